@@ -1,0 +1,502 @@
+"""Attention from averages to many heads: the finished parts of lessons 01 to 07, in lesson order.
+
+Letters in shapes: ``B`` batch, ``T`` tokens (query length), ``S`` source (key length), ``C`` model
+width, ``H`` heads, ``D`` head width. A mask is boolean and ``True`` means **hidden**, as in
+``nn.MultiheadAttention`` and the opposite of ``F.scaled_dot_product_attention``.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+# Lesson 01: every token is the mean of the tokens so far ---------------------------------------
+
+
+def naive_mean(x: Tensor) -> Tensor:
+    """Replace each token by the mean of all tokens up to and including itself, with two loops.
+
+    Args:
+        x: ``(B, T, C)`` floating point.
+
+    Returns:
+        ``(B, T, C)``: ``out[b, t]`` is the mean of ``x[b, : t + 1]``.
+
+    >>> naive_mean(torch.tensor([[[2.0, 7.0], [6.0, 4.0], [7.0, 4.0]]])).tolist()
+    [[[2.0, 7.0], [4.0, 5.5], [5.0, 5.0]]]
+    """
+    B, T, _ = x.shape
+    out = torch.zeros_like(x)  # (B, T, C)
+    for b in range(B):
+        for t in range(T):
+            so_far = x[b, : t + 1]  # (t + 1, C)
+            out[b, t] = so_far.mean(dim=0)  # (t + 1, C) -> (C,)
+    return out
+
+
+# Lesson 02: the same by one matrix product -----------------------------------------------------
+
+
+def causal_mean_weights(T: int) -> Tensor:
+    """Return the ``(T, T)`` float32 matrix whose row t holds 1/(t+1) in columns 0…t, 0 after.
+
+    >>> causal_mean_weights(2).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    weights = torch.tril(torch.ones(T, T))  # (T, T)
+    return weights / weights.sum(dim=1, keepdim=True)  # (T, T) / (T, 1) -> (T, T)
+
+
+def tril_mean(x: Tensor) -> Tensor:
+    """Compute :func:`naive_mean` as one matrix product: ``(B, T, C)`` to ``(B, T, C)``."""
+    T = x.shape[1]
+    weights = torch.tril(x.new_ones(T, T))  # (T, T), in the dtype and on the device of x
+    weights = weights / weights.sum(dim=1, keepdim=True)  # (T, T) / (T, 1) -> (T, T)
+    return weights @ x  # (T, T) @ (B, T, C) -> (B, T, C)
+
+
+# Lesson 03: a mean is the softmax of zeros under a mask ----------------------------------------
+
+
+def softmax(scores: Tensor, dim: int = -1) -> Tensor:
+    """Turn scores into weights that are positive and sum to 1 along ``dim``.
+
+    The largest score is subtracted first: the result is the same and ``exp`` cannot overflow.
+
+    Args:
+        scores: any shape, floating point; an entry of ``-inf`` gets weight 0.
+        dim: the dimension whose weights sum to 1.
+    """
+    exps = torch.exp(scores - scores.amax(dim=dim, keepdim=True))
+    return exps / exps.sum(dim=dim, keepdim=True)
+
+
+def masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
+    """Softmax over the last dimension in which hidden scores take no part.
+
+    Args:
+        scores: ``(…, T, S)`` floating point.
+        hidden: bool, broadcastable to the scores; ``True`` hides. Each row must see a key
+            (:func:`safe_masked_softmax` lifts that).
+
+    Returns:
+        ``(…, T, S)``: weights, exactly 0 where hidden.
+    """
+    scores = scores.masked_fill(hidden.expand_as(scores), -math.inf)  # (…, T, S)
+    return torch.softmax(scores, dim=-1)
+
+
+def causal_mask(T: int, device: torch.device | str | None = None) -> Tensor:
+    """Return the ``(T, T)`` bool mask that hides the future: ``True`` where key > query.
+
+    >>> causal_mask(3).int().tolist()
+    [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
+    """
+    return torch.ones(T, T, dtype=torch.bool, device=device).triu(diagonal=1)
+
+
+def softmax_mean(x: Tensor) -> Tensor:
+    """Compute :func:`naive_mean` from equal scores and a mask: ``(B, T, C)`` to ``(B, T, C)``."""
+    T = x.shape[1]
+    scores = x.new_zeros(T, T)
+    weights = masked_softmax(scores, causal_mask(T, x.device))  # (T, T)
+    return weights @ x  # (T, T) @ (B, T, C) -> (B, T, C)
+
+
+# Lesson 04: one head, scores from queries and keys ---------------------------------------------
+
+
+def attention_scores(query: Tensor, key: Tensor) -> Tensor:
+    """Compare each query with each key by a dot product scaled by 1/√D.
+
+    D is the width of the vectors in this product. Without the scale the variance of the scores
+    grows with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
+
+    Args:
+        query: ``(…, T, D)``.
+        key: ``(…, S, D)``.
+
+    Returns:
+        ``(…, T, S)``.
+    """
+    D = query.shape[-1]
+    scores = query @ key.transpose(-2, -1)  # (…, T, D) @ (…, D, S) -> (…, T, S)
+    return scores / math.sqrt(D)
+
+
+class SelfAttention(nn.Module):
+    """One head of attention in which each token sees all tokens: ``(B, T, d_in)`` to
+    ``(B, T, d_out)``."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(d_in, d_out, bias=False)
+        self.key = nn.Linear(d_in, d_out, bias=False)
+        self.value = nn.Linear(d_in, d_out, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query = self.query(x)  # (B, T, d_in) -> (B, T, d_out)
+        key = self.key(x)  # (B, T, d_in) -> (B, T, d_out)
+        value = self.value(x)  # (B, T, d_in) -> (B, T, d_out)
+        weights = torch.softmax(attention_scores(query, key), dim=-1)  # (B, T, T)
+        return weights @ value  # (B, T, T) @ (B, T, d_out) -> (B, T, d_out)
+
+
+class MatrixSelfAttention(nn.Module):
+    """:class:`SelfAttention` with plain ``(d_in, d_out)`` matrices, used as ``x @ W``."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.W_query = nn.Parameter(torch.randn(d_in, d_out) / math.sqrt(d_in))
+        self.W_key = nn.Parameter(torch.randn(d_in, d_out) / math.sqrt(d_in))
+        self.W_value = nn.Parameter(torch.randn(d_in, d_out) / math.sqrt(d_in))
+
+    def forward(self, x: Tensor) -> Tensor:
+        query = x @ self.W_query  # (B, T, d_in) @ (d_in, d_out) -> (B, T, d_out)
+        key = x @ self.W_key  # (B, T, d_in) @ (d_in, d_out) -> (B, T, d_out)
+        value = x @ self.W_value  # (B, T, d_in) @ (d_in, d_out) -> (B, T, d_out)
+        weights = torch.softmax(attention_scores(query, key), dim=-1)  # (B, T, T)
+        return weights @ value  # (B, T, T) @ (B, T, d_out) -> (B, T, d_out)
+
+
+class CausalSelfAttention(nn.Module):
+    """One head of attention in which each token sees itself and what came before.
+
+    Args:
+        d_in: width of the tokens that come in.
+        d_out: width of query, key, value and of the tokens that go out.
+        context_length: the most tokens ``forward`` takes; more raise ``ValueError``.
+        dropout: probability with which a weight is set to 0 in training.
+        qkv_bias: whether ``query``, ``key`` and ``value`` have a bias.
+
+    Shapes: ``forward(x)`` takes ``(B, T, d_in)`` and returns ``(B, T, d_out)``.
+    """
+
+    hidden: Tensor
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        context_length: int,
+        dropout: float = 0.0,
+        qkv_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.context_length = context_length
+        self.query = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.key = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("hidden", causal_mask(context_length), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        T = x.shape[1]
+        _check_length(T, self.context_length)
+        query = self.query(x)  # (B, T, d_in) -> (B, T, d_out)
+        key = self.key(x)  # (B, T, d_in) -> (B, T, d_out)
+        value = self.value(x)  # (B, T, d_in) -> (B, T, d_out)
+
+        scores = attention_scores(query, key)  # (B, T, d_out) @ (B, d_out, T) -> (B, T, T)
+        weights = masked_softmax(scores, self.hidden[:T, :T])  # (B, T, T)
+        weights = self.dropout(weights)
+        return weights @ value  # (B, T, T) @ (B, T, d_out) -> (B, T, d_out)
+
+
+def _check_length(T: int, context_length: int) -> None:
+    if T > context_length:
+        raise ValueError(
+            f"{T} tokens came in, but context_length is {context_length}: "
+            f"give at most {context_length} tokens"
+        )
+
+
+def copy_linear_to_matrix(
+    linear_attention: SelfAttention, matrix_attention: MatrixSelfAttention
+) -> None:
+    """Copy ``query``, ``key``, ``value`` into ``W_query``, ``W_key``, ``W_value``, in place.
+
+    ``nn.Linear`` keeps its weight as ``(d_out, d_in)`` and the matrices are ``(d_in, d_out)``, so
+    each is transposed. Afterwards both modules give the same output.
+
+    Raises:
+        ValueError: the sizes differ, or a linear layer has a bias that no matrix can hold.
+    """
+    copies = []
+    for name in ("query", "key", "value"):
+        linear = getattr(linear_attention, name)
+        if linear.bias is not None:
+            raise ValueError(f"{name} has a bias, and W_{name} alone cannot hold it")
+        copies.append((getattr(matrix_attention, f"W_{name}"), linear.weight.T, f"W_{name}"))
+    _copy_all(copies)
+
+
+def _copy_all(copies: Sequence[tuple[Tensor, Tensor, str]]) -> None:
+    """Copy each source into its target after all sizes were compared, so that none is half done."""
+    for target, source, name in copies:
+        if target.shape != source.shape:
+            raise ValueError(
+                f"{name} is {tuple(target.shape)}, but what is to be copied into it is "
+                f"{tuple(source.shape)}"
+            )
+    with torch.no_grad():
+        for target, source, _ in copies:
+            target.copy_(source)
+
+
+# Lesson 05: a batch of unequal lengths ---------------------------------------------------------
+
+
+def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
+    """Mark the padding that follows each sequence of a batch.
+
+    Args:
+        lengths: a list or a ``(B,)`` tensor of integers from 0 to ``max_length``.
+        max_length: the padded length S.
+
+    Returns:
+        ``(B, S)`` bool, ``True`` at the padding, on the device of ``lengths``.
+
+    Raises:
+        ValueError: a length is no integer, is negative or exceeds ``max_length``.
+
+    >>> padding_mask([2, 3], max_length=3).int().tolist()
+    [[0, 0, 1], [0, 0, 0]]
+    """
+    lengths = torch.as_tensor(lengths)
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must have the shape (B,), got {tuple(lengths.shape)}")
+    is_integer = not (lengths.is_floating_point() or lengths.dtype == torch.bool)
+    for length in lengths.tolist():
+        if not is_integer or not 0 <= length <= max_length:
+            raise ValueError(f"lengths must be integers between 0 and {max_length}, got {length!r}")
+    positions = torch.arange(max_length, device=lengths.device)  # (S,)
+    return positions >= lengths[:, None]  # (S,) >= (B, 1) -> (B, S)
+
+
+def causal_and_padding(pad_mask: Tensor) -> Tensor:
+    """Hide the future and the padded columns: ``(B, T)`` bool to ``(B, T, T)`` bool.
+
+    Rows are left alone: a padded query is computed like any other.
+    """
+    T = pad_mask.shape[1]
+    return causal_mask(T, pad_mask.device) | pad_mask[:, None, :]  # (T, T) | (B, 1, T) -> (B, T, T)
+
+
+def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
+    """As :func:`masked_softmax`, but a row that sees nothing gets zeros and finite gradients.
+
+    The softmax of nothing but ``-inf`` is 0/0. Such rows are given equal scores before the
+    softmax, so that no NaN ever arises, and zero weights after it.
+    """
+    hidden = hidden.expand_as(scores)  # (…, T, S)
+    sees_nothing = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
+    scores = scores.masked_fill(hidden, -math.inf).masked_fill(sees_nothing, 0.0)  # (…, T, S)
+    return torch.softmax(scores, dim=-1).masked_fill(sees_nothing, 0.0)
+
+
+class PaddedCausalSelfAttention(CausalSelfAttention):
+    """:class:`CausalSelfAttention` for padded batches; the constructor is the same.
+
+    Shapes: ``forward(x, pad_mask=None)`` takes ``(B, T, d_in)`` and a bool ``(B, T)`` that is
+    ``True`` at padding, and returns ``(B, T, d_out)``. A query that sees no token gives zeros.
+    """
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        T = x.shape[1]
+        _check_length(T, self.context_length)
+        query = self.query(x)  # (B, T, d_in) -> (B, T, d_out)
+        key = self.key(x)  # (B, T, d_in) -> (B, T, d_out)
+        value = self.value(x)  # (B, T, d_in) -> (B, T, d_out)
+
+        hidden = self.hidden[:T, :T]  # (T, T)
+        if pad_mask is not None:
+            _check_pad_mask(pad_mask, x)
+            hidden = hidden | pad_mask[:, None, :]  # (T, T) | (B, 1, T) -> (B, T, T)
+
+        scores = attention_scores(query, key)  # (B, T, d_out) @ (B, d_out, T) -> (B, T, T)
+        weights = safe_masked_softmax(scores, hidden)  # (B, T, T)
+        weights = self.dropout(weights)
+        return weights @ value  # (B, T, T) @ (B, T, d_out) -> (B, T, d_out)
+
+
+def _check_pad_mask(pad_mask: Tensor, x: Tensor) -> None:
+    if pad_mask.shape != x.shape[:2]:
+        raise ValueError(
+            f"pad_mask is {tuple(pad_mask.shape)}, but the tokens are {tuple(x.shape)}: "
+            f"it must be (B, T) = {tuple(x.shape[:2])}"
+        )
+
+
+# Lesson 06: heads side by side -----------------------------------------------------------------
+
+
+class MultiHeadAttentionWrapper(nn.Module):
+    """Style A: H single heads that look at the same tokens, concatenated and mixed.
+
+    Args:
+        d_in: width of the tokens that come in.
+        d_head: width D of each head.
+        context_length: the most tokens ``forward`` takes.
+        num_heads: H; the tokens that go out are ``d_head * num_heads`` wide.
+        dropout: probability with which a weight is set to 0 in training.
+        qkv_bias: whether each head's ``query``, ``key`` and ``value`` have a bias.
+
+    Shapes: ``forward(x, pad_mask=None)`` takes ``(B, T, d_in)`` and a bool ``(B, T)``, and returns
+    ``(B, T, d_head * num_heads)``.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_head: int,
+        context_length: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        qkv_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(
+            PaddedCausalSelfAttention(d_in, d_head, context_length, dropout, qkv_bias)
+            for _ in range(num_heads)
+        )
+        self.out_proj = nn.Linear(d_head * num_heads, d_head * num_heads)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        contexts = [head(x, pad_mask) for head in self.heads]  # H of (B, T, D)
+        context = torch.cat(contexts, dim=-1)  # H of (B, T, D) -> (B, T, H * D)
+        return self.out_proj(context)  # (B, T, H * D) -> (B, T, H * D)
+
+
+# Lesson 07: project once, then split the width into heads --------------------------------------
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Cut the width into heads: ``(B, T, C)`` to ``(B, H, T, D)`` with D = C / H.
+
+    Raises:
+        ValueError: C is not divisible by ``num_heads``.
+    """
+    B, T, C = x.shape
+    _check_divisible(C, num_heads)
+    x = x.view(B, T, num_heads, C // num_heads)  # (B, T, C) -> (B, T, H, D)
+    return x.transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Undo :func:`split_heads`: ``(B, H, T, D)`` to ``(B, T, C)`` with C = H · D."""
+    B, H, T, D = x.shape
+    x = x.transpose(1, 2)  # (B, H, T, D) -> (B, T, H, D)
+    # The transpose left the numbers where they were, so view would refuse; reshape copies.
+    return x.reshape(B, T, H * D)  # (B, T, H, D) -> (B, T, C)
+
+
+def _check_divisible(width: int, num_heads: int) -> None:
+    if num_heads < 1 or width % num_heads != 0:
+        raise ValueError(
+            f"the width {width} cannot be cut into num_heads = {num_heads} equal heads"
+        )
+
+
+class MultiHeadAttention(nn.Module):
+    """Style B: all heads at once, from one projection whose width is split.
+
+    Vaswani et al. 2017, section 3.2.2, with a causal mask and ``batch_first`` shapes.
+
+    Args:
+        d_in: width of the tokens that come in.
+        d_out: width of the tokens that go out, divisible by ``num_heads``, else ``ValueError``.
+        context_length: the most tokens ``forward`` takes; more raise ``ValueError``.
+        num_heads: H; each head is D = d_out / H wide.
+        dropout: probability with which a weight is set to 0 in training.
+        qkv_bias: whether ``query``, ``key`` and ``value`` have a bias (``out_proj`` always has).
+
+    Shapes: ``forward(x, pad_mask=None)`` takes ``(B, T, d_in)`` and a bool ``(B, T)`` that is
+    ``True`` at padding, and returns ``(B, T, d_out)``.
+    """
+
+    hidden: Tensor
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        context_length: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        qkv_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_divisible(d_out, num_heads)
+        self.num_heads = num_heads
+        self.context_length = context_length
+        self.query = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.key = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("hidden", causal_mask(context_length), persistent=False)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        T = x.shape[1]
+        _check_length(T, self.context_length)
+        query = split_heads(self.query(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+        key = split_heads(self.key(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+        value = split_heads(self.value(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+
+        hidden = self.hidden[:T, :T]  # (T, T)
+        if pad_mask is not None:
+            _check_pad_mask(pad_mask, x)
+            hidden = hidden | pad_mask[:, None, None, :]  # (T, T) | (B, 1, 1, T) -> (B, 1, T, T)
+
+        scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
+        weights = safe_masked_softmax(scores, hidden)  # (B, H, T, T)
+        weights = self.dropout(weights)
+        context = weights @ value  # (B, H, T, T) @ (B, H, T, D) -> (B, H, T, D)
+        return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, d_out)
+
+
+def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAttention) -> None:
+    """Copy style A into style B, in place; afterwards both give the same output.
+
+    The heads' projections are stacked in head order, because ``split_heads`` cuts the width in that
+    order. A split with biases that the wrapper lacks gets zeros.
+
+    Raises:
+        ValueError: sizes or the number of heads differ, or the split has no bias to hold the
+            wrapper's.
+    """
+    if len(wrapper.heads) != split.num_heads:
+        raise ValueError(f"the wrapper has {len(wrapper.heads)} heads, the split {split.num_heads}")
+    copies = [
+        (split.out_proj.weight, wrapper.out_proj.weight, "out_proj.weight"),
+        (split.out_proj.bias, wrapper.out_proj.bias, "out_proj.bias"),
+    ]
+    for name in ("query", "key", "value"):
+        target = getattr(split, name)
+        sources = [getattr(head, name) for head in wrapper.heads]
+        weight = torch.cat([source.weight for source in sources])  # H of (D, d_in) -> (C, d_in)
+        copies.append((target.weight, weight, f"{name}.weight"))
+        has_bias = sources[0].bias is not None
+        if target.bias is None and has_bias:
+            raise ValueError(
+                f"the wrapper's {name} has a bias, but the split's has none to hold it"
+            )
+        if target.bias is not None:
+            bias = (
+                torch.cat([s.bias for s in sources])
+                if has_bias
+                else target.bias.new_zeros(len(weight))
+            )
+            copies.append((target.bias, bias, f"{name}.bias"))
+    _copy_all(copies)
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Count the trainable numbers of a module, each shared ``Parameter`` once.
+
+    >>> count_parameters(MultiHeadAttention(768, 768, context_length=8, num_heads=12))
+    2360064
+    """
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
