@@ -478,18 +478,14 @@ def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAt
         sources = [getattr(head, name) for head in wrapper.heads]
         weight = torch.cat([source.weight for source in sources])  # H of (D, d_in) -> (C, d_in)
         copies.append((target.weight, weight, f"{name}.weight"))
-        has_bias = sources[0].bias is not None
-        if target.bias is None and has_bias:
+        biases = [source.bias for source in sources if source.bias is not None]
+        if target.bias is not None:
+            bias = torch.cat(biases) if biases else torch.zeros_like(target.bias)  # (C,)
+            copies.append((target.bias, bias, f"{name}.bias"))
+        elif biases:
             raise ValueError(
                 f"the wrapper's {name} has a bias, but the split's has none to hold it"
             )
-        if target.bias is not None:
-            bias = (
-                torch.cat([s.bias for s in sources])
-                if has_bias
-                else target.bias.new_zeros(len(weight))
-            )
-            copies.append((target.bias, bias, f"{name}.bias"))
     _copy_all(copies)
 
 
