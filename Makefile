@@ -1,0 +1,94 @@
+# make lab        make the environment, once, and open the course in JupyterLab
+# make test       everything that holds the course together
+# make notebooks  run solutions/ again and make notebooks/ from it
+# make matrix     exercises × answers: what passes, what fails, which misconception is named
+# make clean      remove the environment
+#
+# With an NVIDIA GPU on Linux, the first time: make lab TORCH_INDEX=
+# (PyPI's own build of PyTorch, which brings CUDA along).
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Passed on to JupyterLab, as in: make lab ARGS="--no-browser --port 9000"
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CONSTRAINED := --quiet --constraint constraints.txt
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+
+# PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry
+# its last part as their local version (2.13.0+cpu), so no other index can put another build in
+# their place. macOS has one build only.
+ifeq ($(shell uname -s),Linux)
+ifneq ($(TORCH_INDEX),)
+TORCH := $(TORCH)+$(notdir $(TORCH_INDEX:%/=%))
+TORCH_FROM := --extra-index-url $(TORCH_INDEX)
+endif
+# Without a screen JupyterLab prints its address, and starts no browser in the terminal.
+ifeq ($(DISPLAY)$(WAYLAND_DISPLAY),)
+LAB_ARGS += --no-browser
+endif
+endif
+# JupyterLab refuses root unless told, and containers are root.
+ifeq ($(shell id -u),0)
+LAB_ARGS += --allow-root
+endif
+
+.PHONY: lab test notebooks matrix doctor clean
+
+lab: $(VENV)/.lab
+	$(BIN)/jupyter lab notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet -n auto --dist loadfile --nbval-lax notebooks
+	$(BIN)/python -m pytest -n auto --dist loadfile --nbval solutions tests
+
+notebooks: $(VENV)/.test
+	$(BIN)/python -m course_utils.editions
+
+matrix: $(VENV)/.lab
+	$(BIN)/python -m course_utils matrix
+
+doctor: $(VENV)/.lab
+	$(BIN)/python -m course_utils doctor
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "Installing the course ..."
+	@$(PIP) install $(CONSTRAINED) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.lab
+	@echo "Installing what the tests need ..."
+	@$(PIP) install $(CONSTRAINED) --editable '.[test]'
+	@touch $@
+
+# First and alone: once PyTorch is there, nothing that follows fetches another build. One quick try,
+# because pip's own settings may know the build where the address can't be reached.
+$(VENV)/.torch: constraints.txt | $(VENV)/.made
+	@echo "Installing PyTorch $(TORCH) ..."
+	@$(PIP) install --quiet --no-deps --retries 0 --timeout 30 $(TORCH_FROM) 'torch==$(TORCH)' || { \
+	  echo "PyTorch $(TORCH) could not be installed from $(or $(TORCH_INDEX),pip's own index):" \
+	       "check the network, or set TORCH_INDEX to an index that has it." >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "There is no $(PYTHON) here: install Python 3.11 or newer," \
+	       "or say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "The course needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	       "Name a newer one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) can't make an environment: install its venv module" \
+	       "(Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	@echo "Making an environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@

@@ -1,0 +1,99 @@
+"""Does this Python have what the course needs, and which device does it compute on?
+
+The start page runs this file by its path, so it works in any Python 3 and imports nothing that the
+course installs before it has looked for it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+OLDEST_PYTHON = (3, 11)
+READY = "Everything the course needs is here."
+REMEDY = "Start the course with `make lab` (README: other ways), or choose its kernel."
+COURSE = Path(__file__).resolve().parent.parent
+
+
+def check_environment() -> list[str]:
+    """Say in one line each what this Python lacks and what to do, or in one line that all is well.
+
+    The line for "all is well" is the same on every machine.
+
+    >>> check_environment()
+    ['Everything the course needs is here.']
+    """
+    if sys.version_info < OLDEST_PYTHON:
+        version = ".".join(map(str, sys.version_info[:3]))
+        where = f"{version} ({sys.executable})"
+        return [f"The course needs Python 3.11 or newer, and this one is {where}. {REMEDY}"]
+    try:
+        requirements = importlib.metadata.requires("course_utils") or []
+    except importlib.metadata.PackageNotFoundError:
+        return [f"This Python is not the course's environment: {sys.executable}. {REMEDY}"]
+    return [*_unmet(requirements), *_other_copy()] or [READY]
+
+
+def _unmet(requirements: list[str]) -> list[str]:
+    try:
+        from packaging.requirements import Requirement
+    except ModuleNotFoundError:
+        return [f"packaging is missing from {sys.prefix}. {REMEDY}"]
+    lines = []
+    for requirement in map(Requirement, requirements):
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            lines.append(f"{requirement.name} is missing from {sys.prefix}. {REMEDY}")
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            lines.append(
+                f"{requirement.name} {version} is outside the range the course supports "
+                f"({requirement.specifier}). {REMEDY}"
+            )
+    return lines
+
+
+def _other_copy() -> list[str]:
+    """Lessons of one checkout must not import the package of another."""
+    from importlib.util import find_spec
+
+    spec = find_spec("course_utils")
+    if spec is None or spec.origin is None:
+        return []
+    installed = Path(spec.origin).resolve().parent.parent
+    if installed == COURSE or not (installed / "pyproject.toml").exists():
+        return []
+    return [f"This page is in {COURSE}, but course_utils comes from {installed}. {REMEDY}"]
+
+
+def device() -> torch.device:
+    """Where tensors go that no input decides: the CPU, or what ``COURSE_DEVICE`` names.
+
+    ``COURSE_DEVICE=cuda`` on a machine without a CUDA device says so in one line and gives the CPU.
+
+    Raises:
+        ValueError: ``COURSE_DEVICE`` is neither ``cpu`` nor ``cuda`` (``cuda:1`` and so on too).
+    """
+    import torch
+
+    name = os.environ.get("COURSE_DEVICE") or "cpu"
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda") or not (index.isdigit() or name == kind):
+        raise ValueError(f"COURSE_DEVICE is {name!r}; it can be cpu, cuda, or cuda:1 and so on")
+    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+        print(f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU.")
+        return torch.device("cpu")
+    return torch.device(name)
+
+
+if __name__ == "__main__":
+    print(*check_environment(), sep="\n")
