@@ -1,0 +1,625 @@
+"""Figures that are only looked at: heat maps, heads, masks, distributions and curves.
+
+Each function returns a :class:`Picture`. As the last line of a cell it is shown; anywhere else, or
+for a figure you drew yourself, call :func:`show`. Every picture has a text alternative: ``alt``,
+or a description made from the data. That description is what the cell gives as text, so write
+your own ``alt`` where the numbers differ from run to run.
+"""
+
+import base64
+import html
+import io
+import math
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+import matplotlib.style
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch, Rectangle
+from PIL import Image
+from torch import Tensor
+
+# Perceptually uniform, and its lightness falls from nearly white to black: it prints in grey.
+COLORMAP = matplotlib.colormaps["magma_r"]
+HATCH = "/////"
+HATCH_COLOR = "#767676"
+
+# Lines are told apart by dashes and markers; the colours differ in lightness as well.
+LINE_STYLES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3))]
+LINE_COLORS = ["#000000", "#0072b2", "#b35900", "#009e73", "#7b3294", "#56a0d3"]
+MARKERS = "osD^vP"
+
+CSS_PIXELS_PER_INCH = 96
+PIXEL_DENSITY = 2
+CELLS_WITH_DIGITS = 16  # a wider or taller grid has no room for digits
+CELLS_DESCRIBED = 36
+
+STYLE = {
+    "figure.facecolor": "white",
+    "figure.dpi": CSS_PIXELS_PER_INCH,
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlepad": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "hatch.color": HATCH_COLOR,
+    "hatch.linewidth": 0.8,
+    "legend.frameon": False,
+}
+
+
+class Picture:
+    """A finished figure with its text alternative, sharp on dense screens.
+
+    A notebook keeps it as HTML, because JupyterLab and nbconvert take the text alternative of an
+    image only from there, and as PNG for what reads no HTML. The background is white on any theme.
+
+    Args:
+        figure: drawn with or without pyplot; it is closed, so that it isn't shown twice.
+        alt: what to know from the picture without seeing it.
+
+    Attributes:
+        png: the image as bytes, the same for the same figure.
+        alt: the text alternative.
+        width, height: size on the page in CSS pixels.
+    """
+
+    def __init__(self, figure: Figure, alt: str) -> None:
+        if not alt.strip():
+            raise ValueError("alt is empty: say in a sentence what the figure shows")
+        self.alt = " ".join(alt.split())
+        self.png, (self.width, self.height) = _png(figure)
+        _close(figure)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        size = {"width": self.width, "height": self.height}
+        source = _base64(self.png)
+        image = (
+            f'<img src="data:image/png;base64,{source}" alt="{html.escape(self.alt)}" '
+            f'width="{self.width}" height="{self.height}" '
+            'style="max-width: 100%; height: auto; background: white">'
+        )
+        data = {"text/html": image, "image/png": source, "text/plain": self.alt}
+        return data, {"image/png": {"alt": self.alt, **size}}
+
+    def __repr__(self) -> str:
+        return self.alt
+
+
+def show(figure: "Figure | Picture", alt: str = "") -> None:
+    """Show a figure of your own with its text alternative, or a :class:`Picture` in mid-cell."""
+    from IPython.display import display
+
+    display(figure if isinstance(figure, Picture) else Picture(figure, alt))
+
+
+def heatmap(
+    matrix: Tensor,
+    title: str,
+    *,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    xlabel: str = "key",
+    ylabel: str = "query",
+    hidden: Tensor | None = None,
+    digits: int = 2,
+    limits: tuple[float, float] | None = None,
+    alt: str | None = None,
+) -> Picture:
+    """Draw one ``(T, S)`` matrix with its numbers in the cells.
+
+    Args:
+        matrix: ``(T, S)``; ``-inf`` is drawn as hidden, NaN as such.
+        title: what to see.
+        rows, columns: T and S labels; positions by default.
+        hidden: ``(T, S)`` bool; ``True`` is hatched.
+        digits: after the point. They are left out above 16 rows or columns.
+        limits: the values of the lightest and the darkest colour; the matrix's own by default.
+        alt: the text alternative; by default the rows, or the range of a large matrix.
+
+    Raises:
+        ValueError: a shape or a number of labels doesn't fit.
+    """
+    values, is_hidden = _grid(matrix, hidden, ndim=2)
+    row_names, column_names = (
+        _names(rows, values.shape[0], "rows"),
+        _names(columns, values.shape[1], "columns"),
+    )
+    norm = _norm(values, is_hidden, limits)
+    with _style():
+        cell = _cell_inches(values.shape)
+        figure = _figure(
+            _label_inches(row_names) + cell * values.shape[1] + 1.3,
+            cell * values.shape[0] + _label_inches(column_names) + 0.7,
+            title,
+        )
+        axes = figure.add_subplot()
+        _draw_cells(axes, values, is_hidden, norm, digits)
+        _label_cells(axes, row_names, column_names, xlabel, ylabel)
+        _draw_scale(figure, [axes], norm)
+        _hidden_legend(figure, is_hidden)
+    described = _describe_matrix(values, is_hidden, row_names, column_names, digits)
+    return Picture(figure, alt or f"Heat map: {_sentence(title)} {described}")
+
+
+def head_grid(
+    weights: Tensor,
+    title: str,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    hidden: Tensor | None = None,
+    names: Sequence[str] | None = None,
+    alt: str | None = None,
+) -> Picture:
+    """Draw the ``(H, T, S)`` weights of several heads side by side on one scale from 0 to 1.
+
+    Args:
+        weights: ``(H, T, S)``.
+        title: what to see.
+        queries, keys: T and S labels; positions by default.
+        hidden: bool, broadcastable to ``(H, T, S)``; ``True`` is hatched.
+        names: H headings; "head 0", "head 1", … by default.
+        alt: the text alternative; by default where the last query looks most.
+    """
+    values, is_hidden = _grid(weights, hidden, ndim=3)
+    H, T, S = values.shape
+    row_names, column_names = _names(queries, T, "queries"), _names(keys, S, "keys")
+    head_names = (
+        _names(names, H, "headings") if names is not None else [f"head {h}" for h in range(H)]
+    )
+    norm = Normalize(0, 1)
+    across = min(H, 4)
+    down = math.ceil(H / across)
+    with _style():
+        cell = min(_cell_inches((T, S)), 2.4 / max(T, S))
+        width = max(cell * S, 1.1) + 0.25
+        height = max(cell * T, 1.1) + 0.35
+        figure = _figure(
+            _label_inches(row_names) + across * width + 1.2,
+            down * height + _label_inches(column_names) + 0.7,
+            title,
+        )
+        grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+        for h, axes in enumerate(grid.flat):
+            if h >= H:
+                axes.set_axis_off()
+                continue
+            _draw_cells(axes, values[h], is_hidden[h], norm, digits=None)
+            _label_cells(axes, row_names, column_names)
+            axes.set_title(head_names[h], fontsize=10)
+            axes.tick_params(labelleft=h % across == 0, labelbottom=h + across >= H)
+        figure.supxlabel("key", fontsize=10)
+        figure.supylabel("query", fontsize=10)
+        _draw_scale(figure, list(grid.flat), norm)
+        _hidden_legend(figure, is_hidden)
+    favourites = []
+    for name, head, covered in zip(head_names, values, is_hidden, strict=True):
+        _, key = _largest(head[-1:], covered[-1:])
+        favourites.append(f"{name} at {column_names[key]} ({_number(head[-1, key], 2)})")
+    described = (
+        f"{H} heat maps of {T} queries by {S} keys. "
+        f"The last query, {row_names[-1]}, looks most: {'; '.join(favourites)}."
+    )
+    return Picture(figure, alt or f"Grid of heads: {_sentence(title)} {described}")
+
+
+def mask_picture(
+    hidden: Tensor,
+    title: str,
+    *,
+    queries: Sequence[str] | None = None,
+    keys: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    alt: str | None = None,
+) -> Picture:
+    """Draw one ``(T, S)`` mask, or a batch ``(B, T, S)``: hatched is hidden.
+
+    Args:
+        hidden: bool, ``True`` means hidden.
+        title: what to see.
+        queries, keys: T and S labels; positions by default.
+        names: B headings; "sequence 0", … by default.
+        alt: the text alternative; by default what each row sees.
+    """
+    if hidden.dtype != torch.bool:
+        raise ValueError(f"hidden must be a bool mask, got {hidden.dtype}")
+    batch = hidden[None] if hidden.ndim == 2 else hidden
+    _, is_hidden = _grid(torch.zeros(batch.shape), batch, ndim=3)
+    B, T, S = is_hidden.shape
+    row_names, column_names = _names(queries, T, "queries"), _names(keys, S, "keys")
+    one = hidden.ndim == 2 and names is None
+    headings = [""] if one else _names(names or [f"sequence {b}" for b in range(B)], B, "headings")
+    with _style():
+        cell = min(_cell_inches((T, S)), 3.2 / max(T, S))
+        width = max(cell * S, 1.1) + 0.25
+        figure = _figure(
+            _label_inches(row_names) + B * width + 0.5,
+            max(cell * T, 1.1) + _label_inches(column_names) + 1.1,
+            title,
+        )
+        for b, axes in enumerate(figure.subplots(1, B, sharey=True, squeeze=False).flat):
+            _draw_cells(axes, np.zeros((T, S)), is_hidden[b], Normalize(0, 1), digits=None)
+            _label_cells(axes, row_names, column_names, "key", "query" if b == 0 else "")
+            axes.set_title(headings[b], fontsize=10)
+        _hidden_legend(figure, is_hidden, seen=True)
+    rows = []
+    for name, mask in zip(headings, is_hidden, strict=True):
+        for t in range(T) if mask.size <= CELLS_DESCRIBED else ():
+            seen = ", ".join(column_names[s] for s in np.flatnonzero(~mask[t])) or "nothing"
+            rows.append(f"{name + ', ' if name else ''}query {row_names[t]} sees {seen}")
+    described = "; ".join(rows) or f"{is_hidden.sum()} of {is_hidden.size} cells are hidden"
+    return Picture(figure, alt or f"Mask: {_sentence(title)} {described}.")
+
+
+def score_distributions(
+    scores: Mapping[int, Tensor],
+    title: str,
+    *,
+    bins: int = 60,
+    alt: str | None = None,
+) -> Picture:
+    """Draw how dot products spread, as they are and divided by √D.
+
+    Args:
+        scores: unscaled dot products of any shape by the width D of their vectors.
+        title: what to see.
+        bins: of each histogram.
+        alt: the text alternative; by default the standard deviations.
+    """
+    raw = {D: _array(tensor).ravel() for D, tensor in scores.items()}
+    panels = {
+        "as they are: q · k": raw,
+        "scaled: q · k / √D": {D: values / math.sqrt(D) for D, values in raw.items()},
+    }
+    described = []
+    with _style():
+        figure = _figure(8.0, 3.4, title)
+        left, right = figure.subplots(1, 2)
+        for axes, (name, groups) in zip((left, right), panels.items(), strict=True):
+            limit = max(float(np.abs(values).max()) for values in groups.values())
+            edges = np.linspace(-limit, limit, bins + 1)
+            for i, (D, values) in enumerate(groups.items()):
+                spread = f"{values.std():.1f}"
+                axes.stairs(
+                    np.histogram(values, edges, density=True)[0],
+                    edges,
+                    linewidth=1.6,
+                    label=f"D = {D}, std {spread}",
+                    color=LINE_COLORS[i % len(LINE_COLORS)],
+                    linestyle=LINE_STYLES[i % len(LINE_STYLES)],
+                )
+                described.append(f"{name.split(':')[0]}, D = {D}: {spread}")
+            axes.set_title(name, fontsize=10)
+            axes.set_xlabel("score")
+            axes.set_ylabel("density")
+            axes.set_ylim(bottom=0)
+            axes.legend(fontsize=8, handlelength=2.6, loc="upper right")
+    text = f"Histograms: {_sentence(title)} Standard deviations: {'; '.join(described)}."
+    return Picture(figure, alt or text)
+
+
+def loss_curve(
+    losses: Mapping[str, Sequence[float] | Mapping[int, float]],
+    title: str,
+    *,
+    floor: float | None = None,
+    xlabel: str = "step",
+    ylabel: str = "loss (nats per token)",
+    alt: str | None = None,
+) -> Picture:
+    """Draw losses against the steps of training, one line a name.
+
+    Args:
+        losses: by name, one value a step from step 1 on, or a dict of value by step.
+        title: what to see.
+        floor: a value that no model can beat, such as the entropy of the data; a labelled line.
+        alt: the text alternative. The default leaves the values out, because they differ from
+            machine to machine.
+    """
+    with _style():
+        figure = _figure(6.4, 3.6, title)
+        axes = figure.add_subplot()
+        for i, (name, values) in enumerate(losses.items()):
+            by_step = values if isinstance(values, Mapping) else dict(enumerate(values, start=1))
+            axes.plot(
+                _array(list(by_step)),
+                _array(list(by_step.values())),
+                label=name,
+                linewidth=1.6,
+                color=LINE_COLORS[i % len(LINE_COLORS)],
+                linestyle=LINE_STYLES[i % len(LINE_STYLES)],
+            )
+        if floor is not None:
+            axes.axhline(
+                floor,
+                label=f"floor {floor:.2f}",
+                color=HATCH_COLOR,
+                linewidth=1.6,
+                linestyle=(0, (1, 2)),
+            )
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        axes.legend(loc="upper right", handlelength=3)
+    described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
+    if floor is not None:
+        described += f", with a floor at {floor:.2f}"
+    return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
+
+
+def cost_curve(
+    sizes: Sequence[float],
+    costs: Mapping[str, Sequence[float]],
+    title: str,
+    *,
+    xlabel: str,
+    ylabel: str,
+    power: float | None = None,
+    alt: str | None = None,
+) -> Picture:
+    """Draw measured costs against a size, both axes logarithmic, one line a name.
+
+    Args:
+        sizes: N positive sizes, such as the numbers of tokens.
+        costs: N positive costs by name.
+        title: what to see.
+        xlabel, ylabel: with units.
+        power: draw the line that grows with this power of the size, through the last point of the
+            first curve: 2 for T².
+        alt: the text alternative. The default leaves the values out, because measured costs differ
+            from run to run.
+    """
+    x = _array(sizes)
+    with _style():
+        figure = _figure(6.4, 3.8, title)
+        axes = figure.add_subplot()
+        for i, (name, values) in enumerate(costs.items()):
+            if len(values) != len(sizes):
+                raise ValueError(
+                    f"{name!r} has {len(values)} costs, but there are {len(sizes)} sizes"
+                )
+            axes.plot(
+                x,
+                _array(values),
+                label=name,
+                linewidth=1.6,
+                markersize=5,
+                marker=MARKERS[i % len(MARKERS)],
+                color=LINE_COLORS[i % len(LINE_COLORS)],
+                linestyle=LINE_STYLES[i % len(LINE_STYLES)],
+            )
+        if power is not None:
+            last = _array(next(iter(costs.values())))[-1]
+            axes.plot(
+                x,
+                last * (x / x[-1]) ** power,
+                color=HATCH_COLOR,
+                linewidth=1,
+                linestyle=(0, (1, 2)),
+                label=f"grows as size to the power {power:g}",
+            )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(x, [f"{size:g}" for size in x])
+        axes.minorticks_off()
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+        axes.legend(loc="upper left", handlelength=3)
+    described = f"{ylabel} against {xlabel} from {x[0]:g} to {x[-1]:g} for {', '.join(costs)}"
+    if power is not None:
+        described += f", beside a line that grows as size to the power {power:g}"
+    return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
+
+
+# Drawing ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """The same look whatever style the notebook has set."""
+    with matplotlib.style.context(["default", STYLE]):
+        yield
+
+
+def _figure(width: float, height: float, title: str) -> Figure:
+    size = (max(width, 3.2), height)
+    width, height = (round(x * CSS_PIXELS_PER_INCH) / CSS_PIXELS_PER_INCH for x in size)
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    figure = Figure(figsize=(width, height), layout=layout)
+    figure.suptitle(_wrapped(title, columns=int(width * 10)), fontsize=11, fontweight="bold")
+    return figure
+
+
+def _wrapped(text: str, columns: int) -> str:
+    return "\n".join(textwrap.wrap(text, columns))
+
+
+def _cell_inches(shape: tuple[int, ...]) -> float:
+    longest = max(shape[-2:])
+    return 0.5 if longest <= CELLS_WITH_DIGITS else 6.0 / longest
+
+
+def _label_inches(names: Sequence[str]) -> float:
+    return 0.5 + 0.08 * max(len(name) for name in names)
+
+
+def _draw_cells(
+    axes: Axes, values: np.ndarray, hidden: np.ndarray, norm: Normalize, digits: int | None
+) -> None:
+    axes.imshow(np.where(hidden, np.nan, values), cmap=COLORMAP, norm=norm, aspect="equal")
+    for t, s in zip(*np.nonzero(hidden), strict=True):
+        axes.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, facecolor="white", hatch=HATCH, lw=0))
+    axes.set_facecolor("white")  # what a NaN leaves
+    T, S = values.shape
+    if max(T, S) <= CELLS_WITH_DIGITS:
+        axes.set_xticks(np.arange(S + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(T + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="#bbbbbb", linewidth=0.6)
+        if digits is not None:
+            for (t, s), value in np.ndenumerate(values):
+                if not hidden[t, s]:
+                    color = "black" if math.isnan(value) else _ink(COLORMAP(norm(value)))
+                    text = _number(value, digits)
+                    size = min(9, 40 / max(len(text), 1))
+                    axes.text(s, t, text, ha="center", va="center", color=color, fontsize=size)
+    axes.tick_params(which="both", length=0)
+
+
+def _label_cells(
+    axes: Axes, rows: Sequence[str], columns: Sequence[str], xlabel: str = "", ylabel: str = ""
+) -> None:
+    every = max(1, math.ceil(max(len(rows), len(columns)) / 16))
+    slanted = max(len(name) for name in columns) > 3
+    axes.set_xticks(
+        range(0, len(columns), every),
+        columns[::every],
+        rotation=60 if slanted else 0,
+        ha="right" if slanted else "center",
+        rotation_mode="anchor" if slanted else "default",
+        parse_math=False,
+    )
+    axes.set_yticks(range(0, len(rows), every), rows[::every], parse_math=False)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _draw_scale(figure: Figure, axes: Sequence[Axes], norm: Normalize) -> None:
+    mappable = matplotlib.cm.ScalarMappable(norm=norm, cmap=COLORMAP)
+    figure.colorbar(mappable, ax=axes, fraction=0.06, pad=0.03, aspect=18).outline.set_visible(
+        False
+    )
+
+
+def _hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> None:
+    handles = [Patch(facecolor=COLORMAP(0.0), edgecolor="#bbbbbb", label="seen")] if seen else []
+    if hidden.any():
+        handles.append(Patch(facecolor="white", edgecolor=HATCH_COLOR, hatch=HATCH, label="hidden"))
+    if handles:
+        figure.legend(handles=handles, loc="outside lower right", fontsize=9, ncols=2)
+
+
+def _ink(background: tuple[float, float, float, float]) -> str:
+    """Black or white, whichever stands out more (WCAG's relative luminance)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3]]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if luminance > 0.179 else "white"
+
+
+def _png(figure: Figure) -> tuple[bytes, tuple[int, int]]:
+    """Bytes and CSS size; the same figure gives the same bytes: no time, no version in them."""
+    buffer = io.BytesIO()
+    dpi = CSS_PIXELS_PER_INCH * PIXEL_DENSITY
+    with _style():
+        figure.savefig(
+            buffer, format="png", dpi=dpi, facecolor="white", metadata={"Software": None}
+        )
+    image = Image.open(buffer).convert("RGB")
+    small = io.BytesIO()  # a palette makes it a third of the size
+    image.quantize(colors=256, dither=Image.Dither.NONE).save(small, format="PNG", optimize=True)
+    width, height = (round(side / PIXEL_DENSITY) for side in image.size)
+    return small.getvalue(), (width, height)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _close(figure: Figure) -> None:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:  # a figure drawn without pyplot is unknown to it
+        pyplot.close(figure)
+
+
+# Data ------------------------------------------------------------------------------------------
+
+
+def _array(values: Any) -> np.ndarray:
+    tensor = torch.as_tensor(values).detach().cpu()
+    return tensor.to(torch.float64).numpy()
+
+
+def _grid(matrix: Tensor, hidden: Tensor | None, ndim: int) -> tuple[np.ndarray, np.ndarray]:
+    values = _array(matrix)
+    if values.ndim != ndim or values.size == 0:
+        wanted = "(T, S)" if ndim == 2 else "(H, T, S)"
+        raise ValueError(f"a figure of {wanted} was asked for, got {tuple(values.shape)}")
+    is_hidden = np.isneginf(values)
+    if hidden is not None:
+        try:
+            is_hidden = is_hidden | np.broadcast_to(hidden.detach().cpu().numpy(), values.shape)
+        except ValueError:
+            raise ValueError(
+                f"hidden is {tuple(hidden.shape)}, which doesn't broadcast to {values.shape}"
+            ) from None
+    return values, is_hidden
+
+
+def _names(names: Sequence[str] | None, count: int, what: str) -> list[str]:
+    if names is None:
+        return [str(i) for i in range(count)]
+    if len(names) != count:
+        raise ValueError(f"{len(names)} labels were given for {count} {what}")
+    return [str(name) for name in names]
+
+
+def _norm(values: np.ndarray, hidden: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
+    if limits is not None:
+        return Normalize(*limits, clip=True)
+    shown = values[~hidden & np.isfinite(values)]
+    low, high = (shown.min(), shown.max()) if shown.size else (0.0, 1.0)
+    return Normalize(low, high if high > low else low + 1)
+
+
+def _number(value: float, digits: int) -> str:
+    if math.isnan(value):
+        return "NaN"
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+
+
+def _largest(values: np.ndarray, hidden: np.ndarray) -> tuple[int, int]:
+    t, s = np.unravel_index(
+        np.where(hidden | np.isnan(values), -np.inf, values).argmax(), values.shape
+    )
+    return int(t), int(s)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _describe_matrix(
+    values: np.ndarray,
+    hidden: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    digits: int,
+) -> str:
+    T, S = values.shape
+    size = f"{T} rows by {S} columns"
+    if values.size <= CELLS_DESCRIBED:
+        lines = []
+        for t, row in enumerate(values):
+            cells = ("hidden" if hidden[t, s] else _number(v, digits) for s, v in enumerate(row))
+            lines.append(f"row {rows[t]}: {', '.join(cells)}")
+        return f"{size}. {'; '.join(lines)}."
+    if (hidden | np.isnan(values)).all():
+        return f"{size}, no numbers to see."
+    shown = values[~hidden & ~np.isnan(values)]
+    t, s = _largest(values, hidden)
+    return (
+        f"{size}, values from {_number(shown.min(), digits)} to {_number(shown.max(), digits)}; "
+        f"the largest in row {rows[t]}, column {columns[s]}."
+    )

@@ -1,0 +1,300 @@
+"""Pictures: their text alternative reaches the page, their bytes are stable, they print in grey."""
+
+import html
+import io
+import math
+import re
+import warnings
+
+import matplotlib
+import matplotlib.style
+import nbformat
+import numpy as np
+import pytest
+import torch
+from bs4 import BeautifulSoup
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from PIL import Image
+
+from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
+from course_utils.figures import (
+    COLORMAP,
+    Picture,
+    cost_curve,
+    head_grid,
+    heatmap,
+    loss_curve,
+    mask_picture,
+    score_distributions,
+)
+
+WORDS = ["The", "cat", "sat"]
+TITLE = "What to see"
+
+
+def weights(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.softmax(torch.randn(shape, generator=generator), dim=-1).requires_grad_()
+
+
+DRAWINGS = {
+    "heatmap": lambda **kw: heatmap(weights(3, 4), TITLE, rows=WORDS, **kw),
+    "large heatmap": lambda **kw: heatmap(weights(40, 30), TITLE, **kw),
+    "head_grid": lambda **kw: head_grid(weights(5, 3, 4), TITLE, queries=WORDS, **kw),
+    "mask_picture": lambda **kw: mask_picture(causal_mask(3), TITLE, queries=WORDS, **kw),
+    "batch of masks": lambda **kw: mask_picture(
+        causal_and_padding(padding_mask([1, 3], 3)), TITLE, **kw
+    ),
+    "score_distributions": lambda **kw: score_distributions(
+        {4: weights(50), 16: weights(70)}, TITLE, **kw
+    ),
+    "loss_curve": lambda **kw: loss_curve(
+        {"training": [3.0, 2.0, 1.5], "held out": {1: 3.1, 3: 1.7}}, TITLE, floor=1.2, **kw
+    ),
+    "cost_curve": lambda **kw: cost_curve(
+        [8, 16], {"A": [1.0, 4.0]}, TITLE, xlabel="tokens", ylabel="ms", power=2, **kw
+    ),
+}
+
+every_drawing = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
+
+
+@pytest.fixture(scope="module", params=DRAWINGS.values(), ids=DRAWINGS)
+def picture(request) -> Picture:
+    return request.param()
+
+
+def pixels(picture: Picture) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"))
+
+
+def notebook_with(picture: Picture) -> nbformat.NotebookNode:
+    data, metadata = picture._repr_mimebundle_()
+    output = new_output("execute_result", data=data, metadata=metadata, execution_count=1)
+    notebook = new_notebook(cells=[new_code_cell("heatmap(w)", outputs=[output])])
+    nbformat.validate(notebook)
+    return notebook
+
+
+def test_a_picture_is_twice_as_dense_as_it_is_wide_on_the_page(picture):
+    assert Image.open(io.BytesIO(picture.png)).size == (2 * picture.width, 2 * picture.height)
+    assert picture.width <= 1300
+
+
+def test_the_background_is_white_to_its_edge(picture):
+    image = pixels(picture)
+    for edge in (image[0], image[-1], image[:, 0], image[:, -1]):
+        assert (edge == 255).all()
+
+
+def test_the_default_text_alternative_holds_the_title(picture):
+    assert f"{TITLE}." in picture.alt
+    assert repr(picture) == picture.alt
+
+
+@every_drawing
+def test_drawing_again_gives_the_same_bytes_whatever_style_is_set(draw):
+    before = plt.get_fignums()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first = draw()
+    with matplotlib.style.context("dark_background"):
+        second = draw(alt="Mine.")
+    assert first.png == second.png
+    assert re.search(rb"tEXt|zTXt|iTXt|tIME", first.png) is None
+    assert second.alt == "Mine."
+    assert plt.get_fignums() == before
+
+
+@pytest.mark.parametrize("template", ["lab", "classic", "basic"])
+def test_the_text_alternative_reaches_the_exported_page(template):
+    picture = heatmap(weights(3, 4), 'Is 1 < 2 & "so"', alt='Is 1 < 2 & "so"?')
+    exporter = HTMLExporter(template_name=template)
+    page = BeautifulSoup(exporter.from_notebook_node(notebook_with(picture))[0], "html.parser")
+    (image,) = page.select("img")
+    assert image["alt"] == 'Is 1 < 2 & "so"?'
+    assert (image["width"], image["height"]) == (str(picture.width), str(picture.height))
+
+
+def test_the_text_alternative_reaches_nbgrader_feedback():
+    from nbgrader.converters import GenerateFeedback
+
+    exporter = HTMLExporter(config=GenerateFeedback().config)
+    resources = {"nbgrader": {"notebook": "n", "score": 0, "max_score": 0, "late_penalty": 0}}
+    notebook = notebook_with(heatmap(weights(3, 4), TITLE, alt="Four keys."))
+    page, _ = exporter.from_notebook_node(notebook, resources=resources)
+    (image,) = BeautifulSoup(page, "html.parser").select("img")
+    assert image["alt"] == "Four keys."
+
+
+def test_a_picture_carries_html_and_png_and_its_text():
+    picture = DRAWINGS["heatmap"]()
+    data, metadata = picture._repr_mimebundle_()
+    assert data["text/plain"] == picture.alt
+    assert metadata["image/png"]["alt"] == picture.alt
+    assert data["image/png"] in data["text/html"]
+    assert f'alt="{html.escape(picture.alt)}"' in data["text/html"]
+
+
+def test_a_notebook_shows_each_figure_once():
+    source = """
+import matplotlib.pyplot as plt, torch
+from course_utils.figures import heatmap, show
+figure, axes = plt.subplots(figsize=(3, 2))
+axes.plot([1, 2])
+show(figure, "A rising line.")
+show(heatmap(torch.eye(2), "In mid-cell", alt="An identity."))
+heatmap(torch.eye(3), "At the end", alt="Another.")
+"""
+    notebook = new_notebook(cells=[new_code_cell(source)])
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    outputs = notebook.cells[0].outputs
+    assert [output.data["text/plain"] for output in outputs] == [
+        "A rising line.",
+        "An identity.",
+        "Another.",
+    ]
+    assert 'width="288" height="192"' in outputs[0].data["text/html"]
+
+
+def test_a_figure_without_a_text_alternative_is_refused():
+    with pytest.raises(ValueError, match="alt is empty"):
+        Picture(Figure(), " ")
+
+
+def test_a_small_heat_map_is_described_digit_by_digit():
+    matrix = torch.tensor([[1.0, -math.inf], [0.25, -0.75]])
+    picture = heatmap(matrix, TITLE, rows=["a", "b"])
+    assert picture.alt == (
+        "Heat map: What to see. 2 rows by 2 columns. row a: 1.00, hidden; row b: 0.25, −0.75."
+    )
+
+
+def test_a_large_heat_map_is_described_by_its_range_and_its_largest_value():
+    matrix = torch.zeros(20, 10)
+    matrix[4, 7], matrix[0, 0] = 0.5, -2
+    description = "values from −2.00 to 0.50; the largest in row 4, column 7."
+    assert description in heatmap(matrix, TITLE).alt
+    hidden = torch.zeros(20, 10, dtype=torch.bool)
+    hidden[4, 7] = True
+    matrix[9, 3] = 0.25
+    assert "the largest in row 9, column 3." in heatmap(matrix, TITLE, hidden=hidden).alt
+    assert "no numbers to see" in heatmap(matrix, TITLE, hidden=~torch.zeros_like(hidden)).alt
+
+
+def test_a_row_of_nan_is_drawn_and_named():
+    matrix = torch.tensor([[math.nan, math.nan], [0.5, 0.5]])
+    assert "row 0: NaN, NaN; row 1: 0.50, 0.50" in heatmap(matrix, TITLE).alt
+
+
+def test_heads_are_described_by_where_the_last_query_looks():
+    heads = torch.zeros(2, 3, 3)
+    heads[0, :, 0] = 1
+    heads[1, 2] = torch.tensor([0.1, 0.7, 0.2])
+    picture = head_grid(heads, TITLE, queries=WORDS, keys=WORDS, hidden=causal_mask(3))
+    assert "The last query, sat, looks most: head 0 at The (1.00); head 1 at cat (0.70)." in (
+        picture.alt
+    )
+
+
+def test_a_mask_is_described_by_what_each_query_sees():
+    assert mask_picture(
+        torch.tensor([[False, True], [True, True]]), TITLE, keys=["a", "b"]
+    ).alt == ("Mask: What to see. query 0 sees a; query 1 sees nothing.")
+    batch = mask_picture(torch.tensor([[[False]], [[True]]]), TITLE)
+    assert "sequence 0, query 0 sees 0; sequence 1, query 0 sees nothing." in batch.alt
+
+
+def test_hidden_cells_are_told_apart_without_colour():
+    hidden = causal_mask(3)
+    grey = pixels(mask_picture(hidden, TITLE)).mean(axis=-1)
+    seen = pixels(mask_picture(torch.zeros_like(hidden), TITLE)).mean(axis=-1)
+    assert (grey < 150).sum() > 1.5 * (seen < 150).sum()
+
+
+def test_the_colour_map_darkens_steadily_in_grey():
+    colors = COLORMAP(np.linspace(0, 1, 64))[:, :3]
+    luminance = colors @ [0.2126, 0.7152, 0.0722]
+    assert (np.diff(luminance) < 0).all()
+
+
+def test_digits_stand_out_from_their_cells():
+    from course_utils.figures import _ink
+
+    def contrast(value: float) -> float:
+        color = np.asarray(COLORMAP(value)[:3])
+        linear = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
+        luminance = linear @ [0.2126, 0.7152, 0.0722]
+        return (
+            (luminance + 0.05) / 0.05
+            if _ink(COLORMAP(value)) == "black"
+            else 1.05 / (luminance + 0.05)
+        )
+
+    assert min(contrast(value) for value in np.linspace(0, 1, 64)) >= 4.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64])
+def test_tensors_of_any_number_type_are_drawn(dtype):
+    assert "row 1: 3.00, 4.00" in heatmap(torch.tensor([[1, 2], [3, 4]]).to(dtype), TITLE).alt
+
+
+def test_curves_describe_no_measured_value():
+    assert DRAWINGS["loss_curve"]().alt == (
+        "Line chart: What to see. loss (nats per token) against step for training, held out, "
+        "with a floor at 1.20."
+    )
+    assert DRAWINGS["cost_curve"]().alt == (
+        "Line chart: What to see. ms against tokens from 8 to 16 for A, "
+        "beside a line that grows as size to the power 2."
+    )
+
+
+def test_distributions_describe_the_spread_before_and_after_scaling():
+    scores = {4: torch.tensor([-2.0, 2.0]), 16: torch.tensor([4.0, -4.0])}
+    assert score_distributions(scores, TITLE).alt.endswith(
+        "Standard deviations: as they are, D = 4: 2.0; as they are, D = 16: 4.0; "
+        "scaled, D = 4: 1.0; scaled, D = 16: 1.0."
+    )
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: heatmap(torch.zeros(2, 3, 4), TITLE), r"\(T, S\) was asked for, got \(2, 3, 4\)"),
+        (lambda: head_grid(torch.zeros(2, 3), TITLE), r"\(H, T, S\) was asked for, got \(2, 3\)"),
+        (lambda: heatmap(torch.zeros(2, 3), TITLE, columns=WORDS[:2]), "2 labels.* 3 columns"),
+        (lambda: heatmap(torch.zeros(2, 3), TITLE, rows=WORDS), "3 labels.* 2 rows"),
+        (lambda: head_grid(weights(2, 3, 3), TITLE, names=WORDS), "3 labels.* 2 headings"),
+        (lambda: heatmap(torch.zeros(2, 3), TITLE, hidden=causal_mask(4)), r"\(4, 4\).*\(2, 3\)"),
+        (lambda: mask_picture(torch.zeros(2, 3), TITLE), "bool mask, got torch.float32"),
+        (lambda: mask_picture(causal_mask(3)[0], TITLE), r"got \(3,\)"),
+        (lambda: heatmap(torch.zeros(0, 3), TITLE), r"got \(0, 3\)"),
+        (
+            lambda: cost_curve([1, 2], {"A": [1.0]}, TITLE, xlabel="x", ylabel="y"),
+            "'A' has 1 costs, but there are 2 sizes",
+        ),
+    ],
+)
+def test_wrong_input_is_refused_with_its_sizes(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+
+
+def test_labels_are_drawn_as_they_are():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        picture = heatmap(weights(2, 2), TITLE, rows=["$x$", "a_b"], columns=["$\\frac$", "é"])
+    assert "row $x$" in picture.alt
+
+
+def test_all_of_a_causal_head_can_be_hidden_at_once():
+    nothing = torch.ones(3, 3, dtype=torch.bool)
+    assert (
+        "hidden, hidden, hidden"
+        in heatmap(masked_softmax(torch.zeros(3, 3), causal_mask(3)), TITLE, hidden=nothing).alt
+    )
