@@ -15,7 +15,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-CONSTRAINED := --quiet --constraint constraints.txt
+CONSTRAINED := -qq --constraint constraints.txt
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
 # PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry
@@ -61,7 +61,7 @@ clean:
 	rm -rf $(VENV)
 
 $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
-	@echo "Installing the course ..."
+	@echo "Installing the course: a few minutes the first time ..."
 	@$(PIP) install $(CONSTRAINED) --editable .
 	@touch $@
 
@@ -73,8 +73,8 @@ $(VENV)/.test: $(VENV)/.lab
 # First and alone: once PyTorch is there, nothing that follows fetches another build. One quick try,
 # because pip's own settings may know the build where the address can't be reached.
 $(VENV)/.torch: constraints.txt | $(VENV)/.made
-	@echo "Installing PyTorch $(TORCH) ..."
-	@$(PIP) install --quiet --no-deps --retries 0 --timeout 30 $(TORCH_FROM) 'torch==$(TORCH)' || { \
+	@echo "Installing PyTorch $(TORCH): a few hundred megabytes ..."
+	@$(PIP) install -qq --no-deps --retries 0 --timeout 30 $(TORCH_FROM) 'torch==$(TORCH)' || { \
 	  echo "PyTorch $(TORCH) could not be installed from $(or $(TORCH_INDEX),pip's own index):" \
 	       "check the network, or set TORCH_INDEX to an index that has it." >&2; exit 1; }
 	@touch $@

@@ -1,0 +1,1 @@
+"""For instructors: what nbgrader does differently in this course."""

@@ -1,0 +1,54 @@
+"""nbgrader for this course, from generate_assignment to export, as it is.
+
+Say where your students hand in with `c.Exchange.root`, or use nbgrader's own default.
+"""
+
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
+from nbgrader import preprocessors as nbgrader
+
+from course_utils.grading import preprocessors as course
+
+c = get_config()  # noqa: F821  (given by traitlets)
+
+c.CourseDirectory.course_id = "averages-to-transformers"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "notebooks"
+c.CourseDirectory.ignore = [
+    ".ipynb_checkpoints",
+    "*.pyc",
+    "__pycache__",
+    "feedback",
+    ".course_progress.json*",
+]
+
+# Valid in a function, a method, a class and on its own; a stub runs and gives None.
+c.ClearSolutions.code_stub = {"python": "...  # your code here"}
+
+c.GenerateAssignment.preprocessors = [
+    nbgrader.IncludeHeaderFooter,
+    nbgrader.LockCells,
+    course.ClearAnswers,
+    nbgrader.ClearOutput,
+    nbgrader.CheckCellMetadata,
+    nbgrader.ComputeChecksums,
+    nbgrader.SaveCells,
+    nbgrader.ClearHiddenTests,
+    nbgrader.ComputeChecksums,
+    nbgrader.CheckCellMetadata,
+]
+
+c.Autograde.sanitize_preprocessors = [
+    nbgrader.ClearOutput,
+    nbgrader.OverwriteKernelspec,
+    course.MendCells,
+    nbgrader.CheckCellMetadata,
+]
+# A check stops an endless loop by itself; this is for loops outside of one.
+c.Execute.timeout = 60
+c.Execute.interrupt_on_timeout = True
+
+c.GenerateFeedback.preprocessors = [
+    nbgrader.GetGrades,
+    course.TidyFeedback,
+    CSSHTMLHeaderPreprocessor,
+]

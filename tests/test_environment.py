@@ -1,0 +1,124 @@
+"""The first cell of the course says in one line what is wrong, and `device()` where tensors go."""
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_utils import environment
+from course_utils.environment import READY, check_environment, device
+
+FILE = Path(environment.__file__)
+
+
+def lie_about(monkeypatch, **versions):
+    """Let ``importlib.metadata`` report other versions; None means not installed."""
+    real = environment.importlib.metadata.version
+
+    def version(name):
+        if name not in versions:
+            return real(name)
+        if versions[name] is None:
+            raise PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(environment.importlib.metadata, "version", version)
+
+
+def test_the_environment_of_these_tests_is_ready():
+    assert check_environment() == [READY]
+
+
+def test_the_line_for_ready_names_no_version_and_no_place():
+    assert not any(character.isdigit() or character in "/\\" for character in READY)
+
+
+def test_it_runs_by_its_path_as_the_start_page_does():
+    done = subprocess.run([sys.executable, FILE], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == (READY + "\n", "")
+
+
+def test_a_python_without_anything_hears_that_it_is_the_wrong_environment():
+    # -I -S: no site-packages, as a kernel of another environment has none of ours.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", FILE], capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"This Python is not the course's environment: {sys.executable}")
+    assert "make lab" in line
+
+
+def test_python_too_old_is_said_with_its_version(monkeypatch):
+    monkeypatch.setattr(environment, "OLDEST_PYTHON", (99, 0))
+    (line,) = check_environment()
+    assert ".".join(map(str, sys.version_info[:3])) in line
+    assert "make lab" in line
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    lie_about(monkeypatch, torch=None)
+    (line,) = check_environment()
+    assert line.startswith(f"torch is missing from {sys.prefix}.")
+
+
+def test_a_version_outside_the_range_is_named_with_the_range(monkeypatch):
+    lie_about(monkeypatch, ipywidgets="7.7.1")
+    (line,) = check_environment()
+    assert line.startswith("ipywidgets 7.7.1 is outside the range the course supports (<9,>=8.1.5)")
+
+
+def test_every_problem_gets_a_line(monkeypatch):
+    lie_about(monkeypatch, torch="1.13.1", matplotlib=None)
+    assert len(check_environment()) == 2
+
+
+def test_extras_are_not_asked_of_students(monkeypatch):
+    lie_about(monkeypatch, nbgrader=None, pytest=None)
+    assert check_environment() == [READY]
+
+
+def test_lessons_of_one_checkout_with_the_package_of_another_are_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(environment, "COURSE", tmp_path)
+    (line,) = check_environment()
+    assert f"This page is in {tmp_path}, but course_utils comes from {FILE.parent.parent}." in line
+
+
+def test_importing_it_imports_no_torch():
+    code = "import sys, course_utils.environment; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize("value", [None, "", "cpu"])
+def test_the_device_is_the_cpu_unless_named(monkeypatch, value, capsys):
+    monkeypatch.delenv("COURSE_DEVICE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("COURSE_DEVICE", value)
+    assert device() == torch.device("cpu")
+    assert capsys.readouterr().out == ""
+
+
+def test_cuda_without_a_cuda_device_says_so_and_gives_the_cpu(monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_DEVICE", "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert device() == torch.device("cpu")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line == ("COURSE_DEVICE is cuda, but PyTorch finds no such device here: using the CPU.")
+
+
+def test_cuda_with_a_cuda_device_is_taken(monkeypatch, capsys):
+    monkeypatch.setenv("COURSE_DEVICE", "cuda:1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device() == torch.device("cuda:1")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("value", ["gpu", "mps", "cuda:", "cuda:x", "cpu:0x"])
+def test_another_device_is_refused_with_what_can_be_said(monkeypatch, value):
+    monkeypatch.setenv("COURSE_DEVICE", value)
+    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it can be cpu, cuda"):
+        device()

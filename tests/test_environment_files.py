@@ -1,0 +1,115 @@
+"""The lists of what the course needs agree, and `make` says in one line what is missing."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+COURSE = Path(__file__).parent.parent
+PROJECT = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]
+# conda-forge's names: PyTorch without CUDA, and matplotlib without its desktop windows.
+CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base"}
+
+
+def required(*extras):
+    """``{name: range}`` of the base dependencies and of some extras."""
+    lines = [*PROJECT["dependencies"]]
+    for extra in extras:
+        lines += PROJECT["optional-dependencies"][extra]
+    requirements = [Requirement(line) for line in lines]
+    return {r.name: r.specifier for r in requirements if r.name != PROJECT["name"]}
+
+
+def pins():
+    lines = (COURSE / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def conda(path):
+    """Channels, ``{name: range}`` of the conda packages, and the list under ``pip:``."""
+    file = yaml.safe_load((COURSE / path).read_text())
+    pip, packages = [], {}
+    for entry in file["dependencies"]:
+        if isinstance(entry, dict):
+            pip += entry["pip"]
+            continue
+        name, range_ = re.fullmatch(r"([\w-]+)(.*)", entry).groups()
+        # conda's single = means "any release of this series".
+        packages[name] = SpecifierSet(re.sub(r"^=([\d.]+)$", r"==\1.*", range_))
+    return file["channels"], packages, pip
+
+
+def run(*command, cwd=COURSE):
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("path", ["environment.yml", "binder/environment.yml"])
+def test_conda_lists_name_what_pyproject_names_with_the_same_ranges(path):
+    channels, packages, _ = conda(path)
+    assert channels == ["conda-forge"]
+    assert packages.pop("pip") == SpecifierSet()
+    python = SpecifierSet("==3.12.*" if path.startswith("binder") else PROJECT["requires-python"])
+    assert packages.pop("python") == python
+    assert packages == {CONDA_NAMES.get(name, name): range_ for name, range_ in required().items()}
+
+
+def test_conda_installs_the_course_and_binder_leaves_that_to_postbuild():
+    assert conda("environment.yml")[2] == ["--editable ."]
+    assert conda("binder/environment.yml")[2] == []
+    post_build = COURSE / "binder/postBuild"
+    assert "pip install --no-cache-dir --no-deps --editable ." in post_build.read_text()
+    assert post_build.stat().st_mode & 0o111, "Binder runs postBuild as a program"
+
+
+def test_constraints_pin_everything_in_the_ranges_of_pyproject():
+    pinned = pins()
+    wrong = {
+        name: (str(range_), pinned.get(name))
+        for name, range_ in required("grading", "test").items()
+        if name not in pinned or not range_.contains(pinned[name])
+    }
+    assert wrong == {}
+
+
+def test_repo2docker_reads_the_tree_without_docker(tmp_path):
+    # A clone of what git knows: repo2docker copies the whole folder, environments included.
+    tree = tmp_path / "course"
+    assert run("git", "clone", "--quiet", str(COURSE), str(tree)).returncode == 0
+    tool = Path(sys.executable).with_name("jupyter-repo2docker")
+    done = run(str(tool), "--no-build", "--debug", str(tree), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    recipe = done.stdout + done.stderr
+    assert '--file "binder/environment.yml"' in recipe
+    assert "RUN ./binder/postBuild" in recipe
+
+
+def test_make_says_what_is_missing_when_python_is():
+    done = run("make", "lab", "PYTHON=no-such-python", "VENV=no-such-folder")
+    assert done.returncode != 0
+    assert "There is no no-such-python here: install Python 3.11 or newer" in done.stderr
+
+
+def test_make_says_when_python_is_too_old(tmp_path):
+    old = tmp_path / "python3.8"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.10"\nexit 1\n')
+    old.chmod(0o755)
+    done = run("make", "lab", f"PYTHON={old}", f"VENV={tmp_path}/venv")
+    assert done.returncode != 0
+    assert "needs Python 3.11 or newer" in done.stderr
+    assert "Python 3.8.10" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_make_says_when_python_cannot_make_environments(tmp_path):
+    bare = tmp_path / "python3"
+    bare.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1;; esac\nexit 0\n')
+    bare.chmod(0o755)
+    done = run("make", "lab", f"PYTHON={bare}", f"VENV={tmp_path}/venv")
+    assert done.returncode != 0
+    assert "install its venv module" in done.stderr
