@@ -1,0 +1,295 @@
+"""Shapes through a module or a function, line by line as its author wrote it."""
+
+import html
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+Shape = tuple[int, ...]
+
+# Light enough for black text on every theme; a letter keeps its colour in every trace.
+LETTER_COLORS = {
+    "B": "#d9d9d9",
+    "T": "#a6d8f0",
+    "S": "#c5e8b7",
+    "C": "#ffd59e",
+    "H": "#e6c6ee",
+    "D": "#fbb4ae",
+    "V": "#fff2a8",
+}
+OTHER_COLORS = ["#c7cdf5", "#e5d8bd", "#b5e5dc"]
+
+LETTERS_BY_INPUT = {2: "BT", 3: "BTC", 4: "BHTD"}
+
+OPERATORS = {
+    "__matmul__": "@",
+    "__rmatmul__": "@",
+    "matmul": "@",
+    "bmm": "@",
+    "__add__": "+",
+    "__radd__": "+",
+    "add": "+",
+    "__sub__": "-",
+    "__rsub__": "-",
+    "sub": "-",
+    "__mul__": "*",
+    "__rmul__": "*",
+    "mul": "*",
+    "__truediv__": "/",
+    "__rtruediv__": "/",
+    "div": "/",
+    "__or__": "|",
+    "__and__": "&",
+    "__invert__": "~",
+    "bitwise_not": "~",
+    "__getitem__": "[…]",
+    "__setitem__": "[…] =",
+}
+RAISED = "an error"
+TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "type_as"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation: its name, the parameters' owner if it has one, and the shapes around it.
+
+    ``outputs`` is empty where the operation raised.
+    """
+
+    operation: str
+    owner: str
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner}: {self.operation}" if self.owner else self.operation
+
+
+@dataclass(frozen=True)
+class ShapeTrace:
+    """The steps of a run: a table in a notebook, the same lines as text."""
+
+    title: str
+    letters: Mapping[str, int]
+    inputs: tuple[Shape, ...]
+    steps: tuple[Step, ...]
+    limit: int
+
+    def __str__(self) -> str:
+        rows = [("operation", "from", "to")]
+        rows += [
+            (name, "  ".join(map(self._text, before)), "  ".join(map(self._text, after)) or RAISED)
+            for name, before, after in self._rows()
+        ]
+        first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+        lines = [f"Shapes through {self.title}", *self._legend()]
+        lines += [f"{a:<{first}}   {b:<{second}}   {c}".rstrip() for a, b, c in rows]
+        return "\n".join(lines + self._rest())
+
+    __repr__ = __str__
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": self._html(), "text/plain": str(self)}
+
+    def _rows(self) -> Iterator[tuple[str, tuple[Shape, ...], tuple[Shape, ...]]]:
+        yield "input", (), self.inputs
+        for step in self.steps[: self.limit]:
+            yield step.name, step.inputs, step.outputs
+
+    def _legend(self) -> list[str]:
+        sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
+        return [sizes] if sizes else []
+
+    def _rest(self) -> list[str]:
+        hidden = len(self.steps) - self.limit
+        return [f"… and {hidden} more steps"] if hidden > 0 else []
+
+    def _text(self, shape: Shape) -> str:
+        letters = " ".join(letter_shape(shape, self.letters)) if self.letters else ""
+        return f"{_sizes(shape)} {letters}".rstrip()
+
+    def _html(self) -> str:
+        cell = "padding: 2px 10px; text-align: left; white-space: nowrap"
+        head = "".join(
+            f'<th scope="col" style="{cell}">{n}</th>' for n in ("operation", "from", "to")
+        )
+        body = "".join(
+            f'<tr><th scope="row" style="{cell}; font-weight: normal">{html.escape(name)}</th>'
+            f'<td style="{cell}">{self._chips(before)}</td>'
+            f'<td style="{cell}">{self._chips(after) or RAISED}</td></tr>'
+            for name, before, after in self._rows()
+        )
+        notes = "".join(f"<p>{line}</p>" for line in self._rest())
+        return (
+            '<div style="overflow-x: auto"><table style="font-family: monospace; color: inherit">'
+            f'<caption style="text-align: left">Shapes through {html.escape(self.title)}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
+        )
+
+    def _chips(self, shapes: tuple[Shape, ...]) -> str:
+        return " &nbsp; ".join(
+            f"({', '.join(map(self._chip, shape, letter_shape(shape, self.letters)))})"
+            for shape in shapes
+        )
+
+    def _chip(self, size: int, letter: str) -> str:
+        if letter not in self.letters:
+            return str(size)
+        style = f"background: {_color(letter, self.letters)}; color: #000; padding: 0 3px"
+        return f'<span style="{style}; border-radius: 3px">{html.escape(letter)} {size}</span>'
+
+
+def trace_shapes(
+    module: nn.Module | Callable[..., Any],
+    *inputs: Any,
+    names: Mapping[str, int] | None = None,
+    limit: int = 60,
+) -> ShapeTrace:
+    """Run ``module(*inputs)`` and note the shape of each tensor that the inputs flow into.
+
+    A step is one call that the author wrote: ``view``, ``transpose``, ``@``, ``softmax``, …. Steps
+    that don't depend on the inputs, such as making a mask, are left out. Gradients are off, and the
+    state of the random generator is as before.
+
+    A size gets its letter by its value alone: among letters of equal size, the first in the order
+    of ``names`` that the shape doesn't have yet; if it has them all, the first again. ``B`` and a
+    size of 1 are never named twice, and a size that no letter has stays a number. Sizes that all
+    differ leave no doubt.
+
+    Args:
+        module: a module or a function of tensors.
+        inputs: what to call it with.
+        names: letters and their sizes, such as ``{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}``. By
+            default the first input names B, T, and C, or of four dimensions B, H, T and D.
+        limit: steps to show.
+
+    Returns:
+        A :class:`ShapeTrace`; its ``steps`` hold the shapes as tuples.
+
+    Raises:
+        Whatever the module raises, with the steps up to it as a note.
+
+    >>> print(trace_shapes(lambda x: x.view(2, 3, 2, 4).transpose(1, 2), torch.zeros(2, 3, 8),
+    ...       names={"B": 2, "T": 3, "C": 8, "H": 2, "D": 4}))
+    Shapes through lambda
+    B = 2, T = 3, C = 8, H = 2, D = 4
+    operation   from                   to
+    input                              (2, 3, 8) B T C
+    view        (2, 3, 8) B T C        (2, 3, 2, 4) B T H D
+    transpose   (2, 3, 2, 4) B T H D   (2, 2, 3, 4) B H T D
+    """
+    shapes = tuple(tuple(tensor.shape) for tensor in _tensors(inputs))
+    letters = dict(names) if names is not None else _guess(shapes)
+    title = getattr(module, "__name__", type(module).__name__).strip("<>")
+    recorder = _Recorder(module, inputs)
+
+    def trace() -> ShapeTrace:
+        return ShapeTrace(title, letters, shapes, tuple(recorder.steps), limit)
+
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), recorder:
+            module(*inputs)
+    except Exception as error:
+        error.add_note(f"The steps up to the error:\n{trace()}")
+        raise
+    return trace()
+
+
+def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
+    """Name each size of a shape by the rule of :func:`trace_shapes`.
+
+    >>> letter_shape((1, 8, 4, 4), {"B": 1, "H": 8, "T": 4, "S": 4})
+    ('B', 'H', 'T', 'S')
+    """
+    named: list[str] = []
+    for size in shape:
+        fitting = [letter for letter, value in letters.items() if value == size]
+        unused = [letter for letter in fitting if letter not in named]
+        again = [letter for letter in fitting if letter != "B" and size != 1]
+        named.append((unused + again + [str(size)])[0])
+    return tuple(named)
+
+
+class _Recorder(TorchFunctionMode):
+    """Sees each call on tensors at the level at which it was written."""
+
+    def __init__(self, module: Any, inputs: Any) -> None:
+        super().__init__()
+        self.steps: list[Step] = []
+        # Kept by reference as well, because the id of a tensor that is gone may be given anew.
+        self.flowing = {id(tensor): tensor for tensor in _tensors(inputs)}
+        parameters = module.named_parameters() if isinstance(module, nn.Module) else ()
+        self.owners = {id(p): name.rpartition(".")[0] for name, p in parameters}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = _name(func)
+        given = list(_tensors((args, kwargs)))
+        sources = given[:1] if name in TAKES_SHAPE_FROM_OTHER else given
+        makes_anew = name.startswith("new_") or name.endswith("_like")
+        if makes_anew or not any(id(tensor) in self.flowing for tensor in sources):
+            return func(*args, **kwargs)
+
+        owners = [self.owners[id(tensor)] for tensor in given if id(tensor) in self.owners]
+        operation = OPERATORS.get(name, name.strip("_"))
+        # Read before the call, because a call may change a shape in place.
+        before = tuple(
+            tuple(tensor.shape)
+            for tensor in given
+            if tensor.ndim and not isinstance(tensor, nn.Parameter)
+        )
+
+        def note(results: list[Tensor]) -> None:
+            after = tuple(tuple(tensor.shape) for tensor in results)
+            self.steps.append(Step(operation, owners[0] if owners else "", before, after))
+
+        try:
+            result = func(*args, **kwargs)
+        except Exception:
+            note([])
+            raise
+        results = given[:1] if name == "__setitem__" else list(_tensors(result))
+        if results:
+            self.flowing.update((id(tensor), tensor) for tensor in results)
+            note(results)
+        return result
+
+
+def _name(func: Callable[..., Any]) -> str:
+    """``transpose``, or for an attribute such as ``x.mT`` the name of the attribute."""
+    if func.__name__ == "__get__":
+        return getattr(getattr(func, "__self__", None), "__name__", "__get__")
+    return func.__name__
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, Mapping):
+        yield from _tensors(tuple(values.values()))
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from _tensors(value)
+
+
+def _guess(shapes: tuple[Shape, ...]) -> dict[str, int]:
+    first = shapes[0] if shapes else ()
+    return dict(zip(LETTERS_BY_INPUT.get(len(first), ""), first, strict=False))
+
+
+def _sizes(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _color(letter: str, letters: Mapping[str, int]) -> str:
+    others = [name for name in letters if name not in LETTER_COLORS]
+    if letter in LETTER_COLORS:
+        return LETTER_COLORS[letter]
+    return OTHER_COLORS[others.index(letter) % len(OTHER_COLORS)]
