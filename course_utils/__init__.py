@@ -1,0 +1,33 @@
+"""What the lessons of "From Averages to Transformers" import.
+
+`check`, `hint` and `progress` are for you while you learn; `device` says where to compute. The
+finished parts of each lesson are in `course_utils.attention`, written to be read.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .checking import check, hint, progress
+    from .environment import check_environment, device
+
+_HOME = {
+    "check": "checking",
+    "hint": "checking",
+    "progress": "checking",
+    "device": "environment",
+    "check_environment": "environment",
+}
+__all__ = ["check", "check_environment", "device", "hint", "progress"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used: importing the package costs nothing, and the environment check works
+    # where PyTorch is missing.
+    if name not in _HOME:
+        raise AttributeError(f"course_utils has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,174 @@
+"""The checking engine: `check`, `hint`, `progress`, and what exercises are made of."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import secrets
+from collections import Counter
+from typing import Any
+
+from .exercise import Behaviour, Case, Exercise, Misconception, Observation, pack, unpack
+from .judging import judge
+from .probing import argument_mismatch, is_stub, run
+from .progress import Progress, load, progress_path, record
+from .report import BehaviourResult, Message, Report
+
+__all__ = [
+    "Behaviour",
+    "BehaviourResult",
+    "Case",
+    "Exercise",
+    "Misconception",
+    "Observation",
+    "Report",
+    "check",
+    "check_exercise",
+    "hint",
+    "judge",
+    "observe",
+    "pack",
+    "progress",
+    "unpack",
+]
+
+_hints_given: Counter[str] = Counter()
+
+
+def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None) -> Report:
+    """Checks an answer and says what is right, what is wrong and what may be behind it.
+
+    Args:
+        exercise_id: the name of the exercise, which is the name of what you wrote.
+        answer: the function, class or quiz dict itself, not a call of it.
+        seed: which inputs to try. None: the course's own, the same for everybody. A number:
+            others. "grading": drawn from the number in the environment variable
+            COURSE_GRADING_SEED, or at random if that is not set.
+
+    Returns:
+        A `Report`. Whatever the answer does, nothing is raised.
+    """
+    from ..exercises import find
+
+    exercise = find(exercise_id)
+    if exercise is None:
+        return _unknown(str(exercise_id))
+    report = check_exercise(exercise, answer, _seed(seed))
+    if seed is None:
+        record(report)
+    return report
+
+
+def check_exercise(exercise: Exercise, answer: Any, seed: int = 0) -> Report:
+    """The report on an answer to an exercise, without keeping it."""
+    cases = exercise.cases(seed)
+    refused = _not_an_answer(exercise, answer, cases[0])
+    if refused is not None:
+        return refused
+    return judge(exercise, cases, observe(exercise, answer, cases))
+
+
+def observe(exercise: Exercise, answer: Any, cases: list[Case]) -> list[Observation]:
+    """Runs the probe on every case; notes a stub as not attempted."""
+    observations = run(exercise, answer, cases)
+    kinds = observations[0].facts.get("types", {}).values() if observations else ()
+    if "..." in kinds or ("NoneType" in kinds and is_stub(answer)):
+        observations[0].facts["not_attempted"] = exercise.kind != "quiz"
+    return observations
+
+
+def _seed(seed: int | str | None) -> int:
+    if seed == "grading":
+        given = os.environ.get("COURSE_GRADING_SEED", "").strip()
+        if not given:
+            return 1 + secrets.randbits(48)
+        # Any text serves as a seed, so that a typing error can't fall back to something public.
+        return 1 + int.from_bytes(given.encode(), "little") % (2**61 - 1)
+    return int(seed or 0)
+
+
+def _not_an_answer(exercise: Exercise, answer: Any, case: Case) -> Report | None:
+    """A report when what was handed in can't be probed at all, else None."""
+
+    def say(message: str, detail: str = "") -> Report:
+        return Report(
+            exercise.id,
+            0.0,
+            exercise.points,
+            False,
+            message=message,
+            detail=detail,
+            hints_left=len(exercise.hints),
+        )
+
+    if answer is Ellipsis or answer is None:
+        return Report.not_attempted(exercise)
+    if exercise.kind == "quiz":
+        return None
+    kind = type(answer).__name__
+    if exercise.kind == "class" and not isinstance(answer, type):
+        if callable(answer) and not hasattr(answer, "forward"):
+            return None
+        return say(
+            f"`{exercise.id}` should be a class, and what was handed in is an object ({kind}).",
+            f'Write check("{exercise.id}", {exercise.id}), without brackets behind the name.',
+        )
+    if not callable(answer):
+        return say(
+            f"`{exercise.id}` should be a {exercise.kind}, and what was handed in is: {kind}.",
+            f'Write check("{exercise.id}", {exercise.id}): the function itself, not its result.',
+        )
+    if exercise.kind == "function":
+        mismatch = argument_mismatch(answer, case)
+        if mismatch:
+            return say(f"It will be called as `{exercise.call}`, and {mismatch}.")
+    return None
+
+
+def _unknown(exercise_id: str) -> Report:
+    from ..exercises import ids
+
+    near = difflib.get_close_matches(exercise_id, ids(), n=3, cutoff=0.5)
+    meant = " or ".join(f"`{n}`" for n in near)
+    return Report(
+        exercise_id[:60],
+        0.0,
+        0.0,
+        False,
+        message=f"There is no exercise of this name. Did you mean {meant}?"
+        if near
+        else "There is no exercise of this name. `progress()` lists them all.",
+    )
+
+
+def hint(exercise_id: str, number: int | None = None) -> Message:
+    """The next hint for an exercise, or hint `number` (from 1)."""
+    from ..exercises import find
+
+    exercise = find(exercise_id)
+    if exercise is None:
+        return Message("No hint", _unknown(str(exercise_id)).message)
+    count = len(exercise.hints)
+    if not count:
+        return Message(f"No hints for {exercise.id}", "Its question holds all you need.")
+    if number is None:
+        _hints_given[exercise.id] += 1
+        number = _hints_given[exercise.id]
+    if number > count or number < 1:
+        number = count
+        title = f"That was all: hint {count} of {count} for {exercise.id}, once more"
+    else:
+        title = f"Hint {number} of {count} for {exercise.id}"
+    return Message(title, exercise.hints[number - 1])
+
+
+def progress() -> Progress:
+    """All lessons and exercises with your points."""
+    from ..exercises import by_lesson
+
+    kept, notice = load(progress_path())
+    rows = [
+        (lesson, [(e.id, kept.get(e.id, {}).get("points"), e.points) for e in exercises])
+        for lesson, exercises in by_lesson().items()
+    ]
+    return Progress(rows, notice)

@@ -1,0 +1,421 @@
+"""Running a student's answer: fresh inputs, a time budget, nothing printed, nothing raised."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import inspect
+import io
+import linecache
+import os
+import random
+import sys
+import sysconfig
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .exercise import Case, Exercise, Observation, plain
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DEFAULT_SECONDS = 10.0
+
+
+class OutOfTime(BaseException):
+    """Put into the student's thread to end it; no `except Exception` swallows it."""
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def fresh(value: Any, gradients: bool = False) -> Any:
+    """A copy of an input that the answer may spoil; floats ask for gradients if wanted."""
+    if isinstance(value, Tensor):
+        copy = value.detach().clone().to(target_device())
+        return copy.requires_grad_() if gradients and copy.is_floating_point() else copy
+    if isinstance(value, dict):
+        return {k: fresh(v, gradients) for k, v in value.items()}
+    if isinstance(value, list):
+        return [fresh(v, gradients) for v in value]
+    return value
+
+
+def target_device() -> torch.device:
+    """Where answers are tried: the device that `COURSE_DEVICE` names, if it is there."""
+    wanted = os.environ.get("COURSE_DEVICE", "cpu")
+    if wanted.startswith("cuda") and torch.cuda.is_available():
+        return torch.device(wanted)
+    return torch.device("cpu")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Bitwise the same value: tensors, numbers, and lists and dicts of them."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        a, b = a.detach().cpu(), b.detach().cpu()
+        equal = (a == b) | ((a != a) & (b != b)) if a.dtype != torch.bool else a == b
+        return bool(equal.all())
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+def cotangent(like: Tensor) -> Tensor:
+    """A fixed direction for gradients, so that both sides differentiate the same number."""
+    generator = torch.Generator().manual_seed(like.numel())
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+
+
+# ---------------------------------------------------------------- which operators ran
+
+
+class Operators:
+    """Names of the operators an answer calls, as written and as executed."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.written: list[str] = []
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        operators = self
+
+        class Written(TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore
+                operators.written.append(getattr(func, "__name__", str(func)))
+                return func(*args, **(kwargs or {}))
+
+        class Executed(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
+                operators.executed.append(func._schema.name.split("::")[-1])
+                return func(*args, **(kwargs or {}))
+
+        with Written(), Executed():
+            yield
+
+
+# ---------------------------------------------------------------- probes
+
+
+class FunctionProbe:
+    """Calls a function on a case and sees its result, its gradients and its side effects.
+
+    Each case gives: `out`; `grad:<name>` for the inputs named in `gradients` that are floating
+    point; the facts `modified` and `unstable`; with `watch`, the fact `ops`.
+
+    Args:
+        gradients: names of inputs that gradients must reach.
+        watch: note which operators ran.
+        extra: `(answer, case, observation)`, for what an exercise wants to see besides.
+    """
+
+    def __init__(
+        self,
+        gradients: Sequence[str] = (),
+        watch: bool = False,
+        extra: Callable[[Any, Case, Observation], None] | None = None,
+    ) -> None:
+        self.gradients = tuple(gradients)
+        self.watch = watch
+        self.extra = extra
+
+    def __call__(self, answer: Any, case: Case) -> Observation:
+        seen = Observation()
+        operators = Operators()
+        names = list(case.inputs)
+
+        def call(seed: int, gradients: bool = False) -> tuple[Any, list[Any]]:
+            torch.manual_seed(seed)
+            args = [fresh(case[n], gradients and n in self.gradients) for n in names]
+            return answer(*args), args
+
+        with operators.watch() if self.watch else contextlib.nullcontext():
+            out, args = call(1)
+        seen.put("out", out)
+        changed = [n for n, a in zip(names, args, strict=True) if not same(a, case[n])]
+        if changed:
+            seen.facts["modified"] = changed
+        if self.watch:
+            seen.facts["ops"] = sorted({*operators.written, *operators.executed})
+            seen.facts["op_count"] = len(operators.executed)
+        if isinstance(out, Tensor) and out.device != target_device():
+            seen.facts["device"] = [str(out.device), str(target_device())]
+        if "out" not in seen.tensors:
+            return seen
+
+        first = seen.tensors["out"]
+        second = plain(call(2)[0])[1]
+        if second is None or not same(first, second):
+            again = plain(call(1)[0])[1]
+            repeats = again is not None and same(first, again)
+            seen.facts["unstable"] = "seed" if repeats else "random"
+
+        if self.gradients and not changed:
+            self._see_gradients(call, names, seen)
+        if self.extra:
+            self.extra(answer, case, seen)
+        return seen
+
+    def _see_gradients(self, call: Any, names: list[str], seen: Observation) -> None:
+        try:
+            out, args = call(1, gradients=True)
+            if isinstance(out, Tensor) and out.requires_grad:
+                out.backward(cotangent(out))
+            for name, arg in zip(names, args, strict=True):
+                if isinstance(arg, Tensor) and arg.grad is not None:
+                    seen.put(f"grad:{name}", arg.grad)
+        except Exception as error:
+            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_line(error)}"
+
+
+def expect_function(
+    oracle: Callable[..., Tensor],
+    gradients: Sequence[str] = (),
+    dtype: torch.dtype | None = None,
+) -> Callable[[Case], dict[str, Tensor]]:
+    """An expectation from a float64 oracle; results in `dtype`, else in the first float input's."""
+
+    def expect(case: Case) -> dict[str, Tensor]:
+        if case.refuses is not None:
+            return {}
+        args = {
+            name: v.double().requires_grad_(name in gradients)
+            if isinstance(v, Tensor) and v.is_floating_point()
+            else v
+            for name, v in case.inputs.items()
+        }
+        floats = [
+            v.dtype for v in case.inputs.values() if isinstance(v, Tensor) and v.is_floating_point()
+        ]
+        wanted = dtype or (floats[0] if floats else None)
+        with torch.enable_grad():
+            out = oracle(*args.values())
+        expected = {"out": out.detach().to(wanted) if wanted else out.detach()}
+        given = [n for n in gradients if isinstance(case.inputs.get(n), Tensor)]
+        if given:
+            direction = cotangent(expected["out"]).double()
+            grads = torch.autograd.grad(out, [args[n] for n in given], direction)
+            for name, grad in zip(given, grads, strict=True):
+                expected[f"grad:{name}"] = grad.to(case[name].dtype)
+        return expected
+
+    return expect
+
+
+def probe_quiz(answer: Any, case: Case) -> Observation:
+    """Reads a quiz: a dict of numbers, shapes or lists of shapes, each entry as an int tensor."""
+    seen = Observation()
+    if not isinstance(answer, Mapping):
+        seen.facts["types"] = {"quiz": type(answer).__name__}
+        return seen
+    seen.facts["types"] = {"quiz": "dict"}
+    for name in case.options["entries"]:
+        if name not in answer:
+            seen.facts["types"][name] = "missing"
+            continue
+        value = answer[name]
+        seen.facts["types"][name] = "..." if value is Ellipsis or value is None else "given"
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
+            if isinstance(value, (set, frozenset)):
+                value = sorted(value)
+            if isinstance(value, (int, tuple, list, torch.Size)) and not isinstance(value, bool):
+                numbers = torch.tensor(value)
+                if not numbers.is_floating_point() and numbers.numel() <= 1000:
+                    seen.tensors[name] = numbers.to(torch.int64)
+    unknown = [str(k)[:60] for k in answer if k not in case.options["entries"]]
+    if unknown:
+        seen.facts["unknown"] = unknown[:5]
+    return seen
+
+
+# ---------------------------------------------------------------- under guard
+
+
+class Output(io.TextIOBase):
+    """Keeps the first lines that were printed and counts the rest."""
+
+    def __init__(self, keep: int = 2000) -> None:
+        self.kept, self.lines, self.keep = "", 0, keep
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if len(self.kept) < self.keep:
+            self.kept += text[: self.keep - len(self.kept)]
+        self.lines += text.count("\n")
+        return len(text)
+
+
+def run(exercise: Exercise, answer: Any, cases: Sequence[Case]) -> list[Observation]:
+    """Probes an answer on all cases, in a thread of its own, within the time budget.
+
+    Returns one observation a case up to the first that ran out of time; never raises on behalf
+    of the answer. The budget is 10 seconds for all cases together; the environment variable
+    COURSE_CHECK_SECONDS changes it.
+    """
+    seconds = float(os.environ.get("COURSE_CHECK_SECONDS") or DEFAULT_SECONDS)
+    observations: list[Observation] = []
+    output = Output()
+
+    def work() -> None:
+        for case in cases:
+            try:
+                seen = exercise.probe(answer, case)
+            except OutOfTime:
+                return
+            except BaseException as error:
+                seen = Observation(facts={"error": describe_error(error, answer, case)})
+            observations.append(seen)
+
+    with _quiet(output), _settings_kept():
+        worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
+        worker.start()
+        try:
+            worker.join(seconds)
+        except KeyboardInterrupt:
+            _stop(worker)
+            raise
+        if worker.is_alive():
+            where = _where_is(worker)
+            _stop(worker)
+            observations = observations[: len(cases) - 1]
+            message = f"still running after {seconds:g} seconds"
+            error = {"type": "OutOfTime", "message": message, "where": where, "kind": "time"}
+            observations.append(Observation(facts={"error": error}))
+    if output.lines or output.kept:
+        observations[0].facts["printed"] = {
+            "lines": output.lines + (not output.kept.endswith("\n")),
+            "first": output.kept.splitlines()[:5],
+        }
+    return observations
+
+
+def _stop(worker: threading.Thread) -> None:
+    """Ends a thread that runs Python code; one that is stuck in a system call is left alone."""
+    deadline = time.monotonic() + 2.0
+    while worker.is_alive() and time.monotonic() < deadline:
+        ident = ctypes.c_ulong(worker.ident or 0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(OutOfTime))
+        worker.join(0.05)
+
+
+def _where_is(worker: threading.Thread) -> list[str]:
+    frame = sys._current_frames().get(worker.ident or 0)
+    frames = []
+    while frame is not None:
+        frames.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return student_lines(list(reversed(frames)))
+
+
+@contextlib.contextmanager
+def _quiet(output: Output) -> Iterator[None]:
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Random states and global settings of PyTorch are the same after a check as before."""
+    python_state, dtype = random.getstate(), torch.get_default_dtype()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        try:
+            torch.set_default_dtype(torch.float32)
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            random.setstate(python_state)
+
+
+# ---------------------------------------------------------------- errors, as the student's own
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else ""
+
+
+def describe_error(error: BaseException, answer: Any, case: Case) -> dict[str, Any]:
+    """An exception as facts: type, first line, the student's lines, and what kind it is."""
+    frames = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        frames.append((traceback.tb_frame.f_code, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    where = student_lines(frames)
+    kind = "exception"
+    if isinstance(error, NotImplementedError) and not str(error):
+        kind = "stub"
+    elif isinstance(error, TypeError) and not where:
+        kind = "call"
+    elif isinstance(error, WrongWeights):
+        kind = "weights"
+    return {
+        "type": type(error).__name__,
+        "message": first_line(error),
+        "where": where,
+        "kind": kind,
+    }
+
+
+class WrongWeights(Exception):
+    """A module's parameters are not the ones the exercise names."""
+
+
+def student_lines(frames: Sequence[tuple[types.CodeType, int]]) -> list[str]:
+    """The frames that are neither ours nor a library's, as `line 3, in f: code`."""
+    lines = []
+    for code, number in frames:
+        if _is_library(code.co_filename):
+            continue
+        text = linecache.getline(code.co_filename, number).strip()
+        lines.append(f"line {number}, in {code.co_name}" + (f": {text}" if text else ""))
+    return lines[-5:] if len(lines) <= 5 else [*lines[:2], "…", *lines[-2:]]
+
+
+def _is_library(filename: str) -> bool:
+    if filename.startswith("<") and not filename.startswith("<ipython"):
+        return filename.startswith("<frozen")
+    path = os.path.abspath(filename)
+    roots = [PACKAGE, *{sysconfig.get_path(n) for n in ("stdlib", "purelib", "platlib")}]
+    return any(path.startswith(root + os.sep) for root in roots if root)
+
+
+def argument_mismatch(answer: Any, case: Case) -> str | None:
+    """Why the answer can't be called with the case's inputs, or None if it can."""
+    try:
+        signature = inspect.signature(answer)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*case.inputs.values())
+    except TypeError:
+        taken = [p.name for p in signature.parameters.values()]
+        return f"yours takes ({', '.join(taken)})"
+    return None
+
+
+def is_stub(answer: Any) -> bool:
+    """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`."""
+    code = getattr(inspect.unwrap(answer) if callable(answer) else answer, "__code__", None)
+    if code is None:
+        return False
+    constants = {None, Ellipsis, getattr(answer, "__doc__", None)}
+    return not code.co_names and not code.co_freevars and set(code.co_consts) <= constants

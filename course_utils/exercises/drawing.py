@@ -1,0 +1,37 @@
+"""Drawing inputs: unit-scale numbers, sizes that are all different."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Draw:
+    """Everything an exercise draws, from one seed.
+
+    >>> Draw(1).sizes(3, 2, 9) == Draw(1).sizes(3, 2, 9)
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def sizes(self, count: int, low: int, high: int) -> list[int]:
+        """`count` different sizes from `low` to `high`, both included."""
+        order = torch.randperm(high - low + 1, generator=self.generator)
+        return [low + int(i) for i in order[:count]]
+
+    def integer(self, low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=self.generator))
+
+    def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Standard normal numbers; drawn in float64, so that both dtypes see the same ones."""
+        return torch.randn(shape, generator=self.generator, dtype=torch.float64).to(dtype)
+
+    def hidden(self, *shape: int) -> Tensor:
+        """A random bool mask over the last dimension in which every row sees something."""
+        mask = torch.rand(shape, generator=self.generator) < 0.5
+        seen = torch.randint(0, shape[-1], shape[:-1], generator=self.generator)
+        other = (seen + 1) % shape[-1]
+        mask.scatter_(-1, other.unsqueeze(-1), True)
+        return mask.scatter_(-1, seen.unsqueeze(-1), False)
