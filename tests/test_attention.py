@@ -370,7 +370,7 @@ def test_a_row_that_sees_nothing_gets_zeros_and_finite_gradients(dtype):
     weights = safe_masked_softmax(scores, hidden)
     assert (weights[:, 0] == 0).all()
     assert_equal(weights[:, 1], masked_softmax(scores[:, 1], hidden[1]))
-    with torch.autograd.detect_anomaly():  # raises on a NaN anywhere on the way back
+    with torch.autograd.set_detect_anomaly(True):  # raises on a NaN anywhere on the way back
         (gradient,) = gradients(safe_masked_softmax(scores, hidden), [scores])
     assert gradient.isfinite().all()
     assert (gradient[:, hidden] == 0).all()
