@@ -3,12 +3,20 @@
 Say where your students hand in with `c.Exchange.root`, or use nbgrader's own default.
 """
 
+import os
+import sys
+
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as nbgrader
 
 from course_utils.grading import preprocessors as course
 
 c = get_config()  # noqa: F821  (given by traitlets)
+
+# nbgrader calls `alembic` by its name: let it be found where the environment is not activated.
+_programs = os.path.dirname(sys.executable)
+if _programs not in os.environ["PATH"].split(os.pathsep):
+    os.environ["PATH"] = _programs + os.pathsep + os.environ["PATH"]
 
 c.CourseDirectory.course_id = "averages-to-transformers"
 c.CourseDirectory.source_directory = "solutions"

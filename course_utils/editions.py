@@ -25,6 +25,7 @@ SOLUTIONS = COURSE / "solutions"
 NOTEBOOKS = COURSE / "notebooks"
 START_PAGE = "index.ipynb"
 CELL_SECONDS = 600
+KERNEL_ARGUMENTS = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
 CHECK = re.compile(r'check\("(\w+)", \1\)')
 HIDDEN = re.compile(r"\n*^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n*", re.M | re.S)
@@ -135,6 +136,10 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
             timeout=CELL_SECONDS,
             kernel_name="python3",
             resources={"metadata": {"path": str(folder)}},
+            extra_arguments=[
+                "--HistoryManager.hist_file=:memory:",
+                "--IPKernelApp.log_level=ERROR",
+            ],
         )
         client.execute(env=env)
 
@@ -143,7 +148,11 @@ def normalise(notebook: NotebookNode) -> None:
     """Leave in a notebook, in place, only what is the same each time it is run and saved."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = NotebookNode(
-        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        kernelspec={
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+            "name": "python3",
+        },
         language_info={"name": "python"},
     )
     seen: set[str] = set()
