@@ -61,7 +61,8 @@ class Observation:
 
     Facts the judge knows: `error` (type, message, where, kind), `types` (what each result was),
     `modified` (names of inputs that were changed), `unstable` ("random" or "seed"),
-    `gradient_error`, `ops` (operators seen), `printed` (count, first lines), `not_attempted`.
+    `gradient_error`, `ops` (operators seen), `printed` (count, first lines), `not_attempted`,
+    `traits` (whatever else tells an exercise's wrong answers apart).
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,9 +33,7 @@ def judge(exercise: Exercise, cases: Sequence[Case], observations: Sequence[Obse
     """
     if exercise.kind == "quiz":
         return _judge_quiz(exercise, cases[0], observations[0])
-    trials = [
-        Trial(c, o, exercise.expect(c)) for c, o in zip(cases, observations, strict=False)
-    ]
+    trials = [Trial(c, o, exercise.expect(c)) for c, o in zip(cases, observations, strict=False)]
     notes = _notes(exercise, cases, observations)
 
     unattempted = any(t.seen.facts.get("not_attempted") for t in trials) or any(
@@ -64,7 +63,7 @@ def judge(exercise: Exercise, cases: Sequence[Case], observations: Sequence[Obse
         )
 
     named = None if forbidden else name_misconception(exercise, trials)
-    message, detail = _explain(exercise, trials, forbidden)
+    message, detail = _explain(exercise, trials, results, forbidden)
     return Report(
         exercise.id,
         0.0 if forbidden else _partial(exercise, results),
@@ -301,7 +300,7 @@ def same_observation(exercise: Exercise, a: Observation, b: Observation) -> bool
         return False
     if a.error:
         return True
-    facts = ("types", "modified", "unstable", "not_attempted")
+    facts = ("types", "modified", "unstable", "not_attempted", "traits")
     if any(a.facts.get(f) != b.facts.get(f) for f in facts):
         return False
     if a.facts.get("unstable"):
@@ -341,7 +340,10 @@ def _same_results(
 
 
 def _explain(
-    exercise: Exercise, trials: Sequence[Trial], forbidden: Sequence[str]
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    results: Sequence[BehaviourResult],
+    forbidden: Sequence[str],
 ) -> tuple[str, str]:
     """The first thing that is wrong, as one sentence and the evidence for it."""
     for t in trials:
@@ -359,16 +361,15 @@ def _explain(
         said = _explain_rest(exercise, t)
         if said:
             return said
-    return "Not every behaviour holds yet; the rows above say which.", ""
+    broken = next(r for r in results if r.holds is False)
+    return f"The values are right, but one thing is missing. {broken.text}.", ""
 
 
 def _explain_error(exercise: Exercise, t: Trial, error: dict) -> tuple[str, str]:
     given = f"Called with {t.case.describe()}"
     where = "\n".join(error["where"])
     if error["kind"] == "time":
-        said = (
-            f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
-        )
+        said = f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
         return said, "\n".join(filter(None, [given, where]))
     if error["kind"] == "call":
         return f"`{exercise.call}` can't be called as asked: {error['message']}", given
@@ -434,10 +435,26 @@ def _explain_values(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
             bad = int((~got.isfinite()).sum())
             said = f"{bad} of {wrong.numel()} numbers are NaN or infinite."
         return said, (
-            f"Case: {t.case.name}; {t.case.describe()}\nFirst difference at {place}:\n"
+            f"Case: {t.case.name}; {t.case.describe()}\n{_small_inputs(t.case)}"
+            f"First difference at {place}:\n"
             f"expected {number(expected[index])}\ngot      {number(got[index])}"
         )
     return None
+
+
+def _small_inputs(case: Case) -> str:
+    """Inputs that fit on a line, so that a reader can redo the case by hand."""
+    lines = []
+    for name, value in case.inputs.items():
+        if isinstance(value, Tensor) and value.dim() and value.numel() <= 12:
+            lines.append(f"{name} = {_rounded(value.tolist())}\n")
+    return "".join(lines)
+
+
+def _rounded(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_rounded, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _explain_refusal(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
@@ -553,7 +570,9 @@ def _judge_quiz(exercise: Exercise, case: Case, seen: Observation) -> Report:
     if not passed:
         for m in exercise.misconceptions:
             wrong = exercise.probe(m.answer, case).tensors
-            differing = [n for n in entries if n in wrong and not torch.equal(wrong[n], expected[n])]
+            differing = [
+                n for n in entries if n in wrong and not torch.equal(wrong[n], expected[n])
+            ]
             mine = [seen.tensors.get(n) for n in differing]
             if differing and all(
                 g is not None and torch.equal(g, wrong[n])

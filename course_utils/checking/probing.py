@@ -89,20 +89,32 @@ class Operators:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        operators = self
-
-        class Written(TorchFunctionMode):
-            def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore
-                operators.written.append(getattr(func, "__name__", str(func)))
-                return func(*args, **(kwargs or {}))
-
-        class Executed(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore
-                operators.executed.append(func._schema.name.split("::")[-1])
-                return func(*args, **(kwargs or {}))
-
-        with Written(), Executed():
+        with _Written(self.written), _Executed(self.executed):
             yield
+
+
+class _Written(TorchFunctionMode):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
+
+
+class _Executed(TorchDispatchMode):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping would import the whole compiler, 1.5 seconds, for nothing
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func._schema.name.split("::")[-1])
+        return func(*args, **(kwargs or {}))
 
 
 # ---------------------------------------------------------------- probes

@@ -94,7 +94,7 @@ class Report:
             yield f"  Why it matters: {plain_text(why)}"
             yield f"  Where to look: {plain_text(mend)}"
         for row in self.behaviours:
-            mark = {True: "[ok]   ", False: "[wrong]"}.get(row.holds, "[-]    ")  # type: ignore[call-overload]
+            mark = {True: "[ok]   ", False: "[wrong]", None: "[-]    "}[row.holds]
             yield f"  {mark} {plain_text(row.text)}"
         for note in self.notes:
             first, *rest = note.splitlines()

@@ -9,8 +9,8 @@ from ..checking.exercise import Exercise
 
 LESSONS = {
     "1-averages/01_naive_mean": "lesson_01",
-    
-    
+    "1-averages/02_tril_matmul": "lesson_02",
+    "1-averages/03_softmax_masking": "lesson_03",
 }
 
 

@@ -218,7 +218,7 @@ NAIVE_MEAN = Exercise(
             "overwrites_tokens",
             _overwrites,
             "You wrote the means into `x` itself, so later means were made from earlier means.",
-            "The original tokens are gone before they are needed, and the caller's tensor is spoilt.",
+            "The original tokens are gone while they are still needed, for the caller too.",
             "Give the result a tensor of its own.",
         ),
         Misconception(
