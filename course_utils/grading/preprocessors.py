@@ -27,15 +27,15 @@ class ClearAnswers(ClearSolutions):
     A solution region inside a dict keeps its keys; any other becomes ``code_stub``.
     """
 
+    question = r" *(?:\"[^\"\n]*\"|'[^'\n]*')"
+    entry = re.compile(rf"^({question}):.*\n", re.M)
     quiz = re.compile(
-        r"^ *### BEGIN SOLUTION\n((?: *(?:\"[^\"\n]*\"|'[^'\n]*'):.*,\n)+) *### END SOLUTION\n",
-        re.M,
+        rf"^ *### BEGIN SOLUTION\n((?:{question}:.*,(?: *#.*)?\n)+) *### END SOLUTION\n", re.M
     )
-    entry = re.compile(r"^( *(?:\"[^\"\n]*\"|'[^'\n]*')):.*,$", re.M)
 
     def _replace_solution_region(self, cell: NotebookNode, language: str) -> bool:
         before = cell.source
-        cell.source = self.quiz.sub(lambda region: self.entry.sub(r"\1: ...,", region[1]), before)
+        cell.source = self.quiz.sub(lambda region: self.entry.sub(r"\1: ...,\n", region[1]), before)
         replaced: bool = super()._replace_solution_region(cell, language)
         return replaced or cell.source != before
 

@@ -1,0 +1,277 @@
+"""solutions/ and notebooks/ hold together, and making them twice changes nothing."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_utils import editions
+from course_utils.checking import Report
+from course_utils.editions import NOTEBOOKS, SOLUTIONS, annotate, catalogue_points, normalise
+from course_utils.exercises import by_lesson
+
+POINTS = {"double": 2.0, "sizes": 1.5}
+SOLUTION = "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION"
+CHECK = 'check("double", double)'
+
+
+def code(*sources):
+    return new_notebook(cells=[new_code_cell(source) for source in sources])
+
+
+def lessons(folder):
+    return sorted(p.relative_to(folder).as_posix() for p in folder.glob("*/*.ipynb"))
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(path):
+    return [cell for cell in read(path).cells if cell.cell_type == "code"]
+
+
+# ---------------------------------------------------------------- one notebook
+
+
+def test_a_check_cell_becomes_a_locked_graded_cell_with_a_hidden_test():
+    notebook = code(SOLUTION, CHECK)
+    annotate(notebook, POINTS)
+    cell = notebook.cells[1]
+    assert cell.source.splitlines() == [
+        CHECK,
+        "### BEGIN HIDDEN TESTS",
+        'check("double", double, seed="grading")',
+        "### END HIDDEN TESTS",
+    ]
+    metadata = cell.metadata.nbgrader
+    assert (metadata.grade, metadata.locked, metadata.solution) == (True, True, False)
+    assert (metadata.grade_id, metadata.points) == ("check-double", 2.0)
+
+
+def test_a_solution_cell_is_named_for_the_exercise_it_defines():
+    helper = "import math\n\ndef _half(x):\n    return x / 2\n\n" + SOLUTION
+    notebook = code(helper, CHECK)
+    annotate(notebook, POINTS)
+    metadata = notebook.cells[0].metadata.nbgrader
+    assert (metadata.grade_id, metadata.solution, metadata.grade) == ("double", True, False)
+
+
+def test_annotating_twice_changes_nothing():
+    once, twice = code(SOLUTION, CHECK), code(SOLUTION, CHECK)
+    for notebook in (once, twice, twice):
+        annotate(notebook, POINTS)
+        normalise(notebook)
+    assert nbformat.writes(once) == nbformat.writes(twice)
+
+
+def test_other_calls_of_check_are_left_alone():
+    notebook = code(
+        SOLUTION, CHECK, 'check("double", lambda x: x + x)', 'r = check("double", double)'
+    )
+    annotate(notebook, POINTS)
+    assert [bool(c.metadata.get("nbgrader")) for c in notebook.cells] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("sources", "complaint"),
+    [
+        ((SOLUTION, CHECK, CHECK), "two graded checks"),
+        ((CHECK, SOLUTION), "checked before a solution cell"),
+        ((SOLUTION,), r"solutions for \['double'\], but checks of \[\]"),
+        ((SOLUTION.replace("double", "triple"), CHECK), "defines no new exercise"),
+        ((SOLUTION, SOLUTION, CHECK), "defines no new exercise"),
+        (('check("triple", triple)',), "'triple', which is not in the catalogue"),
+    ],
+)
+def test_an_author_hears_what_does_not_fit(sources, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        annotate(code(*sources), POINTS)
+
+
+def test_normalising_drops_what_changes_from_run_to_run():
+    notebook = code("1", "2")
+    notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    notebook.metadata["language_info"] = {"name": "python", "version": "3.11.7"}
+    cell = notebook.cells[0]
+    cell.metadata.update(execution={"iopub.execute_input": "2026-01-01"}, tags=["kept"])
+    view = {editions.WIDGET_VIEW: {"model_id": "8f3c"}, "text/plain": "FloatSlider(value=1.0)"}
+    cell.outputs = [
+        new_output("stream", name="stdout", text="a"),
+        new_output("stream", name="stdout", text="b\n"),
+        new_output("display_data", data=view),
+    ]
+    normalise(notebook)
+    assert notebook.metadata.keys() == {"kernelspec", "language_info"}
+    assert notebook.metadata.language_info == {"name": "python"}
+    assert cell.metadata == {"tags": ["kept"]}
+    assert [output.get("text") or output.data for output in cell.outputs] == [
+        "ab\n",
+        {"text/plain": "FloatSlider(value=1.0)"},
+    ]
+
+
+def test_cell_ids_depend_on_the_text_and_not_on_the_place():
+    before = code("x = 1", "x = 2", "x = 1")
+    after = code("y = 0", "x = 1", "x = 2", "x = 1")
+    after.cells.insert(0, new_markdown_cell("x = 1"))
+    for notebook in (before, after):
+        normalise(notebook)
+    ids = [cell.id for cell in before.cells]
+    assert len(set(ids)) == 3
+    assert [cell.id for cell in after.cells][2:] == ids
+
+
+def test_a_stored_traceback_names_no_folder_of_this_machine():
+    notebook = code("1 / 0")
+    line = f"File {editions.COURSE}/course_utils/attention.py:7, in softmax"
+    error = new_output("error", ename="ZeroDivisionError", evalue="", traceback=[line])
+    notebook.cells[0].outputs = [error]
+    normalise(notebook)
+    (stored,) = notebook.cells[0].outputs
+    assert stored.traceback == ["File course_utils/attention.py:7, in softmax"]
+
+
+def test_running_a_notebook_twice_writes_the_same_bytes(tmp_path):
+    path = tmp_path / "lesson.ipynb"
+    shown = "import sys\nprint(1, flush=True)\nprint(2)\nsys.executable == ''"
+    nbformat.write(code(shown, "from course_utils import progress\nprogress().points"), path)
+    assert editions.run_solution(path, {}) is True
+    once = path.read_bytes()
+    assert editions.run_solution(path, {}) is False
+    assert path.read_bytes() == once
+    last = code_cells(path)[-1].outputs[0].data["text/plain"]
+    assert last == "0.0", "an author's own progress must not be stored in the course"
+
+
+def test_a_cell_that_raises_stops_the_making(tmp_path):
+    path = tmp_path / "lesson.ipynb"
+    nbformat.write(code("1 / 0"), path)
+    before = path.read_bytes()
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        editions.run_solution(path, {})
+    assert path.read_bytes() == before
+
+
+def test_the_student_edition_keeps_the_questions_of_a_quiz(tmp_path):
+    quiz = (
+        "sizes = {\n    ### BEGIN SOLUTION\n"
+        '    "x[b, :t+1]": (3, 2),\n    "out": (4, 8, 2),  # as the input\n'
+        "    ### END SOLUTION\n}"
+    )
+    method = (
+        "class double:\n    def __init__(self):\n        self.n = 2\n"
+        "        ### BEGIN SOLUTION\n        self.m = 3\n        ### END SOLUTION\n\n"
+        "    def forward(self, x):\n        ### BEGIN SOLUTION\n        return x\n"
+        "        ### END SOLUTION"
+    )
+    notebook = code(quiz, 'check("sizes", sizes)', method, CHECK)
+    annotate(notebook, POINTS)
+    normalise(notebook)
+    (tmp_path / "solutions" / "1-a").mkdir(parents=True)
+    nbformat.write(notebook, tmp_path / "solutions" / "1-a" / "01_a.ipynb")
+    editions.make_student_edition(tmp_path / "solutions", tmp_path / "notebooks")
+    cells = code_cells(tmp_path / "notebooks" / "1-a" / "01_a.ipynb")
+    assert [cell.source for cell in cells] == [
+        'sizes = {\n    "x[b, :t+1]": ...,\n    "out": ...,\n}',
+        'check("sizes", sizes)',
+        "class double:\n    def __init__(self):\n        self.n = 2\n"
+        "        ...  # your code here\n\n"
+        "    def forward(self, x):\n        ...  # your code here",
+        CHECK,
+    ]
+
+
+# ---------------------------------------------------------------- the course as it is
+
+
+def test_notebooks_is_what_solutions_makes(tmp_path):
+    editions.make_student_edition(notebooks=tmp_path)
+    made = {p.relative_to(tmp_path): p.read_bytes() for p in tmp_path.rglob("*.ipynb")}
+    kept = {p.relative_to(NOTEBOOKS): p.read_bytes() for p in NOTEBOOKS.rglob("*.ipynb")}
+    kept = {path: text for path, text in kept.items() if ".ipynb_checkpoints" not in path.parts}
+    assert made.keys() == kept.keys(), "run `make notebooks`"
+    assert [str(path) for path in made if made[path] != kept[path]] == [], "run `make notebooks`"
+
+
+@pytest.mark.parametrize("path", sorted(SOLUTIONS.rglob("*.ipynb")), ids=lambda p: p.stem)
+def test_a_solution_is_saved_as_make_notebooks_saves_it(path):
+    notebook = read(path)
+    annotate(notebook, catalogue_points())
+    normalise(notebook)
+    assert editions.written(notebook) == path.read_text(encoding="utf-8"), "run `make notebooks`"
+    counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1)), "run `make notebooks`"
+
+
+@pytest.mark.parametrize("path", sorted(SOLUTIONS.rglob("*.ipynb")), ids=lambda p: p.stem)
+def test_a_solution_gets_full_points_and_warns_of_nothing(path):
+    for cell in code_cells(path):
+        assert not any(o.get("name") == "stderr" for o in cell.outputs), cell.source
+        if editions.checked_exercise(cell):
+            shown = cell.outputs[-1].data["text/plain"]
+            assert shown == repr(float(cell.metadata.nbgrader.points)), cell.source
+
+
+def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
+    graded = {
+        lesson: {
+            editions.checked_exercise(cell): cell.metadata.nbgrader.points
+            for cell in code_cells(SOLUTIONS / lesson)
+            if cell.metadata.get("nbgrader", {}).get("grade")
+        }
+        for lesson in lessons(SOLUTIONS)
+    }
+    wanted = {
+        f"{lesson}.ipynb": {exercise.id: exercise.points for exercise in exercises}
+        for lesson, exercises in by_lesson().items()
+    }
+    assert graded == wanted
+
+
+def test_the_start_page_leads_to_every_lesson_once():
+    text = "\n".join(cell.source for cell in read(NOTEBOOKS / "index.ipynb").cells)
+    assert re.findall(r"\]\((.*?\.ipynb)\)", text) == lessons(NOTEBOOKS)
+
+
+def test_every_link_between_notebooks_leads_somewhere():
+    broken = [
+        (path.name, target)
+        for path in [*SOLUTIONS.rglob("*.ipynb"), *NOTEBOOKS.rglob("*.ipynb")]
+        for cell in read(path).cells
+        if cell.cell_type == "markdown"
+        for target in re.findall(r"\]\(([^):#]+\.(?:ipynb|png|md))\)", cell.source)
+        if not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("lesson", lessons(NOTEBOOKS))
+def test_no_stub_is_secretly_solved(lesson, monkeypatch, tmp_path):
+    """Only the imports, the stubs and the checks: each says "not attempted yet" and gives 0."""
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    first, *rest = code_cells(NOTEBOOKS / lesson)
+    space: dict = {}
+    exec(compile(first.source, lesson, "exec"), space)
+    said = {}
+    for cell in rest:
+        name = editions.checked_exercise(cell)
+        if name:
+            report = eval(cell.source, space)
+            assert isinstance(report, Report)
+            said[name] = (report.status, report.points)
+        elif cell.metadata.get("nbgrader", {}).get("solution"):
+            assert "SOLUTION" not in cell.source
+            exec(compile(cell.source, lesson, "exec"), space)
+    wanted = {exercise.id for exercise in by_lesson()[str(Path(lesson).with_suffix(""))]}
+    assert said == dict.fromkeys(wanted, ("not attempted yet", 0.0))
+
+
+@pytest.mark.parametrize("lesson", lessons(NOTEBOOKS))
+def test_the_student_edition_holds_no_hidden_test_and_no_output(lesson):
+    for cell in code_cells(NOTEBOOKS / lesson):
+        assert "HIDDEN TESTS" not in cell.source
+        assert "grading" not in cell.source
+        assert (cell.outputs, cell.execution_count) == ([], None)
