@@ -98,17 +98,14 @@ class MendCells(NbGraderPreprocessor):
     def _place(nb: NotebookNode, exercise: str | None) -> int:
         """Behind the last cell that defines what is checked.
 
-        Without such a cell the check comes first, where no import of a finished part can pass for
-        the student's own; a graded cell of another kind comes last.
+        Without such a cell the check comes behind the imports, before a demonstration can bring in
+        the finished part under the same name. A graded cell of another kind comes last.
         """
         if exercise is None:
             return len(nb.cells)
-        places = [
-            i
-            for i, cell in enumerate(nb.cells)
-            if cell.cell_type == "code" and exercise in defined_names(cell.source)
-        ]
-        return places[-1] + 1 if places else 0
+        code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+        places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
+        return (places[-1:] or code[:1] or [-1])[0] + 1
 
 
 def _retype(cell: NotebookNode, cell_type: str) -> None:
