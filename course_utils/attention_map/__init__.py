@@ -1,0 +1,5 @@
+"""The interactive heatmap of attention, and the table that stands in for it where nothing runs."""
+
+from course_utils.attention_map.widget import AttentionMap, attention_map
+
+__all__ = ["AttentionMap", "attention_map"]

@@ -1,0 +1,103 @@
+"""An attention map as words and as an HTML table: no script, no style sheet, no kernel."""
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
+
+TABLE_SIZE = 24  # tokens a side; a longer map shows a part, so that a saved notebook stays small
+
+
+def visible(label: object) -> str:
+    """A label whose spaces and line ends can be seen: `" the\\n"` becomes `"␣the⏎"`."""
+    text = str(label).replace("\n", "⏎").replace("\t", "⇥")
+    stripped = text.strip(" ")
+    if not stripped:
+        return "␣" * len(text) or "(empty)"
+    start = text.index(stripped)
+    return "␣" * start + stripped + "␣" * (len(text) - start - len(stripped))
+
+
+def names(labels: Sequence[str]) -> list[str]:
+    """Labels in quotes; one that occurs more than once also gets its position, from 0."""
+    count = Counter(labels)
+    return [
+        f"“{label}” at {position}" if count[label] > 1 else f"“{label}”"
+        for position, label in enumerate(labels)
+    ]
+
+
+def fixed(number: float, digits: int) -> str:
+    """Halves are rounded up, as the page's own `toFixed` does: 1/8 is 0.13."""
+    unit = Decimal(1).scaleb(-digits)
+    return str(Decimal(number).quantize(unit, rounding=ROUND_HALF_UP))
+
+
+def sentence(
+    weights: Sequence[float], hidden: Sequence[bool], query: str, keys: Sequence[str]
+) -> str:
+    """What one row looks at, and what it sums to; `query` and `keys` as `names` gives them."""
+    seen = [key for key, is_hidden in enumerate(hidden) if not is_hidden]
+    total = fixed(sum(weights), 3)
+    if not seen:
+        return f"{query} sees no key: every weight is 0; the row sums to {total}"
+    largest = max(weights)
+    top = [key for key in seen if weights[key] >= largest * (1 - 1e-6)]
+    share = fixed(largest, 2)
+    if len(seen) == 1:
+        looks = f"looks only at {keys[seen[0]]} ({share})"
+    elif len(top) == len(seen):
+        looks = f"looks equally at all {len(seen)} keys it sees ({share} each)"
+    elif len(top) == 1:
+        looks = f"looks most at {keys[top[0]]} ({share})"
+    elif len(top) <= 3:
+        looks = f"looks most at {' and '.join(keys[key] for key in top)} ({share} each)"
+    else:
+        looks = f"looks most at {keys[top[0]]} and {len(top) - 1} more ({share} each)"
+    return f"{query} {looks}; the row sums to {total}"
+
+
+def table(
+    weights: Sequence[Sequence[float]],
+    hidden: Sequence[Sequence[bool]],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str,
+    row: int,
+    notes: Sequence[str],
+) -> str:
+    """The map as an HTML table with digits in its cells, then `notes`, one paragraph each.
+
+    Colour is only ever added to a digit or a word, by inline styles that are see-through: the
+    table reads the same on a light page, on a dark one, and where styles are taken away.
+    A map of more than 24 tokens a side shows the 24 that end with the chosen row.
+    """
+    first_row = max(0, row - TABLE_SIZE + 1)
+    first_key = first_row if len(queries) == len(keys) else 0
+    rows = range(first_row, min(first_row + TABLE_SIZE, len(queries)))
+    columns = range(first_key, min(first_key + TABLE_SIZE, len(keys)))
+
+    caption = f"{title}: one row a query, one column a key"
+    if len(rows) < len(queries) or len(columns) < len(keys):
+        caption += (
+            f"; queries {rows[0]}–{rows[-1]} of {len(queries)}"
+            f" and keys {columns[0]}–{columns[-1]} of {len(keys)} are shown"
+        )
+    parts = [f'<div class="attention-map-static"><table><caption>{html.escape(caption)}</caption>']
+    parts.append('<thead><tr><th scope="col">query</th>')
+    parts += [f'<th scope="col">{html.escape(keys[key])}</th>' for key in columns]
+    parts.append('<th scope="col">sum</th></tr></thead><tbody>')
+    for query in rows:
+        parts.append(f'<tr><th scope="row">{html.escape(queries[query])}</th>')
+        for key in columns:
+            if hidden[query][key]:
+                parts.append("<td>hidden</td>")
+                continue
+            weight = weights[query][key]
+            shade = fixed(0.6 * weight**0.5, 2)
+            parts.append(f'<td style="background:rgba(37,110,190,{shade})">{fixed(weight, 2)}</td>')
+        parts.append(f"<td>{fixed(sum(weights[query]), 3)}</td></tr>")
+    parts.append("</tbody></table>")
+    parts += [f"<p>{html.escape(note)}</p>" for note in notes]
+    parts.append("</div>")
+    return "".join(parts)

@@ -1,0 +1,365 @@
+"""`attention_map`: a heatmap of attention that a reader can walk through, in a notebook."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import torch
+import traitlets
+from IPython.display import display
+
+from course_utils.attention_map import static
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+MOST_NUMBERS = 4_000_000  # what a page takes without a pause: 144 heads of 128 × 128 fit
+COLDEST, HOTTEST = 0.1, 10.0
+
+
+def attention_map(
+    scores: torch.Tensor,
+    queries: Sequence[str],
+    keys: Sequence[str] | None = None,
+    hidden: torch.Tensor | None = None,
+    *,
+    causal: bool = False,
+    pad_mask: torch.Tensor | None = None,
+    values: torch.Tensor | None = None,
+    scale: float | None = None,
+    temperature: float = 1.0,
+    layer: int = 0,
+    head: int = 0,
+    row: int = 0,
+    step: str = "softmax",
+    overview: bool = False,
+) -> "AttentionMap":
+    """Show attention scores as a map: hover, click or use the arrow keys to read a row.
+
+    The weights are `softmax(scores * scale / temperature)` over the last dimension, with hidden
+    scores at −∞; a row that sees no key has weights of zero.
+
+    Args:
+        scores: `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`, before the softmax; real
+            numbers. A score of `-inf` counts as hidden.
+        queries: T labels, one a row. Any text; the same label may come twice.
+        keys: S labels, one a column. Left out, the queries are the keys too.
+        hidden: bool, broadcastable to `scores`; True is hidden.
+        causal: also hide the keys behind each query; needs T = S.
+        pad_mask: bool, `(S,)`; True is padding, hidden from every query.
+        values: `(S, D)`, `(heads, S, D)` or `(layers, heads, S, D)`; adds the step
+            "weighted sum".
+        scale: what the scores are multiplied by, such as `d_head ** -0.5`, as in
+            `F.scaled_dot_product_attention`; adds the step "scaled". Left out, the scores are
+            taken as scaled already.
+        temperature: from 0.1 to 10.
+        layer, head, row: where to begin, from 0.
+        step: what the cells show: "scores", "scaled", "masked", "softmax" or "weighted sum".
+        overview: begin with all heads of the layer side by side.
+
+    Returns:
+        A widget. `row`, `head`, `layer`, `temperature`, `step`, `overview` and `active_masks`
+        follow the page and can be set; `weights` is the `(T, S)` tensor of the chosen head.
+
+    Raises:
+        ValueError: sizes, types or numbers that don't fit; the message gives them.
+    """
+    scores = _numbers("scores", scores)
+    if not 2 <= scores.dim() <= 4 or 0 in scores.shape:
+        raise ValueError(
+            "scores must be (T, S), (heads, T, S) or (layers, heads, T, S) with nothing empty; "
+            f"got {_size(scores)}. Of a batch, pass one example: scores[0]."
+        )
+    if scores.isnan().any() or (scores == math.inf).any():
+        raise ValueError(
+            f"scores {_size(scores)} hold nan or inf; only finite numbers, or -inf where hidden, "
+            "can go through a softmax."
+        )
+    if scores.numel() > MOST_NUMBERS:
+        raise ValueError(
+            f"scores {_size(scores)} hold {scores.numel():,} numbers; a page takes up to "
+            f"{MOST_NUMBERS:,}. Pass fewer layers, heads or tokens, such as scores[:1]."
+        )
+    num_queries, num_keys = scores.shape[-2:]
+    shown_queries = _labels("queries", queries, num_queries, scores)
+    if keys is None and num_queries != num_keys:
+        raise ValueError(
+            f"scores {_size(scores)} have {num_queries} queries and {num_keys} keys: the keys need "
+            "labels of their own, keys=[…]."
+        )
+    shown_keys = shown_queries if keys is None else _labels("keys", keys, num_keys, scores)
+
+    if scale is not None and not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale must be a finite number above 0; got {scale}.")
+
+    four = (1,) * (4 - scores.dim()) + tuple(scores.shape)
+    masks = {}
+    if hidden is not None:
+        masks["hidden"] = _hidden(hidden, scores)
+    if causal:
+        if num_queries != num_keys:
+            raise ValueError(
+                f"causal=True needs as many keys as queries; scores {_size(scores)} have "
+                f"{num_queries} queries and {num_keys} keys. Pass the mask you mean as hidden=."
+            )
+        future = torch.ones(num_queries, num_keys, dtype=torch.bool).triu(1)
+        masks["causal"] = future[None, None]  # (1, 1, T, S)
+    if pad_mask is not None:
+        pad_mask = _booleans("pad_mask", pad_mask)
+        if pad_mask.shape != (num_keys,):
+            raise ValueError(
+                f"pad_mask must be ({num_keys},), one bool a key; got {_size(pad_mask)}. "
+                "Of a batch, pass one example: pad_mask[0]."
+            )
+        masks["padding"] = pad_mask[None, None, None]  # (1, 1, 1, S)
+
+    return AttentionMap(
+        scores=scores.reshape(four),
+        queries=shown_queries,
+        keys=shown_keys,
+        masks=masks,
+        values=None if values is None else _values(values, scores),
+        scale=None if scale is None else float(scale),
+        temperature=temperature,
+        layer=layer,
+        head=head,
+        row=row,
+        step=step,
+        overview=overview,
+    )
+
+
+class AttentionMap(anywidget.AnyWidget):
+    """The widget behind `attention_map`, which checks and explains its arguments."""
+
+    _esm = Path(__file__).with_name("attention_map.js")
+    _css = Path(__file__).with_name("attention_map.css")
+
+    layer = traitlets.Int().tag(sync=True)
+    head = traitlets.Int().tag(sync=True)
+    row = traitlets.Int().tag(sync=True)
+    temperature = traitlets.Float(1.0).tag(sync=True)
+    step = traitlets.Unicode("softmax").tag(sync=True)
+    overview = traitlets.Bool().tag(sync=True)
+    active_masks = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _data = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        scores: torch.Tensor,
+        queries: list[str],
+        keys: list[str],
+        masks: dict[str, torch.Tensor],
+        values: torch.Tensor | None,
+        scale: float | None,
+        **chosen: Any,
+    ) -> None:
+        self._scores = scores  # (L, H, T, S)
+        self._queries = queries
+        self._keys = keys
+        self._masks = masks  # each (L or 1, H or 1, T or 1, S), True is hidden
+        self._scale = 1.0 if scale is None else scale
+        self._steps = ["scores"]
+        if scale is not None:
+            self._steps.append("scaled")
+        if masks or (scores == -math.inf).any():
+            self._steps.append("masked")
+        self._steps.append("softmax")
+        if values is not None:
+            self._steps.append("weighted sum")
+        super().__init__(
+            _data={
+                "scores": _packed(scores),
+                "masks": {name: _packed(mask) for name, mask in masks.items()},
+                "values": None if values is None else _packed(values),
+                "scale": scale,
+                "steps": self._steps,
+                "queries": queries,
+                "keys": keys,
+            },
+            active_masks=list(masks),
+            **chosen,
+        )
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """The weights on show, `(T, S)`, in the type of the scores; hidden keys have exactly 0."""
+        return self._weights(self.layer, self.head).to(self._scores.dtype)
+
+    def _hidden(self, layer: int, head: int) -> torch.Tensor:
+        hidden = self._scores[layer, head] == -math.inf  # (T, S)
+        for name in self.active_masks:
+            mask = self._masks[name]
+            hidden = hidden | mask[layer % mask.shape[0], head % mask.shape[1]]
+        return hidden
+
+    def _weights(self, layer: int, head: int) -> torch.Tensor:
+        hidden = self._hidden(layer, head)
+        scaled = self._scores[layer, head].double() * self._scale
+        masked = scaled.masked_fill(hidden, -math.inf)
+        # Scores are never nan, so nan is what the softmax makes of a row with nothing to see.
+        return (masked / self.temperature).softmax(-1).nan_to_num(0.0)
+
+    @traitlets.validate("layer", "head", "row")
+    def _index(self, proposal: Any) -> int:
+        name, index = proposal["trait"].name, proposal["value"]
+        size = self._scores.shape[("layer", "head", "row").index(name)]
+        if not -size <= index < size:
+            raise ValueError(f"{name} must be from 0 to {size - 1}; got {index}.")
+        return index % size
+
+    @traitlets.validate("temperature")
+    def _tempered(self, proposal: Any) -> float:
+        if not COLDEST <= proposal["value"] <= HOTTEST:
+            raise ValueError(
+                f"temperature must be from {COLDEST:g} to {HOTTEST:g}; got {proposal['value']}."
+            )
+        return proposal["value"]
+
+    @traitlets.validate("step")
+    def _known_step(self, proposal: Any) -> str:
+        if proposal["value"] not in self._steps:
+            raise ValueError(f"step must be one of {self._steps}; got {proposal['value']!r}.")
+        return proposal["value"]
+
+    @traitlets.validate("active_masks")
+    def _known_masks(self, proposal: Any) -> list[str]:
+        unknown = [name for name in proposal["value"] if name not in self._masks]
+        if unknown:
+            raise ValueError(
+                f"active_masks may name {list(self._masks)}, the masks given; got {unknown}."
+            )
+        return [name for name in self._masks if name in proposal["value"]]
+
+    def _sentence(self, head: int) -> str:
+        return static.sentence(
+            self._weights(self.layer, head)[self.row].tolist(),
+            self._hidden(self.layer, head)[self.row].tolist(),
+            static.names(self._queries)[self.row],
+            static.names(self._keys),
+        )
+
+    def _place(self) -> str:
+        layers, heads = self._scores.shape[:2]
+        place = [f"layer {self.layer} of {layers}"] if layers > 1 else []
+        place += [f"head {self.head} of {heads}"] if heads > 1 else []
+        place += [f"temperature {self.temperature:g}"] if self.temperature != 1 else []
+        return ", ".join(place)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self._queries)} queries × {len(self._keys)} keys"
+        place = self._place()
+        return f"attention_map({sizes}{place and ', ' + place}): {self._sentence(self.head)}"
+
+    def _html(self) -> str:
+        place = self._place()
+        others = [head for head in range(self._scores.shape[1]) if head != self.head]
+        hidden = self._hidden(self.layer, self.head)
+        return static.table(
+            self._weights(self.layer, self.head).tolist(),
+            hidden.tolist(),
+            self._queries,
+            self._keys,
+            title=f"Attention weights{place and ', ' + place}",
+            row=self.row,
+            notes=[self._sentence(self.head)]
+            + [f"head {head}: {self._sentence(head)}" for head in others],
+        )
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        return {"text/plain": repr(self), "text/html": self._html(), WIDGET_VIEW: view}
+
+    def _ipython_display_(self, **kwargs: Any) -> None:
+        """Put out the table and the widget as two outputs; the style sheet hides the first.
+
+        Of one output with both, JupyterLab shows the widget alone, and after a restart and a
+        reload that is an error message. As two, the table is there whenever no widget follows it.
+        """
+        bundle = self._repr_mimebundle_()
+        view = bundle.pop(WIDGET_VIEW)
+        display(bundle, raw=True)
+        display({WIDGET_VIEW: view}, raw=True)
+
+
+def _size(tensor: torch.Tensor) -> str:
+    return str(tuple(tensor.shape))
+
+
+def _numbers(name: str, given: Any) -> torch.Tensor:
+    """Real numbers as float32 or float64, on the CPU, without gradient."""
+    tensor = _tensor(name, given)
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise ValueError(f"{name} must be real numbers; got {tensor.dtype}, {_size(tensor)}.")
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _booleans(name: str, given: Any) -> torch.Tensor:
+    tensor = _tensor(name, given)
+    if tensor.dtype != torch.bool:
+        raise ValueError(
+            f"{name} must be bool, True where hidden; got {tensor.dtype}, {_size(tensor)}."
+        )
+    return tensor
+
+
+def _tensor(name: str, given: Any) -> torch.Tensor:
+    try:
+        tensor = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a tensor; got {type(given).__name__}: {error}") from None
+    return tensor.detach().cpu().clone()
+
+
+def _labels(name: str, given: Sequence[str], size: int, scores: torch.Tensor) -> list[str]:
+    labels = [static.visible(label) for label in given]
+    if len(labels) != size:
+        raise ValueError(
+            f"{name} must be {size} labels for scores {_size(scores)}; got {len(labels)}."
+        )
+    return labels
+
+
+def _hidden(given: Any, scores: torch.Tensor) -> torch.Tensor:
+    hidden = _booleans("hidden", given)
+    try:
+        torch.broadcast_to(hidden, scores.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"hidden {_size(hidden)} can't be broadcast to scores {_size(scores)}."
+        ) from None
+    # (…) -> (L or 1, H or 1, T or 1, S): what repeats is sent once, but each row is whole.
+    hidden = hidden.reshape((1,) * (4 - hidden.dim()) + tuple(hidden.shape))
+    return hidden.expand(*hidden.shape[:3], scores.shape[-1])
+
+
+def _values(given: Any, scores: torch.Tensor) -> torch.Tensor:
+    values = _numbers("values", given)
+    wanted = (*scores.shape[:-2], scores.shape[-1])
+    fits = (
+        2 <= values.dim() <= scores.dim()
+        and values.shape[-1] > 0
+        and values.shape[-2] == scores.shape[-1]
+        and all(
+            mine in (1, theirs)
+            for mine, theirs in zip(values.shape[-3::-1], scores.shape[-3::-1], strict=False)
+        )
+    )
+    if not fits:
+        raise ValueError(
+            f"values must be ({scores.shape[-1]}, D) or ({', '.join(map(str, wanted))}, D) for "
+            f"scores {_size(scores)}; got {_size(values)}."
+        )
+    if not values.isfinite().all():
+        raise ValueError(f"values {_size(values)} hold nan or inf; only finite numbers add up.")
+    if values.numel() > MOST_NUMBERS:
+        raise ValueError(
+            f"values {_size(values)} hold {values.numel():,} numbers; a page takes up to "
+            f"{MOST_NUMBERS:,}."
+        )
+    return values.reshape((1,) * (4 - values.dim()) + tuple(values.shape))
+
+
+def _packed(tensor: torch.Tensor) -> dict[str, Any]:
+    numbers = tensor.contiguous().numpy()
+    return {"shape": list(numbers.shape), "dtype": str(numbers.dtype), "bytes": numbers.tobytes()}
