@@ -10,7 +10,7 @@ from typing import Any
 
 from .exercise import Behaviour, Case, Exercise, Misconception, Observation, pack, unpack
 from .judging import judge
-from .probing import argument_mismatch, is_stub, run
+from .probing import argument_mismatch, is_stub, is_stub_class, run
 from .progress import Progress, load, progress_path, record
 from .report import BehaviourResult, Message, Report
 
@@ -72,8 +72,9 @@ def observe(exercise: Exercise, answer: Any, cases: list[Case]) -> list[Observat
     """Runs the probe on every case; notes a stub as not attempted."""
     observations = run(exercise, answer, cases)
     kinds = observations[0].facts.get("types", {}).values() if observations else ()
-    if "..." in kinds or ("NoneType" in kinds and is_stub(answer)):
-        observations[0].facts["not_attempted"] = exercise.kind != "quiz"
+    stub = is_stub_class(answer) if isinstance(answer, type) else is_stub(answer)
+    if exercise.kind != "quiz" and ("..." in kinds or stub):
+        observations[0].facts["not_attempted"] = True
     return observations
 
 

@@ -43,8 +43,13 @@ class Case:
         return self.inputs[name]
 
     def describe(self) -> str:
-        """The inputs by shape and dtype, as a reader would say them: `x: (2, 5, 3) float32`."""
-        return ", ".join(f"{name}: {describe_value(v)}" for name, v in self.inputs.items())
+        """The call as a reader would tell it: `Called with x: (2, 5, 3) float32`."""
+        inputs = ", ".join(f"{name}: {describe_value(v)}" for name, v in self.inputs.items())
+        if "args" not in self.options:
+            return f"Called with {inputs}"
+        made = [*map(repr, self.options["args"])]
+        made += [f"{k}={v!r}" for k, v in self.options.get("kwargs", {}).items()]
+        return f"Made with ({', '.join(made)}), called with {inputs}"
 
 
 def describe_value(value: Any) -> str:

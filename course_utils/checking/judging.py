@@ -191,7 +191,16 @@ STANDARD = (
     ("stable", "The same input gives the same result each time", _stable),
 )
 # Of these a wrong answer may keep or break any without being nearer to the right one.
-SECONDARY = ("dtype", "device", "gradients", "unmodified", "stable", "refuses")
+SECONDARY = (
+    "dtype",
+    "device",
+    "gradients",
+    "unmodified",
+    "stable",
+    "refuses",
+    "parameters",
+    "moves",
+)
 
 
 def _verdict(values: Sequence[bool | None]) -> bool | None:
@@ -330,7 +339,9 @@ def _same_results(
             mine, theirs = t.seen.tensors.get(name), w.tensors.get(name)
             if mine is None or theirs is None:
                 continue
-            if mine.shape != theirs.shape or not _alike(exercise, mine.to(theirs), theirs):
+            if mine.is_complex() or mine.shape != theirs.shape:
+                return False
+            if not _alike(exercise, mine.double(), theirs.double()):
                 return False
             telling += not _agrees(exercise, theirs, t.expected[name])
     return telling >= 2
@@ -366,7 +377,7 @@ def _explain(
 
 
 def _explain_error(exercise: Exercise, t: Trial, error: dict) -> tuple[str, str]:
-    given = f"Called with {t.case.describe()}"
+    given = t.case.describe()
     where = "\n".join(error["where"])
     if error["kind"] == "time":
         said = f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
@@ -379,14 +390,17 @@ def _explain_error(exercise: Exercise, t: Trial, error: dict) -> tuple[str, str]
     return said + error["message"], "\n".join(filter(None, [given, where]))
 
 
+RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}
+
+
 def _explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
     if _shape(exercise, t) is not False:
         return None
     kinds = t.seen.facts.get("types", {})
-    given = f"Called with {t.case.describe()}"
+    given = t.case.describe()
     for name in _main(t):
         kind = kinds.get(name, "nothing")
-        what = "The result" if name == "out" else f"`{name}`"
+        what = f"The {RESULTS.get(name, name)}"
         if kind == "NoneType" and exercise.returns != "NoneType":
             return "Your function returns None: is there a `return`?", given
         if kind != exercise.returns:
@@ -411,8 +425,9 @@ def _explain_dtype_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
         got, expected = t.seen.tensors[name], t.expected[name]
         kinds = (got.is_floating_point(), got.is_complex(), got.dtype == torch.bool)
         if kinds != (expected.is_floating_point(), False, expected.dtype == torch.bool):
-            return f"The result is {_short(got.dtype)}, expected {_short(expected.dtype)}.", (
-                f"Called with {t.case.describe()}"
+            return (
+                f"The result is {_short(got.dtype)}, expected {_short(expected.dtype)}.",
+                t.case.describe(),
             )
     return None
 
@@ -426,7 +441,7 @@ def _explain_values(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
         if not bool(wrong.any()):
             continue
         index = tuple(int(i) for i in wrong.nonzero()[0])
-        label = name if name != "out" else "result"
+        label = RESULTS.get(name, name)
         place = f"{label}[{', '.join(map(str, index))}]" if index else label
         count = int(wrong.sum())
         which = "number" if count == 1 else "numbers"
@@ -435,7 +450,7 @@ def _explain_values(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
             bad = int((~got.isfinite()).sum())
             said = f"{bad} of {wrong.numel()} numbers are NaN or infinite."
         return said, (
-            f"Case: {t.case.name}; {t.case.describe()}\n{_small_inputs(t.case)}"
+            f"Case: {t.case.name}. {t.case.describe()}\n{_small_inputs(t.case)}"
             f"First difference at {place}:\n"
             f"expected {number(expected[index])}\ngot      {number(got[index])}"
         )
@@ -460,7 +475,7 @@ def _rounded(value: Any) -> str:
 def _explain_refusal(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
     if _refuses(exercise, t) is not False:
         return None
-    given = f"Case: {t.case.name}; {t.case.describe()}"
+    given = f"Case: {t.case.name}. {t.case.describe()}"
     wanted = " and ".join(t.case.refuses or ())
     error = t.seen.error
     if error is None:
@@ -472,7 +487,7 @@ def _explain_refusal(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
 
 
 def _explain_rest(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
-    given = f"Case: {t.case.name}; {t.case.describe()}"
+    given = f"Case: {t.case.name}. {t.case.describe()}"
     facts = t.seen.facts
     if _dtype(exercise, t) is False:
         name = next(n for n in _main(t) if t.seen.tensors[n].dtype != t.expected[n].dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dis
 import inspect
 import io
 import linecache
@@ -430,4 +431,16 @@ def is_stub(answer: Any) -> bool:
     if code is None:
         return False
     constants = {None, Ellipsis, getattr(answer, "__doc__", None)}
-    return not code.co_names and not code.co_freevars and set(code.co_consts) <= constants
+    works = any(i.opname in WORK for i in dis.get_instructions(code))
+    return not works and set(code.co_consts) <= constants
+
+
+def is_stub_class(answer: type) -> bool:
+    """Whether a class has a `forward` that does nothing and a constructor that only begins."""
+    forward, init = answer.__dict__.get("forward"), answer.__dict__.get("__init__")
+    begun = set(getattr(getattr(init, "__code__", None), "co_names", ())) - {"super", "__init__"}
+    return (forward is None or is_stub(forward)) and not begun
+
+
+# Instructions that every body which computes something has one of, and no stub.
+WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MAP", "BUILD_LIST"}
