@@ -189,6 +189,97 @@ class _LeftBehind(TorchFunctionMode):
         return result
 
 
+class CopyProbe:
+    """Calls an answer that copies one module's values into another, and looks at both afterwards.
+
+    Each case gives the target's parameters by name and `out`, what the target makes of the case's
+    option `x` in evaluation mode; the fact `modified` if the source changed; and as `traits`
+    what was returned, whether the target's `Parameter` objects are still the same ones, whether
+    each asks for a gradient as before (the option `frozen` names some that don't), and whether
+    any shares its memory with the source.
+
+    Args:
+        make: builds the source and the target of a case; the case's two inputs are their
+            parameters by name.
+    """
+
+    def __init__(self, make: Callable[[Case], tuple[nn.Module, nn.Module]]) -> None:
+        self.make = make
+
+    def __call__(self, answer: Any, case: Case) -> Observation:
+        seen = Observation()
+        dtype = case.options.get("dtype", torch.float32)
+        modules = [m.to(target_device(), dtype).eval() for m in self.make(case)]
+        for module, weights in zip(modules, case.inputs.values(), strict=True):
+            inject(module, weights)
+        source, target = modules
+        for name in case.options.get("frozen", ()):
+            _resolve(target, name).requires_grad_(False)
+        given = {n: (p, p.detach().clone(), p.requires_grad) for n, p in source.named_parameters()}
+        before = {n: (p, p.requires_grad) for n, p in target.named_parameters()}
+
+        returned = answer(source, target)
+
+        for name in before:
+            seen.put(name, _resolve(target, name))
+        with torch.no_grad():
+            seen.put("out", target(fresh(case.options["x"])))
+        left = dict(source.named_parameters())
+        if left.keys() != given.keys() or not all(
+            left[n] is p and same(p, value) and p.requires_grad == asked
+            for n, (p, value, asked) in given.items()
+        ):
+            seen.facts["modified"] = [next(iter(case.inputs))]
+        after = dict(target.named_parameters())
+        mine = {p.untyped_storage().data_ptr() for p, _, _ in given.values()}
+        values = [t for n in before if isinstance(t := _resolve(target, n), Tensor)]
+        seen.facts["traits"] = {
+            "returned": type(returned).__name__,
+            "kept": after.keys() == before.keys()
+            and all(after[n] is p for n, (p, _) in before.items()),
+            "asks_as_before": all(
+                getattr(_resolve(target, n), "requires_grad", None) == asked
+                for n, (_, asked) in before.items()
+            ),
+            "shared": any(t.untyped_storage().data_ptr() in mine for t in values),
+        }
+        return seen
+
+
+def _copy_trait(name: str, wanted: Any) -> Callable[..., bool | None]:
+    def holds(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+        return seen.facts["traits"][name] == wanted if "traits" in seen.facts else None
+
+    return holds
+
+
+COPY_BEHAVIOURS = (
+    Behaviour(
+        "independent",
+        "Afterwards the two modules share no memory",
+        _copy_trait("shared", False),
+        credit=True,
+        breaks="The two modules share memory: training one would change the other",
+    ),
+    Behaviour(
+        "kept",
+        "The `Parameter` objects are the ones that were there",
+        _copy_trait("kept", True),
+        credit=True,
+        breaks="A `Parameter` object was replaced: an optimizer would go on training the old one",
+    ),
+    Behaviour(
+        "asks_as_before",
+        "Each parameter asks for a gradient as before",
+        _copy_trait("asks_as_before", True),
+        credit=True,
+    ),
+    Behaviour(
+        "returns_none", "It works in place and returns None", _copy_trait("returned", "NoneType")
+    ),
+)
+
+
 def expect_module(
     oracle: Callable[..., Tensor], gradients: Sequence[str] = ("x",)
 ) -> Callable[[Case], dict[str, Tensor]]:
