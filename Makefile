@@ -36,10 +36,10 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test notebooks matrix doctor clean
+.PHONY: lab test notebooks matrix clean
 
 lab: $(VENV)/.lab
-	$(BIN)/jupyter lab notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
 
 test: $(VENV)/.test
 	$(BIN)/ruff format --check
@@ -53,9 +53,6 @@ notebooks: $(VENV)/.test
 
 matrix: $(VENV)/.lab
 	$(BIN)/python -m course_utils matrix
-
-doctor: $(VENV)/.lab
-	$(BIN)/python -m course_utils doctor
 
 clean:
 	rm -rf $(VENV)

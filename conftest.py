@@ -2,11 +2,19 @@
 
 import os
 
+import pytest
+
 from course_utils.environment import device
 
+WANTED = pytest.StashKey[str]()
 
-def pytest_report_header() -> str:
-    """Settle ``COURSE_DEVICE`` once, so that a notebook's outputs never hold the line about it."""
-    wanted = os.environ.get("COURSE_DEVICE") or "cpu"
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle ``COURSE_DEVICE`` once, so that no notebook's output holds the line about it."""
+    config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
-    return f"notebooks run on: {os.environ['COURSE_DEVICE']} (COURSE_DEVICE: {wanted})"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    used, wanted = os.environ["COURSE_DEVICE"], config.stash[WANTED]
+    return f"notebooks run on: {used}" + (f" (no {wanted} here)" if used != wanted else "")

@@ -1,0 +1,69 @@
+"""`make lab` serves the course: started as a person starts it, asked as a browser asks."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+COURSE = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The address that `make lab` prints, in the environment of these tests."""
+    home = tmp_path_factory.mktemp("home")
+    options = "--no-browser --ServerApp.port=0 --ServerApp.open_browser=False"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
+    server = subprocess.Popen(
+        # -o: this environment has all it needs, whoever made it.
+        ["make", "-o", f"{sys.prefix}/.lab", "lab", f"VENV={sys.prefix}", f"ARGS={options}"],
+        cwd=COURSE,
+        env={**environment, "HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    said = []
+    try:
+        for line in server.stdout:
+            said.append(line)
+            if found := re.search(r"http://(?:localhost|127\.0\.0\.1):\d+/lab\S*token=\w+", line):
+                yield found[0]
+                break
+        else:
+            pytest.fail("make lab printed no address:\n" + "".join(said))
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.communicate(timeout=60)
+
+
+def get(address):
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return answer.read().decode()
+
+
+def test_the_address_is_the_start_page(address):
+    assert urlsplit(address).path == "/lab/tree/notebooks/index.ipynb"
+    assert "<title>JupyterLab</title>" in get(address)
+
+
+def test_lesson_01_is_served(address):
+    lesson = "notebooks/1-averages/01_naive_mean.ipynb"
+    assert "<title>JupyterLab</title>" in get(address.replace("notebooks/index.ipynb", lesson))
+    contents = json.loads(
+        get(
+            address.replace("/lab/tree/", "/api/contents/").replace("notebooks/index.ipynb", lesson)
+        )
+    )
+    assert contents["type"] == "notebook"
+    assert 'check("naive_mean", naive_mean)' in [
+        cell["source"] for cell in contents["content"]["cells"]
+    ]
