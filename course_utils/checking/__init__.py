@@ -10,7 +10,7 @@ from typing import Any
 
 from .exercise import Behaviour, Case, Exercise, Misconception, Observation, pack, unpack
 from .judging import judge
-from .probing import argument_mismatch, is_stub, is_stub_class, run
+from .probing import argument_mismatch, is_stub, is_stub_class, quiet, run
 from .progress import Progress, load, progress_path, record
 from .report import BehaviourResult, Message, Report
 
@@ -52,7 +52,7 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
 
     exercise = find(exercise_id)
     if exercise is None:
-        return _unknown(str(exercise_id))
+        return _unknown(exercise_id)
     report = check_exercise(exercise, answer, _seed(seed))
     if seed is None:
         record(report)
@@ -65,26 +65,32 @@ def check_exercise(exercise: Exercise, answer: Any, seed: int = 0) -> Report:
     refused = _not_an_answer(exercise, answer, cases[0])
     if refused is not None:
         return refused
-    return judge(exercise, cases, observe(exercise, answer, cases))
+    with quiet():
+        return judge(exercise, cases, observe(exercise, answer, cases))
 
 
 def observe(exercise: Exercise, answer: Any, cases: list[Case]) -> list[Observation]:
     """Runs the probe on every case; notes a stub as not attempted."""
     observations = run(exercise, answer, cases)
-    kinds = observations[0].facts.get("types", {}).values() if observations else ()
-    stub = is_stub_class(answer) if isinstance(answer, type) else is_stub(answer)
-    if exercise.kind != "quiz" and ("..." in kinds or stub):
-        observations[0].facts["not_attempted"] = True
+    first = observations[0]
+    kinds = first.facts.get("types", {}).values()
+    if isinstance(answer, type):
+        stub = is_stub_class(answer)
+    else:
+        stub = "..." in kinds or ("NoneType" in kinds and is_stub(answer))
+    if stub and exercise.kind != "quiz":
+        first.facts["not_attempted"] = True
     return observations
 
 
 def _seed(seed: int | str | None) -> int:
     if seed == "grading":
-        given = os.environ.get("COURSE_GRADING_SEED", "").strip()
-        if not given:
+        seed = os.environ.get("COURSE_GRADING_SEED", "").strip()
+        if not seed:
             return 1 + secrets.randbits(48)
-        # Any text serves as a seed, so that a typing error can't fall back to something public.
-        return 1 + int.from_bytes(given.encode(), "little") % (2**61 - 1)
+    if isinstance(seed, str):
+        # Any text serves, so that a typing error can't fall back to something public.
+        return 1 + int.from_bytes(seed.encode(), "little") % (2**61 - 1)
     return int(seed or 0)
 
 
@@ -126,9 +132,15 @@ def _not_an_answer(exercise: Exercise, answer: Any, case: Case) -> Report | None
     return None
 
 
-def _unknown(exercise_id: str) -> Report:
+def _unknown(exercise_id: object) -> Report:
     from ..exercises import ids
 
+    if not isinstance(exercise_id, str):
+        name = getattr(exercise_id, "__name__", "name")
+        message = (
+            f'The first argument is the exercise\'s name in quotes: `check("{name}", {name})`.'
+        )
+        return Report(str(name)[:60], 0.0, 0.0, False, message=message)
     near = difflib.get_close_matches(exercise_id, ids(), n=3, cutoff=0.5)
     meant = " or ".join(f"`{n}`" for n in near)
     return Report(
@@ -148,7 +160,7 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
 
     exercise = find(exercise_id)
     if exercise is None:
-        return Message("No hint", _unknown(str(exercise_id)).message)
+        return Message("No hint", _unknown(exercise_id).message)
     count = len(exercise.hints)
     if not count:
         return Message(f"No hints for {exercise.id}", "Its question holds all you need.")

@@ -102,11 +102,11 @@ def plain(value: Any) -> tuple[str, Tensor | None]:
             return f"a {str(value.layout).removeprefix('torch.')} tensor", None
         if value.device.type == "meta":
             return "a tensor without data (on the meta device)", None
-        if value.is_quantized:
-            return "a quantized tensor", None
+        if value.is_quantized or value.is_complex():
+            return f"a {str(value.dtype).removeprefix('torch.')} tensor", None
         if value.numel() > MAX_ELEMENTS:
             return f"a tensor of {value.numel():,} elements", None
-        tensor = torch.Tensor.detach(value).as_subclass(Tensor).resolve_conj().resolve_neg()
+        tensor = torch.Tensor.detach(value).as_subclass(Tensor).resolve_neg()
         return "Tensor", tensor.to("cpu", copy=True).contiguous()
 
 

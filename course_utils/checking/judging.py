@@ -98,7 +98,6 @@ def _agrees(exercise: Exercise, got: Tensor | None, expected: Tensor) -> bool:
     return (
         got is not None
         and got.shape == expected.shape
-        and not got.is_complex()
         and bool(close(exercise, got, expected).all())
     )
 
@@ -320,7 +319,7 @@ def same_observation(exercise: Exercise, a: Observation, b: Observation) -> bool
 
 
 def _alike(exercise: Exercise, a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype or a.is_complex():
+    if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if not a.is_floating_point():
         return torch.equal(a, b)
@@ -339,9 +338,7 @@ def _same_results(
             mine, theirs = t.seen.tensors.get(name), w.tensors.get(name)
             if mine is None or theirs is None:
                 continue
-            if mine.is_complex() or mine.shape != theirs.shape:
-                return False
-            if not _alike(exercise, mine.double(), theirs.double()):
+            if mine.shape != theirs.shape or not _alike(exercise, mine.double(), theirs.double()):
                 return False
             telling += not _agrees(exercise, theirs, t.expected[name])
     return telling >= 2
@@ -404,7 +401,7 @@ def _explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
         if kind == "NoneType" and exercise.returns != "NoneType":
             return "Your function returns None: is there a `return`?", given
         if kind != exercise.returns:
-            wanted = {"Tensor": "a tensor", "int": "an int", "NoneType": "None"}
+            wanted = {"Tensor": "an ordinary tensor", "int": "an int", "NoneType": "None"}
             return f"{what} should be {wanted.get(exercise.returns, exercise.returns)}.", (
                 f"{given}\nYours is: {kind}"
             )
@@ -423,8 +420,8 @@ def _explain_dtype_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
         return None
     for name in _main(t):
         got, expected = t.seen.tensors[name], t.expected[name]
-        kinds = (got.is_floating_point(), got.is_complex(), got.dtype == torch.bool)
-        if kinds != (expected.is_floating_point(), False, expected.dtype == torch.bool):
+        kinds = (got.is_floating_point(), got.dtype == torch.bool)
+        if kinds != (expected.is_floating_point(), expected.dtype == torch.bool):
             return (
                 f"The result is {_short(got.dtype)}, expected {_short(expected.dtype)}.",
                 t.case.describe(),
@@ -437,7 +434,7 @@ def _explain_values(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
         return None
     for name in _main(t):
         got, expected = t.seen.tensors[name], t.expected[name]
-        wrong = ~close(exercise, got, expected) if not got.is_complex() else got == got
+        wrong = ~close(exercise, got, expected)
         if not bool(wrong.any()):
             continue
         index = tuple(int(i) for i in wrong.nonzero()[0])
