@@ -168,9 +168,14 @@ def card(report: Report) -> str:
             f"<div><strong>Why it matters:</strong> {_rich(why)}</div>"
             f"<div><strong>Where to look:</strong> {_rich(mend)}</div></div>"
         )
-    if report.behaviours:
-        rows = "".join(_row(row) for row in report.behaviours)
-        parts.append(f'<ul style="list-style:none;padding:0;margin:0.5em 0 0">{rows}</ul>')
+    parts.append(_rows([r for r in report.behaviours if not r.holds]))
+    holding = [r for r in report.behaviours if r.holds]
+    if holding:
+        count = "1 thing holds" if len(holding) == 1 else f"{len(holding)} things hold"
+        parts.append(
+            f'<details style="margin:0.5em 0 0"><summary>{count}</summary>'
+            f"{_rows(holding)}</details>"
+        )
     for note in report.notes:
         first, *rest = note.splitlines()
         parts.append(f'<p style="margin:0.4em 0 0">Note: {_rich(first)}</p>')
@@ -181,6 +186,13 @@ def card(report: Report) -> str:
         code = _rich(f'`hint("{report.exercise}")`')
         parts.append(f'<p style="margin:0.5em 0 0">Stuck? {code} ({count})</p>')
     return "".join([*parts, "</div>"])
+
+
+def _rows(rows: list[BehaviourResult]) -> str:
+    if not rows:
+        return ""
+    items = "".join(map(_row, rows))
+    return f'<ul style="list-style:none;padding:0;margin:0.5em 0 0">{items}</ul>'
 
 
 def _row(row: BehaviourResult) -> str:
