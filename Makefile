@@ -51,8 +51,8 @@ test: $(VENV)/.test
 notebooks: $(VENV)/.test
 	$(BIN)/python -m course_utils.editions
 
-matrix: $(VENV)/.lab
-	$(BIN)/python -m course_utils matrix
+matrix: $(VENV)/.test
+	$(BIN)/python -m tests.matrix
 
 clean:
 	rm -rf $(VENV)
