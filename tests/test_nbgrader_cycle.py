@@ -302,11 +302,15 @@ def test_the_exported_table_holds_everybody_with_their_sum(cycle):
     }
 
 
+def shown(page):
+    """The text of a page, as a browser would show it."""
+    text = re.sub(r"<style.*?</style>|<script.*?</script>|<[^>]+>", "", page, flags=re.S)
+    return " ".join(html.unescape(text).split())
+
+
 def feedback(cycle, name, lesson="01_naive_mean"):
-    """The text of a feedback page, as a browser would show it."""
-    page = (cycle.course / "feedback" / name / ASSIGNMENT / f"{lesson}.html").read_text()
-    shown = re.sub(r"<style.*?</style>|<script.*?</script>|<[^>]+>", "", page, flags=re.S)
-    return " ".join(html.unescape(shown).split())
+    page = cycle.course / "feedback" / name / ASSIGNMENT / f"{lesson}.html"
+    return shown(page.read_text())
 
 
 def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
@@ -321,8 +325,9 @@ def test_no_feedback_page_shows_the_hidden_test(cycle):
     assert len(pages) == sum(
         len(list((cycle.home / name / ASSIGNMENT).glob("*.ipynb"))) for name in STUDENTS
     )
-    telling = re.compile(r"HIDDEN TESTS|seed\W|widget-state\+json|the seed of this term")
-    assert [str(page) for page in pages if telling.search(page.read_text())] == []
+    for page in map(Path.read_text, pages):
+        assert not re.search(r"HIDDEN TESTS|seed ?= ?\W?grading|seed of this term", shown(page))
+        assert "widget-state+json" not in page
 
 
 def test_feedback_reaches_the_students(cycle):
