@@ -288,16 +288,26 @@ def _float32_step(exercise: Exercise, cases: Sequence[Case], seen: Sequence[Obse
 
 
 def name_misconception(exercise: Exercise, trials: Sequence[Trial]) -> Misconception | None:
-    """The misconception whose code gives what was seen, on every case; None if there is none."""
+    """The misconception whose code gives what was seen, on every case; None if there is none.
+
+    The next best is one that gives the same wrong values wherever both gave values, twice at
+    least, whatever else differs.
+    """
     from .probing import run
 
-    cases = [t.case for t in trials]
     likely = None
     for misconception in exercise.misconceptions:
-        wrong = run(exercise, misconception.answer, cases)
-        if all(same_observation(exercise, t.seen, w) for t, w in zip(trials, wrong, strict=False)):
+        alike, near, telling = True, likely is None, 0
+        for t in trials:
+            wrong = run(exercise, misconception.answer, [t.case])[0]
+            alike = alike and same_observation(exercise, t.seen, wrong)
+            found = _same_values(exercise, t, wrong) if near else None
+            near, telling = found is not None, telling + (found or 0)
+            if not alike and not near:
+                break
+        if alike:
             return misconception
-        if likely is None and _same_results(exercise, trials, wrong):
+        if near and telling >= 2:
             likely = misconception
     return likely
 
@@ -328,20 +338,17 @@ def _alike(exercise: Exercise, a: Tensor, b: Tensor) -> bool:
     return bool(((x - y).abs() <= slack).logical_or(x == y).logical_or(x.isnan() & y.isnan()).all())
 
 
-def _same_results(
-    exercise: Exercise, trials: Sequence[Trial], wrong: Sequence[Observation]
-) -> bool:
-    """Weaker: the same wrong values wherever both gave values, whatever else differs."""
+def _same_values(exercise: Exercise, t: Trial, wrong: Observation) -> int | None:
+    """How many of the values that both gave are wrong ones; None if any two differ."""
     telling = 0
-    for t, w in zip(trials, wrong, strict=False):
-        for name in _main(t):
-            mine, theirs = t.seen.tensors.get(name), w.tensors.get(name)
-            if mine is None or theirs is None:
-                continue
-            if mine.shape != theirs.shape or not _alike(exercise, mine.double(), theirs.double()):
-                return False
-            telling += not _agrees(exercise, theirs, t.expected[name])
-    return telling >= 2
+    for name in _main(t):
+        mine, theirs = t.seen.tensors.get(name), wrong.tensors.get(name)
+        if mine is None or theirs is None:
+            continue
+        if mine.shape != theirs.shape or not _alike(exercise, mine.double(), theirs.double()):
+            return None
+        telling += not _agrees(exercise, theirs, t.expected[name])
+    return telling
 
 
 # ---------------------------------------------------------------- what to say first

@@ -450,10 +450,14 @@ def is_stub(answer: Any) -> bool:
 
 
 def is_stub_class(answer: type) -> bool:
-    """Whether a class has a `forward` that does nothing and a constructor that only begins."""
-    forward, init = answer.__dict__.get("forward"), answer.__dict__.get("__init__")
+    """Whether a class has a `forward` that does nothing and a constructor that only begins.
+
+    A `forward` that it has from a class of the student's own counts as written.
+    """
+    forward, init = getattr(answer, "forward", None), answer.__dict__.get("__init__")
     begun = set(getattr(getattr(init, "__code__", None), "co_names", ())) - {"super", "__init__"}
-    return (forward is None or is_stub(forward)) and not begun
+    unwritten = forward is None or forward is torch.nn.Module.forward or is_stub(forward)
+    return unwritten and not begun
 
 
 # Instructions that every body which computes something has one of, and no stub.
