@@ -1,4 +1,4 @@
-"""Before any test or notebook runs: which device the notebooks compute on."""
+"""Before any test or notebook runs: which device they compute on, and no progress is kept."""
 
 import os
 
@@ -13,6 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settle ``COURSE_DEVICE`` once, so that no notebook's output holds the line about it."""
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
+    os.environ["COURSE_PROGRESS"] = "off"
 
 
 def pytest_report_header(config: pytest.Config) -> str:

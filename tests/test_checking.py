@@ -570,6 +570,13 @@ class TestProgress:
         assert [p.wait() for p in running] == [0, 0]
         assert progress().points == 8.0
 
+    @pytest.mark.parametrize("switch", [("COURSE_PROGRESS", "off"), ("NBGRADER_EXECUTION", "1")])
+    def test_can_be_switched_off(self, monkeypatch, own_progress, switch):
+        monkeypatch.setenv(*switch)
+        assert check("naive_mean", right).passed
+        assert progress().points == 0
+        assert not own_progress.exists()
+
     def test_lies_in_the_course_folder(self, monkeypatch, tmp_path):
         from course_utils.checking import progress_path
 

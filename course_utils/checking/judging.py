@@ -34,7 +34,7 @@ def judge(exercise: Exercise, cases: Sequence[Case], observations: Sequence[Obse
     if exercise.kind == "quiz":
         return _judge_quiz(exercise, cases[0], observations[0])
     trials = [Trial(c, o, exercise.expect(c)) for c, o in zip(cases, observations, strict=False)]
-    notes = _notes(exercise, cases, observations)
+    notes = _notes(exercise, trials)
 
     unattempted = any(t.seen.facts.get("not_attempted") for t in trials) or any(
         t.seen.error and t.seen.error["kind"] == "stub" for t in trials
@@ -251,9 +251,10 @@ def _forbidden(exercise: Exercise, observations: Sequence[Observation]) -> list[
     return sorted(used & set(exercise.forbidden))
 
 
-def _notes(exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation]) -> list[str]:
-    notes = list(exercise.notes(cases, seen)) if exercise.notes else []
-    if _float32_step(exercise, cases, seen):
+def _notes(exercise: Exercise, trials: Sequence[Trial]) -> list[str]:
+    seen = [t.seen for t in trials]
+    notes = list(exercise.notes([t.case for t in trials], seen)) if exercise.notes else []
+    if any(_float32_step(exercise, t) for t in trials):
         notes.append(
             "Somewhere on the way your float64 input passes through float32 (the last digits "
             "show it). It costs nothing here; `dtype=x.dtype` keeps the precision."
@@ -267,20 +268,17 @@ def _notes(exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation
     return notes
 
 
-def _float32_step(exercise: Exercise, cases: Sequence[Case], seen: Sequence[Observation]) -> bool:
-    for case, observation in zip(cases, seen, strict=False):
-        if case.refuses is not None:
-            continue
-        for name, expected in exercise.expect(case).items():
-            got = observation.tensors.get(name)
-            if (
-                got is not None
-                and got.dtype == expected.dtype == torch.float64
-                and got.shape == expected.shape
-                and _agrees(exercise, got, expected)
-                and (got - expected).abs().max() > 1e-10 * expected.abs().max().clamp(min=1)
-            ):
-                return True
+def _float32_step(exercise: Exercise, t: Trial) -> bool:
+    for name, expected in t.expected.items():
+        got = t.seen.tensors.get(name)
+        if (
+            got is not None
+            and got.dtype == expected.dtype == torch.float64
+            and expected.numel()
+            and _agrees(exercise, got, expected)
+            and (got - expected).abs().max() > 1e-10 * expected.abs().max().clamp(min=1)
+        ):
+            return True
     return False
 
 

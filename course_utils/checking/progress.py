@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 FILE_NAME = ".course_progress.json"
 
 
-def progress_path() -> Path:
+def progress_path() -> Path | None:
     """The file that keeps the points: COURSE_PROGRESS if set, else in the course folder.
+
+    COURSE_PROGRESS=off keeps nothing, and neither does nbgrader's autograde.
 
     The course folder is the nearest folder above the notebook that holds nbgrader_config.py,
     else the folder the notebook runs in.
     """
-    if os.environ.get("COURSE_PROGRESS"):
-        return Path(os.environ["COURSE_PROGRESS"])
+    named = os.environ.get("COURSE_PROGRESS")
+    if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
+        return None
+    if named:
+        return Path(named)
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "nbgrader_config.py").exists():
@@ -36,8 +41,10 @@ def progress_path() -> Path:
     return here / FILE_NAME
 
 
-def load(path: Path) -> tuple[dict[str, dict[str, float]], str]:
+def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
     """The points by exercise id, and a sentence if the file had to be set aside."""
+    if path is None:
+        return {}, ""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -71,9 +78,9 @@ def _set_aside(path: Path, reason: str) -> str:
 
 def record(report: Report) -> None:
     """Keeps the best result of an exercise; never a reason for a check to fail."""
-    if not report.attempted:
-        return
     path = progress_path()
+    if not report.attempted or path is None:
+        return
     with contextlib.suppress(OSError, Timeout), FileLock(f"{path}.lock", timeout=2):
         exercises, _ = load(path)
         before = exercises.get(report.exercise, {"points": -1.0})
