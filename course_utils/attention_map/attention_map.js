@@ -245,6 +245,7 @@ function render({ model, el }) {
     const input = create("input", { type: "number", min: 0, max: total - shown, step: 8 });
     input.onchange = () => {
       first[name] = Math.min(Math.max(Math.round(input.value) || 0, 0), total - shown);
+      input.value = first[name];
       if (name === "query" && outside(get("row"), first.query, rows)) set({ row: first.query });
       else paint();
     };
@@ -315,7 +316,7 @@ function render({ model, el }) {
   const live = create("p", { className: "sentence", "aria-live": "polite", "aria-atomic": "true" });
 
   // -- all heads --
-  const dot = Math.ceil(320 / Math.max(rows, columns)); // a cell's pixels: sharp on any screen
+  const dot = Math.ceil(400 / Math.max(rows, columns)); // a cell's pixels: two a dot of the screen
   const thumbnails = Array.from({ length: HEADS > 1 ? HEADS : 0 }, (_, k) => {
     const size = { width: columns * dot, height: rows * dot };
     const canvas = create("canvas", { ...size, "aria-hidden": "true" });
@@ -371,8 +372,9 @@ function render({ model, el }) {
     write(reading, `${temperature}`);
     for (const { name, box } of switches) box.checked = get("active_masks").includes(name);
     for (const { step, radio } of steps) radio.checked = get("step") === step;
-    firstQuery.value = first.query;
-    firstKey.value = first.key;
+    // What is being typed stays.
+    if (!firstQuery.matches(":focus")) firstQuery.value = first.query;
+    if (!firstKey.matches(":focus")) firstKey.value = first.key;
     one.hidden = get("overview");
     overview.hidden = !get("overview");
   }
@@ -539,16 +541,15 @@ function render({ model, el }) {
     const cell = lines[to - first.query].cells[column - first.key];
     cell.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
-  // JupyterLab listens before the page does: without the attribute, "b" would insert a cell. Ctrl
-  // and ⌘ stay with JupyterLab, or Ctrl+S would no longer save the notebook.
+  // JupyterLab listens before the page does and looks for its attribute on the focused node: without
+  // it "b" would insert a cell. Ctrl and ⌘ stay with JupyterLab, or Ctrl+S would no longer save.
   const shield = (event) => {
     const command = event.ctrlKey || event.metaKey;
-    root.toggleAttribute("data-lm-suppress-shortcuts", !command);
+    event.target.toggleAttribute("data-lm-suppress-shortcuts", !command);
     if (!command && event.type !== "focusin") event.stopPropagation();
   };
   for (const type of ["keydown", "keyup", "focusin"]) root.addEventListener(type, shield);
 
-  root.toggleAttribute("data-lm-suppress-shortcuts", true);
   const watched = ["layer", "head", "row", "temperature", "step", "overview", "active_masks"];
   for (const name of watched) model.on(`change:${name}`, paint);
   paint.now();

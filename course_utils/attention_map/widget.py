@@ -266,9 +266,9 @@ class AttentionMap(anywidget.AnyWidget):
             + [f"head {head}: {self._sentence(head)}" for head in others],
         )
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return {"text/plain": repr(self), "text/html": self._html(), WIDGET_VIEW: view}
+        return {"text/plain": repr(self), "text/html": self._html(), WIDGET_VIEW: view}, {}
 
     def _ipython_display_(self, **kwargs: Any) -> None:
         """Put out the table and the widget as two outputs; the style sheet hides the first.
@@ -276,10 +276,10 @@ class AttentionMap(anywidget.AnyWidget):
         Of one output with both, JupyterLab shows the widget alone, and after a restart and a
         reload that is an error message. As two, the table is there whenever no widget follows it.
         """
-        bundle = self._repr_mimebundle_()
+        bundle, _ = self._repr_mimebundle_()
         view = bundle.pop(WIDGET_VIEW)
         display(bundle, raw=True)
-        display({WIDGET_VIEW: view}, raw=True)
+        display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)
 
 
 def _size(tensor: torch.Tensor) -> str:

@@ -34,7 +34,8 @@ AXE_SHA512 = (
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TOKEN = "a-server-of-these-tests-alone"
 START_SECONDS = 120
-WAIT_MS = 60_000  # two cores may be busy with other tests
+WAIT_MS = 60_000  # for a page to open; two cores may be busy with other tests
+ACT_MS = 20_000  # for anything in a page
 
 
 def _unavailable(reason: str) -> NoReturn:
@@ -272,7 +273,7 @@ def open_notebook(
 
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}} | settings)
         contexts.append(context)
-        context.set_default_timeout(WAIT_MS)
+        context.set_default_timeout(ACT_MS)
         opened = Notebook(context.new_page(), jupyter, name)
 
         def only_here(route: Route) -> None:
@@ -287,7 +288,7 @@ def open_notebook(
             lambda message: message.type == "error" and opened.errors.append(message.text),
         )
         opened.page.on("pageerror", lambda error: opened.errors.append(str(error)))
-        path = {"lab": "lab/tree", "notebook": "notebooks"}[app]
+        path = {"lab": f"lab/workspaces/{name[:-6]}/tree", "notebook": "notebooks"}[app]
         opened.page.goto(f"{jupyter.url}{path}/{name}?token={TOKEN}")
         _wait_until_open(opened.page)
         if app == "lab":
