@@ -161,7 +161,7 @@ class _LeftBehind(TorchFunctionMode):
     meet another tensor.
     """
 
-    MOVES = ("to", "type_as", "cuda", "cpu", "new_tensor", "__get__")
+    MOVES = ("to", "type_as", "cuda", "cpu", "new_tensor")
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -180,6 +180,9 @@ class _LeftBehind(TorchFunctionMode):
         tensors = [a for a in tree_iter((args, kwargs)) if isinstance(a, Tensor)]
         mine = [a for a in tensors if id(a) in self.tracked]
         name = getattr(func, "__name__", "")
+        if mine and name in self.MOVES and isinstance(result, Tensor):
+            # Nothing to move here and now gives the same object back: it is told apart as a view.
+            return result.view_as(result) if id(result) in self.tracked else result
         if mine and name not in self.MOVES:
             if any(a.dim() and id(a) not in self.tracked for a in tensors):
                 self.found = True
