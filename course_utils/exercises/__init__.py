@@ -11,6 +11,7 @@ LESSONS = {
     "1-averages/01_naive_mean": "lesson_01",
     "1-averages/02_tril_matmul": "lesson_02",
     "1-averages/03_softmax_masking": "lesson_03",
+    "2-single-head/04_single_head": "lesson_04",
 }
 
 
