@@ -506,6 +506,47 @@ class TestTheReport:
         assert check("naive_mean", naive_mean).misconception == "includes_future"
 
 
+NOTEBOOK = """
+def masked_softmax(scores, hidden):
+    {earlier}
+
+def softmax_mean(x):
+    T = x.shape[1]
+    future = torch.ones(T, T).{triangle} == 1
+    return masked_softmax(x.new_zeros(T, T), future) @ x
+"""
+
+
+class TestAnAnswerThatCallsAnEarlierOne:
+    def answer(self, earlier, triangle="triu(1)"):
+        space = {"torch": torch}
+        exec(NOTEBOOK.format(earlier=earlier, triangle=triangle), space)
+        return space
+
+    def test_is_not_blamed_for_a_fault_of_the_earlier_one(self):
+        for earlier in ("return ...", "return torch.softmax(scores, -1)", "raise OSError"):
+            space = self.answer(earlier)
+            before = space["masked_softmax"]
+            report = check("softmax_mean", space["softmax_mean"])
+            assert report.passed, str(report)
+            assert "`masked_softmax`" in report.notes[-1]
+            assert space["masked_softmax"] is before
+
+    def test_is_told_its_own_fault_all_the_same(self):
+        space = self.answer("return torch.softmax(scores, -1)", "triu(0)")
+        assert not check("softmax_mean", space["softmax_mean"]).passed
+
+    def test_works_where_the_earlier_one_is_missing(self):
+        space = self.answer("return 1")
+        del space["masked_softmax"]
+        assert check("softmax_mean", space["softmax_mean"]).passed
+        assert "masked_softmax" not in space
+
+    def test_says_nothing_when_the_earlier_one_is_right(self):
+        earlier = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"
+        assert not check("softmax_mean", self.answer(earlier)["softmax_mean"]).notes
+
+
 class TestHints:
     def test_come_one_after_the_other_and_end_kindly(self):
         given = [repr(hint("tril_mean")) for _ in range(4)]

@@ -6,11 +6,20 @@ import difflib
 import os
 import secrets
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from .exercise import Behaviour, Case, Exercise, Misconception, Observation, pack, unpack
 from .judging import judge
-from .probing import argument_mismatch, is_stub, is_stub_class, quiet, run
+from .probing import (
+    argument_mismatch,
+    is_stub,
+    is_stub_class,
+    names_bound,
+    names_called,
+    quiet,
+    run,
+)
 from .progress import Progress, load, progress_path, record
 from .report import BehaviourResult, Message, Report
 
@@ -66,7 +75,26 @@ def check_exercise(exercise: Exercise, answer: Any, seed: int = 0) -> Report:
     if refused is not None:
         return refused
     with quiet():
-        return judge(exercise, cases, observe(exercise, answer, cases))
+        report = judge(exercise, cases, observe(exercise, answer, cases))
+        parts = _earlier_parts(exercise, answer)
+        if report.passed or not parts:
+            return report
+        with names_bound(answer, parts):
+            again = judge(exercise, cases, observe(exercise, answer, cases))
+    if not again.passed:
+        return report
+    names = " and ".join(f"`{name}`" for name in parts)
+    note = f"Tried with the course's own {names} in place of yours, which spoilt the result."
+    return replace(again, notes=[*again.notes, note])
+
+
+def _earlier_parts(exercise: Exercise, answer: Any) -> dict[str, Any]:
+    """The finished answers of earlier exercises that this answer calls by their names."""
+    from ..exercises import find
+
+    called = names_called(answer) if exercise.uses else set()
+    earlier = {id: find(id) for id in exercise.uses if id in called}
+    return {id: e.reference for id, e in earlier.items() if e is not None}
 
 
 def observe(exercise: Exercise, answer: Any, cases: list[Case]) -> list[Observation]:

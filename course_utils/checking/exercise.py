@@ -199,6 +199,8 @@ class Exercise:
         notes: remarks that cost nothing, from what was seen.
         returns: the Python type of the result where it is no tensor ("int", "NoneType").
         tolerance: largest error by dtype, relative for expected values above one.
+        uses: earlier exercises whose answers this one may call by name. An answer that fails with
+            the reader's own is tried with the finished ones: no fault counts twice.
     """
 
     id: str
@@ -217,6 +219,7 @@ class Exercise:
     forbidden_text: str = ""
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
     returns: str = "Tensor"
+    uses: tuple[str, ...] = ()
     tolerance: Mapping[torch.dtype, float] = field(
         default_factory=lambda: {torch.float32: 1e-5, torch.float64: 1e-6}
     )

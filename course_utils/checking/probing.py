@@ -439,6 +439,41 @@ def argument_mismatch(answer: Any, case: Case) -> str | None:
     return None
 
 
+def _functions(answer: Any) -> list[types.FunctionType]:
+    """The functions that make up an answer: itself, or the methods of a class."""
+    found = vars(answer).values() if isinstance(answer, type) else [answer]
+    return [f for f in found if isinstance(f, types.FunctionType)]
+
+
+def names_called(answer: Any) -> set[str]:
+    """The global names an answer's code mentions, functions inside it included."""
+    names: set[str] = set()
+    codes = [f.__code__ for f in _functions(answer)]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return names
+
+
+@contextlib.contextmanager
+def names_bound(answer: Any, parts: Mapping[str, Any]) -> Iterator[None]:
+    """Binds global names of an answer to other objects for a while."""
+    missing = object()
+    namespaces = {id(f.__globals__): f.__globals__ for f in _functions(answer)}.values()
+    kept = [(space, name, space.get(name, missing)) for space in namespaces for name in parts]
+    try:
+        for space in namespaces:
+            space.update(parts)
+        yield
+    finally:
+        for space, name, value in kept:
+            if value is missing:
+                space.pop(name, None)
+            else:
+                space[name] = value
+
+
 def is_stub(answer: Any) -> bool:
     """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`."""
     code = getattr(inspect.unwrap(answer) if callable(answer) else answer, "__code__", None)

@@ -659,6 +659,7 @@ SOFTMAX_MEAN = Exercise(
     probe=FunctionProbe(gradients=("x",), extra=see_changes),
     expect=expect_mean,
     reference=softmax_mean,
+    uses=("softmax", "masked_softmax"),
     behaviours=MEAN_BEHAVIOURS,
     misconceptions=(
         Misconception(
