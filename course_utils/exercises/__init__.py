@@ -12,6 +12,7 @@ LESSONS = {
     "1-averages/02_tril_matmul": "lesson_02",
     "1-averages/03_softmax_masking": "lesson_03",
     "2-single-head/04_single_head": "lesson_04",
+    "2-single-head/05_padding_mask": "lesson_05",
 }
 
 

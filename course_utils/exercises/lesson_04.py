@@ -389,6 +389,8 @@ class MaskNotCut(Head):
 
 
 class MaskOfExample(Head):
+    mask: Tensor
+
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
         super().__init__(d_in, d_out, context_length, dropout, qkv_bias)
         self.register_buffer("mask", torch.ones(6, 6, dtype=torch.bool).triu(1), persistent=False)
