@@ -129,19 +129,14 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
     """
     from nbclient import NotebookClient
 
-    with tempfile.TemporaryDirectory() as empty:
-        env = {**os.environ, "COURSE_PROGRESS": str(Path(empty) / "progress.json")}
-        client = NotebookClient(
-            notebook,
-            timeout=CELL_SECONDS,
-            kernel_name="python3",
-            resources={"metadata": {"path": str(folder)}},
-            extra_arguments=[
-                "--HistoryManager.hist_file=:memory:",
-                "--IPKernelApp.log_level=ERROR",
-            ],
-        )
-        client.execute(env=env)
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        extra_arguments=KERNEL_ARGUMENTS,
+    )
+    client.execute(env={**os.environ, "COURSE_PROGRESS": "off"})
 
 
 def normalise(notebook: NotebookNode) -> None:

@@ -97,19 +97,13 @@ def nothing_done(hand_in):
 
 
 def misconception(hand_in):
+    """The third exercise calls the second one: one mistake, one loss."""
     lesson = hand_in("03_softmax_masking")
     lesson.solve()
     lesson.write(
         "masked_softmax",
         "def masked_softmax(scores, hidden):\n"
         "    return softmax(scores, dim=-1).masked_fill(hidden, 0)",
-    )
-    lesson.write(  # not by way of masked_softmax: one mistake, one loss
-        "softmax_mean",
-        "def softmax_mean(x):\n"
-        "    future = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()\n"
-        "    scores = torch.zeros(future.shape).masked_fill(future, -torch.inf)\n"
-        "    return scores.softmax(dim=-1).to(x) @ x",
     )
 
 
