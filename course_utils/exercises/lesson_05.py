@@ -912,12 +912,19 @@ def _padded_cases(seed: int) -> list[Case]:
 
 
 def _see_padded(make: Callable[[], Any], case: Case, seen: Observation) -> None:
-    """Beside what every head shows: other padding, the mask by name, each sequence alone."""
+    """Beside what every head shows: the mask by name and left out, other padding, each sequence
+    alone."""
     see_head(make, case, seen)
-    if "pad_mask" not in case.inputs:
+    if "pad_mask" not in case.inputs or case.refuses is not None:
         return
     x, pad_mask = case["x"], case["pad_mask"]
-    seen.put("by name", make()(fresh(x), pad_mask=fresh(pad_mask)))
+    module = make()
+    seen.put("by name", module(fresh(x), pad_mask=fresh(pad_mask)))
+    seen.put("mask left out", module(fresh(x)))
+    seen.put("no mask", make()(fresh(x)))
+    module = make()
+    module(fresh(x), fresh(~pad_mask))
+    seen.put("after another mask", module(fresh(x), fresh(pad_mask)))
     other = torch.where(pad_mask[..., None], x + 2.0, x)
     seen.put("other padding", make()(fresh(other), fresh(pad_mask)))
     if case.name == "unequal lengths":
@@ -963,6 +970,13 @@ def _padded_rows(case: Case, seen: Observation, expected: dict[str, Tensor]) -> 
     return near(seen.tensors["out"][rows], expected["out"][rows])
 
 
+def _each_call(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+    if "pad_mask" not in case.inputs:
+        return None
+    t = seen.tensors
+    return near(t["mask left out"], t["no mask"]) and near(t["after another mask"], t["out"])
+
+
 def _by_name(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
     if "pad_mask" not in case.inputs:
         return None
@@ -984,11 +998,6 @@ class MaskIgnored(PaddedHead):
 class RowsHidden(PaddedHead):
     def with_padding(self, future, pad_mask):
         return future | pad_mask[:, :, None]
-
-
-class RowsAndColumnsHidden(PaddedHead):
-    def with_padding(self, future, pad_mask):
-        return future | pad_mask[:, :, None] | pad_mask[:, None, :]
 
 
 class PaddingInverted(PaddedHead):
@@ -1057,16 +1066,6 @@ class TokensCleared(PaddedHead):
         if pad_mask is not None:
             x = x.masked_fill(pad_mask[:, :, None], 0.0)
         return super().forward(x)
-
-
-class ValuesCleared(PaddedHead):
-    def forward(self, x, pad_mask=None):
-        x = self.checked(x)
-        query, key, value = self.project(x)
-        if pad_mask is not None:
-            value = value.masked_fill(pad_mask[:, :, None], 0.0)
-        weights = _safe(self.scores(query, key), self.future(x))
-        return self.dropout(weights) @ value
 
 
 class MaskRequired(PaddedHead):
@@ -1146,6 +1145,7 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         Behaviour(
             "padded_rows", "A padded query gives what it sees among earlier tokens", _padded_rows
         ),
+        Behaviour("each_call", "Each call has its own mask, or none", _each_call),
         Behaviour("by_name", "`forward(x, pad_mask=…)` is the same call", _by_name),
         *HEAD_BEHAVIOURS,
     ),
@@ -1164,14 +1164,6 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
             "Real tokens still see the padding, and the padded queries see nothing.",
             "A row is a token that looks, a column one that is looked at. Which should padding not "
             "be?",
-        ),
-        Misconception(
-            "rows_and_columns",
-            RowsAndColumnsHidden,
-            "You hid the rows of padded tokens as well as their columns.",
-            "A padded query is computed like any other here; its result is thrown away later, and "
-            "needs no special case.",
-            "Only columns have to go.",
         ),
         Misconception(
             "padding_inverted",
@@ -1199,7 +1191,7 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
             FirstSequencesMask,
             "Every sequence got the padding mask of sequence 0.",
             "Sequences of a batch have different lengths; that is why there is a mask.",
-            "`pad_mask` is `(B, S)`. Which dimension is missing between the sequences and the keys?",
+            "`pad_mask` is `(B, S)`. Which dimension is missing between sequences and keys?",
         ),
         Misconception(
             "diagonal_kept",
@@ -1228,8 +1220,8 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         Misconception(
             "uniform_on_padding",
             FiniteFill,
-            "A query that sees nothing hears padding and future in equal parts: the softmax of equal "
-            "scores, such as -1e9 everywhere, is the mean.",
+            "A query that sees nothing hears padding and future in equal parts: the softmax of "
+            "equal scores, such as -1e9 everywhere, is the mean.",
             "There is no NaN to warn you.",
             "Such a query should give zeros. You wrote a softmax for that in this lesson.",
         ),
@@ -1243,31 +1235,26 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         Misconception(
             "padding_after_softmax",
             PaddingAfterSoftmax,
-            "The padding was hidden after the softmax: rows no longer sum to 1.",
-            "Padding still takes its share of each row, so a token fades the more padding there "
-            "is.",
+            "Padding kept its share of each row: it was hidden after the softmax, or only its "
+            "values were cleared.",
+            "The weights of real tokens no longer sum to 1, so a token fades the more padding "
+            "there is.",
             "Join both masks first, and hide once, before the softmax.",
         ),
         Misconception(
             "padded_rows_cleared",
             PaddedRowsCleared,
-            "The results of padded queries were set to 0.",
+            "The results of padded queries are 0: their rows were hidden as well, or cleared "
+            "afterwards.",
             "A padded query may see real tokens before it, and is computed like any other; whoever "
             "uses the result leaves those rows out.",
-            "Only queries that see nothing give zeros.",
+            "Only columns have to go, and only queries that see nothing give zeros.",
         ),
         Misconception(
             "tokens_cleared",
             TokensCleared,
             "Padded tokens were set to 0 before the projections; they are not hidden.",
             "A key of zeros scores 0, and e⁰ = 1 is a weight like any other.",
-            "Hide their scores instead.",
-        ),
-        Misconception(
-            "values_cleared",
-            ValuesCleared,
-            "The values of padded tokens were set to 0; their weights are still there.",
-            "Part of each row goes to nothing, so the rest fades.",
             "Hide their scores instead.",
         ),
         Misconception(

@@ -566,6 +566,32 @@ class StatefulPadding(PlainPadded):
         return pad[:, None, :]
 
 
+class FirstMaskKept(PlainPadded):
+    """The mask of the first call serves for all later ones of its shape."""
+
+    first = None
+
+    def forward(self, x, pad_mask=None):
+        if self.first is None or pad_mask is None or self.first.shape != pad_mask.shape:
+            self.first = pad_mask
+        return super().forward(x, self.first)
+
+
+class RowsHiddenToo(PlainPadded):
+    def hidden(self, scores):
+        hidden = super().hidden(scores)
+        return hidden if self.pad is None else hidden | self.pad[:, :, None]
+
+
+class PaddedValuesCleared(PlainPadded):
+    """The values of padding are 0; its weights stay."""
+
+    def attend(self, q, k, v):
+        if self.pad is not None:
+            v = v.masked_fill(self.pad[..., None], 0.0)
+        return self.dropout(by_where(by_einsum(q, k), self.future(by_einsum(q, k)))) @ v
+
+
 PADDED_WRONG = {
     cls.__name__: cls
     for cls in (
@@ -602,6 +628,9 @@ PADDED_WRONG = {
         PadMaskAsFloatPenalty,
         TokenZeroAlwaysSeen,
         StatefulPadding,
+        FirstMaskKept,
+        RowsHiddenToo,
+        PaddedValuesCleared,
     )
 }
 
