@@ -168,6 +168,7 @@ function render({ model, el }) {
 
   const rows = T > WHOLE ? PART : T;
   const columns = S > WHOLE ? PART : S;
+  const dense = columns > DIGITS;
   const first = { query: 0, key: 0 }; // the corner of the part on show
   let column = 0; // the key the arrow keys or the pointer are at
   let hovered = null; // a query under the pointer, shown for as long as it is there
@@ -264,7 +265,7 @@ function render({ model, el }) {
   }
 
   // -- the grid --
-  const upright = columns <= DIGITS && data.keys.every((label) => [...label].length <= 6);
+  const upright = !dense && data.keys.every((label) => [...label].length <= 6);
   const head = Array.from({ length: columns }, () => create("th", { scope: "col" }));
   const lines = Array.from({ length: rows }, (_, i) => {
     const label = create("th", { scope: "row" });
@@ -276,7 +277,7 @@ function render({ model, el }) {
     {
       role: "grid",
       tabIndex: 0,
-      className: `${columns <= DIGITS ? "digits" : "dense"} ${upright ? "" : "vertical"}`,
+      className: `${dense ? "dense" : "digits"} ${upright ? "" : "vertical"}`,
       "aria-label": "attention map: rows are queries, columns are keys; arrow keys choose",
     },
     create("thead", {}, create("tr", {}, create("th", { scope: "col" }, "query"), ...head)),
@@ -290,7 +291,11 @@ function render({ model, el }) {
   );
   if (data.steps.includes("masked"))
     legend.append(create("span", { className: "swatch masked" }), "hidden");
-  const scroll = create("div", { className: "scroll" }, grid);
+  // Thousands of cells are coloured by one picture under them, a pixel a cell: see .dense.
+  const picture = create("canvas", { width: columns, height: rows, "aria-hidden": "true" });
+  picture.style.cssText = `width: ${11 * columns}px; height: ${11 * rows}px`;
+  const plate = create("div", { className: "plate" }, ...(dense ? [picture, grid] : [grid]));
+  const scroll = create("div", { className: "scroll" }, plate);
 
   // -- the chosen row in numbers --
   const words = create("p", { className: "words" });
@@ -381,6 +386,7 @@ function render({ model, el }) {
 
   let painted = ""; // what the grid shows, so that choosing a row need not paint it again
   let map = [];
+  const shades = lines.map(() => []); // of each cell, −1 for hatching: most stay as they are
   let settling = 0;
   function paintGrid() {
     const step = get("step");
@@ -398,16 +404,23 @@ function render({ model, el }) {
       high = finite.reduce((a, b) => Math.max(a, b), -Infinity);
     }
     const share = (x) => (source === "weights" ? Math.sqrt(x) : (x - low) / (high - low || 1));
+    const brush = dense && picture.getContext("2d");
+    if (dense) brush.clearRect(0, 0, columns, rows);
     head.forEach((cell, j) => write(cell, data.keys[first.key + j]));
     map.forEach((row, i) => {
       const { label, cells } = lines[i];
       write(label, data.queries[first.query + i]);
       onShow(row).forEach((x, j) => {
-        const cell = cells[j];
         const masked = isHidden(row, source, first.key + j);
-        cell.classList.toggle("masked", masked);
-        cell.style.backgroundColor = masked ? "" : SHADES[Math.round(64 * share(x))];
-        if (columns <= DIGITS) write(cell, masked && source === "weights" ? "0" : number(x, 2));
+        const shade = masked ? -1 : Math.round(64 * share(x));
+        if (shades[i][j] !== shade) {
+          if (masked !== (shades[i][j] === -1)) cells[j].classList.toggle("masked", masked);
+          if (!dense) cells[j].style.backgroundColor = SHADES[shade] ?? "";
+          shades[i][j] = shade;
+        }
+        if (!dense) return write(cells[j], masked && source === "weights" ? "0" : number(x, 2));
+        brush.fillStyle = SHADES[shade] ?? "transparent";
+        brush.fillRect(j, i, 1, 1);
       });
     });
     const places = source === "weights" ? 0 : 2;

@@ -435,6 +435,23 @@ def test_a_map_of_64_tokens_has_all_cells_and_their_labels(notebook):
     assert_same_weights(notebook, shown)
 
 
+def test_the_picture_under_64_tokens_has_the_weights_and_lies_under_the_cells(notebook):
+    shown = one(notebook.run("w = attention_map(scores(64, 64), range(64), causal=True)\nw"))
+    picture = shown.locator(".plate canvas")
+    alpha = picture.evaluate(
+        """node => {
+            const { data } = node.getContext("2d").getImageData(0, 0, 64, 64);
+            return [...data].filter((_, k) => k % 4 === 3).map(alpha => alpha / 255);
+        }"""
+    )
+    wanted = 0.7 * weights_in_kernel(notebook).sqrt()
+    torch.testing.assert_close(torch.tensor(alpha).view(64, 64), wanted, atol=0.01, rtol=0)
+    corners = [picture.bounding_box(), cell(shown, 0, 0).bounding_box()]
+    ends = [picture.bounding_box(), cell(shown, 63, 63).bounding_box()]
+    assert len({(box["x"], box["y"]) for box in corners}) == 1
+    assert len({(box["x"] + box["width"], box["y"] + box["height"]) for box in ends}) == 1
+
+
 def test_over_128_tokens_a_message_and_a_part_that_follows_the_row(notebook):
     shown = one(notebook.run("w = attention_map(scores(150, 140), range(150), range(140))\nw"))
     expect(shown.locator(".part")).to_contain_text(
