@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -45,9 +47,17 @@ def address(tmp_path_factory):
         server.communicate(timeout=60)
 
 
-def get(address):
-    with urllib.request.urlopen(address, timeout=60) as answer:
-        return answer.read().decode()
+def get(address, tries=60):
+    """The page at an address; the server prints it a moment before it listens there."""
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.URLError as error:
+            tries -= 1
+            if tries == 0 or not isinstance(error.reason, ConnectionRefusedError):
+                raise
+            time.sleep(0.5)
 
 
 def test_the_address_is_the_start_page(address):
