@@ -231,9 +231,11 @@ def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
     assert graded == wanted
 
 
-def test_the_start_page_leads_to_every_lesson_once():
-    text = "\n".join(cell.source for cell in read(NOTEBOOKS / "index.ipynb").cells)
-    assert re.findall(r"\]\((.*?\.ipynb)\)", text) == lessons(NOTEBOOKS)
+def test_the_start_page_and_the_readme_lead_to_every_lesson_once():
+    page = "\n".join(cell.source for cell in read(NOTEBOOKS / "index.ipynb").cells)
+    assert re.findall(r"\]\((.*?\.ipynb)\)", page) == lessons(NOTEBOOKS)
+    readme = (editions.COURSE / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\(notebooks/(.*?\.ipynb)\)", readme) == lessons(NOTEBOOKS)
 
 
 def test_every_link_between_notebooks_leads_somewhere():
