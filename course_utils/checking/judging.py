@@ -34,7 +34,6 @@ def judge(exercise: Exercise, cases: Sequence[Case], observations: Sequence[Obse
     if exercise.kind == "quiz":
         return _judge_quiz(exercise, cases[0], observations[0])
     trials = [Trial(c, o, exercise.expect(c)) for c, o in zip(cases, observations, strict=False)]
-    notes = _notes(exercise, trials)
 
     unattempted = any(t.seen.facts.get("not_attempted") for t in trials) or any(
         t.seen.error and t.seen.error["kind"] == "stub" for t in trials
@@ -51,6 +50,18 @@ def judge(exercise: Exercise, cases: Sequence[Case], observations: Sequence[Obse
         text = exercise.forbidden_text
         results.append(BehaviourResult("own_work", text, False))
         passed = False
+    borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
+    if passed and borrowed:
+        return Report(
+            exercise.id,
+            0.0,
+            exercise.points,
+            False,
+            message=f"This calls the course's own finished part ({', '.join(borrowed)}). Read it "
+            "if you are stuck, then close it and write yours.",
+            hints_left=len(exercise.hints),
+        )
+    notes = _notes(exercise, trials, passed)
     if passed:
         return Report(
             exercise.id,
@@ -173,6 +184,10 @@ def _stable(exercise: Exercise, t: Trial) -> bool | None:
     return not t.seen.facts.get("unstable")
 
 
+def _kept(exercise: Exercise, t: Trial) -> bool | None:
+    return False if t.seen.facts.get("overwritten") else None
+
+
 def _device(exercise: Exercise, t: Trial) -> bool | None:
     return False if t.seen.facts.get("device") else None
 
@@ -188,6 +203,7 @@ STANDARD = (
     ("gradients", "Gradients reach every input that they should", _gradients),
     ("unmodified", "The input is left as it was", _unmodified),
     ("stable", "The same input gives the same result each time", _stable),
+    ("kept", "An earlier result stays as it was", _kept),
 )
 # Of these a wrong answer may keep or break any without being nearer to the right one.
 SECONDARY = (
@@ -196,6 +212,7 @@ SECONDARY = (
     "gradients",
     "unmodified",
     "stable",
+    "kept",
     "refuses",
     "parameters",
     "moves",
@@ -214,7 +231,11 @@ def _standard(exercise: Exercise, standard: tuple, trials: Sequence[Trial]) -> B
 
 def _result(behaviour: Behaviour, trials: Sequence[Trial]) -> BehaviourResult:
     verdicts: list[bool | None] = []
+    if behaviour.credit and any(t.seen.error for t in trials if t.case.refuses is None):
+        return BehaviourResult(behaviour.id, behaviour.text, None, behaviour.credit, behaviour.gate)
     for t in trials:
+        if t.seen.facts.get("unstable"):
+            continue  # chance would break it for another reason
         try:
             verdicts.append(behaviour.holds(t.case, t.seen, t.expected))
         except (KeyError, IndexError, RuntimeError, TypeError):
@@ -251,10 +272,12 @@ def _forbidden(exercise: Exercise, observations: Sequence[Observation]) -> list[
     return sorted(used & set(exercise.forbidden))
 
 
-def _notes(exercise: Exercise, trials: Sequence[Trial]) -> list[str]:
+def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[str]:
     seen = [t.seen for t in trials]
-    notes = list(exercise.notes([t.case for t in trials], seen)) if exercise.notes else []
-    if any(_float32_step(exercise, t) for t in trials):
+    notes = []
+    if passed and exercise.notes:
+        notes += exercise.notes([t.case for t in trials], seen)
+    if passed and any(_float32_step(exercise, t) for t in trials):
         notes.append(
             "Somewhere on the way your float64 input passes through float32 (the last digits "
             "show it). It costs nothing here; `dtype=x.dtype` keeps the precision."
@@ -276,7 +299,7 @@ def _float32_step(exercise: Exercise, t: Trial) -> bool:
             and got.dtype == expected.dtype == torch.float64
             and expected.numel()
             and _agrees(exercise, got, expected)
-            and (got - expected).abs().max() > 1e-10 * expected.abs().max().clamp(min=1)
+            and (got - expected).abs().max() > 1e-8 * expected.abs().max().clamp(min=1)
         ):
             return True
     return False
@@ -294,16 +317,21 @@ def name_misconception(exercise: Exercise, trials: Sequence[Trial]) -> Misconcep
     from .probing import run
 
     likely = None
+    # An answer that never ran shows only its errors: then they must be the same to the word.
+    said = [t.seen.error and t.seen.error["message"] for t in trials if t.case.refuses is None]
+    ran = not all(said)
     for misconception in exercise.misconceptions:
-        alike, near, telling = True, likely is None, 0
+        alike, near, telling, told = True, likely is None, 0, []
         for t in trials:
             wrong = run(exercise, misconception.answer, [t.case])[0]
+            if t.case.refuses is None:
+                told.append(wrong.error and wrong.error["message"])
             alike = alike and same_observation(exercise, t.seen, wrong)
             found = _same_values(exercise, t, wrong) if near else None
             near, telling = found is not None, telling + (found or 0)
             if not alike and not near:
                 break
-        if alike:
+        if alike and (ran or told == said):
             return misconception
         if near and telling >= 2:
             likely = misconception
@@ -316,7 +344,7 @@ def same_observation(exercise: Exercise, a: Observation, b: Observation) -> bool
         return False
     if a.error:
         return True
-    facts = ("types", "modified", "unstable", "not_attempted", "traits")
+    facts = ("types", "modified", "unstable", "overwritten", "not_attempted", "traits")
     if any(a.facts.get(f) != b.facts.get(f) for f in facts):
         return False
     if a.facts.get("unstable"):
@@ -375,7 +403,10 @@ def _explain(
         if said:
             return said
     broken = next(r for r in results if r.holds is False)
-    return f"The values are right, but one thing is missing. {broken.text}.", ""
+    breaks = {b.id: b.breaks for b in exercise.behaviours}.get(broken.id)
+    if breaks:
+        return f"The values are right. But: {breaks}.", ""
+    return f"The values are right, but this does not hold: {broken.text}.", ""
 
 
 def _explain_error(exercise: Exercise, t: Trial, error: dict) -> tuple[str, str]:
@@ -450,7 +481,8 @@ def _explain_values(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
         said = f"{count} of {wrong.numel()} {which} differ from the right answer."
         if not bool(got.isfinite().all()) and bool(expected.isfinite().all()):
             bad = int((~got.isfinite()).sum())
-            said = f"{bad} of {wrong.numel()} numbers are NaN or infinite."
+            are = "is" if bad == 1 else "are"
+            said = f"{bad} of {wrong.numel()} numbers {are} NaN or infinite."
         return said, (
             f"Case: {t.case.name}. {t.case.describe()}\n{_small_inputs(t.case)}"
             f"First difference at {place}:\n"
@@ -509,6 +541,11 @@ def _explain_rest(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
             "The result depends on the global random seed, and this answer needs no chance.",
             given,
         )
+    if facts.get("overwritten"):
+        return (
+            "A later call wrote into an earlier result: each call needs a tensor of its own.",
+            given,
+        )
     if facts.get("device"):
         got, expected = facts["device"]
         return f"The result is on {got}, its input was on {expected}.", given
@@ -525,7 +562,8 @@ def _explain_gradient(exercise: Exercise, t: Trial, given: str) -> tuple[str, st
             reason = t.seen.facts.get("gradient_error", "")
             return (
                 f"The values are right, but no gradient reaches {who}: somewhere the result is cut "
-                "off from its input (`.item()`, `.tolist()`, `.detach()`, `torch.tensor(…)`).",
+                "off from its input (`.item()`, `.tolist()`, `.detach()`, `torch.no_grad()`, "
+                "`torch.tensor(…)`).",
                 "\n".join(filter(None, [given, reason])),
             )
         if not _agrees(exercise, got, t.expected[name]):
@@ -564,7 +602,8 @@ def _judge_quiz(exercise: Exercise, case: Case, seen: Observation) -> Report:
             hints_left=len(exercise.hints),
         )
     entries = case.options["entries"]
-    if all(kinds.get(name) in ("...", "missing") for name in entries):
+    blank = all(kinds.get(name) in ("...", "missing") for name in entries)
+    if blank and not seen.facts.get("unknown"):
         return Report.not_attempted(exercise)
     why, rows, right = case.options["why"], [], 0
     for name in entries:

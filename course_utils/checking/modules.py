@@ -293,10 +293,11 @@ def expect_module(
             return {}
         dtype = case.options.get("dtype", torch.float32)
         weights = {
-            n: w.double().requires_grad_() for n, w in case.options.get("weights", {}).items()
+            n: w.detach().to(torch.float64, copy=True).requires_grad_()
+            for n, w in case.options.get("weights", {}).items()
         }
         inputs = {
-            n: v.double().requires_grad_(n in gradients)
+            n: v.detach().to(torch.float64, copy=True).requires_grad_(n in gradients)
             if isinstance(v, Tensor) and v.is_floating_point()
             else v
             for n, v in case.inputs.items()

@@ -8,6 +8,7 @@ import dis
 import inspect
 import io
 import linecache
+import logging
 import os
 import random
 import sys
@@ -118,6 +119,49 @@ class _Executed(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class Calls:
+    """What an answer calls, seen by the interpreter: course parts by code, PyTorch's by name.
+
+    Sees what the two modes above don't: other threads, and code that switches modes off.
+    """
+
+    def __init__(self, parts: Mapping[types.CodeType, str]) -> None:
+        self.parts = parts
+        self.borrowed: set[str] = set()
+        self.operators: set[str] = set()
+
+    def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            owner = getattr(argument, "__self__", None)
+            home = owner if isinstance(owner, type) else type(owner)
+            if (home.__module__ or "").startswith("torch"):
+                self.operators.add(argument.__name__)
+        elif event == "call":
+            code = frame.f_code
+            if code in self.parts:
+                self.borrowed.add(self.parts[code])
+            elif code.co_filename.startswith(TORCH):
+                self.operators.add(code.co_name)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+
+TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
+    """The code objects of finished parts, with the name of each."""
+    return {f.__code__: name for name, part in parts.items() for f in _functions(part)}
+
+
 # ---------------------------------------------------------------- probes
 
 
@@ -148,41 +192,54 @@ class FunctionProbe:
         operators = Operators()
         names = list(case.inputs)
 
-        def call(seed: int, gradients: bool = False) -> tuple[Any, list[Any]]:
-            torch.manual_seed(seed)
-            args = [fresh(case[n], gradients and n in self.gradients) for n in names]
-            return answer(*args), args
+        def inputs(gradients: bool = False) -> list[Any]:
+            return [fresh(case[n], gradients and n in self.gradients) for n in names]
 
+        def call(args: list[Any], seed: int = 1) -> Any:
+            torch.manual_seed(seed)
+            by_name = case.options.get("keywords", ())
+            given = [a for n, a in zip(names, args, strict=True) if n not in by_name]
+            return answer(*given, **{n: args[names.index(n)] for n in by_name})
+
+        args = inputs()
         with operators.watch() if self.watch else contextlib.nullcontext():
-            out, args = call(1)
+            out = call(args)
         seen.put("out", out)
-        changed = [n for n, a in zip(names, args, strict=True) if not same(a, case[n])]
+        changed = [n for n, a in zip(names, args, strict=True) if not untouched(a, case[n])]
         if changed:
             seen.facts["modified"] = changed
         if self.watch:
             seen.facts["ops"] = sorted({*operators.written, *operators.executed})
-            seen.facts["op_count"] = len(operators.executed)
         if isinstance(out, Tensor) and out.device != target_device():
             seen.facts["device"] = [str(out.device), str(target_device())]
         if "out" not in seen.tensors:
             return seen
 
+        # The second call gets tensors that held something else in a call before: an answer that
+        # remembers where a tensor lies instead of what it holds gives itself away.
         first = seen.tensors["out"]
-        second = plain(call(2)[0])[1]
+        args = inputs()
+        with spoilt(args):
+            call(args, 3)
+        second = plain(call(args, 2))[1]
         if second is None or not same(first, second):
-            again = plain(call(1)[0])[1]
+            again = plain(call(inputs()))[1]
             repeats = again is not None and same(first, again)
             seen.facts["unstable"] = "seed" if repeats else "random"
+        if not same(first, plain(out)[1]):
+            seen.facts["overwritten"] = True
 
         if self.gradients and not changed:
-            self._see_gradients(call, names, seen)
+            self._see_gradients(call, inputs(gradients=True), names, seen)
         if self.extra:
             self.extra(answer, case, seen)
         return seen
 
-    def _see_gradients(self, call: Any, names: list[str], seen: Observation) -> None:
+    def _see_gradients(
+        self, call: Callable[..., Any], args: list[Any], names: list[str], seen: Observation
+    ) -> None:
         try:
-            out, args = call(1, gradients=True)
+            out = call(args)
             if isinstance(out, Tensor) and out.requires_grad:
                 out.backward(cotangent(out))
             for name, arg in zip(names, args, strict=True):
@@ -190,6 +247,27 @@ class FunctionProbe:
                     seen.put(f"grad:{name}", arg.grad)
         except Exception as error:
             seen.facts["gradient_error"] = f"{type(error).__name__}: {first_line(error)}"
+
+
+def untouched(now: Any, before: Any) -> bool:
+    """Whether an input is what it was, down to whether it asks for gradients."""
+    if isinstance(now, Tensor) and isinstance(before, Tensor):
+        return now.requires_grad == before.requires_grad and same(now, before)
+    return same(now, before)
+
+
+@contextlib.contextmanager
+def spoilt(values: Sequence[Any]) -> Iterator[None]:
+    """Floating-point tensors hold other numbers for a while, in the same memory."""
+    floats = [v for v in values if isinstance(v, Tensor) and v.is_floating_point()]
+    kept = [v.clone() for v in floats]
+    for v in floats:
+        v.copy_(v.flip(0) * 0.5 + 0.25 if v.dim() else v + 1)
+    try:
+        yield
+    finally:
+        for v, old in zip(floats, kept, strict=True):
+            v.copy_(old)
 
 
 def expect_function(
@@ -203,7 +281,7 @@ def expect_function(
         if case.refuses is not None:
             return {}
         args = {
-            name: v.double().requires_grad_(name in gradients)
+            name: v.detach().to(torch.float64, copy=True).requires_grad_(name in gradients)
             if isinstance(v, Tensor) and v.is_floating_point()
             else v
             for name, v in case.inputs.items()
@@ -244,8 +322,8 @@ def probe_quiz(answer: Any, case: Case) -> Observation:
                 value = sorted(value)
             if isinstance(value, (int, tuple, list, torch.Size)) and not isinstance(value, bool):
                 numbers = torch.tensor(value)
-                if not numbers.is_floating_point() and numbers.numel() <= 1000:
-                    seen.tensors[name] = numbers.to(torch.int64)
+                if numbers.dtype == torch.int64 and numbers.numel() <= 1000:
+                    seen.tensors[name] = numbers
     unknown = [str(k)[:60] for k in answer if k not in case.options["entries"]]
     if unknown:
         seen.facts["unknown"] = unknown[:5]
@@ -280,7 +358,12 @@ def time_budget() -> float:
     return seconds if 0 < seconds < threading.TIMEOUT_MAX else DEFAULT_SECONDS
 
 
-def run(exercise: Exercise, answer: Any, cases: Sequence[Case]) -> list[Observation]:
+def run(
+    exercise: Exercise,
+    answer: Any,
+    cases: Sequence[Case],
+    parts: Mapping[types.CodeType, str] | None = None,
+) -> list[Observation]:
     """Probes an answer on all cases, in a thread of its own, within the time budget.
 
     Returns one observation a case up to the first that ran out of time; never raises on behalf
@@ -292,14 +375,22 @@ def run(exercise: Exercise, answer: Any, cases: Sequence[Case]) -> list[Observat
     output = Output()
 
     def work() -> None:
-        for case in cases:
-            try:
-                seen = exercise.probe(answer, case)
-            except OutOfTime:
-                return
-            except BaseException as error:
-                seen = Observation(facts={"error": describe_error(error)})
-            observations.append(seen)
+        with contextlib.suppress(OutOfTime):
+            for case in cases:
+                calls = Calls(parts) if parts is not None and not observations else None
+                try:
+                    with calls.watch() if calls else contextlib.nullcontext():
+                        seen = exercise.probe(answer, case)
+                except OutOfTime:
+                    return
+                except BaseException as error:
+                    seen = Observation(facts={"error": describe_error(error)})
+                if calls:
+                    seen.facts["borrowed"] = sorted(calls.borrowed)
+                    if exercise.forbidden:
+                        known = seen.facts.get("ops", [])
+                        seen.facts["ops"] = sorted({*known, *calls.operators})
+                observations.append(seen)
 
     with quiet(output), _settings_kept():
         worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
@@ -316,6 +407,9 @@ def run(exercise: Exercise, answer: Any, cases: Sequence[Case]) -> list[Observat
             message = f"still running after {seconds:g} seconds"
             error = {"type": "OutOfTime", "message": message, "where": where, "kind": "time"}
             observations.append(Observation(facts={"error": error}))
+    if not observations:  # an exception so odd that it could not be described
+        error = {"type": "Exception", "message": "", "where": [], "kind": "exception"}
+        observations.append(Observation(facts={"error": error}))
     if output.lines or output.kept:
         observations[0].facts["printed"] = {
             "lines": output.lines + (not output.kept.endswith("\n")),
@@ -352,7 +446,12 @@ def quiet(output: Output | None = None) -> Iterator[None]:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        yield
+        level = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # a handler made earlier still holds the real stderr
+        try:
+            yield
+        finally:
+            logging.disable(level)
 
 
 @contextlib.contextmanager
@@ -425,17 +524,22 @@ def _is_library(filename: str) -> bool:
     return any(path.startswith(root + os.sep) for root in roots if root)
 
 
-def argument_mismatch(answer: Any, case: Case) -> str | None:
-    """Why the answer can't be called with the case's inputs, or None if it can."""
+def argument_mismatch(answer: Any, cases: Sequence[Case]) -> str | None:
+    """Why the answer can't be called with every case's inputs, or None if it can."""
     try:
         signature = inspect.signature(answer)
     except Exception:
         return None
-    try:
-        signature.bind(*case.inputs.values())
-    except TypeError:
-        taken = [p.name for p in signature.parameters.values()]
-        return f"yours takes ({', '.join(taken)})"
+    for case in cases:
+        keywords = case.options.get("keywords", ())
+        try:
+            signature.bind(
+                *(v for n, v in case.inputs.items() if n not in keywords),
+                **{n: case.inputs[n] for n in keywords},
+            )
+        except TypeError:
+            taken = [p.name for p in signature.parameters.values()]
+            return f"yours takes ({', '.join(taken)})"
     return None
 
 
@@ -476,7 +580,7 @@ def names_bound(answer: Any, parts: Mapping[str, Any]) -> Iterator[None]:
 
 def is_stub(answer: Any) -> bool:
     """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`."""
-    code = getattr(inspect.unwrap(answer) if callable(answer) else answer, "__code__", None)
+    code = getattr(answer, "__code__", None)
     if code is None:
         return False
     constants = {None, Ellipsis, getattr(answer, "__doc__", None)}

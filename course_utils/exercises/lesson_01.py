@@ -54,6 +54,16 @@ def _divides_by_t(x):
     return x.cumsum(1) / torch.arange(x.shape[1], dtype=x.dtype, device=x.device)[:, None]
 
 
+def _divides_by_one_more(x):
+    return x.cumsum(1) / torch.arange(2, x.shape[1] + 2).to(x)[:, None]
+
+
+def _first_token_left_out(x):
+    out = naive_mean(x)
+    out[:, 0] = 0
+    return out
+
+
 def _mean_of_everything(x):
     return _loop(x, lambda x, b, t: x[b, : t + 1].mean())
 
@@ -180,6 +190,20 @@ NAIVE_MEAN = Exercise(
             "Positions count from 0, tokens from 1. How many tokens are there up to position 0?",
         ),
         Misconception(
+            "divides_by_one_more",
+            _divides_by_one_more,
+            "You divided by t + 2, one more than there are tokens up to position `t`.",
+            "Every mean comes out too small; the first token, which is alone, is halved.",
+            "How many tokens are there up to position 0?",
+        ),
+        Misconception(
+            "first_token_left_out",
+            _first_token_left_out,
+            "Token 0 was never filled in: it is still zero, and all others are right.",
+            "The first token would reach the next layer empty.",
+            "Where does your loop over `t` start? Token 0 is the mean of one token: itself.",
+        ),
+        Misconception(
             "mean_of_everything",
             _mean_of_everything,
             "You averaged over the channels too: both channels of a token came out equal.",
@@ -245,9 +269,10 @@ NAIVE_MEAN = Exercise(
         Misconception(
             "cut_off",
             _cut_off,
-            "The numbers left PyTorch on the way (`.tolist()`, `.item()`, `.numpy()`).",
-            "No gradient can flow back through plain Python numbers, so nothing could be learned.",
-            "Keep tensors all the way: `out[b, t] = …` takes a tensor.",
+            "The values are right, but the result is cut off from `x` (`.tolist()`, `.item()`, "
+            "`.detach()`, `torch.no_grad()`).",
+            "No gradient can flow back over the cut, so nothing before it could ever learn.",
+            "Keep ordinary tensor operations all the way: `out[b, t] = …` takes a tensor.",
         ),
         Misconception(
             "last_token_only",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..attention import causal_mean_weights, tril_mean
 from ..checking.exercise import Behaviour, Case, Exercise, Misconception, Observation
-from ..checking.probing import FunctionProbe, Operators
+from ..checking.probing import FunctionProbe, Operators, fresh
 from .averages import MEAN_BEHAVIOURS, expect_mean, mean_cases, see_changes
 from .drawing import Draw
 
@@ -27,6 +27,7 @@ def _weights_cases(seed: int) -> list[Case]:
         Case("one token", {"T": 1}),
         Case(f"T = {small}", {"T": small}),
         Case(f"T = {large + 9}", {"T": large + 9}),
+        Case(f"T = {120 + large}", {"T": 120 + large}),
     ]
 
 
@@ -79,6 +80,15 @@ def _transposed(T):
 
 def _divided_by_T(T):
     return torch.tril(torch.ones(T, T)) / T
+
+
+def _divided_by_index(T):
+    return torch.tril(torch.ones(T, T)) / torch.arange(T)[:, None]
+
+
+def _divided_by_everything(T):
+    w = torch.tril(torch.ones(T, T))
+    return w / w.sum()
 
 
 def _full(T):
@@ -150,10 +160,10 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
         Misconception(
             "sum_without_keepdim",
             _without_keepdim,
-            "The row sums have shape (T,), and broadcasting laid them along the columns.",
+            "You divided by numbers of shape (T,), and broadcasting laid them along the columns.",
             "Broadcasting lines shapes up from the right, so nothing complains and each number is "
-            "divided by another row's sum.",
-            "What shape must the sums have to stand beside the rows? `keepdim` helps.",
+            "divided by what belongs to another row.",
+            "What shape must the divisors have to stand beside the rows? `keepdim` helps.",
         ),
         Misconception(
             "upper_triangle",
@@ -175,6 +185,20 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
             "You divided every row by T.",
             "Only the last row averages T tokens; all others come out too small.",
             "How many ones are there in row t?",
+        ),
+        Misconception(
+            "divided_by_index",
+            _divided_by_index,
+            "You divided row t by `t`, which counts from 0: row 0 is divided by zero.",
+            "Row 0 becomes infinite or NaN, and all others come out too big.",
+            "Positions count from 0. How many ones are there in row 0?",
+        ),
+        Misconception(
+            "divided_by_everything",
+            _divided_by_everything,
+            "You divided by the sum of the whole matrix.",
+            "All rows together sum to 1, so each single row sums to far less.",
+            "Each row has a sum of its own: which dimension does it run along?",
         ),
         Misconception(
             "no_triangle",
@@ -250,21 +274,25 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
 SLACK = 6
 
 
-def _count_operators(answer: Any, *shape: int) -> int:
+def _count_operators(answer: Any, x: Tensor) -> int:
     operators = Operators()
     with operators.watch():
-        answer(torch.ones(shape))
+        answer(fresh(x))
     return len(operators.executed)
 
 
 def _see_loops(answer: Any, case: Case, seen: Observation) -> None:
     see_changes(answer, case, seen)
-    if case.options.get("count"):
-        few = _count_operators(answer, 2, 3, 4)
-        seen.facts["traits"] = {
-            "loop over T": _count_operators(answer, 2, 40, 4) - few > SLACK,
-            "loop over B": _count_operators(answer, 31, 3, 4) - few > SLACK,
-        }
+    if "count" not in case.options:
+        return
+    few, more_tokens, more_sequences, more = (
+        _count_operators(answer, x) for x in case.options["count"]
+    )
+    seen.facts["traits"] = {
+        "loop over T": more_tokens - few > SLACK,
+        "loop over B": more_sequences - few > SLACK,
+        "loop": more - few > SLACK,
+    }
 
 
 def _no_loop(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
@@ -274,7 +302,12 @@ def _no_loop(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool
 
 def _tril_cases(seed: int) -> list[Case]:
     first, second, *rest = mean_cases(seed)
-    return [first, Case(second.name, second.inputs, options={"count": True}), *rest]
+    draw = Draw(seed)
+    B, T, C = draw.sizes(3, 2, 9)
+    more = draw.integer(30, 40)
+    shapes = ((B, T, C), (B, T + more, C), (B + more, T, C), (B + more, T + more, C))
+    count = [draw.normal(*shape) for shape in shapes]
+    return [first, Case(second.name, second.inputs, options={"count": count}), *rest]
 
 
 PRODUCTS = {"mm", "bmm", "matmul", "einsum", "baddbmm", "addmm", "addbmm", "mv", "linear"}
@@ -300,6 +333,10 @@ def _lower(x: Tensor, diagonal: int = 0) -> Tensor:
 
 def _looped(x):
     return torch.stack([x[:, : t + 1].mean(1) for t in range(x.shape[1])], dim=1)
+
+
+def _looped_twice(x):
+    return torch.stack([_looped(sequence[None])[0] for sequence in x])
 
 
 def _batch_loop(x):
@@ -350,6 +387,14 @@ TRIL_MEAN = Exercise(
             "`(T, T) @ (B, T, C)`: what does broadcasting do with the missing B?",
         ),
         Misconception(
+            "loops_over_both",
+            _looped_twice,
+            "The values are right, but two Python loops go over the sequences and the tokens, as "
+            "in lesson 01.",
+            "Every step waits for Python; a matrix product does all steps at once, on all cores.",
+            "Row t of `causal_mean_weights(T)` already holds what step t of the loop does.",
+        ),
+        Misconception(
             "not_divided",
             lambda x: _lower(x) @ x,
             "The tokens are added up and not averaged: the rows of the weights don't sum to 1.",
@@ -366,9 +411,9 @@ TRIL_MEAN = Exercise(
         Misconception(
             "sum_without_keepdim",
             lambda x: (_lower(x) / _lower(x).sum(1)) @ x,
-            "The row sums have shape (T,), and broadcasting laid them along the columns.",
-            "Nothing complains, and each number is divided by another row's sum.",
-            "What shape must the sums have to stand beside the rows? `keepdim` helps.",
+            "You divided by numbers of shape (T,), and broadcasting laid them along the columns.",
+            "Nothing complains, and each number is divided by what belongs to another row.",
+            "What shape must the divisors have to stand beside the rows? `keepdim` helps.",
         ),
         Misconception(
             "upper_triangle",

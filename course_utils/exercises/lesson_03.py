@@ -11,7 +11,7 @@ from torch import Tensor
 from ..attention import causal_mask, masked_softmax, softmax, softmax_mean
 from ..checking.exercise import Behaviour, Case, Exercise, Misconception, Observation
 from ..checking.probing import FunctionProbe, expect_function, fresh
-from .averages import MEAN_BEHAVIOURS, expect_mean, mean_cases, see_changes
+from .averages import MEAN_BEHAVIOURS, expect_mean, mean_cases, on_finite, see_changes
 from .drawing import Draw
 
 LESSON = "1-averages/03_softmax_masking"
@@ -31,12 +31,17 @@ def _softmax_cases(seed: int) -> list[Case]:
     tiny = draw.normal(a + 1, b) * 3 - 10_000
     mixed = torch.cat([draw.normal(2, c) + 9_000, draw.normal(3, c) - 9_000])
     wide = torch.tensor([[10_000.0, -10_000.0, 0.0], [1.0, 2.0, 3.0]])
+    lowest = torch.tensor([[-10_000.0, -INF, -10_000.0], [-INF, -9_999.0, -9_998.0]])
     return [
         Case("three scores by hand", {"scores": torch.tensor([[0.0, 1.0, 2.0]])}),
         Case("random scores", {"scores": draw.normal(b, c + 1)}),
         Case("three dimensions", {"scores": middle}),
         Case("along dimension 0", {"scores": middle, "dim": 0}),
-        Case("along dimension 1", {"scores": middle, "dim": 1}),
+        Case("dim by its name", {"scores": middle, "dim": 1}, options={"keywords": ("dim",)}),
+        Case("four dimensions", {"scores": draw.normal(a, 1, b, c), "dim": 2}),
+        Case("a dimension of size 1", {"scores": draw.normal(a, 1, c), "dim": 1}),
+        Case("a long row", {"scores": draw.normal(2, 90 + c)}),
+        Case("not contiguous in memory", {"scores": draw.normal(c, a).T}),
         Case("float64", {"scores": draw.normal(c, a, dtype=torch.float64), "dim": -2}),
         Case("one dimension", {"scores": draw.normal(b + c)}),
         Case("scores near 10,000", {"scores": huge}),
@@ -44,6 +49,7 @@ def _softmax_cases(seed: int) -> list[Case]:
         Case("rows near 9,000 and rows near -9,000", {"scores": mixed}),
         Case("scores far apart", {"scores": wide}),
         Case("some scores are -inf", {"scores": with_inf}),
+        Case("-inf beside scores of -10,000", {"scores": lowest}),
     ]
 
 
@@ -51,11 +57,19 @@ def _builtin(scores: Tensor, dim: int = -1) -> Tensor:
     return torch.softmax(scores, dim=dim)
 
 
+@on_finite
 def _sums(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
     total = seen.tensors["out"].double().sum(case.inputs.get("dim", -1))
     return bool(((total - 1).abs() < 1e-5).all())
 
 
+@on_finite
+def _inf_is_zero(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+    hidden = case["scores"] == -INF
+    return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
+
+
+@on_finite
 def _order(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
     """Bigger scores get bigger weights, checked where the scores are moderate."""
     if case.name not in ("three scores by hand", "random scores"):
@@ -70,6 +84,7 @@ def _shift(answer: Any, case: Case, seen: Observation) -> None:
     seen.put("shifted", answer(fresh(scores + 3.0), *rest))
 
 
+@on_finite
 def _shift_free(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
     if case.name != "random scores":
         return None
@@ -94,6 +109,11 @@ def _global_max(scores, dim=-1):
 
 def _minimum(scores, dim=-1):
     e = (scores - scores.amin(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+def _mean_subtracted(scores, dim=-1):
+    e = (scores - scores.mean(dim, keepdim=True)).exp()
     return e / e.sum(dim, keepdim=True)
 
 
@@ -175,6 +195,7 @@ SOFTMAX = Exercise(
     behaviours=(
         Behaviour("order", "A bigger score gets a bigger weight", _order, gate=True),
         Behaviour("sums", "The weights along `dim` sum to 1", _sums, credit=True),
+        Behaviour("zero", "A score of -inf gets weight exactly 0", _inf_is_zero),
         Behaviour("shift", "Adding 3 to all scores changes nothing", _shift_free, credit=True),
     ),
     misconceptions=(
@@ -198,6 +219,13 @@ SOFTMAX = Exercise(
             "subtracts_minimum",
             _minimum,
             "You subtracted the minimum, so the biggest score still overflows.",
+            "`exp` is safe for numbers up to 0; far above it becomes infinite.",
+            "Which score must become 0 so that all others are below it?",
+        ),
+        Misconception(
+            "subtracts_mean",
+            _mean_subtracted,
+            "You subtracted the mean: one score far above the others still overflows.",
             "`exp` is safe for numbers up to 0; far above it becomes infinite.",
             "Which score must become 0 so that all others are below it?",
         ),
@@ -232,7 +260,7 @@ SOFTMAX = Exercise(
         Misconception(
             "sum_without_keepdim",
             _without_keepdim,
-            "The sum lost a dimension, so it lined up with the wrong one or with none.",
+            "A sum or a maximum lost its dimension and lined up with the wrong one, or with none.",
             "When sizes happen to be equal this gives wrong weights without an error.",
             "Keep the dimension of size 1: `keepdim=True`.",
         ),
@@ -350,8 +378,16 @@ def _masked_cases(seed: int) -> list[Case]:
     by_hand = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
     hidden = draw.hidden(T, S)
     loud = draw.normal(T, S).masked_fill(hidden, 10_000.0)
-    quiet_hidden = draw.hidden(H, S)
-    faint = draw.normal(H, S).masked_fill(~quiet_hidden, -1e32)
+    loudest = draw.normal(T, S).masked_fill(hidden, 3e38)
+    far = draw.normal(H, S + 2) * 3 + torch.where(torch.arange(H) % 2 == 0, 1e4, -1e4)[:, None]
+    far_hidden = torch.zeros(H, S + 2, dtype=torch.bool)
+    far_hidden[:, draw.integer(0, S + 1)] = True
+    quiet_hidden = torch.zeros(H, 5, dtype=torch.bool)
+    quiet_hidden[:, draw.integer(0, 4)] = True
+    faint = draw.normal(H, 5).masked_fill(~quiet_hidden, -1e32)
+    zeros = draw.normal(T, S + 1)
+    zeros[draw.integer(0, T - 1)] = 0.0
+    zeros[:, draw.integer(0, S)] = 0.0
     return [
         Case("the future hidden", {"scores": by_hand, "hidden": causal_mask(3)}),
         Case("a random mask", {"scores": draw.normal(T, S), "hidden": hidden}),
@@ -368,7 +404,21 @@ def _masked_cases(seed: int) -> list[Case]:
             "float64",
             {"scores": draw.normal(T + 1, S, dtype=torch.float64), "hidden": draw.hidden(T + 1, S)},
         ),
+        Case(
+            "a mask of columns for batch and heads",
+            {"scores": draw.normal(B, H, T, S), "hidden": draw.hidden(B, 1, 1, S)},
+        ),
+        Case(
+            "a mask for each sequence, for all heads",
+            {"scores": draw.normal(B, H, T, S), "hidden": draw.hidden(B, 1, T, S)},
+        ),
+        Case("one mask for all rows", {"scores": draw.normal(B, T, S), "hidden": draw.hidden(S)}),
+        Case("one key", {"scores": draw.normal(H, T, 1), "hidden": torch.zeros(T, 1).bool()}),
+        Case("not contiguous in memory", {"scores": draw.normal(S, T).T, "hidden": hidden}),
+        Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S + 1)}),
+        Case("visible scores near 10,000 and -10,000", {"scores": far, "hidden": far_hidden}),
         Case("hidden scores of 10,000", {"scores": loud, "hidden": hidden}),
+        Case("hidden scores of 3e38", {"scores": loudest, "hidden": hidden}),
         Case("visible scores of -1e32", {"scores": faint, "hidden": quiet_hidden}),
     ]
 
@@ -386,11 +436,13 @@ def _see_hidden(answer: Any, case: Case, seen: Observation) -> None:
     seen.put("louder", answer(fresh(loud), fresh(case["hidden"])))
 
 
+@on_finite
 def _hidden_zero(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
     hidden = case["hidden"].expand_as(case["scores"])
     return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
 
 
+@on_finite
 def _hidden_silent(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
     if not bool(case["hidden"].any()):
         return None
@@ -398,10 +450,12 @@ def _hidden_silent(case: Case, seen: Observation, expected: dict[str, Tensor]) -
     return a.shape == b.shape and bool(((a - b).abs() < 1e-5).all())
 
 
+@on_finite
 def _masked_rows(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
     return bool(((seen.tensors["out"].double().sum(-1) - 1).abs() < 1e-4).all())
 
 
+@on_finite
 def _scores_matter(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
     if case.name != "nothing hidden":
         return None
