@@ -61,6 +61,11 @@ def _score_cases(seed: int) -> list[Case]:
         Case("wide vectors", {"query": draw.normal(2, 5, wide), "key": draw.normal(2, 3, wide)}),
         Case("one query", {"query": draw.normal(B, 1, D + 1), "key": draw.normal(B, S, D + 1)}),
         Case("one channel", {"query": draw.normal(3, T, 1), "key": draw.normal(3, S, 1)}),
+        Case(
+            "not contiguous in memory",
+            {"query": draw.normal(T, D, B).permute(2, 0, 1), "key": draw.normal(B, D, S).mT},
+        ),
+        Case("many tokens", {"query": draw.normal(1, 34, 5), "key": draw.normal(1, 41, 5)}),
     ]
 
 
@@ -185,6 +190,18 @@ ATTENTION_SCORES = Exercise(
             "It stops with an error unless there are as many keys as channels; then it gives "
             "numbers that mean nothing.",
             "For `(T, D) @ (?, ?)` to give `(T, S)`, which shape must stand on the right?",
+        ),
+        Misconception(
+            "reshaped",
+            lambda query, key: (
+                query
+                @ key.reshape(key.shape[0], key.shape[2], key.shape[1])
+                / math.sqrt(query.shape[-1])
+            ),
+            "You gave the keys the right shape with `view` or `reshape`, which moves no number.",
+            "The columns are then made of pieces of several keys: the shape fits, and every score "
+            "is wrong.",
+            "Rows should become columns. Which operation swaps two dimensions?",
         ),
         Misconception(
             "transposed_with_batch",
@@ -755,6 +772,7 @@ CAUSAL_SELF_ATTENTION = Exercise(
     reference=CausalSelfAttention,
     behaviours=HEAD_BEHAVIOURS,
     misconceptions=HEAD_MISCONCEPTIONS,
+    uses=("attention_scores", "masked_softmax"),
     hints=(
         "The constructor makes three `nn.Linear(d_in, d_out, bias=qkv_bias)`, an "
         "`nn.Dropout(dropout)` and a bool mask of context_length × context_length as a buffer. "

@@ -349,6 +349,8 @@ def _mask_cases(seed: int) -> list[Case]:
         Case("nothing but padding", {"pad_mask": torch.ones(2, T, dtype=torch.bool)}),
         Case("one token", {"pad_mask": torch.tensor([[False], [True], [False]])}),
         Case("one sequence", {"pad_mask": _holes(draw, 1, T + 3)}),
+        Case("not contiguous in memory", {"pad_mask": _holes(draw, T + 1, B).T}),
+        Case("many tokens", {"pad_mask": _holes(draw, 2, 36)}),
     ]
 
 
@@ -581,8 +583,20 @@ def _safe_cases(seed: int) -> list[Case]:
         Case("padding in front", {"scores": draw.normal(2, 4, 4), "hidden": hidden}),
         Case("a mask of columns", {"scores": draw.normal(B, T, S), "hidden": columns}),
         Case("one mask for batch and heads", {"scores": draw.normal(B, H, T, S), "hidden": shared}),
+        Case(
+            "columns, for all heads",
+            {"scores": draw.normal(B, H, T, S), "hidden": columns[:, None]},
+        ),
+        Case(
+            "a mask for each sequence, for all heads",
+            {"scores": draw.normal(2, H, 4, 4), "hidden": hidden[:, None]},
+        ),
+        Case("one mask for all rows", {"scores": draw.normal(T, S), "hidden": columns[1, 0]}),
+        Case("one key", {"scores": draw.normal(H, T, 1), "hidden": torch.arange(T)[:, None] > 1}),
+        Case("not contiguous in memory", {"scores": draw.normal(S, T).T, "hidden": one_empty}),
         Case("float64", {"scores": draw.normal(T, S, dtype=double), "hidden": one_empty}),
         Case("hidden scores of 10,000", {"scores": loud, "hidden": some}),
+        Case("hidden scores of 3e38", {"scores": loud.masked_fill(some, 3e38), "hidden": some}),
         Case("visible scores of -1e32", {"scores": faint, "hidden": quiet}),
     ]
 
@@ -891,6 +905,7 @@ def _padded_cases(seed: int) -> list[Case]:
         big,
         case("no mask", draw.normal(B, T, d_in), d_out, longest),
         case("a mask without padding", draw.normal(B, T, d_in), d_out, T, torch.zeros(B, T) > 0),
+        case("many tokens", draw.normal(2, 36, 3), 4, 40, _left_padding([20, 36], 36)),
         case("one token", draw.normal(7, 1, 3), 2, 5, torch.arange(7)[:, None] % 2 == 1),
         case("dropout", draw.normal(3, 5, 4), 2, 6, some, dropout=0.5),
         case(
@@ -1280,6 +1295,7 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         ),
         *_again(),
     ),
+    uses=("attention_scores", "masked_softmax", "causal_and_padding", "safe_masked_softmax"),
     hints=(
         "Start from your `CausalSelfAttention`. Two lines change: the mask, which now may hold "
         "padding too, and the softmax, which must stand a row that sees nothing.",

@@ -93,6 +93,8 @@ def head_cases(seed: int) -> list[Case]:
         head_case(draw, "float64", draw.normal(d_in, d_out, B + 1, dtype=double), T, longest),
         _big_numbers(draw),
         head_case(draw, "one token, more sequences than fit", draw.normal(7, 1, d_in), d_out, 5),
+        head_case(draw, "not contiguous in memory", draw.normal(b, c, t).mT, d, t + 1),
+        head_case(draw, "many tokens", draw.normal(1, 36, 3), 5, 40),
         head_case(draw, "dropout", draw.normal(3, 5, 4), 2, 6, dropout=0.5),
         head_case(
             draw,

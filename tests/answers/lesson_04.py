@@ -70,6 +70,11 @@ SCORES_WRONG = {
     "zeros": lambda q, k: torch.zeros(q.shape[0], q.shape[1], k.shape[1], dtype=q.dtype),
     "numpy": lambda q, k: by_einsum(q.detach(), k.detach()).numpy(),
     "centred": lambda q, k: (lambda s: s - s.mean(-1, keepdim=True))(by_einsum(q, k)),
+    "keys viewed": lambda q, k: q @ k.view(k.shape[0], k.shape[2], k.shape[1]) / q.shape[-1] ** 0.5,
+    "first 32 tokens": lambda q, k: by_einsum(q, k) * (torch.arange(k.shape[1]) < 32),
+    "mean of both ways": lambda q, k: (
+        by_einsum(q, k) if q.shape != k.shape else (by_einsum(q, k) + by_einsum(q, k).mT) / 2
+    ),
     "batch dropped": lambda q, k: by_einsum(q, k)[0],
     "standard deviation divided out": lambda q, k: unscaled(q, k) / unscaled(q, k).std(),
     "the built-in's logarithm": lambda q, k: F.scaled_dot_product_attention(
@@ -411,6 +416,16 @@ class Window(Plain):
         return hidden | torch.ones_like(hidden).tril(-4)
 
 
+class AtMost32(Plain):
+    """A mask of 32 tokens, whatever context_length is."""
+
+    def future(self, scores):
+        hidden = torch.ones_like(super().future(scores))
+        hidden[:32, :32] = hidden[:32, :32].triu(1)
+        hidden[32:, :32] = False
+        return hidden & ~torch.eye(len(hidden), dtype=torch.bool)
+
+
 class StrictPast(Plain):
     """Only earlier tokens, and token 0 itself."""
 
@@ -645,6 +660,7 @@ HEADS_WRONG = {
         Normalised,
         CosineScores,
         Window,
+        AtMost32,
         StrictPast,
         FirstTokenAlways,
         LastRowSeesAll,
