@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -30,6 +31,7 @@ from course_utils.checking import (
 from course_utils.checking.probing import argument_mismatch, run
 from course_utils.exercises import find, ids
 
+COURSE = Path(__file__).parent.parent
 NAIVE_MEAN = find("naive_mean")
 WRONG = {m.id: m.answer for m in NAIVE_MEAN.misconceptions}
 
@@ -267,7 +269,83 @@ class TestResults:
         assert check("naive_mean", lambda x: right(x).mT.contiguous().mT).passed
 
 
+class TestBorrowedAnswers:
+    def test_the_finished_part_itself_is_told_and_earns_nothing(self):
+        from course_utils import attention
+
+        for answer in (attention.naive_mean, lambda x: attention.tril_mean(x)):
+            report = check("naive_mean", answer)
+            assert report.points == 0
+            assert "finished part" in report.message
+
+    def test_earlier_finished_parts_may_be_used(self):
+        from course_utils import attention
+
+        assert check("softmax_mean", lambda x: attention.tril_mean(x)).passed
+
+
+class TestObjectsMadeToDeceive:
+    def test_raise_nothing(self):
+        def wrapped(x):
+            pass
+
+        wrapped.__wrapped__ = wrapped
+
+        class Meta(type):
+            @property
+            def __name__(cls):
+                raise RuntimeError
+
+        class Nameless(metaclass=Meta):
+            def __call__(self, x):
+                raise AttributeError
+
+        class Sly(Exception, metaclass=Meta):
+            pass
+
+        def raises(x):
+            raise Sly
+
+        for answer in (wrapped, Nameless(), Nameless, raises):
+            assert check("naive_mean", answer).points == 0
+
+
 class TestSideEffects:
+    def test_a_result_that_a_later_call_overwrites(self):
+        memory = {}
+
+        def naive_mean(x):
+            if x.requires_grad:
+                return right(x)
+            kept = memory.setdefault((x.shape, x.dtype), torch.empty_like(x))
+            return kept.copy_(right(x))
+
+        assert "later call" in check("naive_mean", naive_mean).message
+
+    def test_an_answer_that_remembers_where_a_tensor_lay(self):
+        memory = {}
+
+        def naive_mean(x):
+            return memory.setdefault((x.data_ptr(), x.shape), right(x))
+
+        assert not check("naive_mean", naive_mean).passed
+
+    def test_an_input_that_asks_for_gradients_afterwards(self):
+        assert not check("naive_mean", lambda x: right(x.requires_grad_())).passed
+
+    def test_a_logger_set_up_before_stays_silent(self):
+        import logging
+
+        logger = logging.getLogger("a student's own")
+        logger.addHandler(logging.StreamHandler())
+
+        def naive_mean(x):
+            logger.warning("still here")
+            return right(x)
+
+        assert check("naive_mean", naive_mean).passed
+        assert logging.root.manager.disable == 0
+
     def test_right_values_with_the_input_changed(self):
         def naive_mean(x):
             out = right(x)
@@ -385,12 +463,15 @@ class TestTime:
         finally:
             stop.set()
 
+    # The sleeper ends when it wakes up; threading takes no notice of that, pytest does.
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
     def test_a_long_sleep(self):
         assert "seconds" in check("naive_mean", lambda x: time.sleep(20)).message
 
     def test_a_budget_that_is_no_number_is_the_usual_one(self, monkeypatch):
         monkeypatch.setenv("COURSE_CHECK_SECONDS", "soon")
-        assert check("naive_mean", right).passed
+        report = check("naive_mean", right)
+        assert report.passed, str(report)
 
 
 CHILD = """
@@ -604,11 +685,13 @@ class TestProgress:
 
     def test_two_notebooks_at_once_lose_nothing(self, own_progress):
         code = (
-            "import sys; from course_utils import check; from course_utils.exercises import find\n"
+            "import sys; from course_utils import check; from tests.answers import RIGHT\n"
+            "for i in sys.argv[1:]: check(i, next(iter(RIGHT[i].values())))"
         )
-        code += "for i in sys.argv[1:]: check(i, find(i).reference)"
         halves = ["naive_mean", "tril_mean"], ["softmax", "softmax_mean"]
-        running = [subprocess.Popen([sys.executable, "-c", code, *half]) for half in halves]
+        running = [
+            subprocess.Popen([sys.executable, "-c", code, *half], cwd=COURSE) for half in halves
+        ]
         assert [p.wait() for p in running] == [0, 0]
         assert progress().points == 8.0
 

@@ -9,7 +9,16 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from .exercise import Behaviour, Case, Exercise, Misconception, Observation, pack, unpack
+from .exercise import (
+    Behaviour,
+    Case,
+    Exercise,
+    Misconception,
+    Observation,
+    class_name,
+    pack,
+    unpack,
+)
 from .judging import judge
 from .probing import (
     argument_mismatch,
@@ -159,7 +168,7 @@ def _not_an_answer(exercise: Exercise, answer: Any, cases: list[Case]) -> Report
         return Report.not_attempted(exercise)
     if exercise.kind == "quiz":
         return None
-    kind = type(answer).__name__
+    kind = class_name(answer)
     if exercise.kind == "class" and not isinstance(answer, type):
         if callable(answer) and not hasattr(answer, "forward"):
             return None

@@ -85,6 +85,14 @@ class Observation:
             self.tensors[name] = tensor
 
 
+def class_name(value: Any) -> str:
+    """The name of a value's class, also where the class would rather not say."""
+    try:
+        return str(type(value).__name__)
+    except Exception:
+        return "an object"
+
+
 def plain(value: Any) -> tuple[str, Tensor | None]:
     """The kind of a value in words, and the value as an ordinary CPU tensor where it is one."""
     if isinstance(value, bool):
@@ -96,7 +104,7 @@ def plain(value: Any) -> tuple[str, Tensor | None]:
     if not isinstance(value, Tensor):
         if value is Ellipsis:
             return "...", None
-        return type(value).__name__, None
+        return class_name(value), None
     with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
         if value.layout != torch.strided:
             return f"a {str(value.layout).removeprefix('torch.')} tensor", None
