@@ -269,7 +269,7 @@ COPY_BEHAVIOURS = (
         breaks="The two modules share memory: training one would change the other",
     ),
     Behaviour(
-        "kept",
+        "same_objects",
         "The `Parameter` objects are the ones that were there",
         _copy_trait("kept", True),
         credit=True,
