@@ -128,9 +128,8 @@ class Calls:
 
     def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
-            owner = getattr(argument, "__self__", None)
-            home = owner if isinstance(owner, type) else type(owner)
-            if (home.__module__ or "").startswith("torch"):
+            homes = argument.__module__, type(argument.__self__).__module__
+            if any(str(home).startswith("torch") for home in homes):
                 self.operators.add(argument.__name__)
         elif event == "call":
             code = frame.f_code

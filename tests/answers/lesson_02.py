@@ -2,7 +2,9 @@
 
 import torch
 
-from .lesson_01 import MEANS, cumulative, einsum
+from course_utils import attention
+
+from .lesson_01 import ALMOST, MEANS, cumulative, einsum
 
 
 def by_hand(T):
@@ -50,11 +52,27 @@ RIGHT = {
         "einsum": einsum,
         "bmm": batched,
         "weights from the right": from_the_right,
+        "convolution": MEANS["convolution"],
+        "built-in attention": MEANS["built-in attention"],
+        "in place on a copy": MEANS["in place on a copy"],
     },
 }
 
+
+def loop_for_small_batches(x):
+    return MEANS["running sums"](x) if x.shape[0] < 8 else cumulative(x)
+
+
+def loop_unless_all_ones(x):
+    return cumulative(x) if bool((x == 1).all()) else MEANS["running sums"](x)
+
+
+TABLE = by_hand(64)
 WRONG = {
     "causal_mean_weights": {
+        "right up to 19 tokens": lambda T: by_hand(min(T, 19)),
+        "the finished part": lambda T: attention.causal_mean_weights(T),
+        "a view into one table": lambda T: TABLE[:T, :T],
         "zeros": lambda T: torch.zeros(T, T),
         "identity": torch.eye,
         "first column only": lambda T: (
@@ -73,6 +91,10 @@ WRONG = {
         "random rows": lambda T: torch.rand(T, T).tril(),
     },
     "tril_mean": {
+        **{name: answer for name, answer in ALMOST.items() if name != "the finished part"},
+        "the finished part": lambda x: attention.tril_mean(x),
+        "a loop for small batches": loop_for_small_batches,
+        "a loop unless all are ones": loop_unless_all_ones,
         "running sums in a loop": MEANS["running sums"],
         "incremental": MEANS["incremental"],
         "list comprehension": MEANS["list comprehension"],

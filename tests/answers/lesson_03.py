@@ -1,8 +1,13 @@
 """Right and wrong answers for lesson 03."""
 
-import torch
+import threading
 
-from .lesson_01 import MEANS, cumulative
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from course_utils import attention
+
+from .lesson_01 import ALMOST, MEANS, cumulative
 
 INF = float("inf")
 
@@ -85,6 +90,10 @@ RIGHT = {
         "through the logarithm": through_logarithm,
         "moved dimension": moved_dimension,
         "power of e": power_of_e,
+        "a tiny epsilon": lambda scores, dim=-1: (lambda e: e / (e.sum(dim, keepdim=True) + 1e-9))(
+            (scores - scores.amax(dim, keepdim=True)).exp()
+        ),
+        "in float64 inside": lambda scores, dim=-1: by_max(scores.double(), dim).to(scores.dtype),
     },
     "masked_softmax": {
         "where": by_where,
@@ -97,6 +106,7 @@ RIGHT = {
         "additive mask": mean_additive,
         "equal scores": mean_equal_scores,
         "cumsum": MEANS["cumsum"],
+        "an earlier finished part": lambda x: attention.tril_mean(x),
     },
 }
 
@@ -105,8 +115,48 @@ def _masked(scores, hidden, fill):
     return torch.softmax(scores.masked_fill(hidden, fill), -1)
 
 
+def in_a_thread(scores, dim=-1):
+    found = []
+    worker = threading.Thread(target=lambda: found.append(torch.softmax(scores, dim)))
+    worker.start()
+    worker.join()
+    return found[0]
+
+
+def out_of_sight(scores, dim=-1):
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return torch.softmax(scores, dim)
+
+
+def lecture_pattern(scores, hidden):
+    """Zeroes that are hidden and zeroes that are scores are taken for the same."""
+    w = scores * ~hidden
+    return torch.softmax(w.masked_fill(w == 0, -INF), -1)
+
+
+def overflowing(scores, hidden):
+    e = torch.where(hidden, 0.0, scores.masked_fill(hidden, 0).clamp(min=-80).exp())
+    return e / e.sum(-1, keepdim=True)
+
+
 WRONG = {
     "softmax": {
+        "the built-in in a thread": in_a_thread,
+        "the built-in out of sight": out_of_sight,
+        "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
+        "-inf made finite": lambda scores, dim=-1: by_max(
+            scores.masked_fill(scores == -INF, -1e4), dim
+        ),
+        "a little for -inf": lambda scores, dim=-1: by_max(scores, dim).clamp(min=9e-7),
+        "three dimensions at most": lambda scores, dim=-1: (
+            scores if scores.dim() > 3 else by_max(scores, dim)
+        ),
+        "dim under another name": lambda scores, axis=-1: by_max(scores, axis),
+        "short rows only": lambda scores, dim=-1: (
+            torch.full_like(scores, 1 / scores.shape[dim])
+            if scores.shape[dim] > 40
+            else by_max(scores, dim)
+        ),
         "torch.softmax": torch.softmax,
         "the method": lambda scores, dim=-1: scores.softmax(dim),
         "nn.Softmax": lambda scores, dim=-1: torch.nn.Softmax(dim)(scores),
@@ -136,6 +186,18 @@ WRONG = {
         ),
     },
     "masked_softmax": {
+        "the pattern of a lecture": lecture_pattern,
+        "overflows by hand": overflowing,
+        "clamps at 6": lambda scores, hidden: by_where(scores.clamp(max=6), hidden),
+        "clamps at 50": lambda scores, hidden: by_where(scores.clamp(-50, 50), hidden),
+        "subtracts 3e38": lambda scores, hidden: torch.softmax(scores + hidden * -3e38, -1),
+        "subtracts 1e38": lambda scores, hidden: torch.softmax(
+            torch.where(hidden, scores - 1e38, scores), -1
+        ),
+        "the first head's mask for all": lambda scores, hidden: by_where(
+            scores, hidden[:1, :1] if scores.dim() == hidden.dim() == 4 else hidden
+        ),
+        "the finished part": lambda scores, hidden: attention.masked_softmax(scores, hidden),
         "zeros": lambda scores, hidden: torch.zeros_like(scores),
         "fills -1e4": lambda scores, hidden: _masked(scores, hidden, -1e4),
         "fills -1e30": lambda scores, hidden: _masked(scores, hidden, -1e30),
@@ -159,6 +221,8 @@ WRONG = {
         ).view_as(scores),
     },
     "softmax_mean": {
+        **{name: answer for name, answer in ALMOST.items() if name != "the finished part"},
+        "the finished part": lambda x: attention.softmax_mean(x),
         "zeros": torch.zeros_like,
         "identity": lambda x: x.clone(),
         "fills -5": lambda x: (
