@@ -318,14 +318,16 @@ def name_misconception(exercise: Exercise, trials: Sequence[Trial]) -> Misconcep
 
     likely = None
     # An answer that never ran shows only its errors: then they must be the same to the word.
-    said = [t.seen.error and t.seen.error["message"] for t in trials if t.case.refuses is None]
-    ran = not all(said)
+    said = {id(t): t.seen.error["message"] if t.seen.error else None for t in _ordinary(trials)}
+    ran = not all(said.values())
+    # Where the answer is wrong most misconceptions part from it at once.
+    telling_first = sorted(trials, key=lambda t: _holds(exercise, t))
     for misconception in exercise.misconceptions:
-        alike, near, telling, told = True, likely is None, 0, []
-        for t in trials:
+        alike, near, telling, told = True, likely is None, 0, {}
+        for t in telling_first:
             wrong = run(exercise, misconception.answer, [t.case])[0]
-            if t.case.refuses is None:
-                told.append(wrong.error and wrong.error["message"])
+            if id(t) in said:
+                told[id(t)] = wrong.error["message"] if wrong.error else None
             alike = alike and same_observation(exercise, t.seen, wrong)
             found = _same_values(exercise, t, wrong) if near else None
             near, telling = found is not None, telling + (found or 0)
@@ -336,6 +338,14 @@ def name_misconception(exercise: Exercise, trials: Sequence[Trial]) -> Misconcep
         if near and telling >= 2:
             likely = misconception
     return likely
+
+
+def _ordinary(trials: Sequence[Trial]) -> list[Trial]:
+    return [t for t in trials if t.case.refuses is None]
+
+
+def _holds(exercise: Exercise, t: Trial) -> bool:
+    return not any(holds(exercise, t) is False for _, _, holds in STANDARD)
 
 
 def same_observation(exercise: Exercise, a: Observation, b: Observation) -> bool:
