@@ -205,6 +205,13 @@ class FunctionalDropout(Plain):
         return F.dropout(weights, self.dropout.p, self.training) @ v
 
 
+class SoftmaxInFloat32(Plain):
+    """Its float32 step costs the last digits in float64, and no points."""
+
+    def weigh(self, scores):
+        return self.fill(scores.float()).softmax(-1).to(scores.dtype)
+
+
 class MaskCached(Plain):
     """Makes its mask at the first call and never again."""
 
@@ -504,6 +511,21 @@ class BiasNotUsed(Plain):
         return self.attend(x @ self.query.weight.T, x @ self.key.weight.T, x @ self.value.weight.T)
 
 
+class KeyBiasNotUsed(Plain):
+    """The same result (a key's bias shifts whole rows), but `key.bias` is never used."""
+
+    def forward(self, x):
+        if x.shape[1] > self.context_length:
+            return super().forward(x)
+        return self.attend(self.query(x), x @ self.key.weight.T, self.value(x))
+
+
+class DropoutWithGradientsOnly(Plain):
+    def attend(self, q, k, v):
+        weights = self.weigh(by_einsum(q, k))
+        return (self.dropout(weights) if torch.is_grad_enabled() else weights) @ v
+
+
 class OtherNames(nn.Module):
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
         super().__init__()
@@ -672,6 +694,8 @@ HEADS_WRONG = {
         LearnedTemperature,
         BiasOnQueryOnly,
         BiasNotUsed,
+        KeyBiasNotUsed,
+        DropoutWithGradientsOnly,
         OtherNames,
         NewLayersEachTime,
         RefusesWithoutNumbers,
@@ -886,6 +910,7 @@ RIGHT = {
             TokenByToken,
             FunctionalDropout,
             MaskParameterUnlearned,
+            SoftmaxInFloat32,
         )
     },
     "copy_linear_to_matrix": {

@@ -324,6 +324,22 @@ class OneSoftmaxForBoth(PlainPadded):
         return smallest_then_cleared(scores, self.hidden(scores))
 
 
+class SoftmaxInFloat32(PlainPadded):
+    """Its float32 step costs the last digits in float64, and no points."""
+
+    def weigh(self, scores):
+        return super().weigh(scores.float()).to(scores.dtype)
+
+
+class HolesSeen(PlainPadded):
+    """Hides padding before the first and behind the last token only."""
+
+    def columns(self, pad):
+        before = pad.int().cumprod(1).bool()
+        behind = pad.flip(1).int().cumprod(1).flip(1).bool()
+        return (before | behind)[:, None, :]
+
+
 class MaskOfLastCall(PlainPadded):
     """Keeps the padding of the call before when none is given."""
 
@@ -595,6 +611,7 @@ class PaddedValuesCleared(PlainPadded):
 PADDED_WRONG = {
     cls.__name__: cls
     for cls in (
+        HolesSeen,
         MaskOfLastCall,
         MaskByPosition,
         FrontHiddenOnly,
@@ -665,6 +682,7 @@ RIGHT = {
             PatchedLeaf,
             SequenceBySequence,
             OneSoftmaxForBoth,
+            SoftmaxInFloat32,
         )
     },
 }
