@@ -264,12 +264,12 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
     >>> padding_mask([2, 3], max_length=3).int().tolist()
     [[0, 0, 1], [0, 0, 0]]
     """
+    given = lengths.tolist() if isinstance(lengths, Tensor) else lengths
     lengths = torch.as_tensor(lengths)
     if lengths.ndim != 1:
         raise ValueError(f"lengths must have the shape (B,), got {tuple(lengths.shape)}")
-    is_integer = not (lengths.is_floating_point() or lengths.dtype == torch.bool)
-    for length in lengths.tolist():
-        if not is_integer or not 0 <= length <= max_length:
+    for length in given:
+        if isinstance(length, bool | float) or not 0 <= length <= max_length:
             raise ValueError(f"lengths must be integers between 0 and {max_length}, got {length!r}")
     positions = torch.arange(max_length, device=lengths.device)  # (S,)
     return positions >= lengths[:, None]  # (S,) >= (B, 1) -> (B, S)

@@ -225,6 +225,7 @@ SECONDARY = (
     "refuses",
     "parameters",
     "moves",
+    "returns_none",
 )
 
 

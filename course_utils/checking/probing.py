@@ -241,7 +241,7 @@ class FunctionProbe:
                 if isinstance(arg, Tensor) and arg.grad is not None:
                     seen.put(f"grad:{name}", arg.grad)
         except Exception as error:
-            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_line(error)}"
+            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
 def untouched(now: Any, before: Any) -> bool:
@@ -469,12 +469,12 @@ def _settings_kept() -> Iterator[None]:
 # ---------------------------------------------------------------- errors, as the student's own
 
 
-def first_line(error: BaseException) -> str:
+def first_lines(error: BaseException) -> str:
     try:
         lines = str(error).strip().splitlines()
     except BaseException:  # a student's exception class may fail at anything
         return ""
-    return lines[0][:300] if lines else ""
+    return " ".join(line.strip() for line in lines[:3])[:300]
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
@@ -494,7 +494,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind = "weights"
     return {
         "type": class_name(error),
-        "message": first_line(error),
+        "message": first_lines(error),
         "where": where,
         "kind": kind,
     }
