@@ -81,7 +81,8 @@ class Notebook:
 
 
 def right_answer(lesson, exercise):
-    solution = nbformat.read(SOLUTIONS / ASSIGNMENT / f"{lesson}.ipynb", as_version=4)
+    (path,) = SOLUTIONS.glob(f"*/{lesson}.ipynb")
+    solution = nbformat.read(path, as_version=4)
     (cell,) = [c for c in solution.cells if c.id == exercise]
     return re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.M)
 
@@ -196,14 +197,15 @@ STUDENTS = {student.__name__.replace("_", "-"): student for student in CLASS}
 class Cycle:
     """A course folder with an exchange, and nbgrader's commands in it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, assignment=ASSIGNMENT):
+        self.assignment = assignment
         self.course = folder / "course"
         self.exchange = folder / "exchange"
         self.home = folder / "home"
         for made in (self.course, self.exchange, self.home):
             made.mkdir()
         self.exchange.chmod(0o777)
-        shutil.copytree(SOLUTIONS / ASSIGNMENT, self.course / "solutions" / ASSIGNMENT)
+        shutil.copytree(SOLUTIONS / assignment, self.course / "solutions" / assignment)
         shutil.copy(COURSE / "nbgrader_config.py", self.course)
 
     def nbgrader(self, *arguments, cwd=None):
@@ -224,7 +226,7 @@ class Cycle:
 
     def exchanging(self, command, *arguments, **options):
         return self.nbgrader(
-            command, ASSIGNMENT, f"--Exchange.root={self.exchange}", *arguments, **options
+            command, self.assignment, f"--Exchange.root={self.exchange}", *arguments, **options
         )
 
 
@@ -303,7 +305,7 @@ def shown(page):
 
 
 def feedback(cycle, name, lesson="01_naive_mean"):
-    page = cycle.course / "feedback" / name / ASSIGNMENT / f"{lesson}.html"
+    page = cycle.course / "feedback" / name / cycle.assignment / f"{lesson}.html"
     return shown(page.read_text())
 
 
