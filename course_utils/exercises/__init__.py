@@ -13,6 +13,8 @@ LESSONS = {
     "1-averages/03_softmax_masking": "lesson_03",
     "2-single-head/04_single_head": "lesson_04",
     "2-single-head/05_padding_mask": "lesson_05",
+    "3-multi-head/06_heads_side_by_side": "lesson_06",
+    "3-multi-head/07_split_heads": "lesson_07",
 }
 
 

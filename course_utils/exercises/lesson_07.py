@@ -190,7 +190,8 @@ SPLIT_HEADS = Exercise(
             _split_by_view,
             "You went from (B, T, C) to (B, H, T, D) in one `view`: heads now hold numbers of "
             "other tokens.",
-            "The shape is right, so nothing complains, and later tokens leak into earlier ones.",
+            "The shape is right, so nothing complains, and row 0 of the last head is of a later "
+            "token: after the merge, the future leaks.",
             "`view` keeps the order in memory and only sets new borders. Cut C first, then swap "
             "two dimensions.",
         ),
@@ -826,7 +827,8 @@ MULTI_HEAD_ATTENTION = Exercise(
             _ViewedDirectly,
             "Heads were made by `view(B, H, T, D)` and merged by a reshape, without a swap: each "
             "head holds pieces of several tokens.",
-            "The shapes are all right, the mask hides the wrong things, and no error says so.",
+            "Each head then sees one stretch of the text and nothing of the others, and no error "
+            "says so.",
             "Cut the last dimension only, then let tokens and heads change places.",
         ),
         Misconception(
@@ -834,7 +836,8 @@ MULTI_HEAD_ATTENTION = Exercise(
             _ViewedAndMerged,
             "The split goes to (B, H, T, D) in one `view`, so a head holds pieces of several "
             "tokens.",
-            "The shapes are all right, the mask hides the wrong things, and no error says so.",
+            "The shapes are all right, and later tokens leak into earlier ones under a mask that "
+            "is right.",
             "Your `merge_heads` swaps two dimensions. Does your split?",
         ),
         Misconception(
