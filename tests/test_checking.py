@@ -164,7 +164,8 @@ class TestErrors:
 
         report = check("naive_mean", naive_mean)
         assert "functional.py" not in str(report)
-        assert report.detail.splitlines()[-1].endswith("layer_norm(x, (99,))")
+        assert report.detail.splitlines()[-2].endswith("layer_norm(x, (99,))")
+        assert report.detail.splitlines()[-1] == "at that moment: x: (1, 3, 2)"
 
     @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, MemoryError, StopIteration])
     def test_no_exception_gets_out(self, error):
@@ -281,7 +282,11 @@ class TestBorrowedAnswers:
     def test_earlier_finished_parts_may_be_used(self):
         from course_utils import attention
 
-        assert check("softmax_mean", lambda x: attention.tril_mean(x)).passed
+        def softmax_mean(x):
+            T = x.shape[1]
+            return attention.masked_softmax(x.new_zeros(T, T), attention.causal_mask(T)) @ x
+
+        assert check("softmax_mean", softmax_mean).passed
 
 
 class TestObjectsMadeToDeceive:

@@ -130,13 +130,15 @@ def observe(exercise: Exercise, answer: Any, cases: list[Case]) -> list[Observat
 
 
 def _not_to_borrow(exercise: Exercise) -> dict[str, Any]:
-    """The finished parts that an answer must not call: its own, and those of later exercises."""
+    """The finished parts that an answer must not call: its own, those of later exercises, and
+    earlier ones that have the same result."""
     from ..exercises import by_lesson
 
     order = [e for exercises in by_lesson().values() for e in exercises]
     ids = [e.id for e in order]
     later = order[ids.index(exercise.id) :] if exercise.id in ids else [exercise]
-    return {e.id: e.reference for e in later if e.kind != "quiz"}
+    alike = [e for e in order if e.expect is exercise.expect]
+    return {e.id: e.reference for e in (*later, *alike) if e.kind != "quiz"}
 
 
 def _seed(seed: int | str | None) -> int:

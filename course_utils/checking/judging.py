@@ -638,6 +638,8 @@ def _judge_quiz(exercise: Exercise, case: Case, seen: Observation) -> Report:
             text = f"{name}: not answered yet."
         elif got is None:
             text = f"{name}: a shape is a tuple of integers."
+        elif got.dim() == 0 and wanted.dim() == 1:
+            text = f"{name}: {spell(got)} is a number; the shape that holds it is ({spell(got)},)."
         else:
             text = f"{name} is not {spell(got)}. {case.options['ask'].get(name, '')}".strip()
         rows.append(BehaviourResult(name, text, bool(good)))

@@ -485,6 +485,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         frames.append((traceback.tb_frame.f_code, traceback.tb_lineno))
         traceback = traceback.tb_next
     where = student_lines(frames)
+    if where:
+        where += _shapes_there(error)
     kind = "exception"
     if isinstance(error, NotImplementedError) and not str(error):
         kind = "stub"
@@ -498,6 +500,18 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         "where": where,
         "kind": kind,
     }
+
+
+def _shapes_there(error: BaseException) -> list[str]:
+    """The tensors at hand in the student's line that raised, as one line by name and shape."""
+    local: Mapping[str, Any] = {}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if not _is_library(traceback.tb_frame.f_code.co_filename):
+            local = traceback.tb_frame.f_locals
+        traceback = traceback.tb_next
+    shapes = [f"{n}: {tuple(v.shape)}" for n, v in local.items() if isinstance(v, Tensor)]
+    return [f"at that moment: {', '.join(shapes[:6])}"] if shapes else []
 
 
 class WrongWeights(Exception):

@@ -459,6 +459,14 @@ TRIL_MEAN = Exercise(
             "Look at the `diagonal` argument of `torch.tril`.",
         ),
         Misconception(
+            "weights_on_the_right",
+            lambda x: x @ _normalised(_lower(x)),
+            "You wrote `x @ weights`: the columns of `x` are channels, so the weights would mix "
+            "channels, and C and T don't even fit.",
+            "Rows of the left matrix choose what is mixed: it must be the tokens.",
+            "`(T, T) @ (T, C)` fits. On which side do the weights stand?",
+        ),
+        Misconception(
             "triangle_of_x",
             lambda x: torch.tril(x),
             "You cut the triangle out of `x` itself: it is made of tokens and channels, not of "

@@ -144,6 +144,20 @@ def _over_everything(scores, dim=-1):
     return e / e.sum()
 
 
+def _as_for_one_row(scores, dim=-1):
+    return scores.exp() / scores.exp().sum()
+
+
+def _maximum_without_keepdim(scores, dim=-1):
+    e = (scores - scores.amax(dim)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+def _values_and_indices(scores, dim=-1):
+    e = (scores - scores.max(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
 def _not_divided(scores, dim=-1):
     return (scores - scores.amax(dim, keepdim=True)).exp()
 
@@ -263,6 +277,28 @@ SOFTMAX = Exercise(
             "A sum or a maximum lost its dimension and lined up with the wrong one, or with none.",
             "When sizes happen to be equal this gives wrong weights without an error.",
             "Keep the dimension of size 1: `keepdim=True`.",
+        ),
+        Misconception(
+            "as_for_one_row",
+            _as_for_one_row,
+            "These are the two lines for a single row: the sum runs over the whole tensor, and "
+            "big scores overflow.",
+            "With several rows, all of them together sum to 1, and one big score makes NaN.",
+            "The sum runs along `dim` only, and before `exp` the maximum along `dim` is taken off.",
+        ),
+        Misconception(
+            "maximum_without_keepdim",
+            _maximum_without_keepdim,
+            "The maximum lost its dimension, so it lined up with the wrong one or with none.",
+            "When sizes happen to be equal, another row's maximum is subtracted without an error.",
+            "Keep the dimension of size 1: `keepdim=True`, for the maximum too.",
+        ),
+        Misconception(
+            "values_and_indices",
+            _values_and_indices,
+            "`max` along a dimension gives two tensors, the maxima and where they are.",
+            "Subtracting needs the maxima alone.",
+            "Take `.values` of it, or call `amax`, which gives the maxima only.",
         ),
         Misconception(
             "sums_everything",
@@ -699,6 +735,16 @@ def _future_mask(x: Tensor, diagonal: int = 1) -> Tensor:
     return torch.ones_like(_square(x), dtype=torch.bool).triu(diagonal)
 
 
+def _softmax_note(cases: Any, observations: Any) -> list[str]:
+    ops = {op for o in observations for op in o.facts.get("ops", ())}
+    if ops & {"softmax", "_softmax", "exp", "exp_", "exp2", "log_softmax"}:
+        return []
+    return [
+        "You found a way without a softmax. It is right and costs nothing; the next lessons build "
+        "on zero scores, a mask and a softmax, so look at that way too."
+    ]
+
+
 def _mean_in_place(x):
     x.copy_(_weights(_square(x), _future_mask(x)) @ x)
     return x
@@ -710,9 +756,10 @@ SOFTMAX_MEAN = Exercise(
     call="softmax_mean(x)",
     points=2.0,
     cases=mean_cases,
-    probe=FunctionProbe(gradients=("x",), extra=see_changes),
+    probe=FunctionProbe(gradients=("x",), watch=True, extra=see_changes),
     expect=expect_mean,
     reference=softmax_mean,
+    notes=_softmax_note,
     uses=("softmax", "masked_softmax"),
     behaviours=MEAN_BEHAVIOURS,
     misconceptions=(

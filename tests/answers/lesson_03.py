@@ -106,7 +106,12 @@ RIGHT = {
         "additive mask": mean_additive,
         "equal scores": mean_equal_scores,
         "cumsum": MEANS["cumsum"],
-        "an earlier finished part": lambda x: attention.tril_mean(x),
+        "finished steps": lambda x: (
+            attention.masked_softmax(
+                x.new_zeros(x.shape[1], x.shape[1]), attention.causal_mask(x.shape[1])
+            )
+            @ x
+        ),
     },
 }
 
@@ -223,6 +228,7 @@ WRONG = {
     "softmax_mean": {
         **{name: answer for name, answer in ALMOST.items() if name != "the finished part"},
         "the finished part": lambda x: attention.softmax_mean(x),
+        "an earlier finished part": lambda x: attention.tril_mean(x),
         "zeros": torch.zeros_like,
         "identity": lambda x: x.clone(),
         "fills -5": lambda x: (
