@@ -66,6 +66,7 @@ class Observation:
 
     Facts the judge knows: `error` (type, message, where, kind), `types` (what each result was),
     `modified` (names of inputs that were changed), `unstable` ("random" or "seed"),
+    `overwritten` (an earlier result changed), `borrowed` (finished parts that were called),
     `gradient_error`, `ops` (operators seen), `printed` (count, first lines), `not_attempted`,
     `traits` (whatever else tells an exercise's wrong answers apart).
     """

@@ -42,6 +42,8 @@ def judge(exercise: Exercise, cases: Sequence[Case], observations: Sequence[Obse
         return Report.not_attempted(exercise)
 
     results = [_standard(exercise, b, trials) for b in STANDARD]
+    if results[0].holds is False:  # nothing holds on every case if it doesn't run on every case
+        results = [r for r in results if not r.holds]
     results += [_result(b, trials) for b in exercise.behaviours]
     results = [r for r in results if r.holds is not None]
     passed = bool(trials) and len(trials) == len(cases) and all(r.holds for r in results)
@@ -241,7 +243,7 @@ def _standard(exercise: Exercise, standard: tuple, trials: Sequence[Trial]) -> B
 
 def _result(behaviour: Behaviour, trials: Sequence[Trial]) -> BehaviourResult:
     verdicts: list[bool | None] = []
-    if behaviour.credit and any(t.seen.error for t in trials if t.case.refuses is None):
+    if any(t.seen.error for t in _ordinary(trials)):  # what is left over could only mislead
         return BehaviourResult(behaviour.id, behaviour.text, None, behaviour.credit, behaviour.gate)
     for t in trials:
         if t.seen.facts.get("unstable"):
@@ -407,17 +409,19 @@ def _explain(
     forbidden: Sequence[str],
 ) -> tuple[str, str]:
     """The first thing that is wrong, as one sentence and the evidence for it."""
-    for t in trials:
-        error = t.seen.error
-        if error and t.case.refuses is None:
-            return _explain_error(exercise, t, error)
-    if forbidden:
+    if forbidden and not any(t.seen.error for t in _ordinary(trials)):
         return exercise.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
-    for check in (_explain_shape, _explain_dtype_kind, _explain_values, _explain_refusal):
-        for t in trials:
+    for t in _ordinary(trials):
+        if t.seen.error:
+            return _explain_error(exercise, t, t.seen.error)
+        for check in (_explain_shape, _explain_dtype_kind, _explain_values):
             said = check(exercise, t)
             if said:
                 return said
+    for t in trials:
+        said = _explain_refusal(exercise, t)
+        if said:
+            return said
     for t in trials:
         said = _explain_rest(exercise, t)
         if said:

@@ -37,10 +37,10 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copies weights into a module by name; a name may also be a property that gives a view."""
     missing = [name for name in weights if not isinstance(_resolve(module, name), Tensor)]
     if missing:
-        found = ", ".join(n for n, _ in module.named_parameters()) or "none"
+        found = [n for n, _ in module.named_parameters()]
         raise WrongWeights(
-            f"The module should have these parameters: {', '.join(weights)}. "
-            f"Not found: {', '.join(missing)}. Yours has: {found}."
+            f"These parameters are missing: {_listed(missing)}. Yours has: {_listed(found)}. "
+            f"It should have: {_listed(list(weights))}."
         )
     for name, value in weights.items():
         mine = _resolve(module, name)
@@ -51,6 +51,11 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
             )
         with torch.no_grad():
             mine.copy_(value)
+
+
+def _listed(names: Sequence[str], most: int = 9) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
 
 
 def _resolve(module: Any, name: str) -> Any:

@@ -496,7 +496,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind = "weights"
     return {
         "type": class_name(error),
-        "message": first_lines(error),
+        "message": str(error) if kind == "weights" else first_lines(error),
         "where": where,
         "kind": kind,
     }

@@ -879,8 +879,7 @@ MULTI_HEAD_ATTENTION = Exercise(
             "scaled_by_model_width",
             _ModelScale,
             "You divided by the root of `d_out`, the width of all heads together.",
-            "The scores come out too small, so every head looks too evenly; even a famous lecture "
-            "had this for years.",
+            "The scores come out too small, so every head looks too evenly at all tokens.",
             _SCALED,
         ),
         Misconception(
@@ -1981,7 +1980,7 @@ def _quiz_cases(seed: int) -> list[Case]:
         "Of (…, 4, 96) @ (…, 96, 4), which sizes are left?",
         "Of (…, 4, 4) @ (…, 4, 96), which sizes are left?",
         "How wide are 8 heads of 96 side by side?",
-        "The head of a language model replaces the width by the vocabulary.",
+        "The last layer turns each token's 768 channels into one score a word.",
     )
     return [
         Case(
@@ -2086,7 +2085,7 @@ HEAD_SHAPES = Exercise(
             _quiz(EMBEDDED, VIEWED, TURNED, KEY_TURNED, SCORES, TURNED, EMBEDDED, (1, 9735)),
             "You counted logits for the last token only.",
             "In training, every position predicts its own next token.",
-            "The head works on each token: only the width changes.",
+            "The last layer works on each token alone: only the width changes.",
         ),
         Misconception(
             "ids_not_embedded",

@@ -23,10 +23,10 @@ PROJECTIONS = ("query", "key", "value")
 
 
 def distinct_sizes(draw: Draw) -> tuple[int, int, int, int, int]:
-    """B, T, d_in, D and H, all different and none of them the width H · D; T is 3 or more."""
+    """B, T, d_in, D and H, all different and none of them the width H · D; T ≥ 3 and H ≤ 4."""
     while True:
         B, T, d_in, D, H = draw.sizes(5, 2, 7)
-        if T >= 3 and H * D not in (B, T, d_in):
+        if T >= 3 and H <= 4 and H * D not in (B, T, d_in):
             return B, T, d_in, D, H
 
 
