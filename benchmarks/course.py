@@ -46,17 +46,24 @@ def checks() -> None:
             print(f"  {e.id:<28} {1000 * right:7.1f} {1000 * wrong:9.1f}")
 
 
-def imports() -> None:
-    def python(code: str) -> None:
-        subprocess.run([sys.executable, "-c", code], check=True)
+IMPORTS = """
+from time import perf_counter as now
+a = now(); import torch; b = now(); import course_utils; c = now()
+from course_utils import check, hint, progress; d = now()
+print(b - a, c - b, d - c)
+"""
 
-    torch = seconds(lambda: python("import torch"))
-    both = seconds(lambda: python("import torch; import course_utils"))
-    used = seconds(lambda: python("import torch; from course_utils import check, hint, progress"))
+
+def imports() -> None:
+    def python() -> list[float]:
+        done = subprocess.run([sys.executable, "-c", IMPORTS], check=True, capture_output=True)
+        return [float(word) for word in done.stdout.split()]
+
+    torch, package, used = map(statistics.median, zip(*(python() for _ in range(7)), strict=True))
     print("imports, median of 7 fresh processes, in seconds:")
-    print(f"  import torch                               {torch:6.3f}")
-    print(f"  … and import course_utils, on top          {both - torch:+6.3f}")
-    print(f"  … and check, hint, progress, on top        {used - torch:+6.3f}")
+    print(f"  import torch                       {torch:6.3f}")
+    print(f"  then import course_utils           {package:6.3f}")
+    print(f"  then its check, hint and progress  {used:6.3f}")
 
 
 def nbval() -> None:
