@@ -30,6 +30,9 @@ class Cell:
     name: str
     wanted: str
 
+    def __str__(self) -> str:
+        return f"{self.exercise.id}-{self.kind}-{self.name}"
+
     def report(self, seed: int = 0) -> Report:
         if self.kind == "reference" and self.exercise.kind != "quiz":
             # As an answer it would be refused: it is the course's own.
@@ -46,8 +49,14 @@ class Cell:
         return refused and report.misconception == self.wanted
 
 
-def cells() -> Iterator[Cell]:
-    for exercises in by_lesson().values():
+SEEDS = (0, 20_261_121)
+
+
+def cells(assignment: str = "") -> Iterator[Cell]:
+    """The cells of one assignment, or all."""
+    for lesson, exercises in by_lesson().items():
+        if not lesson.startswith(assignment):
+            continue
         for e in exercises:
             yield Cell(e, e.reference, "reference", e.id, "right")
             for name, answer in RIGHT[e.id].items():
