@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .checking import check, hint, progress
+    from .desk import check, hint, progress
     from .environment import check_environment, device
 
 _HOME = {
-    "check": "checking",
-    "hint": "checking",
-    "progress": "checking",
+    "check": "desk",
+    "hint": "desk",
+    "progress": "desk",
     "device": "environment",
     "check_environment": "environment",
 }

@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
         lines = check_environment()
         print("\n".join(lines))
         return 0 if lines == [READY] else 1
-    from .checking import progress
+    from .desk import progress
 
     print(progress())
     return 0

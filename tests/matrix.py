@@ -1,23 +1,29 @@
 """The matrix: each exercise against its reference, other right answers and wrong ones.
 
-    python -m tests.matrix [EXERCISE ...]
+    python -m tests.matrix [--keep] [LESSON or EXERCISE ...]
 
-prints a line an answer and ends with the number of cells that are not as they should be, which is
-also the exit status.
+prints a line an answer, with the points that it gets and the points that are kept for it in
+matrix_points.json, and ends with the number of cells that are not as they should be, which is also
+the exit status. `--keep` keeps the points as they are now: look at the difference before you commit.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from course_utils.checking import Exercise, Report, check_exercise, judge
-from course_utils.checking.probing import run
-from course_utils.exercises import by_lesson
+from course_utils.checking import Exercise, Report, check_exercise, extend_key, judge, kept_key
+from course_utils.checking.guard import run
+from course_utils.checking.quizzes import filled
+from course_utils.exercises import COURSE
 
 from .answers import RIGHT, WRONG
+
+POINTS = Path(__file__).with_name("matrix_points.json")
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,12 @@ class Cell:
         return f"{self.exercise.id}-{self.kind}-{self.name}"
 
     def report(self, seed: int = 0) -> Report:
-        if self.kind == "reference" and self.exercise.kind != "quiz":
+        e = self.exercise
+        if self.kind == "reference" and e.kind != "quiz":
             # As an answer it would be refused: it is the course's own.
-            cases = self.exercise.cases(seed)
-            return judge(self.exercise, cases, run(self.exercise, self.answer, cases))
-        return check_exercise(self.exercise, self.answer, seed)
+            key = kept_key(e, seed)
+            return judge(e, key, run(e, self.answer, key.cases))
+        return check_exercise(e, self.answer, seed, COURSE)
 
     def is_as_wanted(self, report: Report) -> bool:
         if self.wanted == "right":
@@ -46,43 +53,68 @@ class Cell:
         refused = not report.passed and report.points < self.exercise.points
         if self.wanted == "wrong":
             return refused
-        return refused and report.misconception == self.wanted
+        return refused and report.misconceptions == (self.wanted,)
+
+    @property
+    def kept_points(self) -> float | None:
+        """What this answer should get: all, or what is kept for it."""
+        if self.wanted == "right":
+            return self.exercise.points
+        return kept_points().get(self.exercise.id, {}).get(f"{self.kind}: {self.name}")
 
 
 SEEDS = (0, 20_261_121)
 
 
-def cells(assignment: str = "") -> Iterator[Cell]:
-    """The cells of one assignment, or all."""
-    for lesson, exercises in by_lesson().items():
-        if not lesson.startswith(assignment):
-            continue
-        for e in exercises:
+def kept_points() -> dict[str, dict[str, float]]:
+    return json.loads(POINTS.read_text()) if POINTS.exists() else {}
+
+
+def cells(part: str = "") -> Iterator[Cell]:
+    """The cells of one assignment or lesson (by the beginning of `assignment/notebook`), or all."""
+    for lesson, exercises in COURSE.by_lesson.items():
+        for e in exercises if lesson.startswith(part) else ():
             yield Cell(e, e.reference, "reference", e.id, "right")
             for name, answer in RIGHT[e.id].items():
                 yield Cell(e, answer, "other right", name, "right")
             for m in e.misconceptions:
-                yield Cell(e, m.answer, "misconception", m.id, m.id)
+                answer = filled(e, m) if e.kind == "quiz" else m.answer
+                yield Cell(e, answer, "misconception", m.id, m.id)
             for name, answer in WRONG[e.id].items():
                 yield Cell(e, answer, "not in catalogue", name, "wrong")
 
 
-def main(names: list[str]) -> int:
-    bad = 0
+def main(arguments: list[str]) -> int:
+    keep = "--keep" in arguments
+    names = [a for a in arguments if a != "--keep"]
+    bad, points = 0, kept_points()
     for cell in cells():
-        if names and cell.exercise.id not in names:
+        e = cell.exercise
+        if names and e.id not in names and not any(n in e.lesson for n in names):
             continue
-        report = cell.report()
-        said = "pass" if report.passed else "fail"
-        named = report.misconception or "-"
-        good = cell.is_as_wanted(report)
+        report, kept = cell.report(), cell.kept_points
+        if keep and cell.wanted != "right":
+            points.setdefault(e.id, {})[f"{cell.kind}: {cell.name}"] = kept = report.points
+        good = cell.is_as_wanted(report) and report.points == kept
         bad += not good
+        said, named = "pass" if report.passed else "fail", "+".join(report.misconceptions) or "-"
+        was = "new" if kept is None else f"{kept:g}"
         print(
-            f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name:<34} {said:<5} "
-            f"{report.points:>4g}/{report.max_points:<4g} {named:<28} {'' if good else '<-- WRONG'}"
+            f"{e.id:<22} {cell.kind:<17} {cell.name:<34} {said:<5} "
+            f"{report.points:>4g}/{e.points:<4g} kept {was:<5} {named:<28} "
+            f"{'' if good else '<-- WRONG'}",
+            flush=True,
         )
+    if keep:
+        POINTS.write_text(json.dumps(_pruned(points), indent=1, sort_keys=True) + "\n")
     print(f"{bad} cells wrong")
     return min(bad, 100)
+
+
+def _pruned(points: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Points of cells that are there."""
+    there = {(c.exercise.id, f"{c.kind}: {c.name}") for c in cells()}
+    return {e: {n: p for n, p in row.items() if (e, n) in there} for e, row in points.items()}
 
 
 if __name__ == "__main__":

@@ -1,25 +1,27 @@
-"""What an exercise is made of: cases, a probe, an expectation, behaviours, misconceptions.
+"""What an exercise is made of: cases, a probe, an expectation, properties, misconceptions.
 
-The three steps of a check are kept apart so that each can run where it is safe:
+The steps of a check are kept apart so that each can run where it is safe:
 
 - `cases(seed)` draws the inputs, anywhere;
 - `probe(answer, case)` runs beside the student's code and brings back plain data;
-- `expect(case)` and the judging run away from it and never touch the student's objects.
+- the answer key (`key.py`) holds what is right and what each misconception gives;
+- `judge` (`judging.py`) compares an observation with the key and runs nothing.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from safetensors.torch import load as load_safetensors
-from safetensors.torch import save as save_safetensors
-from torch import Tensor
+from torch import Tensor, nn
 
-MAX_ELEMENTS = 1_000_000  # a bigger result is no answer to an exercise of this course
+from .observation import Observation
+
+Expected = Mapping[str, Tensor]
+Verdict = bool | str | None  # a string: it does not hold, and how; None: it does not apply
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,15 @@ class Case:
         refuses: when not None, a `ValueError` is the right answer and each of these strings
             must stand in its message.
         options: switches for the probe that are no input of the answer.
+        roles: what the case is there for; properties look for them, never for the name. "small"
+            says that a size of 1, or sizes that coincide, are wanted here.
     """
 
     name: str
     inputs: Mapping[str, Any]
     refuses: tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    roles: frozenset[str] | set[str] = frozenset()
 
     def __getitem__(self, name: str) -> Any:
         return self.inputs[name]
@@ -60,123 +65,68 @@ def describe_value(value: Any) -> str:
     return repr(value)
 
 
-@dataclass
-class Observation:
-    """What one probe saw: tensors by name, and facts that survive JSON.
+@dataclass(frozen=True)
+class Trial:
+    """One case with what was seen and what is right."""
 
-    Facts the judge knows: `error` (type, message, where, kind), `types` (what each result was),
-    `modified` (names of inputs that were changed), `unstable` ("random" or "seed"),
-    `overwritten` (an earlier result changed), `borrowed` (finished parts that were called),
-    `gradient_error`, `ops` (operators seen), `printed` (count, first lines), `not_attempted`,
-    `traits` (whatever else tells an exercise's wrong answers apart).
-    """
-
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def error(self) -> dict[str, Any] | None:
-        return self.facts.get("error")
-
-    def put(self, name: str, value: Any) -> None:
-        """Keep a result: a plain detached CPU copy if it is a tensor or number, else its type."""
-        kind, tensor = plain(value)
-        self.facts.setdefault("types", {})[name] = kind
-        if tensor is not None:
-            self.tensors[name] = tensor
-
-
-def class_name(value: Any) -> str:
-    """The name of a value's class, also where the class would rather not say."""
-    try:
-        return str(type(value).__name__)
-    except Exception:
-        return "an object"
-
-
-def plain(value: Any) -> tuple[str, Tensor | None]:
-    """The kind of a value in words, and the value as an ordinary CPU tensor where it is one."""
-    if isinstance(value, bool):
-        return "bool", torch.tensor(value)
-    if isinstance(value, int):
-        return "int", torch.tensor(value) if abs(value) < 2**63 else None
-    if isinstance(value, float):
-        return "float", torch.tensor(value, dtype=torch.float64)
-    if not isinstance(value, Tensor):
-        if value is Ellipsis:
-            return "...", None
-        return class_name(value), None
-    with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
-        if value.layout != torch.strided:
-            return f"a {str(value.layout).removeprefix('torch.')} tensor", None
-        if value.device.type == "meta":
-            return "a tensor without data (on the meta device)", None
-        if value.is_quantized or value.is_complex():
-            return f"a {str(value.dtype).removeprefix('torch.')} tensor", None
-        if value.numel() > MAX_ELEMENTS:
-            return f"a tensor of {value.numel():,} elements", None
-        tensor = torch.Tensor.detach(value).as_subclass(Tensor).resolve_neg()
-        return "Tensor", tensor.to("cpu", copy=True).contiguous()
-
-
-def pack(observations: Sequence[Observation]) -> bytes:
-    """Observations as safetensors bytes, to cross a process boundary without pickle."""
-    tensors = {
-        f"{i}/{name}": t for i, o in enumerate(observations) for name, t in o.tensors.items()
-    }
-    return save_safetensors(tensors, {"facts": json.dumps([o.facts for o in observations])})
-
-
-def unpack(data: bytes) -> list[Observation]:
-    """The inverse of `pack`.
-
-    Raises:
-        ValueError: the bytes are no packed observations.
-    """
-    try:
-        size = int.from_bytes(data[:8], "little")
-        facts = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["facts"])
-        observations = [Observation({}, f) for f in facts if isinstance(f, dict)]
-        for key, tensor in load_safetensors(data).items():
-            index, name = key.split("/", 1)
-            observations[int(index)].tensors[name] = tensor
-    except Exception as error:
-        raise ValueError(f"these {len(data)} bytes are no packed observations: {error}") from None
-    return observations
+    case: Case
+    seen: Observation
+    expected: Expected
 
 
 @dataclass(frozen=True)
-class Behaviour:
-    """A named property of a right answer, judged case by case.
+class Property:
+    """Something that is true of a right answer, judged case by case.
 
     Args:
         id: short name, stable.
         text: the property as a sentence that is true of a right answer.
-        holds: `(case, observation, expected) -> True, False, or None where it does not apply`.
+        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how it
+            fails ("on the result"); None that it does not apply.
         credit: counts for partial credit when the values are wrong.
         gate: no partial credit at all unless it holds (a constant or a copy of the input would
             otherwise collect points for properties that hold of it by accident).
+        secondary: a wrong answer may keep or break it without being nearer to the right one; with
+            right values, breaking it costs a quarter.
+        role: looks at cases of this role only.
+        any_number: looks at cases whose results are NaN or infinite too.
+        draws: judges what hangs on chance; two answers are alike if it says the same of both.
         breaks: what to say when it fails; the text itself if empty.
+        explain: `(trial) -> (message, detail)` where a sentence of its own is better.
     """
 
     id: str
     text: str
-    holds: Callable[[Case, Observation, dict[str, Tensor]], bool | None]
+    holds: Callable[[Case, Observation, Expected], Verdict]
     credit: bool = False
     gate: bool = False
+    secondary: bool = False
+    role: str = ""
+    any_number: bool = False
+    draws: bool = False
     breaks: str = ""
+    explain: Callable[[Trial], tuple[str, str]] | None = None
+
+    def applies(self, case: Case) -> bool:
+        return not self.role or self.role in case.roles
+
+
+# ---------------------------------------------------------------- misconceptions
 
 
 @dataclass(frozen=True)
 class Misconception:
-    """A small wrong answer, and what a tutor would say to it.
+    """A wrong answer that people give, and what a tutor would say to it.
 
     Args:
-        id: short name, stable.
-        answer: the wrong answer as code; same signature as the right one.
+        id: the idea behind it, one name through the whole course.
+        answer: the wrong answer as code; same signature as the right one. For a quiz: the entries
+            that it answers otherwise.
         what: what happened, in one sentence.
         why: why it matters, in one sentence.
         mend: where to look, without giving it away.
+        mistake: the `Mistake` it was made from, for trying two at once.
+        right: the answer in steps that the mistake was put on.
     """
 
     id: str
@@ -184,6 +134,113 @@ class Misconception:
     what: str
     why: str
     mend: str
+    mistake: type[Mistake] | None = None
+    right: type | None = None
+
+    @property
+    def advice(self) -> tuple[str, str, str]:
+        return self.what, self.why, self.mend
+
+
+def sentences(text: str | None) -> dict[str, str]:
+    """What, why and mend from a docstring of three parts, the last two after `Why:` and `Mend:`.
+
+    >>> sentences("Not scaled. Why: They grow. Mend: Which width?")["why"]
+    'They grow.'
+    """
+    parts = re.split(r"\s*\b(?:Why|Mend):\s+", " ".join((text or "").split()))
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"a misconception needs what, Why: and Mend: in its docstring, got {text}")
+    return dict(zip(("what", "why", "mend"), parts, strict=True))
+
+
+class Mistake:
+    """A step done wrong, to be mixed into any right answer that is built in steps.
+
+    A subclass overrides one step or two, and its docstring is what a tutor says:
+
+        class NotScaled(Mistake):
+            \"\"\"The scores are not scaled.
+
+            Why: Their spread grows with the width, and the softmax saturates.
+            Mend: Which number, made from D, brings the variance back to 1?
+            \"\"\"
+
+            def scale(self, query):
+                return 1.0
+
+    `NotScaled.on(Head)` is the misconception `not_scaled` for an exercise whose right answer is
+    `Head`. `super()` is the right step. The right answer is an `nn.Module`, or a class whose
+    instance is called as the function of the exercise.
+    """
+
+    @classmethod
+    def id(cls) -> str:
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__.strip("_")).lower()
+
+    @classmethod
+    def on(cls, right: type, **words: str) -> Misconception:
+        """The misconception; `what`, `why` and `mend` replace the docstring's sentences."""
+        said = sentences(cls.__doc__) | words
+        return Misconception(cls.id(), mixed(right, cls), mistake=cls, right=right, **said)
+
+
+def mixed(right: type, *mistakes: type[Mistake]) -> Any:
+    """An answer: the right one with these mistakes in it, the first one outermost."""
+    made = type(mistakes[0].__name__, (*mistakes, right), {"__module__": right.__module__})
+    return made if issubclass(made, nn.Module) else made()
+
+
+class Misconceptions(tuple[Misconception, ...]):
+    """Misconceptions of an exercise, from mistakes, functions with docstrings, and each other.
+
+    >>> def sums(x):
+    ...     '''You added up. Why: Sums grow. Mend: Divide by what?'''
+    >>> Misconceptions.of(sums)[0].id
+    'sums'
+    """
+
+    @classmethod
+    def of(cls, *wrong: Any, on: type | None = None) -> Misconceptions:
+        """Each of `wrong` is a `Misconception`, a `Mistake` (put on `on`), or a wrong answer, whose
+        name is the id and whose docstring holds the sentences."""
+        return cls(_misconception(w, on) for w in wrong)
+
+
+def _misconception(wrong: Any, on: type | None) -> Misconception:
+    if isinstance(wrong, Misconception):
+        return wrong
+    if isinstance(wrong, type) and issubclass(wrong, Mistake):
+        if on is None:
+            raise TypeError(f"{wrong.__name__} is a Mistake: say on which right answer (on=…)")
+        return wrong.on(on)
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", wrong.__name__.strip("_")).lower()
+    return Misconception(name, wrong, **sentences(wrong.__doc__))
+
+
+# ---------------------------------------------------------------- exercises
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One question of a quiz.
+
+    Args:
+        name: its key in the student's dict.
+        answer: the right answer: an int, a tuple of ints (a shape), a list of tuples, a float, or a
+            string that is one of `choices`.
+        why: said when it is right: the reason.
+        ask: said when it is wrong: the question that leads to it.
+        choices: for a string, what can be chosen.
+        ordered: whether the order of a list matters.
+    """
+
+    name: str
+    answer: Any
+    why: str
+    ask: str
+    choices: tuple[str, ...] = ()
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,16 +254,19 @@ class Exercise:
         points: the most it can earn, a multiple of 0.25.
         kind: "function", "class" or "quiz".
         cases: draws the inputs from a seed.
-        probe: runs an answer on one case.
+        probe: runs an answer on one case. Its method `glance`, where it has one, sees the result
+            alone.
         expect: the right tensors for one case, in the dtypes asked for.
         reference: the finished answer, as it stands in `course_utils`.
-        behaviours: named properties beyond those every exercise has.
+        properties: what is true of a right answer beyond what every exercise asks.
         misconceptions: wrong answers that are told by name.
         hints: from a nudge to nearly the answer.
         forbidden: operator names, as PyTorch spells them, that *are* the exercise.
         forbidden_text: what to say when one of them is used.
         notes: remarks that cost nothing, from what was seen.
         returns: the Python type of the result where it is no tensor ("int", "NoneType").
+        same_as: other exercises whose finished answers do what is asked here: not to be called.
+        entries: the questions of a quiz.
         tolerance: largest error by dtype, relative for expected values above one.
         uses: earlier exercises whose answers this one may call by name. An answer that fails with
             the reader's own is tried with the finished ones: no fault counts twice.
@@ -221,14 +281,19 @@ class Exercise:
     expect: Callable[[Case], dict[str, Tensor]]
     reference: Any
     kind: str = "function"
-    behaviours: tuple[Behaviour, ...] = ()
-    misconceptions: tuple[Misconception, ...] = ()
+    properties: tuple[Property, ...] = ()
+    misconceptions: Sequence[Misconception] = ()
     hints: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     forbidden_text: str = ""
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
     returns: str = "Tensor"
     uses: tuple[str, ...] = ()
+    same_as: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
     tolerance: Mapping[torch.dtype, float] = field(
         default_factory=lambda: {torch.float32: 1e-5, torch.float64: 1e-6}
     )
+
+    def misconception(self, id: str) -> Misconception:
+        return next(m for m in self.misconceptions if m.id == id)

@@ -34,11 +34,16 @@ def progress_path() -> Path | None:
         return None
     if named:
         return Path(named)
+    return (course_folder() or Path.cwd()) / FILE_NAME
+
+
+def course_folder() -> Path | None:
+    """The nearest folder above the notebook that holds nbgrader_config.py."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "nbgrader_config.py").exists():
-            return folder / FILE_NAME
-    return here / FILE_NAME
+            return folder
+    return None
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:

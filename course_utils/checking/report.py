@@ -28,7 +28,8 @@ class Report:
     """The outcome of one `check`.
 
     `repr(report)` is exactly the points, which is what nbgrader reads; `print(report)` is the
-    text for a terminal; a notebook shows the card.
+    text for a terminal; a notebook shows the card. `misconceptions` are the ids of what may be
+    behind a wrong answer, two where it takes two, and `advice` what, why and mend of each.
     """
 
     exercise: str
@@ -36,8 +37,8 @@ class Report:
     max_points: float
     passed: bool
     behaviours: list[BehaviourResult] = field(default_factory=list)
-    misconception: str | None = None
-    advice: tuple[str, ...] = ()
+    misconceptions: tuple[str, ...] = ()
+    advice: tuple[tuple[str, str, str], ...] = ()
     message: str = ""
     detail: str = ""
     notes: list[str] = field(default_factory=list)
@@ -56,6 +57,34 @@ class Report:
             attempted=False,
         )
 
+    @classmethod
+    def refused(cls, exercise: Exercise, message: str, detail: str = "") -> Report:
+        """What was handed in is no answer, and why."""
+        hints = len(exercise.hints)
+        return cls(
+            exercise.id,
+            0.0,
+            exercise.points,
+            False,
+            message=message,
+            detail=detail,
+            hints_left=hints,
+        )
+
+    @classmethod
+    def borrowed(cls, exercise: Exercise, names: list[str]) -> Report:
+        """A right answer that calls the finished part in its own place."""
+        return cls.refused(
+            exercise,
+            f"This calls the course's own finished part ({', '.join(names)}). Read it if you are "
+            "stuck, then close it and write yours.",
+        )
+
+    @property
+    def misconception(self) -> str | None:
+        """The id of what may be behind the answer, or None; of two, the first."""
+        return self.misconceptions[0] if self.misconceptions else None
+
     @property
     def status(self) -> str:
         if not self.attempted:
@@ -66,7 +95,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The whole report as plain data."""
-        return asdict(self)
+        return asdict(self) | {"misconception": self.misconception}
 
     # Full stops matter: nbgrader takes text that is no finite number for full marks.
     def __repr__(self) -> str:
@@ -88,8 +117,9 @@ class Report:
             yield f"  {plain_text(self.message)}"
         for line in self.detail.splitlines():
             yield f"    {line}"
-        if self.advice:
-            what, why, mend = self.advice
+        for number, (what, why, mend) in enumerate(self.advice):
+            if number:
+                yield "  And at the same time:"
             yield f"  What happened: {plain_text(what)}"
             yield f"  Why it matters: {plain_text(why)}"
             yield f"  Where to look: {plain_text(mend)}"
@@ -159,8 +189,9 @@ def card(report: Report) -> str:
         parts.append(f'<p style="margin:0.4em 0">{_rich(report.message)}</p>')
     if report.detail:
         parts.append(_pre(report.detail))
-    if report.advice:
-        what, why, mend = report.advice
+    for number, (what, why, mend) in enumerate(report.advice):
+        if number:
+            parts.append('<p style="margin:0.4em 0">And at the same time:</p>')
         parts.append(
             f'<div style="border:1px solid {LINE};border-radius:4px;padding:0.4em 0.8em;'
             'margin:0.5em 0">'

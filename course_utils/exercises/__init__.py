@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from functools import cache
 
+from ..checking.catalogue import Catalogue
 from ..checking.exercise import Exercise
 
 LESSONS = {
@@ -18,25 +18,11 @@ LESSONS = {
 }
 
 
-@cache
-def by_lesson() -> dict[str, list[Exercise]]:
-    """All exercises in the order of the lessons, by `assignment/notebook`."""
+def _load() -> dict[str, tuple[Exercise, ...]]:
     return {
-        lesson: list(importlib.import_module(f".{module}", __name__).EXERCISES)
+        lesson: importlib.import_module(f".{module}", __name__).EXERCISES
         for lesson, module in LESSONS.items()
     }
 
 
-@cache
-def _by_id() -> dict[str, Exercise]:
-    return {e.id: e for exercises in by_lesson().values() for e in exercises}
-
-
-def find(exercise_id: object) -> Exercise | None:
-    """The exercise of this name, or None."""
-    return _by_id().get(exercise_id) if isinstance(exercise_id, str) else None
-
-
-def ids() -> list[str]:
-    """The names of all exercises."""
-    return list(_by_id())
+COURSE = Catalogue(_load)

@@ -1,0 +1,92 @@
+"""What can be told of an answer without running it: its arguments, its names, whether it is a stub."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import inspect
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from .exercise import Case
+
+# Instructions that every body which computes something has one of, and no stub.
+WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MAP", "BUILD_LIST"}
+
+
+def argument_mismatch(answer: Any, cases: Sequence[Case]) -> str | None:
+    """Why the answer can't be called with every case's inputs, or None if it can."""
+    try:
+        signature = inspect.signature(answer)
+    except Exception:
+        return None
+    for case in cases:
+        keywords = case.options.get("keywords", ())
+        try:
+            signature.bind(
+                *(v for n, v in case.inputs.items() if n not in keywords),
+                **{n: case.inputs[n] for n in keywords},
+            )
+        except TypeError:
+            taken = [p.name for p in signature.parameters.values()]
+            return f"yours takes ({', '.join(taken)})"
+    return None
+
+
+def functions(answer: Any) -> list[types.FunctionType]:
+    """The functions that make up an answer: itself, or the methods of a class."""
+    found = vars(answer).values() if isinstance(answer, type) else [answer]
+    return [f for f in found if isinstance(f, types.FunctionType)]
+
+
+def names_called(answer: Any) -> set[str]:
+    """The global names an answer's code mentions, functions inside it included."""
+    names: set[str] = set()
+    codes = [f.__code__ for f in functions(answer)]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return names
+
+
+@contextlib.contextmanager
+def names_bound(answer: Any, parts: Mapping[str, Any]) -> Iterator[None]:
+    """Binds global names of an answer to other objects for a while."""
+    missing = object()
+    namespaces = {id(f.__globals__): f.__globals__ for f in functions(answer)}.values()
+    kept = [(space, name, space.get(name, missing)) for space in namespaces for name in parts]
+    try:
+        for space in namespaces:
+            space.update(parts)
+        yield
+    finally:
+        for space, name, value in kept:
+            if value is missing:
+                space.pop(name, None)
+            else:
+                space[name] = value
+
+
+def is_stub(answer: Any) -> bool:
+    """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`."""
+    code = getattr(answer, "__code__", None)
+    if code is None:
+        return False
+    constants = {None, Ellipsis, getattr(answer, "__doc__", None)}
+    works = any(i.opname in WORK for i in dis.get_instructions(code))
+    return not works and set(code.co_consts) <= constants
+
+
+def is_stub_class(answer: type) -> bool:
+    """Whether a class has a `forward` that does nothing and a constructor that only begins.
+
+    A `forward` that it has from a class of the student's own counts as written.
+    """
+    forward, init = getattr(answer, "forward", None), answer.__dict__.get("__init__")
+    begun = set(getattr(getattr(init, "__code__", None), "co_names", ())) - {"super", "__init__"}
+    unwritten = forward is None or forward is nn.Module.forward or is_stub(forward)
+    return unwritten and not begun

@@ -1,0 +1,165 @@
+"""Calling an answer again and again: what the one call gives, and what the next ones betray.
+
+One procedure for functions and modules: the input stays as it was, earlier results too, the same
+input gives the same result, whatever the seed, and results stay on the input's device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .comparing import same
+from .errors import first_lines
+from .exercise import Case
+from .observation import Observation, plain
+
+Call = Callable[[list[Any]], Any]
+
+
+def target_device() -> torch.device:
+    """Where answers are tried: the device that `COURSE_DEVICE` names, if it is there."""
+    wanted = os.environ.get("COURSE_DEVICE") or "cpu"
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device(wanted)
+
+
+def on_device(tensor: Tensor, device: torch.device) -> bool:
+    """Whether a tensor is where it should be; "cuda" is content with any of them."""
+    return tensor.device.type == device.type and device.index in (None, tensor.device.index or 0)
+
+
+def fresh(value: Any, gradients: bool = False, dtype: torch.dtype | None = None) -> Any:
+    """A copy of an input that the answer may spoil; floats ask for gradients if wanted."""
+    if isinstance(value, Tensor):
+        copy = value.detach().clone().to(target_device())
+        if not copy.is_floating_point():
+            return copy
+        copy = copy.to(dtype) if dtype else copy
+        return copy.requires_grad_() if gradients else copy
+    if isinstance(value, dict):
+        return {k: fresh(v, gradients, dtype) for k, v in value.items()}
+    if isinstance(value, list):
+        return [fresh(v, gradients, dtype) for v in value]
+    return value
+
+
+def cotangent(like: Tensor) -> Tensor:
+    """A fixed direction for gradients, so that both sides differentiate the same number."""
+    generator = torch.Generator().manual_seed(like.numel())
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+
+
+def untouched(now: Any, before: Any) -> bool:
+    """Whether an input is what it was, down to whether it asks for gradients."""
+    if isinstance(now, Tensor) and isinstance(before, Tensor):
+        return now.requires_grad == before.requires_grad and same(now, before)
+    return same(now, before)
+
+
+def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> bool:
+    """Puts the result into `seen` as `out`, and as facts what repeated calls show.
+
+    Args:
+        call: the answer, or a module that is kept, on a list of inputs.
+        watch: a context for the first call alone.
+
+    Returns:
+        Whether there is a result worth looking at further.
+    """
+    names, device = list(case.inputs), target_device()
+
+    def inputs() -> list[Any]:
+        return [fresh(v) for v in case.inputs.values()]
+
+    def seeded(args: list[Any], seed: int) -> Any:
+        torch.manual_seed(seed)
+        return call(args)
+
+    args = inputs()
+    with watch or contextlib.nullcontext():
+        out = seeded(args, 1)
+    drawn = torch.get_rng_state()
+    first = seen.put("out", out)
+    changed = [n for n, a in zip(names, args, strict=True) if not untouched(a, case[n])]
+    if changed:
+        seen.facts["modified"] = changed
+    given = any(isinstance(v, Tensor) for v in args) or "weights" in case.options
+    if given and isinstance(out, Tensor) and not on_device(out, device):
+        seen.facts["device"] = [str(out.device), str(device)]
+    if first is None:
+        return False
+
+    # The second call gets tensors that held something else in a call before: an answer that
+    # remembers where a tensor lies instead of what it holds gives itself away.
+    args = inputs()
+    with spoilt(args):
+        seeded(args, 3)
+    if not same(first, plain(out)[1]):
+        seen.facts["overwritten"] = True
+    second = plain(seeded(args, 2))[1]
+    if torch.equal(drawn, torch.get_rng_state()):
+        seen.facts.setdefault("left_behind", []).append("the random seed")
+    if second is None or not same(first, second):
+        again = plain(seeded(inputs(), 1))[1]
+        repeats = again is not None and same(first, again)
+        seen.facts["unstable"] = "seed" if repeats else "random"
+    return True
+
+
+@contextlib.contextmanager
+def spoilt(values: Sequence[Any]) -> Iterator[None]:
+    """Floating-point tensors hold other numbers for a while, in the same memory."""
+    floats = [v for v in values if isinstance(v, Tensor) and v.is_floating_point()]
+    kept = [v.clone() for v in floats]
+    for v in floats:
+        v.copy_(v.flip(0) * 0.5 + 0.25 if v.dim() else v + 1)
+    try:
+        yield
+    finally:
+        for v, old in zip(floats, kept, strict=True):
+            v.copy_(old)
+
+
+def differentiate(out: Any) -> None:
+    """Backward from a result along its `cotangent`."""
+    if isinstance(out, Tensor) and out.requires_grad:
+        # With a sum, and not `out.backward(direction)`, which imports sympy: a second for nothing.
+        (out * cotangent(out)).sum().backward()
+
+
+def see_gradients(
+    call: Call, case: Case, wanted: Sequence[str], seen: Observation, prefix: str = "grad:"
+) -> None:
+    """Puts the gradients of the named inputs into `seen`."""
+    try:
+        args = [fresh(v, n in wanted) for n, v in case.inputs.items()]
+        differentiate(call(args))
+        for name, arg in zip(case.inputs, args, strict=True):
+            if name in wanted and isinstance(arg, Tensor) and arg.grad is not None:
+                seen.put(f"{prefix}{name}", arg.grad)
+    except Exception as error:
+        seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+
+
+def see_half(call: Call, case: Case, seen: Observation) -> None:
+    """One call in bfloat16: puts `half`, or the fact `half` with the error."""
+    try:
+        with torch.no_grad():
+            out = call([fresh(v, dtype=torch.bfloat16) for v in case.inputs.values()])
+    except Exception as error:
+        said = first_lines(error)
+        missing = isinstance(error, NotImplementedError) or "not implemented" in said.lower()
+        seen.facts["half"] = "" if missing else f"{type(error).__name__}: {said}"
+        return
+    kind, tensor = plain(out)
+    if tensor is not None and tensor.is_floating_point():
+        seen.tensors["half"] = tensor.float()
+        if tensor.dtype != torch.bfloat16:
+            seen.facts["half_dtype"] = str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,126 @@
+"""One answer from the hand-in to the report: looked at, run under guard, judged with the key."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from .answers import argument_mismatch, is_stub, is_stub_class, names_bound, names_called
+from .catalogue import Catalogue
+from .exercise import Case, Exercise
+from .guard import run, time_budget
+from .judging import judge
+from .key import AnswerKey, begin_key, extend_key
+from .observation import Observation, class_name
+from .report import Report
+from .watching import part_codes
+
+_keys: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
+KEPT_KEYS = 40
+
+
+def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The key of an exercise and a seed, begun when first asked for and kept."""
+    place = id(exercise), seed
+    if place not in _keys:
+        if len(_keys) >= KEPT_KEYS:
+            _keys.pop(next(iter(_keys)))
+        _keys[place] = exercise, begin_key(exercise, seed)
+    return _keys[place][1]
+
+
+def check_exercise(
+    exercise: Exercise, answer: Any, seed: int = 0, catalogue: Catalogue | None = None
+) -> Report:
+    """The report on an answer to an exercise, without keeping it.
+
+    Args:
+        catalogue: where the exercise stands, for the finished parts that it may or may not call.
+    """
+    catalogue = catalogue or Catalogue.of(exercise)
+    try:
+        return _check(exercise, answer, kept_key(exercise, seed), catalogue)
+    except Exception:  # only an object made to deceive gets here: nothing of it can be trusted
+        message = "What was handed in can't be looked at: it raises where Python asks what it is."
+        return Report(exercise.id, 0.0, exercise.points, False, message=message)
+
+
+def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue) -> Report:
+    refused = _not_an_answer(exercise, answer, key.cases)
+    if refused is not None:
+        return refused
+    until = time.monotonic() + time_budget()
+    report = _judged(exercise, key, observe(exercise, answer, key.cases, catalogue))
+    if report.passed or exercise.kind == "quiz" or not exercise.uses:
+        return report
+    parts = catalogue.earlier_parts(exercise, names_called(answer))
+    left = until - time.monotonic()
+    if not parts or left < 0.1:
+        return report
+    with names_bound(answer, parts):
+        seen = observe(exercise, answer, key.cases, catalogue, seconds=left)
+    again = _judged(exercise, key, seen)
+    if not again.passed:
+        return report
+    names = " and ".join(f"`{name}`" for name in parts)
+    note = f"Tried with the course's own {names} in place of yours, which spoilt the result."
+    return replace(again, notes=[*again.notes, note])
+
+
+def _judged(exercise: Exercise, key: AnswerKey, observations: list[Observation]) -> Report:
+    report = judge(exercise, key, observations)
+    if report.passed or not report.attempted or exercise.kind == "quiz":
+        return report
+    extend_key(exercise, key, observations)
+    return judge(exercise, key, observations)
+
+
+def observe(
+    exercise: Exercise,
+    answer: Any,
+    cases: list[Case],
+    catalogue: Catalogue,
+    seconds: float | None = None,
+) -> list[Observation]:
+    """Runs the probe on every case; notes a stub as not attempted."""
+    parts = part_codes(catalogue.not_to_borrow(exercise))
+    observations = run(exercise, answer, cases, parts, seconds)
+    first = observations[0]
+    kinds = first.facts.get("types", {}).values()
+    if isinstance(answer, type):
+        stub = is_stub_class(answer)
+    else:
+        stub = "..." in kinds or ("NoneType" in kinds and is_stub(answer))
+    if stub and exercise.kind != "quiz":
+        first.facts["not_attempted"] = True
+    return observations
+
+
+def _not_an_answer(exercise: Exercise, answer: Any, cases: list[Case]) -> Report | None:
+    """A report when what was handed in can't be probed at all, else None."""
+    if answer is Ellipsis or answer is None:
+        return Report.not_attempted(exercise)
+    if exercise.kind == "quiz":
+        return None
+    kind, write = class_name(answer), f'Write check("{exercise.id}", {exercise.id})'
+    if exercise.kind == "class" and not isinstance(answer, type):
+        if callable(answer) and not hasattr(answer, "forward"):
+            return None
+        return Report.refused(
+            exercise,
+            f"`{exercise.id}` should be a class, and what was handed in is an object ({kind}).",
+            f"{write}, without brackets behind the name.",
+        )
+    if not callable(answer):
+        return Report.refused(
+            exercise,
+            f"`{exercise.id}` should be a {exercise.kind}, and what was handed in is: {kind}.",
+            f"{write}: the function itself, not its result.",
+        )
+    if exercise.kind == "function":
+        mismatch = argument_mismatch(answer, cases)
+        if mismatch:
+            said = f"It will be called as `{exercise.call}`, and {mismatch}."
+            return Report.refused(exercise, said)
+    return None

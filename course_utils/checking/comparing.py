@@ -1,0 +1,78 @@
+"""What "equal" means: to the bit, within an exercise's tolerance, as two wrong answers are alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .exercise import Exercise
+
+
+def same(a: Any, b: Any) -> bool:
+    """To the bit: tensors (NaN equals NaN), numbers, and lists and dicts of them."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        a, b = a.detach().cpu(), b.detach().cpu()
+        equal = (a == b) | ((a != a) & (b != b)) if a.dtype != torch.bool else a == b
+        return bool(equal.all())
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def near(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
+    """For properties: the same shape, and no number further off than rounding could take it."""
+    if a.shape != b.shape:
+        return False
+    a, b = a.double(), b.double()
+    return bool(((a - b).abs() <= tolerance * b.abs().clamp(min=1.0)).all())
+
+
+def tolerance(exercise: Exercise, expected: Tensor) -> float:
+    return exercise.tolerance.get(expected.dtype, 0.0)
+
+
+def close(exercise: Exercise, got: Tensor, expected: Tensor) -> Tensor:
+    """Element by element, whether a result is right; shapes are equal already."""
+    if not expected.is_floating_point():
+        return got == expected
+    a, b = got.double(), expected.double()
+    return (a - b).abs() <= tolerance(exercise, expected) * b.abs().clamp(min=1.0)
+
+
+def agrees(exercise: Exercise, got: Tensor | None, expected: Tensor) -> bool:
+    return (
+        got is not None
+        and got.shape == expected.shape
+        and bool(close(exercise, got, expected).all())
+    )
+
+
+def gradient_agrees(exercise: Exercise, got: Tensor | None, expected: Tensor) -> bool:
+    """As `agrees`, against the largest number: a gradient adds up what rounding does to all.
+
+    No gradient is as good as one of zeros.
+    """
+    if got is None:
+        return not bool(expected.any())
+    if got.shape != expected.shape:
+        return False
+    largest = expected.abs().amax().clamp(min=1.0) if expected.numel() else torch.tensor(1.0)
+    error = (got.double() - expected.double()).abs()
+    return bool((error <= tolerance(exercise, expected) * largest.double()).all())
+
+
+def alike(exercise: Exercise, a: Tensor, b: Tensor) -> bool:
+    """Whether two wrong results are the same, NaN and infinities included, ten times as loosely."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    x, y = a.double(), b.double()
+    slack = 10 * tolerance(exercise, a) * y.abs().nan_to_num(posinf=1.0).clamp(min=1.0)
+    return bool(((x - y).abs() <= slack).logical_or(x == y).logical_or(x.isnan() & y.isnan()).all())

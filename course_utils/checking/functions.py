@@ -1,0 +1,113 @@
+"""Probing functions: the result, its gradients, its side effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .calling import cotangent, fresh, see_calls, see_gradients, see_half
+from .exercise import Case
+from .observation import Observation
+from .watching import Operators, happened_elsewhere, moved
+
+
+class FunctionProbe:
+    """Calls a function on a case and sees its result, its gradients and its side effects.
+
+    Each case gives: `out`; `grad:<name>` for the inputs named in `gradients` that are floating
+    point; the facts of `calling.see_calls`; with `watch`, the fact `ops`. A case of the role
+    "typical" also gives `half` and `elsewhere`.
+
+    Args:
+        gradients: names of inputs that gradients must reach.
+        watch: note which operators ran.
+        extra: `(answer, case, observation)`, for what an exercise wants to see besides.
+    """
+
+    def __init__(
+        self,
+        gradients: Sequence[str] = (),
+        watch: bool = False,
+        extra: Callable[[Any, Case, Observation], None] | None = None,
+    ) -> None:
+        self.gradients = tuple(gradients)
+        self.watch = watch
+        self.extra = extra
+
+    def __call__(self, answer: Any, case: Case) -> Observation:
+        seen = Observation()
+        operators = Operators()
+        call = _caller(answer, case)
+        worth = see_calls(call, case, seen, operators.watch() if self.watch else None)
+        if self.watch:
+            seen.facts["ops"] = operators.names()
+        if not worth or case.refuses is not None:
+            return seen
+        if self.gradients and not seen.facts.get("modified"):
+            see_gradients(call, case, self.gradients, seen)
+        if "typical" in case.roles:
+            if any(isinstance(v, Tensor) for v in case.inputs.values()):
+                inputs = [moved(v) for v in case.inputs.values()]
+                seen.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+            if any(isinstance(v, Tensor) and v.is_floating_point() for v in case.inputs.values()):
+                see_half(call, case, seen)
+        if self.extra:
+            self.extra(answer, case, seen)
+        return seen
+
+    def glance(self, answer: Any, case: Case) -> Observation:
+        """The result alone."""
+        seen = Observation()
+        torch.manual_seed(1)
+        seen.put("out", _caller(answer, case)([fresh(v) for v in case.inputs.values()]))
+        return seen
+
+
+def _caller(answer: Any, case: Case) -> Callable[[list[Any]], Any]:
+    """The answer on a list of inputs, those in the option `keywords` by name."""
+    names, by_name = list(case.inputs), case.options.get("keywords", ())
+
+    def call(args: list[Any]) -> Any:
+        given = [a for n, a in zip(names, args, strict=True) if n not in by_name]
+        return answer(*given, **{n: args[names.index(n)] for n in by_name})
+
+    return call
+
+
+def doubled(value: Any, gradients: bool = False) -> Any:
+    """A floating-point tensor in float64, on its own; anything else as it is."""
+    if not (isinstance(value, Tensor) and value.is_floating_point()):
+        return value
+    return value.detach().to(torch.float64, copy=True).requires_grad_(gradients)
+
+
+def expect_function(
+    oracle: Callable[..., Tensor],
+    gradients: Sequence[str] = (),
+    dtype: torch.dtype | None = None,
+) -> Callable[[Case], dict[str, Tensor]]:
+    """An expectation from a float64 oracle; results in `dtype`, else in the first float input's."""
+
+    def expect(case: Case) -> dict[str, Tensor]:
+        if case.refuses is not None:
+            return {}
+        args = {name: doubled(v, name in gradients) for name, v in case.inputs.items()}
+        floats = [
+            v.dtype for v in case.inputs.values() if isinstance(v, Tensor) and v.is_floating_point()
+        ]
+        wanted = dtype or (floats[0] if floats else None)
+        with torch.enable_grad():
+            out = oracle(*args.values())
+        expected = {"out": out.detach().to(wanted) if wanted else out.detach()}
+        given = [n for n in gradients if isinstance(case.inputs.get(n), Tensor)]
+        if given:
+            total = (out * cotangent(expected["out"]).double()).sum()
+            grads = torch.autograd.grad(total, [args[n] for n in given])
+            for name, grad in zip(given, grads, strict=True):
+                expected[f"grad:{name}"] = grad.to(case[name].dtype)
+        return expected
+
+    return expect

@@ -1,0 +1,163 @@
+"""The answer key of an exercise and a seed: its cases, what is right, what each misconception gives.
+
+The grader makes it whole and once. At a student's desk it is made as far as an answer asks for it
+and kept: a misconception is followed from case to case only until it parts from what was seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import describe_error
+from .exercise import Case, Exercise, Expected, Misconception, Trial, mixed
+from .guard import undisturbed
+from .naming import Match, begin_match, match_all, same_values, telling_first
+from .observation import Observation
+
+PAIR_SECONDS = 0.2
+
+
+@dataclass
+class AnswerKey:
+    """What answers are compared with; plain data.
+
+    Attributes:
+        cases: the inputs.
+        expected: the right tensors, case by case.
+        wrong: what each misconception gives, by its id and the number of the case; two at once
+            stand under both ids with a `+` between.
+    """
+
+    cases: list[Case]
+    expected: list[Expected]
+    wrong: dict[str, dict[int, Observation]] = field(default_factory=dict)
+
+    def trials(self, observations: Sequence[Observation]) -> list[Trial]:
+        """Observations beside their cases and what is right."""
+        return [Trial(*t) for t in zip(self.cases, observations, self.expected, strict=False)]
+
+
+def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The cases and what is right; no misconception yet."""
+    with undisturbed():
+        cases = exercise.cases(seed)
+        _check_roles(exercise, cases)
+        expected = [{} if exercise.kind == "quiz" else exercise.expect(c) for c in cases]
+    return AnswerKey(cases, expected)
+
+
+def make_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The whole key, two mistakes at once left out: those are looked for with `extend_key`."""
+    key = begin_key(exercise, seed)
+    if exercise.kind == "quiz":
+        return key
+    with undisturbed():
+        for m in exercise.misconceptions:
+            key.wrong[m.id] = {
+                i: probe_safely(exercise.probe, m.answer, c) for i, c in enumerate(key.cases)
+            }
+    return key
+
+
+def extend_key(
+    exercise: Exercise,
+    key: AnswerKey,
+    observations: Sequence[Observation],
+    pair_seconds: float = PAIR_SECONDS,
+) -> None:
+    """Adds to the key what naming these observations may need.
+
+    Each misconception is tried until it parts from them. If none fits, two at once are, the
+    likeliest first, for `pair_seconds`.
+    """
+    if exercise.kind == "quiz" or not exercise.misconceptions:
+        return
+    trials = key.trials(observations)
+    order = telling_first(exercise, trials)
+    with undisturbed():
+        found = False
+        for m in exercise.misconceptions:
+            match = _follow(exercise, key, trials, order, m.id, m.answer)
+            found = found or match.exact
+        if found or all(t.seen.error for t in trials):
+            return
+        deadline = time.monotonic() + pair_seconds
+        for a, b in _pairs(exercise):
+            if time.monotonic() > deadline:
+                return
+            name = f"{a.id}+{b.id}"
+            try:
+                answer = mixed(a.right, a.mistake, b.mistake)  # type: ignore[arg-type]
+            except TypeError:
+                continue
+            if _follow(exercise, key, trials, order, name, answer).exact:
+                return
+
+
+def _pairs(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
+    """Two mistakes that touch different steps of the same right answer; near ones first, for the
+    catalogue begins with what people get wrong most often."""
+    made = [m for m in exercise.misconceptions if m.mistake is not None]
+    numbered = itertools.combinations(enumerate(made), 2)
+    for (_, a), (_, b) in sorted(numbered, key=lambda p: p[0][0] + p[1][0]):
+        if a.right is b.right and not (_steps(a) & _steps(b)):
+            yield a, b
+
+
+def _steps(m: Misconception) -> set[str]:
+    return {name for name in vars(m.mistake) if not name.startswith("__")}
+
+
+def _follow(
+    exercise: Exercise,
+    key: AnswerKey,
+    trials: Sequence[Trial],
+    order: Sequence[int],
+    name: str,
+    answer: Any,
+) -> Match:
+    known = key.wrong.setdefault(name, {})
+    match = begin_match(exercise, trials)
+    if not known and _parts_at_a_glance(exercise, trials[order[0]], answer, match.possible):
+        del key.wrong[name]
+        return Match(alike=False, possible=False)
+    for i in order:
+        if i not in known:
+            known[i] = probe_safely(exercise.probe, answer, trials[i].case)
+        match.add(exercise, trials[i], known[i])
+        if match.parted:
+            return match
+    return match_all(exercise, trials, known)
+
+
+def _parts_at_a_glance(exercise: Exercise, t: Trial, answer: Any, hopeful: bool) -> bool:
+    """Whether the result alone, on the most telling case, already differs from what was seen."""
+    glance = getattr(exercise.probe, "glance", None)
+    if glance is None:
+        return False
+    wrong = probe_safely(glance, answer, t.case)
+    if t.seen.error:
+        return wrong.error is None or wrong.error["type"] != t.seen.error["type"]
+    if wrong.error:
+        return not hopeful
+    return same_values(exercise, t, wrong) is None
+
+
+def probe_safely(probe: Any, answer: Any, case: Case) -> Observation:
+    try:
+        seen: Observation = probe(answer, case)
+    except Exception as error:
+        return Observation(facts={"error": describe_error(error)})
+    return seen
+
+
+def _check_roles(exercise: Exercise, cases: Sequence[Case]) -> None:
+    """A property whose role no case has would be lost without a word."""
+    present = {role for c in cases for role in c.roles}
+    lost = [p.id for p in exercise.properties if p.role and p.role not in present]
+    if lost:
+        raise ValueError(f"{exercise.id}: no case has the role that {', '.join(lost)} looks at")

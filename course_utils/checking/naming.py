@@ -1,0 +1,162 @@
+"""Which misconception, or which two at once, explain what was seen: by comparing with the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .comparing import agrees, alike
+from .exercise import Exercise, Misconception, Property, Trial
+from .observation import Observation
+from .properties import main_results, standard
+
+if TYPE_CHECKING:
+    from .key import AnswerKey
+
+FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
+
+
+def name_mistakes(
+    exercise: Exercise, key: AnswerKey, trials: Sequence[Trial]
+) -> list[Misconception]:
+    """The misconception whose code gives what was seen, else the two that do together, else the
+    one that gives the same wrong values wherever both gave some; none if nothing fits."""
+    by_id = {m.id: m for m in exercise.misconceptions}
+    matches = [
+        (name, match_all(exercise, trials, wrong)) for name, wrong in key.wrong.items()
+    ]
+    exact = [name for name, m in matches if m.exact]
+    close = sorted((m for m in matches if m[1].near), key=lambda m: -m[1].explained)
+    single = [name for name in exact if "+" not in name]
+    chosen = (single or exact or [name for name, _ in close])[:1]
+    return [by_id[id] for name in chosen for id in name.split("+")]
+
+
+@dataclass
+class Match:
+    """How well one wrong answer explains another, over the cases seen so far."""
+
+    alike: bool = True
+    possible: bool = True  # no value speaks against it
+    complete: bool = False
+    ran: bool = False
+    signatures: bool = True
+    explained: int = 0
+
+    @property
+    def parted(self) -> bool:
+        return not self.alike and not self.possible
+
+    @property
+    def exact(self) -> bool:
+        """An answer that never ran shows only its errors: then those must say the same."""
+        return self.complete and self.alike and (self.ran or self.signatures)
+
+    @property
+    def near(self) -> bool:
+        return self.complete and self.possible and self.explained >= 2
+
+    def add(self, exercise: Exercise, t: Trial, wrong: Observation) -> None:
+        mine, theirs = t.seen.error, wrong.error
+        self.alike = self.alike and same_observation(exercise, t, wrong)
+        if t.case.refuses is None:
+            self.ran = self.ran or mine is None
+            self.signatures = self.signatures and signature(mine) == signature(theirs)
+        if self.possible:
+            found = same_values(exercise, t, wrong)
+            self.possible = found is not None
+            self.explained += found or 0
+
+
+def match_all(
+    exercise: Exercise, trials: Sequence[Trial], wrong: Mapping[int, Observation]
+) -> Match:
+    """Compares case by case, the telling ones first; a case the key lacks ends the comparison."""
+    match = begin_match(exercise, trials)
+    for i in telling_first(exercise, trials):
+        if i not in wrong:
+            return match
+        match.add(exercise, trials[i], wrong[i])
+        if match.parted:
+            return match
+    match.complete = True
+    return match
+
+
+def begin_match(exercise: Exercise, trials: Sequence[Trial]) -> Match:
+    """Nothing compared yet. Without a wrong value nothing but a full likeness counts."""
+    values = _named(exercise, "values")
+    return Match(possible=any(_fails(values, t) for t in trials))
+
+
+def telling_first(exercise: Exercise, trials: Sequence[Trial]) -> list[int]:
+    """Where an answer is wrong most misconceptions part from it at once, and values say most."""
+
+    values, others = _named(exercise, "values"), standard(exercise)
+
+    def rank(i: int) -> int:
+        if _fails(values, trials[i]):
+            return 0
+        return 1 if any(_fails(p, trials[i]) for p in others) else 2
+
+    return sorted(range(len(trials)), key=rank)
+
+
+def _named(exercise: Exercise, id: str) -> Property:
+    return next(p for p in standard(exercise) if p.id == id)
+
+
+def _fails(property: Property, t: Trial) -> bool:
+    return property.holds(t.case, t.seen, t.expected) not in (True, None)
+
+
+def signature(error: Mapping[str, object] | None) -> object:
+    """What two errors of the same cause have in common: the type, the numbers, the first words."""
+    if error is None:
+        return None
+    message = str(error["message"])
+    return error["type"], re.findall(r"\d+", message), re.findall(r"[A-Za-z]+", message)[:4]
+
+
+def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
+    """Whether two answers behaved alike on a case: errors, values, dtypes, side effects."""
+    a, b = t.seen, wrong
+    if (a.error or {}).get("type") != (b.error or {}).get("type"):
+        return False
+    if a.error:
+        return True
+    if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
+        return False
+    if not _same_place(a, b):
+        return False
+    if a.facts.get("unstable"):
+        return True
+    for p in exercise.properties:
+        if p.draws and p.applies(t.case):
+            if p.holds(t.case, a, t.expected) != p.holds(t.case, b, t.expected):
+                return False
+    names = {n for n in (*a.tensors, *b.tensors) if n != "half" and not n.startswith("draw:")}
+    return all(
+        n in a.tensors and n in b.tensors and alike(exercise, a.tensors[n], b.tensors[n])
+        for n in names
+    )
+
+
+def _same_place(a: Observation, b: Observation) -> bool:
+    mine, theirs = a.facts.get("elsewhere"), b.facts.get("elsewhere")
+    return mine == theirs or "unknown" in (mine, theirs)
+
+
+def same_values(exercise: Exercise, t: Trial, wrong: Observation) -> int | None:
+    """How many of the results that both gave are wrong ones; None if any two differ."""
+    telling = 0
+    for name in main_results(t.expected):
+        mine, theirs = t.seen.tensors.get(name), wrong.tensors.get(name)
+        if mine is None or theirs is None:
+            continue
+        if mine.shape != theirs.shape or not alike(exercise, mine.double(), theirs.double()):
+            return None
+        telling += not agrees(exercise, theirs, t.expected[name])
+    return telling

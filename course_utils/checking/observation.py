@@ -1,0 +1,110 @@
+"""What a probe brings back: plain tensors by name, and facts that survive JSON."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_safetensors
+from safetensors.torch import save as save_safetensors
+from torch import Tensor
+
+MAX_ELEMENTS = 1_000_000  # a bigger result is no answer to an exercise of this course
+
+
+@dataclass
+class Observation:
+    """What one probe saw on one case.
+
+    Facts the judge knows: `error` (type, bases, message, where, kind), `types` (what each result
+    was), `modified` (names of inputs that were changed), `unstable` ("random" or "seed"),
+    `overwritten` (an earlier result changed), `device` (where the result was, where it should be),
+    `elsewhere` (what happened on another device), `half` (what happened in bfloat16), `left_behind`
+    (settings that were changed), `borrowed` (finished parts that were called), `gradient_error`,
+    `ops` (operators seen), `printed` (count, first lines), `not_attempted`, `given` (the entries of
+    a quiz), `traits` (whatever else tells an exercise's wrong answers apart).
+    """
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        return self.facts.get("error")
+
+    @property
+    def traits(self) -> dict[str, Any]:
+        return self.facts.setdefault("traits", {})
+
+    def put(self, name: str, value: Any) -> Tensor | None:
+        """Keep a result: a plain detached CPU copy if it is a tensor or number, else its type."""
+        kind, tensor = plain(value)
+        self.facts.setdefault("types", {})[name] = kind
+        if tensor is not None:
+            self.tensors[name] = tensor
+        return tensor
+
+
+def class_name(value: Any) -> str:
+    """The name of a value's class, also where the class would rather not say."""
+    try:
+        return str(type(value).__name__)
+    except Exception:
+        return "an object"
+
+
+def plain(value: Any) -> tuple[str, Tensor | None]:
+    """The kind of a value in words, and the value as an ordinary CPU tensor where it is one."""
+    if isinstance(value, bool):
+        return "bool", torch.tensor(value)
+    if isinstance(value, int) or type(value).__module__ == "numpy" and hasattr(value, "__index__"):
+        try:
+            number = operator.index(value)
+        except TypeError:  # an array
+            return class_name(value), None
+        return "int", torch.tensor(number) if abs(number) < 2**63 else None
+    if isinstance(value, float):
+        return "float", torch.tensor(value, dtype=torch.float64)
+    if not isinstance(value, Tensor):
+        return ("...", None) if value is Ellipsis else (class_name(value), None)
+    with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
+        if value.layout != torch.strided:
+            return f"a {str(value.layout).removeprefix('torch.')} tensor", None
+        if value.device.type == "meta":
+            return "a tensor without data (on the meta device)", None
+        if value.is_quantized or value.is_complex():
+            return f"a {str(value.dtype).removeprefix('torch.')} tensor", None
+        if value.numel() > MAX_ELEMENTS:
+            return f"a tensor of {value.numel():,} elements", None
+        tensor = torch.Tensor.detach(value).as_subclass(Tensor).resolve_neg()
+        return "Tensor", tensor.to("cpu", copy=True).contiguous()
+
+
+def pack(observations: Sequence[Observation]) -> bytes:
+    """Observations as safetensors bytes, to cross a process boundary without pickle."""
+    tensors = {
+        f"{i}/{name}": t for i, o in enumerate(observations) for name, t in o.tensors.items()
+    }
+    return save_safetensors(tensors, {"facts": json.dumps([o.facts for o in observations])})
+
+
+def unpack(data: bytes) -> list[Observation]:
+    """The inverse of `pack`.
+
+    Raises:
+        ValueError: the bytes are no packed observations.
+    """
+    try:
+        size = int.from_bytes(data[:8], "little")
+        facts = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["facts"])
+        observations = [Observation({}, f) for f in facts if isinstance(f, dict)]
+        for key, tensor in load_safetensors(data).items():
+            index, name = key.split("/", 1)
+            observations[int(index)].tensors[name] = tensor
+    except Exception as error:
+        raise ValueError(f"these {len(data)} bytes are no packed observations: {error}") from None
+    return observations

@@ -1,0 +1,139 @@
+"""What an answer may change for everybody after it: PyTorch's settings, its functions, the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+# By name: how it is read, how it is set, and what is usual.
+SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
+    "gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled, True),
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    "default device": (
+        lambda: str(torch.get_default_device()),
+        lambda name: torch.set_default_device(None if name == "cpu" else name),
+        "cpu",
+    ),
+    "deterministic algorithms": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+        False,
+    ),
+    "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
+    "number of threads": (torch.get_num_threads, torch.set_num_threads, None),
+    "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit, None),
+}
+
+# Where a replaced function would spoil every answer after it.
+SPACES: dict[str, Any] = {
+    "torch": torch,
+    "torch.Tensor": torch.Tensor,
+    "torch._C.TensorBase": torch._C.TensorBase,
+    "torch.nn": nn,
+    "torch.nn.functional": nn.functional,
+    "torch.nn.Module": nn.Module,
+    "torch.nn.Linear": nn.Linear,
+    "torch.nn.Dropout": nn.Dropout,
+    "torch.testing": torch.testing,
+    "math": sys.modules["math"],
+    "builtins": sys.modules["builtins"],
+}
+
+
+def _contents() -> dict[str, dict[str, Any]]:
+    return {name: dict(vars(space)) for name, space in SPACES.items()}
+
+
+# As they were when the course was loaded, before an answer of this notebook could reach them.
+PRISTINE = _contents()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings at one moment."""
+
+    switches: dict[str, Any]
+    environment: dict[str, str]
+    folder: str
+    children: frozenset[int]
+
+    @classmethod
+    def now(cls) -> Settings:
+        switches = {name: read() for name, (read, _, _) in SWITCHES.items()}
+        return cls(switches, dict(os.environ), _folder(), _children())
+
+    @staticmethod
+    def usual() -> None:
+        for read, write, usual in SWITCHES.values():
+            if usual is not None and read() != usual:
+                write(usual)
+        mend_functions()
+
+    def put_back(self) -> list[str]:
+        """Sets everything as it was at this moment; says in words what had changed."""
+        changed = []
+        for name, (read, write, _) in SWITCHES.items():
+            if read() != self.switches[name]:
+                changed.append(name)
+                write(self.switches[name])
+        if dict(os.environ) != self.environment:
+            changed.append("environment variables")
+            os.environ.clear()
+            os.environ.update(self.environment)
+        if _folder() != self.folder:
+            changed.append("working folder")
+            os.chdir(self.folder)
+        for child in _children() - self.children:
+            changed.append("a process that is still running")
+            _end(child)
+        return changed + mend_functions()
+
+
+def mend_functions() -> list[str]:
+    """Puts back functions of PyTorch and Python that were replaced; returns their names."""
+    mended = []
+    for name, space in SPACES.items():
+        before, now = PRISTINE[name], vars(space)
+        for key, value in before.items():
+            if now.get(key) is not value and _is_code(value):
+                setattr(space, key, value)
+                mended.append(f"{name}.{key}")
+    return mended
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or isinstance(value, (property, classmethod, staticmethod))
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"
+
+
+def _children() -> frozenset[int]:
+    """The processes that this one has started, where the system tells (Linux)."""
+    try:
+        found: set[int] = set()
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/children") as file:
+                found.update(map(int, file.read().split()))
+        return frozenset(found)
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _end(process: int) -> None:
+    try:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+    except OSError:
+        pass

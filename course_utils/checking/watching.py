@@ -1,0 +1,204 @@
+"""Watching an answer run: which operators, whose functions, and what it does on another device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map_only
+
+from .answers import functions
+
+TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+# ---------------------------------------------------------------- which operators ran
+
+
+class Operators:
+    """Names of the operators an answer calls, as written and as executed."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.written: list[str] = []
+
+    def names(self) -> list[str]:
+        return sorted({*self.written, *self.executed})
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        with _Written(self.written), _Executed(self.executed):
+            yield
+
+
+class _Written(TorchFunctionMode):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
+
+
+class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping would import the whole compiler, 1.5 seconds, for nothing
+
+
+class _Executed(_Mode):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func._schema.name.split("::")[-1])
+        return func(*args, **(kwargs or {}))
+
+
+class Calls:
+    """What an answer calls, seen by the interpreter: course parts by code, PyTorch's by name.
+
+    Sees what the two modes above don't: other threads, and code that switches modes off.
+    """
+
+    def __init__(self, parts: Mapping[types.CodeType, str]) -> None:
+        self.parts = parts
+        self.borrowed: set[str] = set()
+        self.operators: set[str] = set()
+
+    def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            homes = argument.__module__, type(argument.__self__).__module__
+            if any(str(home).startswith("torch") for home in homes):
+                self.operators.add(argument.__name__)
+        elif event == "call":
+            code = frame.f_code
+            if code in self.parts:
+                self.borrowed.add(self.parts[code])
+            elif code.co_filename.startswith(TORCH):
+                self.operators.add(code.co_name)
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+
+def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
+    """The code objects of finished parts, with the name of each."""
+    return {f.__code__: name for name, part in parts.items() for f in functions(part)}
+
+
+# ---------------------------------------------------------------- another device
+
+THERE = torch.device("meta")  # the one name of a device that every build of PyTorch knows
+
+
+class TwoDevices(RuntimeError):
+    """A tensor that stayed behind met one that lies on the other device."""
+
+
+class Elsewhere(Tensor):
+    """A tensor that says it lies on another device, and keeps its numbers here.
+
+    It refuses to meet tensors that don't, as tensors on a GPU do, so that a machine without one
+    shows which tensors an answer leaves behind. Numbers in it can be read; `.numpy()` and
+    `.tolist()` can't be had.
+    """
+
+    here: Tensor
+
+    @staticmethod
+    def __new__(cls, here: Tensor) -> Elsewhere:
+        return torch.Tensor._make_wrapper_subclass(
+            cls,
+            here.shape,
+            strides=here.stride(),
+            storage_offset=here.storage_offset(),
+            dtype=here.dtype,
+            device=THERE,
+            requires_grad=here.requires_grad,
+        )
+
+    def __init__(self, here: Tensor) -> None:
+        self.here = here.detach()
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return _run_there(func, args, kwargs or {})
+
+
+def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    name = func._schema.name.split("::")[-1]
+    tensors = [t for t in tree_iter((args, kwargs)) if isinstance(t, Tensor)]
+    mine = [t for t in tensors if isinstance(t, Elsewhere)]
+    device = kwargs.get("device")
+    moves = name in ("_to_copy", "copy_")
+    others = [t for t in tensors if t.dim() and not isinstance(t, Elsewhere)]
+    if name.startswith(("index", "_index")):  # positions may lie on the CPU
+        others = [t for t in others if t is args[0] or t.is_floating_point()]
+    if mine and not moves and others:
+        raise TwoDevices("two devices")
+    there = bool(mine) if device is None else torch.device(device) == THERE
+    if name == "copy_":
+        there = isinstance(args[0], Elsewhere)
+    if device is not None:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    here_args, here_kwargs = tree_map_only(Elsewhere, lambda t: t.here, (args, kwargs))
+    out = func(*here_args, **here_kwargs)
+    if not there:
+        return out
+    for t in mine:  # in place: the same object goes back
+        if any(o is t.here for o in tree_iter(out)):
+            return t
+    return tree_map_only(Tensor, Elsewhere, out)
+
+
+class AnotherDevice(_Mode):
+    """While it is on, tensors made with `device=x.device` for an `Elsewhere` x lie there too."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if kwargs.get("device") is None and not any(
+            isinstance(t, Elsewhere) for t in tree_iter((args, kwargs))
+        ):
+            return func(*args, **kwargs)
+        return _run_there(func, args, kwargs)
+
+
+def moved(value: Any) -> Any:
+    """An input on the other device; lists and numbers as they are."""
+    if isinstance(value, Tensor):
+        return Elsewhere(value.detach().clone())
+    return value
+
+
+def happened_elsewhere(call: Any) -> str:
+    """What becomes of `call()`, whose inputs lie elsewhere: "there", "here", "two devices", or
+    "unknown" where it could not be tried."""
+    try:
+        with torch.no_grad(), AnotherDevice():
+            out = call()
+    except TwoDevices:
+        return "two devices"
+    except Exception:
+        return "unknown"
+    if not isinstance(out, Tensor):
+        return "unknown"
+    return "there" if isinstance(out, Elsewhere) else "here"

@@ -1,0 +1,133 @@
+"""The student's desk: `check`, `hint` and `progress`, where the engine meets the catalogue."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import secrets
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .checking import Message, Report, check_exercise
+from .checking.catalogue import Catalogue
+from .checking.progress import Progress, course_folder, load, progress_path, record
+from .exercises import COURSE
+
+_hints_given: Counter[str] = Counter()
+
+
+@cache
+def _joined(places: tuple[Path, ...]) -> Catalogue:
+    catalogue = COURSE
+    for path in places:
+        catalogue = catalogue + Catalogue.from_file(path)
+    return catalogue
+
+
+def catalogue() -> Catalogue:
+    """The course's exercises, and an instructor's own beside them.
+
+    Those stand in the files or folders that the environment variable COURSE_EXERCISES names
+    (separated as in PATH), else in the folder `exercises` beside nbgrader_config.py.
+    """
+    named = os.environ.get("COURSE_EXERCISES")
+    places = [Path(p) for p in named.split(os.pathsep)] if named else []
+    folder = course_folder()
+    if not places and folder is not None:
+        places = [folder / "exercises"]
+    files: list[Path] = []
+    for place in places:
+        files += sorted(place.glob("[!_]*.py")) if place.is_dir() else [place] if named else []
+    return _joined(tuple(p.resolve() for p in files))
+
+
+def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None) -> Report:
+    """Checks an answer and says what is right, what is wrong and what may be behind it.
+
+    Args:
+        exercise_id: the name of the exercise, which is the name of what you wrote.
+        answer: the function, class or quiz dict itself, not a call of it.
+        seed: which inputs to try. None: the course's own, the same for everybody. A number:
+            others. "grading": drawn from the number in the environment variable
+            COURSE_GRADING_SEED, or at random if that is not set.
+
+    Returns:
+        A `Report`. Whatever the answer does, nothing is raised.
+    """
+    try:
+        exercises = catalogue()
+    except ValueError as error:
+        return Report(str(exercise_id)[:60], 0.0, 0.0, False, message=str(error))
+    exercise = exercises.find(exercise_id)
+    if exercise is None:
+        return _unknown(exercise_id, exercises)
+    report = check_exercise(exercise, answer, _seed(seed), exercises)
+    if seed is None:
+        record(report)
+    return report
+
+
+def _seed(seed: int | str | None) -> int:
+    if seed == "grading":
+        seed = os.environ.get("COURSE_GRADING_SEED", "").strip()
+        if not seed:
+            return 1 + secrets.randbits(48)
+    if isinstance(seed, str):
+        # Any text serves, so that a typing error can't fall back to something public.
+        return 1 + int.from_bytes(seed.encode(), "little") % (2**61 - 1)
+    return int(seed or 0)
+
+
+def _unknown(exercise_id: object, exercises: Catalogue) -> Report:
+    if not isinstance(exercise_id, str):
+        name = getattr(exercise_id, "__name__", "name")
+        message = (
+            f'The first argument is the exercise\'s name in quotes: `check("{name}", {name})`.'
+        )
+        return Report(str(name)[:60], 0.0, 0.0, False, message=message)
+    near = difflib.get_close_matches(exercise_id, exercises.ids(), n=3, cutoff=0.5)
+    meant = " or ".join(f"`{n}`" for n in near)
+    message = "There is no exercise of this name. " + (
+        f"Did you mean {meant}?" if near else "`progress()` lists them all."
+    )
+    return Report(exercise_id[:60], 0.0, 0.0, False, message=message)
+
+
+def hint(exercise_id: str, number: int | None = None) -> Message:
+    """The next hint for an exercise, or hint `number` (from 1)."""
+    exercises = catalogue()
+    exercise = exercises.find(exercise_id)
+    if exercise is None:
+        return Message("No hint", _unknown(exercise_id, exercises).message)
+    count = len(exercise.hints)
+    if not count:
+        return Message(f"No hints for {exercise.id}", "Its question holds all you need.")
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+        said = f'Hints have numbers from 1 to {count}: `hint("{exercise.id}", 1)`, or '
+        return Message(f"Which hint for {exercise.id}?", f'{said}`hint("{exercise.id}")`.')
+    if number is None:
+        _hints_given[exercise.id] += 1
+        number = _hints_given[exercise.id]
+    if number > count or number < 1:
+        number = count
+        title = f"That was all: hint {count} of {count} for {exercise.id}, once more"
+    else:
+        title = f"Hint {number} of {count} for {exercise.id}"
+    return Message(title, exercise.hints[number - 1])
+
+
+def hints_left(exercise_id: str, count: int) -> int:
+    """How many of an exercise's hints were not shown yet."""
+    return max(count - _hints_given[exercise_id], 0)
+
+
+def progress() -> Progress:
+    """All lessons and exercises with your points."""
+    kept, notice = load(progress_path())
+    rows = [
+        (lesson, [(e.id, kept.get(e.id, {}).get("points"), e.points) for e in exercises])
+        for lesson, exercises in catalogue().by_lesson.items()
+    ]
+    return Progress(rows, notice)

@@ -1,0 +1,1 @@
+"""What lessons share: draws, right answers in steps, mistakes written once, evidence."""

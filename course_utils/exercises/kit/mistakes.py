@@ -1,0 +1,721 @@
+"""What goes wrong in attention, written once: one idea, one id, one set of sentences.
+
+Put on the right answers of `steps.py` with `.on(…)` in every lesson where it can happen. Sentences
+speak of no lesson and no variable of one; a lesson may replace one with `.on(right, mend="…")`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from ...checking import Mistake
+from .steps import INF, Weighing
+
+# ---------------------------------------------------------------- the mask of the future
+
+
+class NoMask(Mistake):
+    """Nothing is hidden: every token also sees the tokens after it.
+
+    Why: A model that predicts the next token must not see it: it would learn to copy.
+    Mend: Where does the mask of the future come in, and is its result used?
+    """
+
+    def future(self, T, device=None):
+        return super().future(T, device) & False
+
+
+class SeesNextToken(Mistake):
+    """Each token also sees the one after it: the mask begins one column too late.
+
+    Why: That one token is exactly the one a language model has to predict.
+    Mend: For row 0, which columns are hidden? Compare with the diagonal your mask begins at.
+    """
+
+    first_diagonal = 2
+
+
+class BlindToItself(Mistake):
+    """No token sees itself: the diagonal is hidden too, and token 0 sees nothing.
+
+    Why: The softmax of nothing but -inf is 0/0, and one NaN spreads through the whole model.
+    Mend: Which is the first diagonal that belongs to the future?
+    """
+
+    first_diagonal = 0
+
+
+class PastHidden(Mistake):
+    """The past is hidden in place of the future: every token sees itself and what comes after it.
+
+    Why: When text is generated there is no future yet, so there would be nothing to look at.
+    Mend: `tril` is the lower triangle, `triu` the upper. Which one is the future?
+    """
+
+    def future(self, T, device=None):
+        return super().future(T, device).mT
+
+
+class MaskInverted(Mistake):
+    """The mask is the wrong way round: what should be seen is hidden, and only that.
+
+    Why: In this course `True` means hidden. A lower triangle of ones marks what may be *seen*.
+    Mend: Turn the mask round, or build the other triangle.
+    """
+
+    def hide(self, scores, hidden):
+        return super().hide(scores, ~hidden)
+
+
+# ---------------------------------------------------------------- from scores to weights
+
+
+class MaskAfterSoftmax(Mistake):
+    """The mask was applied after the softmax: hidden weights are 0, but rows don't sum to 1.
+
+    Why: The hidden scores took their share before they were removed, so the result shrinks.
+    Mend: Hidden scores should lose *in* the softmax. Which score gives a weight of 0 there?
+    """
+
+    def weights(self, scores, hidden):
+        return self.softmax(scores).masked_fill(hidden, 0.0)
+
+
+class RenormalisedAfterSoftmax(Mistake):
+    """You masked after the softmax and divided by the new sums: right on paper, but a big hidden
+    score presses all visible weights to 0, and 0/0 is NaN.
+
+    Why: A hidden score should have no influence at all, however big it is.
+    Mend: Hide the scores before the softmax; then nothing has to be repaired.
+    """
+
+    def weights(self, scores, hidden):
+        weights = self.softmax(scores).masked_fill(hidden, 0.0)
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+
+class ZeroFill(Mistake):
+    """Hidden scores were set to 0, and e⁰ = 1 is a weight like any other.
+
+    Why: 0 is an ordinary score, and often bigger than the visible ones: what is hidden leaks.
+    Mend: Which score has an exponential of 0?
+    """
+
+    fill = 0.0
+
+
+class FillNotLowEnough(Mistake):
+    """Hidden scores were set to a negative number in place of -inf. Where visible scores are lower
+    still, the hidden ones win.
+
+    Why: The mask works in tests and fails, without an error, in the model that needs it.
+    Mend: There is one value that no score is below.
+    """
+
+    fill = -1e4
+
+
+class PlusInfinity(Mistake):
+    """You filled with +inf: inf − inf is NaN inside the softmax.
+
+    Why: A hidden score should lose against every other, not win.
+    Mend: Mind the sign.
+    """
+
+    fill = INF
+
+
+class OverQueries(Mistake):
+    """The softmax runs over the queries: columns sum to 1, not rows.
+
+    Why: Each query should spread one unit of attention over its keys.
+    Mend: In `(…, T, S)` the keys are the last dimension.
+    """
+
+    axis = -2
+
+
+class MaskIgnored(Mistake):
+    """The mask has no effect: this is the plain softmax.
+
+    Why: All that should be hidden is seen. Tensor methods return a new tensor: a line with
+        `scores.masked_fill(…)` alone changes nothing.
+    Mend: Is the result of the masking used afterwards?
+    """
+
+    def hide(self, scores, hidden):
+        return scores
+
+
+# ---------------------------------------------------------------- rows that see nothing
+
+
+class NanRows(Mistake):
+    """A row that sees nothing is NaN: the softmax of nothing but -inf is 0/0.
+
+    Why: NaN times anything is NaN, so one such row spreads through the model and its gradients.
+    Mend: Find the rows that see nothing. What could stand in them so that the softmax is fine?
+    """
+
+    def weights(self, scores, hidden):
+        return Weighing.weights(self, scores, hidden)
+
+
+class NanInGradient(Mistake):
+    """The result is right: `nan_to_num` cleaned it. But the NaN was there, and it comes back in
+    the gradients.
+
+    Why: After one training step the weights are NaN, and the loss gave no warning.
+    Mend: Don't let the NaN arise: give empty rows harmless scores before the softmax.
+    """
+
+    def weights(self, scores, hidden):
+        bias = torch.zeros_like(scores).masked_fill(hidden, -INF)
+        return self.softmax(scores + bias).nan_to_num()
+
+
+class UniformOnHidden(Mistake):
+    """A row that sees nothing gets equal weights on all that it should not see: the softmax of
+    equal scores, such as -1e9 everywhere, is the mean.
+
+    Why: There is no NaN to warn you, and padding and future leak into the result.
+    Mend: Which weights should a row have that sees nothing?
+    """
+
+    def weights(self, scores, hidden):
+        return self.softmax(scores.masked_fill(hidden, -1e9))
+
+
+class MaskDroppedWhenEmpty(Mistake):
+    """Where a row sees nothing the mask was dropped, and it sees everything.
+
+    Why: The mask is ignored exactly where it hides everything.
+    Mend: The weights of such a row should all be 0.
+    """
+
+    def weights(self, scores, hidden):
+        empty = hidden.expand_as(scores).all(dim=-1, keepdim=True)
+        return self.softmax(self.hide(scores, hidden & ~empty))
+
+
+# ---------------------------------------------------------------- the scale
+
+
+class NotScaled(Mistake):
+    """The scores are not scaled.
+
+    Why: Their spread grows with the width of queries and keys, and the softmax saturates.
+    Mend: Which number, made from the width D, brings the variance back to 1?
+    """
+
+    def scale(self, query, key):
+        return 1.0
+
+
+class Multiplied(Mistake):
+    """You multiplied by √D where you should divide.
+
+    Why: The scores spread even more, and the softmax saturates at once.
+    Mend: Dot products of long vectors are too big already. Should the scale shrink or grow them?
+    """
+
+    def scale(self, query, key):
+        return 1 / super().scale(query, key)
+
+
+class ScaledTwice(Mistake):
+    """The scores were scaled twice: divided by √D here, and by √D there.
+
+    Why: Together that is D itself, so all scores shrink and the weights become nearly equal.
+    Mend: Look for the second scale: is it inside a function that you call?
+    """
+
+    def scale(self, query, key):
+        return super().scale(query, key) ** 2
+
+
+class RootMissing(Mistake):
+    """You divided by the width D itself, without the root.
+
+    Why: The spread of a dot product grows with √D; divided by D, the weights become nearly equal.
+    Mend: By how much does the *standard deviation* of a dot product grow with D?
+    """
+
+    def scale(self, query, key):
+        return query.shape[-1]
+
+
+class ScaledByTokens(Mistake):
+    """You divided by the root of the number of tokens.
+
+    Why: The same two vectors would score less in a longer text, for no reason.
+    Mend: Which dimension does the dot product add up over?
+    """
+
+    def scale(self, query, key):
+        return math.sqrt(key.shape[-2])
+
+
+class ScaledByInputWidth(Mistake):
+    """You divided by √d_in, the width of the tokens that come in.
+
+    Why: A dot product adds up over the width of queries and keys; only that width makes it grow.
+    Mend: How wide are the vectors in *that* dot product?
+    """
+
+    def scale(self, query, key):
+        return math.sqrt(self.d_in)
+
+
+class ScaledByContext(Mistake):
+    """You divided by the root of context_length.
+
+    Why: How many tokens *could* come has nothing to do with how big a dot product gets.
+    Mend: How wide are the vectors in the dot product?
+    """
+
+    def scale(self, query, key):
+        return math.sqrt(self.context_length)
+
+
+# ---------------------------------------------------------------- queries, keys, values
+
+
+class QueryAndKeySwapped(Mistake):
+    """Queries and keys are swapped: row t holds how others score token t.
+
+    Why: Each token would be mixed by what others look for, not by what it looks for itself.
+    Mend: The queries are the rows of the scores: they stand on the left of the product.
+    """
+
+    def compared(self, query, key):
+        return super().compared(key, query)
+
+
+class KeysFromQueries(Mistake):
+    """The keys were made with the `query` projection; `key` has no effect.
+
+    Why: Tokens that look for the same thing then attend to each other, and `key` never learns.
+    Mend: Read the three projection lines aloud: one name comes twice.
+    """
+
+    def projected(self, x):
+        query, _, value = super().projected(x)
+        return query, query, value
+
+
+class ValuesFromKeys(Mistake):
+    """What is collected are the keys; the `value` projection has no effect.
+
+    Why: What a token is found by and what it hands over could no longer differ.
+    Mend: Q looks for K and collects …?
+    """
+
+    def projected(self, x):
+        query, key, _ = super().projected(x)
+        return query, key, key
+
+
+# ---------------------------------------------------------------- padding
+
+
+class PadMaskIgnored(Mistake):
+    """`pad_mask` has no effect: the padding is heard like any other token.
+
+    Why: A sequence changes with the batch it is in.
+    Mend: Where does `pad_mask` meet the mask of the future?
+    """
+
+    def with_padding(self, future, pad_mask):
+        return future
+
+
+class RowsHidden(Mistake):
+    """The *rows* of padded tokens were hidden instead of their columns.
+
+    Why: Real tokens still see the padding, and the padded queries see nothing.
+    Mend: A row is a token that looks, a column one that is looked at. Which should padding not be?
+    """
+
+    def columns(self, pad_mask):
+        return super().columns(pad_mask).mT
+
+
+class RowsAndColumnsHidden(Mistake):
+    """The rows of padded tokens were hidden as well as their columns.
+
+    Why: A padded query is computed like any other; whoever uses the result leaves it out.
+    Mend: Only columns have to go.
+    """
+
+    def columns(self, pad_mask):
+        return super().columns(pad_mask) | super().columns(pad_mask).mT
+
+
+class PaddingInverted(Mistake):
+    """The padding mask is the wrong way round: the text is hidden, and the padding is seen.
+
+    Why: In this course `True` means hidden, in both masks.
+    Mend: Use `pad_mask` as it comes.
+    """
+
+    def columns(self, pad_mask):
+        return ~super().columns(pad_mask)
+
+
+class PaddingOnly(Mistake):
+    """With a `pad_mask`, the future is no longer hidden.
+
+    Why: Training batches are nearly always padded, so the model would always see the answer.
+    Mend: Both masks hold at once: hidden is the future *or* padding.
+    """
+
+    def with_padding(self, future, pad_mask):
+        return (future & False) | self.columns(pad_mask)
+
+
+class BothNeeded(Mistake):
+    """Only what is future *and* padding is hidden.
+
+    Why: Real tokens of the future stay visible, and so does padding in the past.
+    Mend: One reason is enough to hide a key.
+    """
+
+    def with_padding(self, future, pad_mask):
+        return future & self.columns(pad_mask)
+
+
+class FirstSequencesMask(Mistake):
+    """Every sequence got the padding mask of sequence 0.
+
+    Why: Sequences of a batch have different lengths; that is why there is a mask.
+    Mend: `pad_mask` is `(B, S)`. Which dimension is missing between sequences and keys?
+    """
+
+    def columns(self, pad_mask):
+        return super().columns(pad_mask[:1].expand_as(pad_mask))
+
+
+class DiagonalKept(Mistake):
+    """Padding is allowed to see itself.
+
+    Why: It avoids rows that see nothing, but what stands in the padding comes out at the other end.
+    Mend: Let such rows be empty; the softmax will take care of them.
+    """
+
+    def with_padding(self, future, pad_mask):
+        own = torch.eye(len(future), dtype=torch.bool, device=future.device)
+        return super().with_padding(future, pad_mask) & ~own
+
+
+class PaddedRowsCleared(Mistake):
+    """The results of padded queries are 0: their rows were hidden as well, or cleared afterwards.
+
+    Why: A padded query may see real tokens before it, and is computed like any other; whoever uses
+        the result leaves those rows out.
+    Mend: Only columns have to go, and only queries that see nothing give zeros.
+    """
+
+    def forward(self, x, pad_mask=None):
+        out = super().forward(x, pad_mask)
+        return out if pad_mask is None else out.masked_fill(pad_mask[..., None], 0.0)
+
+
+class TokensCleared(Mistake):
+    """Padded tokens were set to 0 in `x`; they are not hidden.
+
+    Why: A key of zeros scores 0, and e⁰ = 1 is a weight like any other.
+    Mend: Hide their scores instead.
+    """
+
+    def forward(self, x, pad_mask=None):
+        return super().forward(x if pad_mask is None else x * ~pad_mask[..., None])
+
+
+class MaskRequired(Mistake):
+    """`forward` can't be called without a `pad_mask`.
+
+    Why: Most of the time there is no padding, as when text is generated.
+    Mend: Give it the default None, and treat None as "nothing is padding".
+    """
+
+    def forward(self, x, pad_mask):
+        return super().forward(x, pad_mask)
+
+
+# ---------------------------------------------------------------- dropout
+
+
+class DropoutOnScores(Mistake):
+    """Dropout was applied to the scores, before the softmax.
+
+    Why: A score of 0 is not "ignored": its key keeps a weight, and the others change as well.
+    Mend: Drop *weights*: which tensor holds them, and from which line on?
+    """
+
+    def scores(self, query, key):
+        return self.dropout(super().scores(query, key))
+
+    def dropped(self, weights):
+        return weights
+
+
+class DropoutOnValues(Mistake):
+    """Dropout was applied to the values: single channels of a token are missing for everybody.
+
+    Why: Here it should make a token do without some of the others, so it belongs on the weights.
+    Mend: Move it to between the softmax and the last product.
+    """
+
+    def dropped(self, weights):
+        return weights
+
+    def collected(self, weights, value):
+        return super().collected(weights, self.dropout(value))
+
+
+class DropoutOnResult(Mistake):
+    """Dropout was applied to the result: single channels of a token become 0.
+
+    Why: Here it should make a token do without some of the others, so it belongs on the weights.
+    Mend: Move it up, to between the softmax and the last product.
+    """
+
+    def dropped(self, weights):
+        return weights
+
+    def result(self, context, pad_mask):
+        return self.dropout(super().result(context, pad_mask))
+
+
+class DropoutTwice(Mistake):
+    """Dropout acts on the weights and once more on the result.
+
+    Why: Together more is dropped than was asked for.
+    Mend: Here dropout belongs to the weights and nowhere else.
+    """
+
+    def result(self, context, pad_mask):
+        return self.dropout(super().result(context, pad_mask))
+
+
+class NoDropout(Mistake):
+    """Dropout has no effect in training.
+
+    Why: Whoever asks for dropout=0.5 expects half of the weights to be dropped.
+    Mend: Make an `nn.Dropout(dropout)` in the constructor and send the weights through it.
+    """
+
+    def dropped(self, weights):
+        return weights
+
+
+class DropoutInEvaluation(Mistake):
+    """Dropout is active in evaluation mode too: two calls give two results.
+
+    Why: `F.dropout` doesn't know the module's mode unless it is told.
+    Mend: An `nn.Dropout` made in the constructor follows `.train()` and `.eval()` by itself.
+    """
+
+    def dropped(self, weights):
+        return nn.functional.dropout(weights, self.dropout.p)
+
+
+class DropoutFixed(Mistake):
+    """The probability of dropout is written into the code, whatever `dropout` says.
+
+    Why: Even a head made with dropout=0.0 then drops weights in training.
+    Mend: Pass the constructor's argument on to `nn.Dropout`.
+    """
+
+    def rate(self, dropout):
+        return 0.1
+
+
+# ---------------------------------------------------------------- biases, buffers, lengths
+
+
+class BiasAlways(Mistake):
+    """The projections have a bias whatever `qkv_bias` says: `nn.Linear` adds one by default.
+
+    Why: The module has more parameters than its caller asked for, and weights copied in by name
+        don't cover them.
+    Mend: `nn.Linear` has an argument for it.
+    """
+
+    def linear(self, d_in, d_out, bias):
+        return super().linear(d_in, d_out, True)
+
+
+class BiasNever(Mistake):
+    """With `qkv_bias=True` the projections still have no bias.
+
+    Why: Weights of a model that has them (GPT-2, for one) would not fit in.
+    Mend: Pass `qkv_bias` on to each `nn.Linear`.
+    """
+
+    def linear(self, d_in, d_out, bias):
+        return super().linear(d_in, d_out, False)
+
+
+class MaskIsLearned(Mistake):
+    """The mask is an `nn.Parameter`, so an optimizer would train it.
+
+    Why: What is hidden is decided once and for all; it is no number to learn.
+    Mend: `register_buffer` is for tensors that belong to a module and are not learned.
+    """
+
+    def keep_mask(self, context_length):
+        self.mask = nn.Parameter(torch.ones(context_length, context_length).triu(1))
+
+    def future(self, T, device=None):
+        return self.mask[:T, :T] > 0
+
+
+class MaskStaysBehind(Mistake):
+    """The mask sits in a plain attribute, which `.to(device)` does not move.
+
+    Why: On a GPU the scores and their mask would meet on two devices, and that is an error.
+    Mend: `register_buffer` makes a tensor travel with its module.
+    """
+
+    def keep_mask(self, context_length):
+        self.mask = torch.ones(context_length, context_length).triu(1).bool()
+
+    def future(self, T, device=None):
+        return self.mask[:T, :T]
+
+
+class MaskNotCut(Mistake):
+    """The mask always has context_length rows and columns, however short the text is.
+
+    Why: Most texts are shorter than the limit.
+    Mend: How many rows and columns of the mask belong to T tokens?
+    """
+
+    def future(self, T, device=None):
+        return super().future(self.context_length, device)
+
+
+class MaskOfFixedSize(Mistake):
+    """The mask has a fixed size, as in the example, instead of context_length.
+
+    Why: The next head is made for longer texts.
+    Mend: The constructor knows how long texts can get.
+    """
+
+    def future(self, T, device=None):
+        return super().future(6, device)[:T, :T]
+
+
+class LongTextAccepted(Mistake):
+    """A text longer than context_length was accepted without a word.
+
+    Why: Whoever made the module relied on that limit, and finds out much later that it was passed.
+    Mend: Compare T with context_length at the start of `forward`, and raise a ValueError with both
+        numbers.
+    """
+
+    def accepted(self, x):
+        return x
+
+
+class LongTextCut(Mistake):
+    """A text that is too long was cut off without a word.
+
+    Why: The caller gets fewer tokens back than they gave, and the rest of the text is lost.
+    Mend: Refuse it: raise a ValueError with both numbers.
+    """
+
+    def accepted(self, x):
+        return x[:, : self.context_length]
+
+
+class FullLengthRefused(Mistake):
+    """A text of exactly context_length tokens was refused.
+
+    Why: The limit is the most tokens that fit, so that many must still be welcome.
+    Mend: Which of `>` and `>=` says "more than"?
+    """
+
+    def accepted(self, x):
+        if x.shape[1] >= self.context_length:
+            raise ValueError(f"{x.shape[1]} tokens, and context_length is {self.context_length}")
+        return x
+
+
+class ChecksTheBatch(Mistake):
+    """You compared context_length with the number of sequences, not of tokens.
+
+    Why: A big batch of short texts is refused, and a text that is too long gets through.
+    Mend: `x.shape` is `(B, T, d_in)`. Which of the three is the length?
+    """
+
+    def accepted(self, x):
+        if x.shape[0] > self.context_length:
+            raise ValueError(f"{x.shape[0]} tokens, and context_length is {self.context_length}")
+        return x
+
+
+# ---------------------------------------------------------------- what is returned
+
+
+class WeightsReturned(Mistake):
+    """You return the weights; nothing has been collected with them yet.
+
+    Why: Weights say where to look. The result is what is found there.
+    Mend: One product is missing: weights times …?
+    """
+
+    def collected(self, weights, value):
+        return weights
+
+
+class PairReturned(Mistake):
+    """You return the result and the weights as a pair.
+
+    Why: The next layer expects one tensor of shape `(B, T, d_out)`.
+    Mend: Return the result alone.
+    """
+
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        return out, out
+
+
+class LastTokenOnly(Mistake):
+    """You return the last token only: T is gone from the shape.
+
+    Why: In training every position predicts its next token, so every position is needed.
+    Mend: Return all T rows.
+    """
+
+    def collected(self, weights, value):
+        return super().collected(weights, value)[..., -1, :]
+
+
+class ChangesItsInput(Mistake):
+    """The result is right, but it was written into the input itself.
+
+    Why: Whoever called still holds that tensor, and it now holds something else.
+    Mend: Build a new tensor, and leave out operations that end in an underscore.
+    """
+
+    def __call__(self, x, *args):
+        out = super().__call__(x.detach().clone(), *args)
+        x.copy_(out)
+        return x
+
+
+class Float32Result(Mistake):
+    """The result is float32 whatever comes in.
+
+    Why: Whoever computes in float64 loses half of the digits here without a word.
+    Mend: Tensor operations keep the dtype by themselves; tensors you make can be made *like* `x`.
+    """
+
+    def __call__(self, *args):
+        return super().__call__(*args).float()
