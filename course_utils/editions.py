@@ -2,9 +2,9 @@
 
 An author writes plain cells; what nbgrader needs is added here:
 
-- a cell that holds only ``check("name", name)`` becomes a locked, graded cell with the points of
+- a cell that holds only `check("name", name)` becomes a locked, graded cell with the points of
   the catalogue, and gets the same call with other inputs as its hidden test;
-- a cell that holds ``### BEGIN SOLUTION`` becomes a solution cell, named for what it defines.
+- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def checked_exercise(cell: NotebookNode) -> str | None:
-    """The exercise whose ``check(...)`` is all that a cell holds (hidden tests aside), or None."""
+    """The exercise whose `check(...)` is all that a cell holds (hidden tests aside), or None."""
     if cell.cell_type != "code":
         return None
     match = CHECK.fullmatch(without_hidden_tests(cell.source).strip())
@@ -126,7 +126,7 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
     """Run a notebook in its folder, in place, with nothing done so far in its `progress()`.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell raised and has no ``raises-exception`` tag.
+        nbclient.exceptions.CellExecutionError: a cell raised and has no `raises-exception` tag.
     """
     from nbclient import NotebookClient
 

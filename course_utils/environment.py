@@ -76,12 +76,12 @@ def _other_copy() -> list[str]:
 
 
 def device() -> torch.device:
-    """Where tensors go that no input decides: the CPU, or what ``COURSE_DEVICE`` names.
+    """Where tensors go that no input decides: the CPU, or what `COURSE_DEVICE` names.
 
-    ``COURSE_DEVICE=cuda`` on a machine without a CUDA device says so in one line and gives the CPU.
+    `COURSE_DEVICE=cuda` on a machine without a CUDA device says so in one line and gives the CPU.
 
     Raises:
-        ValueError: ``COURSE_DEVICE`` is neither ``cpu`` nor ``cuda`` (``cuda:1`` and so on too).
+        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda` (`cuda:1` and so on too).
     """
     import torch
 

@@ -1,9 +1,9 @@
 """Figures that are only looked at: heat maps, heads, masks, distributions and curves.
 
-Each function returns a :class:`Picture`. As the last line of a cell it is shown; anywhere else, or
-for a figure you drew yourself, call :func:`show`. Every picture has a text alternative: ``alt``,
+Each function returns a `Picture`. As the last line of a cell it is shown; anywhere else, or
+for a figure you drew yourself, call `show`. Every picture has a text alternative: `alt`,
 or a description made from the data. That description is what the cell gives as text, so write
-your own ``alt`` where the numbers differ from run to run.
+your own `alt` where the numbers differ from run to run.
 """
 
 import base64
@@ -97,7 +97,7 @@ class Picture:
 
 
 def show(figure: "Figure | Picture", alt: str = "") -> None:
-    """Show a figure of your own with its text alternative, or a :class:`Picture` in mid-cell."""
+    """Show a figure of your own with its text alternative, or a `Picture` in mid-cell."""
     from IPython.display import display
 
     display(figure if isinstance(figure, Picture) else Picture(figure, alt))
@@ -116,13 +116,13 @@ def heatmap(
     limits: tuple[float, float] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw one ``(T, S)`` matrix with its numbers in the cells.
+    """Draw one `(T, S)` matrix with its numbers in the cells.
 
     Args:
-        matrix: ``(T, S)``; ``-inf`` is drawn as hidden, NaN as such.
+        matrix: `(T, S)`; `-inf` is drawn as hidden, NaN as such.
         title: what to see.
         rows, columns: T and S labels; positions by default.
-        hidden: ``(T, S)`` bool; ``True`` is hatched.
+        hidden: `(T, S)` bool; `True` is hatched.
         digits: after the point. They are left out above 16 rows or columns.
         limits: the values of the lightest and the darkest colour; the matrix's own by default.
         alt: the text alternative; by default the rows, or the range of a large matrix.
@@ -162,13 +162,13 @@ def head_grid(
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw the ``(H, T, S)`` weights of several heads side by side on one scale from 0 to 1.
+    """Draw the `(H, T, S)` weights of several heads side by side on one scale from 0 to 1.
 
     Args:
-        weights: ``(H, T, S)``.
+        weights: `(H, T, S)`.
         title: what to see.
         queries, keys: T and S labels; positions by default.
-        hidden: bool, broadcastable to ``(H, T, S)``; ``True`` is hatched.
+        hidden: bool, broadcastable to `(H, T, S)`; `True` is hatched.
         names: H headings; "head 0", "head 1", … by default.
         alt: the text alternative; by default where the last query looks most.
     """
@@ -203,14 +203,7 @@ def head_grid(
         figure.supylabel("query", fontsize=10)
         _draw_scale(figure, list(grid.flat), norm)
         _hidden_legend(figure, is_hidden)
-    favourites = []
-    for name, head, covered in zip(head_names, values, is_hidden, strict=True):
-        _, key = _largest(head[-1:], covered[-1:])
-        favourites.append(f"{name} at {column_names[key]} ({_number(head[-1, key], 2)})")
-    described = (
-        f"{H} heat maps of {T} queries by {S} keys. "
-        f"The last query, {row_names[-1]}, looks most: {'; '.join(favourites)}."
-    )
+    described = _describe_heads(values, is_hidden, head_names, row_names, column_names)
     return Picture(figure, alt or f"Grid of heads: {_sentence(title)} {described}")
 
 
@@ -223,10 +216,10 @@ def mask_picture(
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw one ``(T, S)`` mask, or a batch ``(B, T, S)``: hatched is hidden.
+    """Draw one `(T, S)` mask, or a batch `(B, T, S)`: hatched is hidden.
 
     Args:
-        hidden: bool, ``True`` means hidden.
+        hidden: bool, `True` means hidden.
         title: what to see.
         queries, keys: T and S labels; positions by default.
         names: B headings; "sequence 0", … by default.
@@ -294,10 +287,8 @@ def score_distributions(
                 axes.stairs(
                     np.histogram(values, edges, density=True)[0],
                     edges,
-                    linewidth=1.6,
                     label=f"D = {D}, std {spread}",
-                    color=LINE_COLORS[i % len(LINE_COLORS)],
-                    linestyle=LINE_STYLES[i % len(LINE_STYLES)],
+                    **_line_look(i),
                 )
                 described.append(f"{name.split(':')[0]}, D = {D}: {spread}")
             axes.set_title(name, fontsize=10)
@@ -336,9 +327,7 @@ def loss_curve(
                 _array(list(by_step)),
                 _array(list(by_step.values())),
                 label=name,
-                linewidth=1.6,
-                color=LINE_COLORS[i % len(LINE_COLORS)],
-                linestyle=LINE_STYLES[i % len(LINE_STYLES)],
+                **_line_look(i),
             )
         if floor is not None:
             axes.axhline(
@@ -388,16 +377,8 @@ def cost_curve(
                 raise ValueError(
                     f"{name!r} has {len(values)} costs, but there are {len(sizes)} sizes"
                 )
-            axes.plot(
-                x,
-                _array(values),
-                label=name,
-                linewidth=1.6,
-                markersize=5,
-                marker=MARKERS[i % len(MARKERS)],
-                color=LINE_COLORS[i % len(LINE_COLORS)],
-                linestyle=LINE_STYLES[i % len(LINE_STYLES)],
-            )
+            marker = MARKERS[i % len(MARKERS)]
+            axes.plot(x, _array(values), label=name, marker=marker, markersize=5, **_line_look(i))
         if power is not None:
             last = _array(next(iter(costs.values())))[-1]
             axes.plot(
@@ -451,6 +432,15 @@ def _cell_inches(shape: tuple[int, ...]) -> float:
 
 def _label_inches(names: Sequence[str]) -> float:
     return 0.5 + 0.08 * max(len(name) for name in names)
+
+
+def _line_look(i: int) -> dict[str, Any]:
+    """How the line number `i` of a figure is told apart from the others."""
+    return {
+        "linewidth": 1.6,
+        "color": LINE_COLORS[i % len(LINE_COLORS)],
+        "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
+    }
 
 
 def _draw_cells(
@@ -622,4 +612,22 @@ def _describe_matrix(
     return (
         f"{size}, values from {_number(shown.min(), digits)} to {_number(shown.max(), digits)}; "
         f"the largest in row {rows[t]}, column {columns[s]}."
+    )
+
+
+def _describe_heads(
+    values: np.ndarray,
+    hidden: np.ndarray,
+    names: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> str:
+    favourites = []
+    for name, head, covered in zip(names, values, hidden, strict=True):
+        _, key = _largest(head[-1:], covered[-1:])
+        favourites.append(f"{name} at {columns[key]} ({_number(head[-1, key], 2)})")
+    H, T, S = values.shape
+    return (
+        f"{H} heat maps of {T} queries by {S} keys. "
+        f"The last query, {rows[-1]}, looks most: {'; '.join(favourites)}."
     )

@@ -57,7 +57,7 @@ TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "type_as"}
 class Step:
     """One operation: its name, the parameters' owner if it has one, and the shapes around it.
 
-    ``outputs`` is empty where the operation raised.
+    `outputs` is empty where the operation raised.
     """
 
     operation: str
@@ -150,26 +150,26 @@ def trace_shapes(
     names: Mapping[str, int] | None = None,
     limit: int = 60,
 ) -> ShapeTrace:
-    """Run ``module(*inputs)`` and note the shape of each tensor that the inputs flow into.
+    """Run `module(*inputs)` and note the shape of each tensor that the inputs flow into.
 
-    A step is one call that the author wrote: ``view``, ``transpose``, ``@``, ``softmax``, …. Steps
+    A step is one call that the author wrote: `view`, `transpose`, `@`, `softmax`, …. Steps
     that don't depend on the inputs, such as making a mask, are left out. Gradients are off, and the
     state of the random generator is as before.
 
     A size gets its letter by its value alone: among letters of equal size, the first in the order
-    of ``names`` that the shape doesn't have yet; if it has them all, the first again. ``B`` and a
+    of `names` that the shape doesn't have yet; if it has them all, the first again. `B` and a
     size of 1 are never named twice, and a size that no letter has stays a number. Sizes that all
     differ leave no doubt.
 
     Args:
         module: a module or a function of tensors.
         inputs: what to call it with.
-        names: letters and their sizes, such as ``{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}``. By
+        names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. By
             default the first input names B, T, and C, or of four dimensions B, H, T and D.
         limit: steps to show.
 
     Returns:
-        A :class:`ShapeTrace`; its ``steps`` hold the shapes as tuples.
+        A `ShapeTrace`; its `steps` hold the shapes as tuples.
 
     Raises:
         Whatever the module raises, with the steps up to it as a note.
@@ -201,7 +201,7 @@ def trace_shapes(
 
 
 def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
-    """Name each size of a shape by the rule of :func:`trace_shapes`.
+    """Name each size of a shape by the rule of `trace_shapes`.
 
     >>> letter_shape((1, 8, 4, 4), {"B": 1, "H": 8, "T": 4, "S": 4})
     ('B', 'H', 'T', 'S')
@@ -263,7 +263,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _name(func: Callable[..., Any]) -> str:
-    """``transpose``, or for an attribute such as ``x.mT`` the name of the attribute."""
+    """`transpose`, or for an attribute such as `x.mT` the name of the attribute."""
     if func.__name__ == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "__get__")
     return func.__name__

@@ -268,8 +268,16 @@ def test_a_page_made_by_nbconvert_has_the_table():
         ({"hidden": torch.zeros(3, 3)}, "bool, True where hidden; got torch.float32"),
         ({"pad_mask": torch.zeros(4).bool()}, r"pad_mask must be \(3,\).* got \(4,\)"),
         ({"pad_mask": torch.zeros(2, 3).bool()}, r"pad_mask must be \(3,\).* got \(2, 3\)"),
-        ({"values": torch.zeros(4, 2)}, r"values must be \(3, D\).* got \(4, 2\)"),
-        ({"values": torch.zeros(2, 3, 2)}, r"values must be \(3, D\).* got \(2, 3, 2\)"),
+        ({"values": torch.zeros(4, 2)}, r"values must be \(3, D\) for scores .* got \(4, 2\)"),
+        ({"values": torch.zeros(2, 3, 2)}, r"values must be \(3, D\) for .* got \(2, 3, 2\)"),
+        (
+            {"scores": torch.zeros(2, 3, 3), "values": torch.zeros(4, 2)},
+            r"values must be \(3, D\) or \(2, 3, D\) for scores \(2, 3, 3\); got \(4, 2\)",
+        ),
+        (
+            {"scores": torch.zeros(4, 2, 3, 3), "values": torch.zeros(4, 2)},
+            r"values must be \(3, D\), \(2, 3, D\) or \(4, 2, 3, D\) for scores",
+        ),
         ({"values": torch.full((3, 2), math.nan)}, r"values \(3, 2\) hold nan"),
         ({"scale": 0.0}, "scale must be a finite number above 0; got 0.0"),
         ({"temperature": 0.0}, "temperature must be from 0.1 to 10; got 0.0"),

@@ -64,60 +64,16 @@ def attention_map(
     Raises:
         ValueError: sizes, types or numbers that don't fit; the message gives them.
     """
-    scores = _numbers("scores", scores)
-    if not 2 <= scores.dim() <= 4 or 0 in scores.shape:
-        raise ValueError(
-            "scores must be (T, S), (heads, T, S) or (layers, heads, T, S) with nothing empty; "
-            f"got {_size(scores)}. Of a batch, pass one example: scores[0]."
-        )
-    if scores.isnan().any() or (scores == math.inf).any():
-        raise ValueError(
-            f"scores {_size(scores)} hold nan or inf; only finite numbers, or -inf where hidden, "
-            "can go through a softmax."
-        )
-    if scores.numel() > MOST_NUMBERS:
-        raise ValueError(
-            f"scores {_size(scores)} hold {scores.numel():,} numbers; a page takes up to "
-            f"{MOST_NUMBERS:,}. Pass fewer layers, heads or tokens, such as scores[:1]."
-        )
-    num_queries, num_keys = scores.shape[-2:]
-    shown_queries = _labels("queries", queries, num_queries, scores)
-    if keys is None and num_queries != num_keys:
-        raise ValueError(
-            f"scores {_size(scores)} have {num_queries} queries and {num_keys} keys: the keys need "
-            "labels of their own, keys=[…]."
-        )
-    shown_keys = shown_queries if keys is None else _labels("keys", keys, num_keys, scores)
-
+    scores = _scores(scores)
+    shown_queries, shown_keys = _axes(queries, keys, scores)
     if scale is not None and not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be a finite number above 0; got {scale}.")
-
     four = (1,) * (4 - scores.dim()) + tuple(scores.shape)
-    masks = {}
-    if hidden is not None:
-        masks["hidden"] = _hidden(hidden, scores)
-    if causal:
-        if num_queries != num_keys:
-            raise ValueError(
-                f"causal=True needs as many keys as queries; scores {_size(scores)} have "
-                f"{num_queries} queries and {num_keys} keys. Pass the mask you mean as hidden=."
-            )
-        future = torch.ones(num_queries, num_keys, dtype=torch.bool).triu(1)
-        masks["causal"] = future[None, None]  # (1, 1, T, S)
-    if pad_mask is not None:
-        pad_mask = _booleans("pad_mask", pad_mask)
-        if pad_mask.shape != (num_keys,):
-            raise ValueError(
-                f"pad_mask must be ({num_keys},), one bool a key; got {_size(pad_mask)}. "
-                "Of a batch, pass one example: pad_mask[0]."
-            )
-        masks["padding"] = pad_mask[None, None, None]  # (1, 1, 1, S)
-
     return AttentionMap(
         scores=scores.reshape(four),
         queries=shown_queries,
         keys=shown_keys,
-        masks=masks,
+        masks=_masks(scores, hidden, causal, pad_mask),
         values=None if values is None else _values(values, scores),
         scale=None if scale is None else float(scale),
         temperature=temperature,
@@ -311,6 +267,42 @@ def _tensor(name: str, given: Any) -> torch.Tensor:
     return tensor.detach().cpu().clone()
 
 
+def _scores(given: Any) -> torch.Tensor:
+    scores = _numbers("scores", given)
+    if not 2 <= scores.dim() <= 4 or 0 in scores.shape:
+        raise ValueError(
+            "scores must be (T, S), (heads, T, S) or (layers, heads, T, S) with nothing empty; "
+            f"got {_size(scores)}. Of a batch, pass one example: scores[0]."
+        )
+    if scores.isnan().any() or (scores == math.inf).any():
+        raise ValueError(
+            f"scores {_size(scores)} hold nan or inf; only finite numbers, or -inf where hidden, "
+            "can go through a softmax."
+        )
+    if scores.numel() > MOST_NUMBERS:
+        raise ValueError(
+            f"scores {_size(scores)} hold {scores.numel():,} numbers; a page takes up to "
+            f"{MOST_NUMBERS:,}. Pass fewer layers, heads or tokens, such as scores[:1]."
+        )
+    return scores
+
+
+def _axes(
+    queries: Sequence[str], keys: Sequence[str] | None, scores: torch.Tensor
+) -> tuple[list[str], list[str]]:
+    """The labels of the rows and those of the columns."""
+    num_queries, num_keys = scores.shape[-2:]
+    rows = _labels("queries", queries, num_queries, scores)
+    if keys is not None:
+        return rows, _labels("keys", keys, num_keys, scores)
+    if num_queries != num_keys:
+        raise ValueError(
+            f"scores {_size(scores)} have {num_queries} queries and {num_keys} keys: the keys need "
+            "labels of their own, keys=[…]."
+        )
+    return rows, rows
+
+
 def _labels(name: str, given: Sequence[str], size: int, scores: torch.Tensor) -> list[str]:
     labels = [static.visible(label) for label in given]
     if len(labels) != size:
@@ -318,6 +310,23 @@ def _labels(name: str, given: Sequence[str], size: int, scores: torch.Tensor) ->
             f"{name} must be {size} labels for scores {_size(scores)}; got {len(labels)}."
         )
     return labels
+
+
+def _masks(
+    scores: torch.Tensor,
+    hidden: torch.Tensor | None,
+    causal: bool,
+    pad_mask: torch.Tensor | None,
+) -> dict[str, torch.Tensor]:
+    """The masks that were given, by name; each (L or 1, H or 1, T or 1, S), True is hidden."""
+    masks = {}
+    if hidden is not None:
+        masks["hidden"] = _hidden(hidden, scores)
+    if causal:
+        masks["causal"] = _causal(scores)
+    if pad_mask is not None:
+        masks["padding"] = _padding(pad_mask, scores)
+    return masks
 
 
 def _hidden(given: Any, scores: torch.Tensor) -> torch.Tensor:
@@ -333,6 +342,28 @@ def _hidden(given: Any, scores: torch.Tensor) -> torch.Tensor:
     return hidden.expand(*hidden.shape[:3], scores.shape[-1])
 
 
+def _causal(scores: torch.Tensor) -> torch.Tensor:
+    num_queries, num_keys = scores.shape[-2:]
+    if num_queries != num_keys:
+        raise ValueError(
+            f"causal=True needs as many keys as queries; scores {_size(scores)} have "
+            f"{num_queries} queries and {num_keys} keys. Pass the mask you mean as hidden=."
+        )
+    future = torch.ones(num_queries, num_keys, dtype=torch.bool).triu(1)
+    return future[None, None]  # (1, 1, T, S)
+
+
+def _padding(given: Any, scores: torch.Tensor) -> torch.Tensor:
+    num_keys = scores.shape[-1]
+    pad_mask = _booleans("pad_mask", given)
+    if pad_mask.shape != (num_keys,):
+        raise ValueError(
+            f"pad_mask must be ({num_keys},), one bool a key; got {_size(pad_mask)}. "
+            "Of a batch, pass one example: pad_mask[0]."
+        )
+    return pad_mask[None, None, None]  # (1, 1, 1, S)
+
+
 def _values(given: Any, scores: torch.Tensor) -> torch.Tensor:
     values = _numbers("values", given)
     wanted = (*scores.shape[:-2], scores.shape[-1])
@@ -346,9 +377,11 @@ def _values(given: Any, scores: torch.Tensor) -> torch.Tensor:
         )
     )
     if not fits:
+        shapes = [f"({', '.join(map(str, wanted[i:]))}, D)" for i in range(len(wanted))]
+        others = ", ".join(shapes[:0:-1])
         raise ValueError(
-            f"values must be ({scores.shape[-1]}, D) or ({', '.join(map(str, wanted))}, D) for "
-            f"scores {_size(scores)}; got {_size(values)}."
+            f"values must be {others}{others and ' or '}{shapes[0]} for scores {_size(scores)}; "
+            f"got {_size(values)}."
         )
     if not values.isfinite().all():
         raise ValueError(f"values {_size(values)} hold nan or inf; only finite numbers add up.")
