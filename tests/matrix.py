@@ -2,9 +2,9 @@
 
     python -m tests.matrix [--keep] [LESSON or EXERCISE ...]
 
-prints a line an answer, with the points that it gets and the points that are kept for it in
-matrix_points.json, and ends with the number of cells that are not as they should be, which is also
-the exit status. `--keep` keeps the points as they are now: look at the difference before you commit.
+prints a line an answer, with the points that it gets and those that are kept for it in
+matrix_points.json, and ends with the number of cells that are not as they should be, which is
+also the exit status. `--keep` keeps the points as they are now: look at the difference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_utils.checking import Exercise, Report, check_exercise, extend_key, judge, kept_key
+from course_utils.checking import Exercise, Report, check_exercise, judge, kept_key
 from course_utils.checking.guard import run
 from course_utils.checking.quizzes import filled
 from course_utils.exercises import COURSE

@@ -1,4 +1,4 @@
-"""What can be told of an answer without running it: its arguments, its names, whether it is a stub."""
+"""What can be told of an answer without running it: arguments, names, whether it is a stub."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def see_half(call: Call, case: Case, seen: Observation) -> None:
         missing = isinstance(error, NotImplementedError) or "not implemented" in said.lower()
         seen.facts["half"] = "" if missing else f"{type(error).__name__}: {said}"
         return
-    kind, tensor = plain(out)
+    _, tensor = plain(out)
     if tensor is not None and tensor.is_floating_point():
         seen.tensors["half"] = tensor.float()
         if tensor.dtype != torch.bfloat16:

@@ -1,4 +1,4 @@
-"""What "equal" means: to the bit, within an exercise's tolerance, as two wrong answers are alike."""
+"""What "equal" means: to the bit, within an exercise's tolerance, as wrong answers are alike."""
 
 from __future__ import annotations
 

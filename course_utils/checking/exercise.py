@@ -182,7 +182,9 @@ class Mistake:
     def on(cls, right: type, **words: str) -> Misconception:
         """The misconception; `what`, `why` and `mend` replace the docstring's sentences."""
         said = sentences(cls.__doc__) | words
-        return Misconception(cls.id(), mixed(right, cls), mistake=cls, right=right, **said)
+        answer = mixed(right, cls)
+        what, why, mend = said["what"], said["why"], said["mend"]
+        return Misconception(cls.id(), answer, what, why, mend, mistake=cls, right=right)
 
 
 def mixed(right: type, *mistakes: type[Mistake]) -> Any:
@@ -215,7 +217,8 @@ def _misconception(wrong: Any, on: type | None) -> Misconception:
             raise TypeError(f"{wrong.__name__} is a Mistake: say on which right answer (on=…)")
         return wrong.on(on)
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", wrong.__name__.strip("_")).lower()
-    return Misconception(name, wrong, **sentences(wrong.__doc__))
+    said = sentences(wrong.__doc__)
+    return Misconception(name, wrong, said["what"], said["why"], said["mend"])
 
 
 # ---------------------------------------------------------------- exercises

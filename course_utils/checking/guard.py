@@ -1,4 +1,4 @@
-"""Running a student's answer: a time budget, nothing printed, nothing raised, nothing left behind."""
+"""Running a student's answer: a time budget, nothing printed, raised or left behind."""
 
 from __future__ import annotations
 

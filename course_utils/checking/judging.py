@@ -17,7 +17,6 @@ from .quizzes import judge_quiz
 from .report import BehaviourResult, Report
 
 
-
 def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation]) -> Report:
     """The report on an answer, from what its probe saw and what the key holds.
 
@@ -49,7 +48,12 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     if passed:
         message = "Right on every case."
         return Report(
-            exercise.id, exercise.points, exercise.points, True, results, message=message,
+            exercise.id,
+            exercise.points,
+            exercise.points,
+            True,
+            results,
+            message=message,
             notes=notes,
         )
     named = [] if forbidden else name_mistakes(exercise, key, trials)
@@ -93,7 +97,9 @@ def _result(property: Property, trials: Sequence[Trial], usual: bool = False) ->
     verdicts: list[Verdict] = []
     if usual or not any(t.seen.error for t in ordinary):  # what is left could only mislead
         for t in trials:
-            if not usual and (t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen))):
+            if not usual and (
+                t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen))
+            ):
                 continue  # chance or a NaN would break it for another reason
             verdicts.append(_verdict(property, t))
     known = [v for v in verdicts if v is not None]
@@ -190,10 +196,7 @@ def _explain(
         if t.seen.error:
             return explain_error(exercise, t)
         for id in ("shape", "kind", "values"):
-            if id == "kind":
-                said = explain_kind(exercise, t)
-            else:
-                said = _said(first[id], t)
+            said = explain_kind(exercise, t) if id == "kind" else _said(first[id], t)
             if said:
                 return said
     for property in properties[4:]:

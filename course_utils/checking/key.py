@@ -1,4 +1,4 @@
-"""The answer key of an exercise and a seed: its cases, what is right, what each misconception gives.
+"""The answer key of an exercise and a seed: its cases, what is right, what mistakes give.
 
 The grader makes it whole and once. At a student's desk it is made as far as an answer asks for it
 and kept: a misconception is followed from case to case only until it parts from what was seen.
@@ -46,7 +46,9 @@ def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
     with undisturbed():
         cases = exercise.cases(seed)
         _check_roles(exercise, cases)
-        expected = [{} if exercise.kind == "quiz" else exercise.expect(c) for c in cases]
+        expected: list[Expected] = [
+            {} if exercise.kind == "quiz" else exercise.expect(c) for c in cases
+        ]
     return AnswerKey(cases, expected)
 
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from .calling import (
     cotangent,
-    differentiate,
     fresh,
     see_calls,
     see_gradients,
@@ -113,12 +112,14 @@ class ModuleProbe:
         worth = see_calls(lambda args: module(*args), case, seen, watch)
         if self.watch:
             seen.facts["ops"] = operators.names()
-        seen.traits["trainable"] = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        traits: dict[str, Any] = {}
+        seen.facts["traits"] = traits
+        traits["trainable"] = sum(p.numel() for p in module.parameters() if p.requires_grad)
         if module.training:
-            seen.traits["mode"] = "changed"
+            traits["mode"] = "changed"
         after = dict(module.named_parameters())
         if any(not same(p, after.get(n)) for n, p in before.items()):
-            seen.traits["weights"] = "changed"
+            traits["weights"] = "changed"
         if not worth or case.refuses is not None:
             return seen
         self._see_gradients(answer, case, seen)

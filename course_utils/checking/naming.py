@@ -24,9 +24,7 @@ def name_mistakes(
     """The misconception whose code gives what was seen, else the two that do together, else the
     one that gives the same wrong values wherever both gave some; none if nothing fits."""
     by_id = {m.id: m for m in exercise.misconceptions}
-    matches = [
-        (name, match_all(exercise, trials, wrong)) for name, wrong in key.wrong.items()
-    ]
+    matches = [(name, match_all(exercise, trials, wrong)) for name, wrong in key.wrong.items()]
     exact = [name for name, m in matches if m.exact]
     close = sorted((m for m in matches if m[1].near), key=lambda m: -m[1].explained)
     single = [name for name in exact if "+" not in name]
@@ -134,9 +132,10 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
     if a.facts.get("unstable"):
         return True
     for p in exercise.properties:
-        if p.draws and p.applies(t.case):
-            if p.holds(t.case, a, t.expected) != p.holds(t.case, b, t.expected):
-                return False
+        if not (p.draws and p.applies(t.case)):
+            continue
+        if p.holds(t.case, a, t.expected) != p.holds(t.case, b, t.expected):
+            return False
     names = {n for n in (*a.tensors, *b.tensors) if n != "half" and not n.startswith("draw:")}
     return all(
         n in a.tensors and n in b.tensors and alike(exercise, a.tensors[n], b.tensors[n])

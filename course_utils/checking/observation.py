@@ -6,6 +6,7 @@ import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ class Observation:
 
     @property
     def traits(self) -> dict[str, Any]:
-        return self.facts.setdefault("traits", {})
+        return self.facts.get("traits", {})
 
     def put(self, name: str, value: Any) -> Tensor | None:
         """Keep a result: a plain detached CPU copy if it is a tensor or number, else its type."""
@@ -61,11 +62,8 @@ def plain(value: Any) -> tuple[str, Tensor | None]:
     """The kind of a value in words, and the value as an ordinary CPU tensor where it is one."""
     if isinstance(value, bool):
         return "bool", torch.tensor(value)
-    if isinstance(value, int) or type(value).__module__ == "numpy" and hasattr(value, "__index__"):
-        try:
-            number = operator.index(value)
-        except TypeError:  # an array
-            return class_name(value), None
+    if isinstance(value, Integral):  # numpy's integers too
+        number = operator.index(value)
         return "int", torch.tensor(number) if abs(number) < 2**63 else None
     if isinstance(value, float):
         return "float", torch.tensor(value, dtype=torch.float64)

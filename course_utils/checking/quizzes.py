@@ -146,9 +146,7 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
 
 def _refused(exercise: Exercise, message: str) -> Report:
     hints = len(exercise.hints)
-    return Report(
-        exercise.id, 0.0, exercise.points, False, [], message=message, hints_left=hints
-    )
+    return Report(exercise.id, 0.0, exercise.points, False, [], message=message, hints_left=hints)
 
 
 def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
@@ -158,8 +156,8 @@ def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, str):
         return isinstance(mine, str) and mine.casefold() == wanted.casefold()
     if isinstance(wanted, list) and isinstance(mine, list) and _nested(wanted):
-        return mine == wanted if entry.ordered else sorted(mine, key=repr) == sorted(
-            wanted, key=repr
+        return (
+            mine == wanted if entry.ordered else sorted(mine, key=repr) == sorted(wanted, key=repr)
         )
     return bool(type(mine) is type(wanted) and mine == wanted)
 

@@ -1,4 +1,4 @@
-"""What an answer may change for everybody after it: PyTorch's settings, its functions, the process."""
+"""What an answer may change for what runs after it: settings, functions, the process."""
 
 from __future__ import annotations
 

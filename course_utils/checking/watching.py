@@ -140,7 +140,7 @@ class Elsewhere(Tensor):
         self.here = here.detach()
 
     @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]
         return _run_there(func, args, kwargs or {})
 
 
