@@ -56,6 +56,13 @@ def cotangent(like: Tensor) -> Tensor:
     return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
 
 
+def set_seed(seed: int) -> None:
+    """As `torch.manual_seed`, which on a CPU spends its time on devices that aren't there."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
 def untouched(now: Any, before: Any) -> bool:
     """Whether an input is what it was, down to whether it asks for gradients."""
     if isinstance(now, Tensor) and isinstance(before, Tensor):
@@ -79,7 +86,7 @@ def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> b
         return [fresh(v) for v in case.inputs.values()]
 
     def seeded(args: list[Any], seed: int) -> Any:
-        torch.manual_seed(seed)
+        set_seed(seed)
         return call(args)
 
     args = inputs()

@@ -14,6 +14,7 @@ from .calling import (
     see_calls,
     see_gradients,
     see_half,
+    set_seed,
     target_device,
 )
 from .comparing import same
@@ -105,7 +106,7 @@ class ModuleProbe:
     def __call__(self, answer: Any, case: Case) -> Observation:
         seen = Observation()
         operators = Operators()
-        torch.manual_seed(1)
+        set_seed(1)
         module = build(answer, case).eval()
         before = {n: p.detach().clone() for n, p in module.named_parameters()}
         watch = operators.watch() if self.watch else None
@@ -140,9 +141,9 @@ class ModuleProbe:
     def glance(self, answer: Any, case: Case) -> Observation:
         """The result alone, in evaluation mode."""
         seen = Observation()
-        torch.manual_seed(1)
+        set_seed(1)
         module = build(answer, case).eval()
-        torch.manual_seed(1)
+        set_seed(1)
         with torch.no_grad():
             seen.put("out", module(*map(fresh, case.inputs.values())))
         return seen

@@ -5,12 +5,30 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+
+MODULE_HOOKS = [
+    hooks
+    for name, hooks in vars(torch.nn.modules.module).items()
+    if name.startswith("_global_") and isinstance(hooks, dict)
+]
+
+
+def _hook_threads(hooks: tuple[Any, Any]) -> None:
+    threading.settrace(hooks[0])
+    threading.setprofile(hooks[1])
+
+
+def _unhook_modules(_: Any) -> None:
+    for hooks in MODULE_HOOKS:
+        hooks.clear()
+
 
 # By name: how it is read, how it is set, and what is usual.
 SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
@@ -27,6 +45,16 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
         False,
     ),
     "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, False),
+    "hooks on all threads": (
+        lambda: (threading.gettrace(), threading.getprofile()),
+        _hook_threads,
+        None,
+    ),
+    "hooks on all modules": (
+        lambda: tuple(len(hooks) for hooks in MODULE_HOOKS),
+        _unhook_modules,
+        None,
+    ),
     "number of threads": (torch.get_num_threads, torch.set_num_threads, None),
     "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit, None),
 }
@@ -41,6 +69,10 @@ SPACES: dict[str, Any] = {
     "torch.nn.Module": nn.Module,
     "torch.nn.Linear": nn.Linear,
     "torch.nn.Dropout": nn.Dropout,
+    "torch.nn.Softmax": nn.Softmax,
+    "torch.nn.Embedding": nn.Embedding,
+    "torch.nn.LayerNorm": nn.LayerNorm,
+    "torch.nn.Parameter": nn.Parameter,
     "torch.testing": torch.testing,
     "math": sys.modules["math"],
     "builtins": sys.modules["builtins"],
