@@ -32,6 +32,9 @@ c.CourseDirectory.ignore = [
 # Valid in a function, a method, a class and on its own; a stub runs and gives None.
 c.ClearSolutions.code_stub = {"python": "...  # your code here"}
 
+# notebooks/ is part of the course, so it is there before nbgrader has made it: make it again, or
+# nbgrader skips the assignment and its gradebook never hears of it.
+c.GenerateAssignment.force = True
 c.GenerateAssignment.preprocessors = [
     nbgrader.IncludeHeaderFooter,
     nbgrader.LockCells,
@@ -54,6 +57,8 @@ c.Autograde.sanitize_preprocessors = [
 # A check stops an endless loop by itself; this is for loops outside of one.
 c.Execute.timeout = 60
 c.Execute.interrupt_on_timeout = True
+# All outputs are there once the last cell has run; an orderly end costs another second a notebook.
+c.Execute.shutdown_kernel = "immediate"
 
 c.GenerateFeedback.preprocessors = [
     nbgrader.GetGrades,

@@ -1,10 +1,9 @@
-"""One assignment from generate_assignment to export, with nbgrader's own commands.
+"""What the README tells instructors, typed word for word in a fresh clone, with a class in it.
 
-A class of nine hands in through a real exchange folder, each named for what happened to them; one
-autograde run marks them all. Every student's points are the ones a fair teacher would give.
+The class submits through a real exchange folder; each student is named for what happened to them.
+Every student's points are the ones a fair teacher would give.
 """
 
-import copy
 import csv
 import html
 import os
@@ -14,260 +13,94 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
+import psutil
 import pytest
-from nbformat.v4 import new_code_cell
 from nbgrader.api import Gradebook
 
-from course_utils.editions import NOTEBOOKS, SOLUTIONS, catalogue_points
+from course_utils.editions import COURSE, catalogue_points
+
+from .nbgrader_class import ASSIGNMENT, CLASS, FULL, LEFT_RUNNING, LESSONS, STUDENTS
 
 pytestmark = pytest.mark.timeout(900)
 
-COURSE = SOLUTIONS.parent
-ASSIGNMENT = "1-averages"
-LESSONS = ["01_naive_mean", "02_tril_matmul", "03_softmax_masking"]
-FULL = {
-    "01_naive_mean": {"naive_mean_shapes": 1.0, "naive_mean": 2.0},
-    "02_tril_matmul": {"causal_mean_weights": 1.0, "tril_mean": 2.0},
-    "03_softmax_masking": {"softmax": 2.0, "masked_softmax": 2.0, "softmax_mean": 2.0},
-}
-NOTHING = {lesson: dict.fromkeys(points, 0.0) for lesson, points in FULL.items()}
+SEED = "a secret of this term"
+# The environment of these tests stands for the one these lines make: it holds the same packages,
+# and activating it puts its programs first, as PATH does below.
+INSTALLED = [
+    ".venv/bin/python -m pip install --constraint constraints.txt --editable '.[grading]'",
+    "source .venv/bin/activate",
+]
 
 
-def points(**changes):
-    """Nothing, but for the lessons and exercises named."""
-    return NOTHING | {
-        lesson: FULL[lesson] | NOTHING[lesson] | gained for lesson, gained in changes.items()
-    }
+def instructors_block():
+    """The lines of the README's one block for instructors."""
+    section = (COURSE / "README.md").read_text(encoding="utf-8").split("\n## For instructors\n")[1]
+    (block,) = re.findall(r"^```\n(.*?)^```$", section.split("\n## ")[0], flags=re.M | re.S)
+    return [line for line in block.splitlines() if line]
 
 
-# ---------------------------------------------------------------- the class
-
-
-class Notebook:
-    """One student's copy of a lesson, and what can become of it."""
-
-    def __init__(self, path):
-        self.path = path
-        self.content = nbformat.read(path, as_version=4)
-
-    def save(self):
-        nbformat.write(self.content, self.path)
-
-    def cell(self, grade_id):
-        (cell,) = [
-            c
-            for c in self.content.cells
-            if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
-        ]
-        return cell
-
-    def write(self, exercise, source):
-        self.cell(exercise).source = source
-
-    def solve(self, *exercises):
-        for exercise in exercises or FULL[self.path.stem]:
-            self.write(exercise, right_answer(self.path.stem, exercise))
-
-    def delete(self, *grade_ids):
-        for grade_id in grade_ids:
-            self.content.cells.remove(self.cell(grade_id))
-
-    def copy(self, grade_id, behind):
-        duplicate = copy.deepcopy(self.cell(grade_id))
-        duplicate["id"] = f"{grade_id}-again"
-        self.content.cells.insert(self.content.cells.index(self.cell(behind)) + 1, duplicate)
-        return duplicate
-
-
-def right_answer(lesson, exercise):
-    (path,) = SOLUTIONS.glob(f"*/{lesson}.ipynb")
-    solution = nbformat.read(path, as_version=4)
-    (cell,) = [c for c in solution.cells if c.id == exercise]
-    return re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.M)
-
-
-def all_right(hand_in):
-    for lesson in LESSONS:
-        hand_in(lesson).solve()
-
-
-def nothing_done(hand_in):
-    for lesson in LESSONS:
-        hand_in(lesson)
-
-
-def misconception(hand_in):
-    """The third exercise calls the second one: one mistake, one loss."""
-    lesson = hand_in("03_softmax_masking")
-    lesson.solve()
-    lesson.write(
-        "masked_softmax",
-        "def masked_softmax(scores, hidden):\n"
-        "    return softmax(scores, dim=-1).masked_fill(hidden, 0)",
-    )
-
-
-def unusual(hand_in):
-    one, two = hand_in("01_naive_mean"), hand_in("02_tril_matmul")
-    one.solve("naive_mean_shapes")
-    one.write(
-        "naive_mean",
-        "naive_mean = lambda x: torch.stack(\n"
-        "    [x[:, :t].sum(1) / t for t in range(1, x.shape[1] + 1)], dim=1)",
-    )
-    two.write(
-        "causal_mean_weights",
-        "def causal_mean_weights(T):\n"
-        "    return torch.tensor([[(s <= t) / (t + 1) for s in range(T)] for t in range(T)])",
-    )
-    two.write(
-        "tril_mean",
-        "def tril_mean(x):\n"
-        "    weights = causal_mean_weights(x.shape[1]).to(x)\n"
-        '    return torch.einsum("ts,bsc->btc", weights, x)',
-    )
-
-
-def syntax_error(hand_in):
-    lesson = hand_in("01_naive_mean")
-    lesson.solve("naive_mean_shapes")
-    lesson.write("naive_mean", "def naive_mean(x)\n    return x")
-
-
-def exception(hand_in):
-    lesson = hand_in("01_naive_mean")
-    lesson.solve("naive_mean_shapes")
-    lesson.write("naive_mean", "def naive_mean(x):\n    return x @ x")
-
-
-def endless_loop(hand_in):
-    lesson = hand_in("01_naive_mean")
-    lesson.solve("naive_mean_shapes")
-    lesson.write(
-        "naive_mean",
-        "def naive_mean(x):\n"
-        "    out, t = torch.zeros_like(x), 0\n"
-        "    while t < x.shape[1]:\n"
-        "        out[:, t] = x[:, : t + 1].mean(1)\n"
-        "    return out",
-    )
-
-
-def deleted_cells(hand_in):
-    """The check of a right answer is gone; of the other exercise nothing is left."""
-    lesson = hand_in("01_naive_mean")
-    lesson.solve()
-    lesson.delete("check-naive_mean", "naive_mean_shapes", "check-naive_mean_shapes")
-
-
-def copied_cells(hand_in):
-    """The right answer stands in a copy, beside a copied check and metadata of no lesson."""
-    lesson = hand_in("01_naive_mean")
-    lesson.solve()
-    lesson.copy("check-naive_mean", behind="check-naive_mean")
-    lesson.copy("naive_mean", behind="naive_mean")
-    lesson.content.cells[0].metadata["nbgrader"] = {"grade": True, "points": 100}
-    lesson.cell("check-naive_mean_shapes").metadata.nbgrader["points"] = 100
-    stray = new_code_cell("1 + 1")
-    stray.metadata["nbgrader"] = {"grade_id": "another-lesson", "schema_version": 1}
-    lesson.content.cells.append(stray)
-
-
-QUIZ_ONLY = points(**{"01_naive_mean": {"naive_mean_shapes": 1.0}})
-CLASS = {
-    all_right: FULL,
-    nothing_done: NOTHING,
-    misconception: points(
-        **{"03_softmax_masking": {"softmax": 2.0, "masked_softmax": 0.25, "softmax_mean": 2.0}}
-    ),
-    unusual: NOTHING | {lesson: FULL[lesson] for lesson in LESSONS[:2]},
-    syntax_error: QUIZ_ONLY,
-    exception: QUIZ_ONLY,
-    endless_loop: QUIZ_ONLY,
-    deleted_cells: points(**{"01_naive_mean": {"naive_mean": 2.0}}),
-    copied_cells: points(**{"01_naive_mean": FULL["01_naive_mean"]}),
-}
-STUDENTS = {student.__name__.replace("_", "-"): student for student in CLASS}
-
-
-# ---------------------------------------------------------------- the cycle
+def fresh_clone(folder):
+    """What `git clone` would give if everything here were committed."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=COURSE, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (COURSE / name).is_file():  # not one deleted and still listed
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(COURSE / name, folder / name)
+    return folder
 
 
 class Cycle:
-    """A course folder with an exchange, and nbgrader's commands in it."""
+    """A fresh clone of the course, the exchange folder beside it, and the homes of all."""
 
-    def __init__(self, folder, assignment=ASSIGNMENT):
-        self.assignment = assignment
-        self.course = folder / "course"
+    def __init__(self, folder):
+        self.course = fresh_clone(folder / "course")
         self.exchange = folder / "exchange"
         self.home = folder / "home"
-        for made in (self.course, self.exchange, self.home):
+        for made in (self.exchange, self.home):
             made.mkdir()
         self.exchange.chmod(0o777)
-        shutil.copytree(SOLUTIONS / assignment, self.course / "solutions" / assignment)
-        shutil.copy(COURSE / "nbgrader_config.py", self.course)
+        with (self.course / "nbgrader_config.py").open("a") as config:
+            config.write(f"\nc.Exchange.root = {str(self.exchange)!r}\n")
 
-    def nbgrader(self, *arguments, cwd=None):
+    def type(self, lines):
+        programs = Path(sys.executable).parent
         environment = {
             **os.environ,
             "HOME": str(self.home),
-            "COURSE_GRADING_SEED": "the seed of this term",
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(self.course),  # what --editable does
         }
+        environment.pop("COURSE_GRADING_SEED", None)
         done = subprocess.run(
-            [Path(sys.executable).with_name("nbgrader"), *arguments],
-            cwd=cwd or self.course,
+            ["bash", "-ex", "-c", "\n".join(lines)],
+            cwd=self.course,
             env=environment,
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, f"nbgrader {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
-
-    def exchanging(self, command, *arguments, **options):
-        return self.nbgrader(
-            command, self.assignment, f"--Exchange.root={self.exchange}", *arguments, **options
-        )
 
 
 @pytest.fixture(scope="module")
 def cycle(tmp_path_factory):
     cycle = Cycle(tmp_path_factory.mktemp("cycle"))
-    cycle.nbgrader("generate_assignment", ASSIGNMENT)
-    cycle.exchanging("release_assignment")
-
-    course = "--course=averages-to-transformers"
-    desk = cycle.home / "desk"
-    desk.mkdir()
-    cycle.exchanging("fetch_assignment", course, cwd=desk)
-    for name, student in STUDENTS.items():
-        own = cycle.home / name
-        (own / ASSIGNMENT).mkdir(parents=True)
-        opened = []
-
-        def hand_in(lesson, own=own, opened=opened):
-            path = own / ASSIGNMENT / f"{lesson}.ipynb"
-            shutil.copy(desk / ASSIGNMENT / path.name, path)
-            opened.append(Notebook(path))
-            return opened[-1]
-
-        student(hand_in)
-        for notebook in opened:
-            notebook.save()
-        cycle.exchanging("submit", course, f"--student={name}", cwd=own)
-
-    cycle.exchanging("collect")
-    cycle.log = cycle.nbgrader("autograde", ASSIGNMENT)
-    cycle.nbgrader("generate_feedback", ASSIGNMENT)
-    cycle.exchanging("release_feedback")
-    cycle.nbgrader("export", "--to=grades.csv")
+    lines = [line for line in instructors_block() if line not in INSTALLED]
+    collected = lines.index(f"nbgrader collect {ASSIGNMENT}")
+    hand_in = f"python -m tests.nbgrader_class {cycle.exchange} {cycle.home}"
+    cycle.log = cycle.type([*lines[:collected], hand_in, *lines[collected:]])
     return cycle
 
 
-def test_stock_generate_assignment_writes_what_make_notebooks_writes(cycle):
-    for lesson in LESSONS:
-        made = cycle.course / "notebooks" / ASSIGNMENT / f"{lesson}.ipynb"
-        assert made.read_bytes() == (NOTEBOOKS / ASSIGNMENT / made.name).read_bytes()
+def test_the_readme_installs_before_anything_else():
+    assert instructors_block()[: len(INSTALLED)] == INSTALLED
+
+
+def test_the_readme_makes_again_what_make_notebooks_wrote(cycle):
+    made = {p.relative_to(cycle.course): p.read_bytes() for p in cycle.course.glob("notebooks/*/*")}
+    assert made == {path: (COURSE / path).read_bytes() for path in made}
+    assert {path.stem for path in made if path.parent.name == ASSIGNMENT} == set(LESSONS)
 
 
 def test_the_points_of_this_class_are_those_of_the_catalogue():
@@ -304,13 +137,12 @@ def shown(page):
     return " ".join(html.unescape(text).split())
 
 
-def feedback(cycle, name, lesson="01_naive_mean"):
-    page = cycle.course / "feedback" / name / cycle.assignment / f"{lesson}.html"
-    return shown(page.read_text())
+def feedback(course, name, assignment=ASSIGNMENT, lesson="01_naive_mean"):
+    return shown((course / "feedback" / name / assignment / f"{lesson}.html").read_text())
 
 
 def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
-    page = feedback(cycle, "misconception", "03_softmax_masking")
+    page = feedback(cycle.course, "misconception", lesson="03_softmax_masking")
     assert "masked_softmax: partly right0.25 of 2 points" in page
     assert "What happened: The mask was applied after the softmax" in page
     assert "Where to look:" in page
@@ -322,7 +154,7 @@ def test_no_feedback_page_shows_the_hidden_test(cycle):
         len(list((cycle.home / name / ASSIGNMENT).glob("*.ipynb"))) for name in STUDENTS
     )
     for page in map(Path.read_text, pages):
-        assert not re.search(r"HIDDEN TESTS|seed ?= ?\W?grading|seed of this term", shown(page))
+        assert not re.search(rf"HIDDEN TESTS|seed ?= ?\W?grading|{SEED}", shown(page))
         assert "widget-state+json" not in page
 
 
@@ -332,19 +164,28 @@ def test_feedback_reaches_the_students(cycle):
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
+    ("name", "lesson", "sentence"),
     [
-        ("syntax-error", "NameError: name 'naive_mean' is not defined"),
-        ("exception", "return x @ x"),
-        ("endless-loop", "stopped"),
-        ("deleted-cells", "NameError: name 'naive_mean_shapes' is not defined"),
-        ("deleted-cells", "This cell was missing from the submission and was put back."),
-        ("nothing-done", "not attempted yet"),
+        ("mishaps", "01_naive_mean", "return x @ x"),
+        ("mishaps", "03_softmax_masking", "NameError: name 'softmax' is not defined"),
+        ("mishaps", "03_softmax_masking", "stopped"),
+        ("deleted-cells", "01_naive_mean", "NameError: name 'naive_mean_shapes' is not defined"),
+        (
+            "deleted-cells",
+            "01_naive_mean",
+            "This cell was missing from the submission and was put back.",
+        ),
+        ("nothing-done", "01_naive_mean", "not attempted yet"),
     ],
 )
-def test_a_student_without_the_points_reads_why(cycle, name, sentence):
-    assert sentence in feedback(cycle, name)
+def test_a_student_without_the_points_reads_why(cycle, name, lesson, sentence):
+    assert sentence in feedback(cycle.course, name, lesson=lesson)
 
 
 def test_grading_leaves_the_instructors_own_progress_alone(cycle):
     assert [p.name for p in cycle.course.rglob(".course_progress*")] == []
+
+
+def test_a_program_that_a_submission_starts_ends_with_its_grading(cycle):
+    running = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
+    assert ["sleep", str(LEFT_RUNNING)] not in running

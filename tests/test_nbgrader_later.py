@@ -1,17 +1,25 @@
-"""The later assignments through nbgrader: everything right, and a misconception a notebook."""
+"""The later assignments through nbgrader: everything right but for one misconception a notebook."""
 
 import shutil
 
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.apps import NbGraderAPI
+from nbgrader.preprocessors import Execute
+from traitlets.config import PyFileConfigLoader
 
+from course_utils.editions import COURSE, SOLUTIONS
 from course_utils.exercises import by_lesson
 
-from .test_nbgrader_cycle import Cycle, Notebook, feedback, right_answer
+from .nbgrader_class import Notebook, right_answer
+from .test_nbgrader_cycle import feedback
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's own queries
+]
 
-# A notebook's wrong answer, the misconception it is, and a phrase of what the student reads.
+# A notebook's wrong answer and the misconception it is.
 WRONG = {
     "2-single-head": {
         "04_single_head": (
@@ -44,71 +52,66 @@ WRONG = {
         ),
     },
 }
+STUDENT = "misconceptions"
+LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]
+each_lesson = pytest.mark.parametrize(("assignment", "lesson"), LATER)
 
 
-def exercises_of(assignment):
-    return {
-        lesson.split("/")[1]: {e.id: e for e in exercises}
-        for lesson, exercises in by_lesson().items()
-        if lesson.startswith(assignment)
-    }
+def exercises_of(assignment, lesson):
+    return {e.id: e for e in by_lesson()[f"{assignment}/{lesson}"]}
 
 
-@pytest.fixture(scope="module", params=WRONG)
-def cycle(request, tmp_path_factory):
-    cycle = Cycle(tmp_path_factory.mktemp("later"), request.param)
-    cycle.nbgrader("generate_assignment", cycle.assignment)
-    cycle.exchanging("release_assignment")
-    course = "--course=averages-to-transformers"
-    desk = cycle.home / "desk"
-    desk.mkdir()
-    cycle.exchanging("fetch_assignment", course, cwd=desk)
-    for student in ("all-right", "misconceptions"):
-        own = cycle.home / student
-        own.mkdir()
-        shutil.copytree(desk / cycle.assignment, own / cycle.assignment)
-        for lesson, exercises in exercises_of(cycle.assignment).items():
-            notebook = Notebook(own / cycle.assignment / f"{lesson}.ipynb")
-            notebook.solve(*exercises)
-            if student == "misconceptions":
-                exercise, source, _ = WRONG[cycle.assignment][lesson]
+def nbgrader_config():
+    return PyFileConfigLoader("nbgrader_config.py", path=str(COURSE)).load_config()
+
+
+def done(result):
+    assert result["success"], result.get("error", "") + result.get("log", "")
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """All later assignments in one course folder and one process, which nbgrader's API is for."""
+    folder = tmp_path_factory.mktemp("later")
+    config = nbgrader_config()
+    config.CourseDirectory.root = str(folder)
+    api = NbGraderAPI(config=config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_GRADING_SEED", "the seed of this term")
+        for assignment, lessons in WRONG.items():
+            shutil.copytree(SOLUTIONS / assignment, folder / "solutions" / assignment)
+            done(api.generate_assignment(assignment))
+            submitted = folder / "submitted" / STUDENT / assignment
+            shutil.copytree(folder / "notebooks" / assignment, submitted)
+            for lesson, (exercise, source, _) in lessons.items():
+                notebook = Notebook(submitted / f"{lesson}.ipynb")
+                notebook.solve(*exercises_of(assignment, lesson))
                 right = right_answer(lesson, exercise)
                 notebook.write(exercise, source(right) if callable(source) else source)
-            notebook.save()
-        cycle.exchanging("submit", course, f"--student={student}", cwd=own)
-    cycle.exchanging("collect")
-    cycle.nbgrader("autograde", cycle.assignment)
-    cycle.nbgrader("generate_feedback", cycle.assignment)
-    return cycle
+                notebook.save()
+            done(api.autograde(assignment, STUDENT))
+            done(api.generate_feedback(assignment, STUDENT))
+    return folder
 
 
-def given(cycle, student):
-    with Gradebook(f"sqlite:///{cycle.course}/gradebook.db") as gradebook:
-        submission = gradebook.find_submission(cycle.assignment, student)
-        return {
-            grade.name.removeprefix("check-"): grade.auto_score
-            for notebook in submission.notebooks
-            for grade in notebook.grades
-        }
+@each_lesson
+def test_a_misconception_costs_its_own_exercise_and_no_other(course, assignment, lesson):
+    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
+        notebook = gradebook.find_submission_notebook(lesson, assignment, STUDENT)
+        given = {g.name.removeprefix("check-"): g.auto_score for g in notebook.grades}
+    full = {id: e.points for id, e in exercises_of(assignment, lesson).items()}
+    wrong, _, _ = WRONG[assignment][lesson]
+    assert given[wrong] < full[wrong]
+    assert given | {wrong: full[wrong]} == full
 
 
-def full(cycle):
-    lessons = exercises_of(cycle.assignment).values()
-    return {id: e.points for exercises in lessons for id, e in exercises.items()}
+@each_lesson
+def test_the_feedback_page_names_the_misconception(course, assignment, lesson):
+    exercise, _, misconception = WRONG[assignment][lesson]
+    named = {m.id: m for m in exercises_of(assignment, lesson)[exercise].misconceptions}
+    page = feedback(course, STUDENT, assignment, lesson)
+    assert " ".join(named[misconception].what.replace("`", "").split()) in page
 
 
-def test_right_answers_get_every_point(cycle):
-    assert given(cycle, "all-right") == full(cycle)
-
-
-def test_a_misconception_costs_its_own_exercise_and_no_other(cycle):
-    wrong = {exercise for exercise, _, _ in WRONG[cycle.assignment].values()}
-    points, most = given(cycle, "misconceptions"), full(cycle)
-    assert {id for id in most if points[id] < most[id]} == wrong
-
-
-def test_the_feedback_page_names_the_misconception(cycle):
-    for lesson, (exercise, _, misconception) in WRONG[cycle.assignment].items():
-        named = {m.id: m for m in exercises_of(cycle.assignment)[lesson][exercise].misconceptions}
-        page = feedback(cycle, "misconceptions", lesson)
-        assert " ".join(named[misconception].what.replace("`", "").split()) in page
+def test_grading_waits_for_no_kernel_to_say_goodbye():
+    assert Execute(config=nbgrader_config()).shutdown_kernel == "immediate"

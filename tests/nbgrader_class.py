@@ -1,0 +1,211 @@
+"""A class of students: what each hands in, what happened to it, and a fair teacher's points.
+
+    python -m tests.nbgrader_class EXCHANGE FOLDER
+
+lets all of them fetch the assignment from an exchange folder, work in FOLDER and submit, by
+nbgrader's own apps. They share one process, because nbgrader takes longer to start than to submit.
+"""
+
+import copy
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell
+from nbgrader.apps import FetchAssignmentApp, SubmitApp
+
+from course_utils.editions import SOLUTIONS
+
+ASSIGNMENT = "1-averages"
+LESSONS = ["01_naive_mean", "02_tril_matmul", "03_softmax_masking"]
+FULL = {
+    "01_naive_mean": {"naive_mean_shapes": 1.0, "naive_mean": 2.0},
+    "02_tril_matmul": {"causal_mean_weights": 1.0, "tril_mean": 2.0},
+    "03_softmax_masking": {"softmax": 2.0, "masked_softmax": 2.0, "softmax_mean": 2.0},
+}
+NOTHING = {lesson: dict.fromkeys(points, 0.0) for lesson, points in FULL.items()}
+
+
+def points(**exercises):
+    """Nothing, but for the exercises named."""
+    return {
+        lesson: {name: exercises.get(name, 0.0) for name in known} for lesson, known in FULL.items()
+    }
+
+
+class Notebook:
+    """One student's copy of a lesson, and what can become of it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.content = nbformat.read(path, as_version=4)
+
+    def save(self):
+        nbformat.write(self.content, self.path)
+
+    def cell(self, grade_id):
+        (cell,) = [
+            c
+            for c in self.content.cells
+            if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
+        ]
+        return cell
+
+    def write(self, exercise, source):
+        self.cell(exercise).source = source
+
+    def solve(self, *exercises):
+        for exercise in exercises or FULL[self.path.stem]:
+            self.write(exercise, right_answer(self.path.stem, exercise))
+
+    def delete(self, *grade_ids):
+        for grade_id in grade_ids:
+            self.content.cells.remove(self.cell(grade_id))
+
+    def copy(self, grade_id, behind):
+        duplicate = copy.deepcopy(self.cell(grade_id))
+        duplicate["id"] = f"{grade_id}-again"
+        self.content.cells.insert(self.content.cells.index(self.cell(behind)) + 1, duplicate)
+        return duplicate
+
+
+def right_answer(lesson, exercise):
+    (path,) = SOLUTIONS.glob(f"*/{lesson}.ipynb")
+    solution = nbformat.read(path, as_version=4)
+    (cell,) = [c for c in solution.cells if c.id == exercise]
+    return re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.M)
+
+
+# ---------------------------------------------------------------- the students
+
+
+def all_right(hand_in):
+    """Lesson 03 as the course has it, the others in another build; a program is left running."""
+    one, two = hand_in("01_naive_mean"), hand_in("02_tril_matmul")
+    one.solve("naive_mean_shapes")
+    one.write(
+        "naive_mean",
+        "naive_mean = lambda x: torch.stack(\n"
+        "    [x[:, :t].sum(1) / t for t in range(1, x.shape[1] + 1)], dim=1)",
+    )
+    two.write(
+        "causal_mean_weights",
+        "def causal_mean_weights(T):\n"
+        "    return torch.tensor([[(s <= t) / (t + 1) for s in range(T)] for t in range(T)])",
+    )
+    two.write(
+        "tril_mean",
+        "def tril_mean(x):\n"
+        "    weights = causal_mean_weights(x.shape[1]).to(x)\n"
+        '    return torch.einsum("ts,bsc->btc", weights, x)',
+    )
+    three = hand_in("03_softmax_masking")
+    three.solve()
+    three.content.cells.append(
+        new_code_cell(f'import subprocess\nleft = subprocess.Popen(["sleep", "{LEFT_RUNNING}"])')
+    )
+
+
+LEFT_RUNNING = 4_321  # seconds, a number nobody else sleeps for
+
+
+def nothing_done(hand_in):
+    hand_in("01_naive_mean")
+
+
+def misconception(hand_in):
+    """The third exercise calls the second one: one mistake, one loss."""
+    lesson = hand_in("03_softmax_masking")
+    lesson.solve()
+    lesson.write(
+        "masked_softmax",
+        "def masked_softmax(scores, hidden):\n"
+        "    return softmax(scores, dim=-1).masked_fill(hidden, 0)",
+    )
+
+
+def mishaps(hand_in):
+    """Code that doesn't parse, that raises, that never ends: each beside a right answer."""
+    one, three = hand_in("01_naive_mean"), hand_in("03_softmax_masking")
+    one.solve("naive_mean_shapes")
+    one.write("naive_mean", "def naive_mean(x):\n    return x @ x")
+    three.write("softmax", "def softmax(scores, dim=-1)\n    return scores")
+    three.solve("masked_softmax")
+    three.write(
+        "softmax_mean",
+        "def softmax_mean(x):\n"
+        "    out, t = torch.zeros_like(x), 0\n"
+        "    while t < x.shape[1]:\n"
+        "        out[:, t] = x[:, : t + 1].mean(1)\n"
+        "    return out",
+    )
+
+
+def deleted_cells(hand_in):
+    """The check of a right answer is gone; of the other exercise nothing is left."""
+    lesson = hand_in("01_naive_mean")
+    lesson.solve()
+    lesson.delete("check-naive_mean", "naive_mean_shapes", "check-naive_mean_shapes")
+
+
+def copied_cells(hand_in):
+    """The right answer stands in a copy, beside a copied check and metadata of no lesson."""
+    lesson = hand_in("01_naive_mean")
+    lesson.solve()
+    lesson.copy("check-naive_mean", behind="check-naive_mean")
+    lesson.copy("naive_mean", behind="naive_mean")
+    lesson.content.cells[0].metadata["nbgrader"] = {"grade": True, "points": 100}
+    lesson.cell("check-naive_mean_shapes").metadata.nbgrader["points"] = 100
+    stray = new_code_cell("1 + 1")
+    stray.metadata["nbgrader"] = {"grade_id": "another-lesson", "schema_version": 1}
+    lesson.content.cells.append(stray)
+
+
+CLASS = {
+    all_right: FULL,
+    nothing_done: NOTHING,
+    misconception: points(softmax=2.0, masked_softmax=0.25, softmax_mean=2.0),
+    mishaps: points(naive_mean_shapes=1.0, masked_softmax=2.0),
+    deleted_cells: points(naive_mean=2.0),
+    copied_cells: points(naive_mean_shapes=1.0, naive_mean=2.0),
+}
+STUDENTS = {student.__name__.replace("_", "-"): student for student in CLASS}
+
+
+# ---------------------------------------------------------------- their side of the exchange
+
+
+def nbgrader(app, folder, exchange, *arguments):
+    """Run one of nbgrader's apps in a folder, as its command would."""
+    os.chdir(folder)
+    command = app()
+    course = "--course=averages-to-transformers"
+    command.initialize([ASSIGNMENT, course, f"--Exchange.root={exchange}", *arguments])
+    command.start()
+
+
+def main(exchange, folder):
+    desk = Path(folder) / "desk"
+    desk.mkdir(parents=True)
+    nbgrader(FetchAssignmentApp, desk, exchange)
+    for name, student in STUDENTS.items():
+        own = Path(folder) / name
+        (own / ASSIGNMENT).mkdir(parents=True)
+        opened = []
+
+        def hand_in(lesson, own=own, opened=opened):
+            fetched = Notebook(desk / ASSIGNMENT / f"{lesson}.ipynb")
+            fetched.path = own / ASSIGNMENT / fetched.path.name
+            opened.append(fetched)
+            return fetched
+
+        student(hand_in)
+        for notebook in opened:
+            notebook.save()
+        nbgrader(SubmitApp, own, exchange, f"--student={name}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
