@@ -77,9 +77,9 @@ def cells(part: str = "") -> Iterator[Cell]:
             yield Cell(e, e.reference, "reference", e.id, "right")
             for name, answer in RIGHT[e.id].items():
                 yield Cell(e, answer, "other right", name, "right")
-            for m in e.misconceptions:
+            for name, m in e.variants.items():
                 answer = filled(e, m) if e.kind == "quiz" else m.answer
-                yield Cell(e, answer, "misconception", m.id, m.id)
+                yield Cell(e, answer, "misconception", name, m.id)
             for name, answer in WRONG[e.id].items():
                 yield Cell(e, answer, "not in catalogue", name, "wrong")
 

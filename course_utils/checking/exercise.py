@@ -186,6 +186,11 @@ class Mistake:
         what, why, mend = said["what"], said["why"], said["mend"]
         return Misconception(cls.id(), answer, what, why, mend, mistake=cls, right=right)
 
+    @classmethod
+    def but(cls, **steps: Any) -> type[Mistake]:
+        """The same mistake done another way: with another number, say."""
+        return type(cls.__name__, (cls,), {"__doc__": cls.__doc__, **steps})
+
 
 def mixed(right: type, *mistakes: type[Mistake]) -> Any:
     """An answer: the right one with these mistakes in it, the first one outermost."""
@@ -300,3 +305,12 @@ class Exercise:
 
     def misconception(self, id: str) -> Misconception:
         return next(m for m in self.misconceptions if m.id == id)
+
+    @property
+    def variants(self) -> dict[str, Misconception]:
+        """Misconceptions by name: the id, with a number where one idea shows in several ways."""
+        named: dict[str, Misconception] = {}
+        for m in self.misconceptions:
+            earlier = sum(other.id == m.id for other in named.values())
+            named[f"{m.id} {earlier + 1}" if earlier else m.id] = m
+        return named

@@ -19,6 +19,7 @@ from .naming import Match, begin_match, match_all, same_values, telling_first
 from .observation import Observation
 
 PAIR_SECONDS = 0.2
+Named = tuple[str, Misconception]
 
 
 @dataclass
@@ -28,8 +29,8 @@ class AnswerKey:
     Attributes:
         cases: the inputs.
         expected: the right tensors, case by case.
-        wrong: what each misconception gives, by its id and the number of the case; two at once
-            stand under both ids with a `+` between.
+        wrong: what each misconception gives, by its name and the number of the case; two at once
+            stand under both names with a `+` between.
     """
 
     cases: list[Case]
@@ -58,8 +59,8 @@ def make_key(exercise: Exercise, seed: int) -> AnswerKey:
     if exercise.kind == "quiz":
         return key
     with undisturbed():
-        for m in exercise.misconceptions:
-            key.wrong[m.id] = {
+        for name, m in exercise.variants.items():
+            key.wrong[name] = {
                 i: probe_safely(exercise.probe, m.answer, c) for i, c in enumerate(key.cases)
             }
     return key
@@ -82,16 +83,16 @@ def extend_key(
     order = telling_first(exercise, trials)
     with undisturbed():
         found = False
-        for m in exercise.misconceptions:
-            match = _follow(exercise, key, trials, order, m.id, m.answer)
+        for name, m in exercise.variants.items():
+            match = _follow(exercise, key, trials, order, name, m.answer)
             found = found or match.exact
         if found or all(t.seen.error for t in trials):
             return
         deadline = time.monotonic() + pair_seconds
-        for a, b in _pairs(exercise):
+        for (one, a), (other, b) in _pairs(exercise):
             if time.monotonic() > deadline:
                 return
-            name = f"{a.id}+{b.id}"
+            name = f"{one}+{other}"
             try:
                 answer = mixed(a.right, a.mistake, b.mistake)  # type: ignore[arg-type]
             except TypeError:
@@ -100,14 +101,14 @@ def extend_key(
                 return
 
 
-def _pairs(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
+def _pairs(exercise: Exercise) -> Iterator[tuple[Named, Named]]:
     """Two mistakes that touch different steps of the same right answer; near ones first, for the
     catalogue begins with what people get wrong most often."""
-    made = [m for m in exercise.misconceptions if m.mistake is not None]
+    made = [named for named in exercise.variants.items() if named[1].mistake is not None]
     numbered = itertools.combinations(enumerate(made), 2)
-    for (_, a), (_, b) in sorted(numbered, key=lambda p: p[0][0] + p[1][0]):
-        if a.right is b.right and not (_steps(a) & _steps(b)):
-            yield a, b
+    for (_, one), (_, other) in sorted(numbered, key=lambda p: p[0][0] + p[1][0]):
+        if one[1].right is other[1].right and not (_steps(one[1]) & _steps(other[1])):
+            yield one, other
 
 
 def _steps(m: Misconception) -> set[str]:

@@ -23,13 +23,13 @@ def name_mistakes(
 ) -> list[Misconception]:
     """The misconception whose code gives what was seen, else the two that do together, else the
     one that gives the same wrong values wherever both gave some; none if nothing fits."""
-    by_id = {m.id: m for m in exercise.misconceptions}
+    named = exercise.variants
     matches = [(name, match_all(exercise, trials, wrong)) for name, wrong in key.wrong.items()]
     exact = [name for name, m in matches if m.exact]
     close = sorted((m for m in matches if m[1].near), key=lambda m: -m[1].explained)
     single = [name for name in exact if "+" not in name]
     chosen = (single or exact or [name for name, _ in close])[:1]
-    return [by_id[id] for name in chosen for id in name.split("+")]
+    return [named[one] for name in chosen for one in name.split("+")]
 
 
 @dataclass
