@@ -5,17 +5,17 @@ from __future__ import annotations
 import difflib
 import os
 import secrets
-from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .checking import Message, Report, check_exercise
+from .checking import Exercise, Message, Report, check_exercise
 from .checking.catalogue import Catalogue
 from .checking.progress import Progress, course_folder, load, progress_path, record
 from .exercises import COURSE
 
-_hints_given: Counter[str] = Counter()
+_hints_shown: dict[str, set[int]] = {}
 
 
 @cache
@@ -66,7 +66,7 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
     report = check_exercise(exercise, answer, _seed(seed), exercises)
     if seed is None:
         record(report)
-    return report
+    return replace(report, hints_left=min(report.hints_left, hints_left(exercise)))
 
 
 def _seed(seed: int | str | None) -> int:
@@ -97,7 +97,10 @@ def _unknown(exercise_id: object, exercises: Catalogue) -> Report:
 
 def hint(exercise_id: str, number: int | None = None) -> Message:
     """The next hint for an exercise, or hint `number` (from 1)."""
-    exercises = catalogue()
+    try:
+        exercises = catalogue()
+    except ValueError as error:
+        return Message("No hint", str(error))
     exercise = exercises.find(exercise_id)
     if exercise is None:
         return Message("No hint", _unknown(exercise_id, exercises).message)
@@ -107,27 +110,32 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
     if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
         said = f'Hints have numbers from 1 to {count}: `hint("{exercise.id}", 1)`, or '
         return Message(f"Which hint for {exercise.id}?", f'{said}`hint("{exercise.id}")`.')
+    shown = _hints_shown.setdefault(exercise.id, set())
     if number is None:
-        _hints_given[exercise.id] += 1
-        number = _hints_given[exercise.id]
+        number = next((n for n in range(1, count + 1) if n not in shown), count + 1)
     if number > count or number < 1:
         number = count
         title = f"That was all: hint {count} of {count} for {exercise.id}, once more"
     else:
         title = f"Hint {number} of {count} for {exercise.id}"
+    shown.add(number)
     return Message(title, exercise.hints[number - 1])
 
 
-def hints_left(exercise_id: str, count: int) -> int:
+def hints_left(exercise: Exercise) -> int:
     """How many of an exercise's hints were not shown yet."""
-    return max(count - _hints_given[exercise_id], 0)
+    return len(exercise.hints) - len(_hints_shown.get(exercise.id, ()))
 
 
 def progress() -> Progress:
     """All lessons and exercises with your points."""
     kept, notice = load(progress_path())
+    try:
+        exercises = catalogue()
+    except ValueError as error:
+        exercises, notice = COURSE, f"{notice} {error}".strip()
     rows = [
-        (lesson, [(e.id, kept.get(e.id, {}).get("points"), e.points) for e in exercises])
-        for lesson, exercises in catalogue().by_lesson.items()
+        (lesson, [(e.id, kept.get(e.id, {}).get("points"), e.points) for e in there])
+        for lesson, there in exercises.by_lesson.items()
     ]
     return Progress(rows, notice)

@@ -201,9 +201,9 @@ def _without_places(line: str) -> str:
 
 
 def catalogue_points() -> dict[str, float]:
-    from .exercises import by_lesson
+    from .desk import catalogue
 
-    return {e.id: e.points for exercises in by_lesson().values() for e in exercises}
+    return {e.id: e.points for e in catalogue()}
 
 
 def assignments(solutions: Path = SOLUTIONS) -> list[str]:

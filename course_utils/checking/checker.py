@@ -14,6 +14,7 @@ from .judging import judge
 from .key import AnswerKey, begin_key, extend_key
 from .observation import Observation, class_name
 from .report import Report
+from .settings import mend_functions
 from .watching import part_codes
 
 _keys: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
@@ -39,11 +40,21 @@ def check_exercise(
         catalogue: where the exercise stands, for the finished parts that it may or may not call.
     """
     catalogue = catalogue or Catalogue.of(exercise)
+    replaced = mend_functions()
     try:
-        return _check(exercise, answer, kept_key(exercise, seed), catalogue)
+        report = _check(exercise, answer, kept_key(exercise, seed), catalogue)
+        return _with_note_on(replaced, report)
     except Exception:  # only an object made to deceive gets here: nothing of it can be trusted
         message = "What was handed in can't be looked at: it raises where Python asks what it is."
         return Report(exercise.id, 0.0, exercise.points, False, message=message)
+
+
+def _with_note_on(replaced: list[str], report: Report) -> Report:
+    if not replaced:
+        return report
+    names = ", ".join(f"`{name}`" for name in replaced[:5])
+    note = f"Before the check, {names} had been replaced in this notebook. It was put back."
+    return replace(report, notes=[*report.notes, note])
 
 
 def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue) -> Report:

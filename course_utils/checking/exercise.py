@@ -54,7 +54,8 @@ class Case:
             return f"Called with {inputs}"
         made = [*map(repr, self.options["args"])]
         made += [f"{k}={v!r}" for k, v in self.options.get("kwargs", {}).items()]
-        return f"Made with ({', '.join(made)}), called with {inputs}"
+        called = f", called with {inputs}" if self.inputs else ""
+        return f"Made with ({', '.join(made)}){called}"
 
 
 def describe_value(value: Any) -> str:

@@ -77,7 +77,7 @@ def run(
 
     def work() -> None:
         for case in cases:
-            seen = _probe(exercise, answer, case, parts)
+            seen = _probe(exercise, answer, case, parts, stopped)
             if os.getpid() != process:  # the answer forked: its copy of this thread ends here
                 os._exit(0)
             if stopped.is_set():
@@ -114,6 +114,7 @@ def _probe(
     answer: Any,
     case: Case,
     parts: Mapping[types.CodeType, str] | None,
+    stopped: threading.Event,
 ) -> Observation:
     """One case, watched: what the probe saw, or the error, and what stayed changed afterwards."""
     calls = Calls(parts) if parts is not None else None
@@ -123,6 +124,8 @@ def _probe(
             seen = exercise.probe(answer, case)
     except BaseException as error:
         seen = Observation(facts={"error": describe_error(error)})
+    if stopped.is_set():  # out of time: the check has put things back and gone on
+        return seen
     if changed := settings.put_back():
         seen.facts["left_behind"] = changed
     if calls:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import describe_error
-from .exercise import Case, Exercise, Expected, Misconception, Trial, mixed
+from .exercise import Case, Exercise, Expected, Misconception, Mistake, Trial, mixed
 from .guard import undisturbed
 from .naming import Match, begin_match, match_all, same_values, telling_first
 from .observation import Observation
@@ -112,7 +112,8 @@ def _pairs(exercise: Exercise) -> Iterator[tuple[Named, Named]]:
 
 
 def _steps(m: Misconception) -> set[str]:
-    return {name for name in vars(m.mistake) if not name.startswith("__")}
+    made = [c for c in getattr(m.mistake, "__mro__", ()) if issubclass(c, Mistake)]
+    return {name for c in made[:-1] for name in vars(c) if not name.startswith("__")}
 
 
 def _follow(

@@ -261,6 +261,11 @@ def explain_unstable(t: Trial) -> tuple[str, str]:
     return said, evidence(t)
 
 
+def explain_kept(t: Trial) -> tuple[str, str]:
+    said = "A later call wrote into an earlier result: each call needs a tensor of its own."
+    return said, evidence(t)
+
+
 def explain_device(t: Trial) -> tuple[str, str]:
     if t.seen.facts.get("device"):
         got, expected = t.seen.facts["device"]
@@ -360,10 +365,7 @@ def standard(exercise: Exercise) -> tuple[Property, ...]:
             "kept",
             "An earlier result stays as it was",
             _kept,
-            lambda t: (
-                "A later call wrote into an earlier result: each call needs a tensor of its own.",
-                evidence(t),
-            ),
+            explain_kept,
         ),
         extra("device", "It works on the device of its input", _device, explain_device),
         extra(

@@ -83,6 +83,9 @@ def _contents() -> dict[str, dict[str, Any]]:
     return {name: dict(vars(space)) for name, space in SPACES.items()}
 
 
+# What a notebook's kernel replaces itself, anew for each cell.
+NOTEBOOKS_OWN = {("builtins", "input"), ("builtins", "exit"), ("builtins", "quit")}
+
 # As they were when the course was loaded, before an answer of this notebook could reach them.
 PRISTINE = _contents()
 
@@ -134,7 +137,7 @@ def mend_functions() -> list[str]:
     for name, space in SPACES.items():
         before, now = PRISTINE[name], vars(space)
         for key, value in before.items():
-            if now.get(key) is not value and _is_code(value):
+            if now.get(key) is not value and _is_code(value) and (name, key) not in NOTEBOOKS_OWN:
                 setattr(space, key, value)
                 mended.append(f"{name}.{key}")
     return mended

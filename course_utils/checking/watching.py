@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from .answers import functions
 
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 # ---------------------------------------------------------------- which operators ran
@@ -76,6 +77,7 @@ class Calls:
         self.parts = parts
         self.borrowed: set[str] = set()
         self.operators: set[str] = set()
+        self.process = os.getpid()
 
     def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
@@ -88,16 +90,19 @@ class Calls:
                 self.borrowed.add(self.parts[code])
             elif code.co_filename.startswith(TORCH):
                 self.operators.add(code.co_name)
+            elif code.co_filename.startswith(HERE) and os.getpid() != self.process:
+                os._exit(0)  # the answer forked, and this is its copy of the check
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
+        before = sys.getprofile(), threading.getprofile()
         threading.setprofile(self._note)
         sys.setprofile(self._note)
         try:
             yield
         finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+            sys.setprofile(before[0])
+            threading.setprofile(before[1])
 
 
 def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:

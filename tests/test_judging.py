@@ -1,0 +1,251 @@
+"""Judging compares with a key and runs nothing; the key made at once is the key made on demand."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from course_utils.checking import (
+    Misconceptions,
+    Observation,
+    Property,
+    begin_key,
+    check_exercise,
+    extend_key,
+    judge,
+    make_key,
+)
+from course_utils.checking.exercise import Mistake, mixed, sentences
+from course_utils.checking.guard import run
+from course_utils.checking.key import _pairs
+from course_utils.checking.quizzes import filled
+from course_utils.desk import catalogue
+
+from .answers import WRONG
+from .tiny import (
+    CAUSAL_MEAN,
+    COPY_LINEAR,
+    SHAPES,
+    STANDARDISED,
+    TINY,
+    CausalMean,
+    Corrected,
+    NotCentred,
+    SeesAll,
+    Standardised,
+    Sums,
+    Variance,
+)
+
+COURSE = catalogue()
+SEED = 3
+
+
+def broken(*args, **kwargs):
+    raise AssertionError("this ran while an answer was judged")
+
+
+class Broken(type):
+    """A class of which no instance can be made."""
+
+    def __call__(cls, *args, **kwargs):
+        broken()
+
+
+def without_code(exercise):
+    """The exercise with everything in it that could be run replaced by what raises."""
+    wrong = [
+        m
+        if exercise.kind == "quiz"
+        else replace(m, answer=broken, mistake=None, right=Broken("Right", (), {}))
+        for m in exercise.misconceptions
+    ]
+    return replace(
+        exercise,
+        cases=broken,
+        probe=broken,
+        expect=broken,
+        reference=broken,
+        misconceptions=Misconceptions.of(*wrong),
+    )
+
+
+def whole_key(exercise, seen):
+    key = make_key(exercise, SEED)
+    extend_key(exercise, key, seen)
+    return key
+
+
+def answers(exercise):
+    if exercise.kind == "quiz":
+        yield from (filled(exercise, m) for m in exercise.misconceptions)
+        yield from ({}, 3)
+    else:
+        yield from (m.answer for m in exercise.misconceptions)
+        yield lambda *args: 1 / 0
+    yield exercise.reference
+
+
+TWO_AT_ONCE = [
+    (STANDARDISED, Standardised, (NotCentred, Corrected)),
+    (STANDARDISED, Standardised, (NotCentred, Variance)),
+    (CAUSAL_MEAN, CausalMean, (SeesAll, Sums)),
+]
+
+
+class TestJudging:
+    @pytest.fixture(autouse=True)
+    def no_threads(self, monkeypatch):
+        self.forbid = lambda: monkeypatch.setattr(threading.Thread, "start", broken)
+        self.allow = monkeypatch.undo
+
+    def judged(self, exercise, answer):
+        """The desk's report, and that of a judge who can't run anything."""
+        desk = check_exercise(exercise, answer, SEED, COURSE + TINY)
+        seen = run(exercise, answer, begin_key(exercise, SEED).cases, {})
+        key = whole_key(exercise, seen)
+        self.forbid()
+        try:
+            return desk.to_dict(), judge(without_code(exercise), key, seen).to_dict()
+        finally:
+            self.allow()
+
+    @pytest.mark.parametrize("exercise", list(TINY), ids=lambda e: e.id)
+    def test_runs_nothing_and_says_what_the_desk_says(self, exercise):
+        for answer in answers(exercise):
+            if answer is not exercise.reference or exercise.kind == "quiz":
+                desk, pure = self.judged(exercise, answer)
+                assert pure == desk
+        seen = run(exercise, exercise.reference, begin_key(exercise, SEED).cases)
+        key = make_key(exercise, SEED)
+        self.forbid()
+        assert judge(without_code(exercise), key, seen).passed
+
+    @pytest.mark.parametrize(
+        "id", ["naive_mean", "softmax", "CausalSelfAttention", "copy_wrapper_to_split"]
+    )
+    def test_runs_nothing_for_exercises_of_the_course(self, id):
+        exercise = COURSE.find(id)
+        for answer in [
+            *(m.answer for m in exercise.misconceptions[:3]),
+            *list(WRONG[id].values())[:3],
+        ]:
+            desk, pure = self.judged(exercise, answer)
+            assert pure == desk
+
+    @pytest.mark.parametrize(("exercise", "right", "mistakes"), TWO_AT_ONCE)
+    def test_runs_nothing_to_name_two_mistakes_at_once(self, exercise, right, mistakes):
+        desk, pure = self.judged(exercise, mixed(right, *mistakes))
+        assert pure == desk
+        assert pure["misconceptions"] == tuple(m.id() for m in mistakes)
+
+
+class TestTheKey:
+    def test_made_at_once_and_made_on_demand_give_the_same_report(self):
+        for exercise in COURSE.by_lesson["1-averages/01_naive_mean"]:
+            whole = make_key(exercise, SEED)
+            for answer in [*answers(exercise), *WRONG[exercise.id].values()]:
+                lazy = begin_key(exercise, SEED)
+                seen = run(exercise, answer, lazy.cases, {})
+                extend_key(exercise, lazy, seen)
+                extend_key(exercise, whole, seen)
+                assert judge(exercise, lazy, seen) == judge(exercise, whole, seen)
+
+    def test_on_demand_follows_a_misconception_only_until_it_parts(self):
+        key = begin_key(STANDARDISED, SEED)
+        extend_key(STANDARDISED, key, run(STANDARDISED, lambda x: x * 3, key.cases))
+        assert all(len(known) < len(key.cases) for known in key.wrong.values())
+
+    def test_refuses_a_property_whose_role_no_case_has(self):
+        lost = Property("lost", "Never looked at", lambda *t: True, role="nowhere", gate=True)
+        exercise = replace(STANDARDISED, properties=(*STANDARDISED.properties, lost))
+        for made in (begin_key, make_key):
+            with pytest.raises(ValueError, match="standardised: no case has the role that lost"):
+                made(exercise, 0)
+
+    def test_of_a_quiz_is_empty(self):
+        assert make_key(SHAPES, 0).wrong == {}
+
+
+class TestNaming:
+    @pytest.mark.parametrize(("exercise", "right", "mistakes"), TWO_AT_ONCE)
+    def test_says_both_of_two_mistakes(self, exercise, right, mistakes):
+        report = check_exercise(exercise, mixed(right, *mistakes))
+        assert report.misconceptions == tuple(m.id() for m in mistakes)
+        assert report.misconception == mistakes[0].id()
+        for m in mistakes:
+            assert sentences(m.__doc__)["what"] in str(report)
+            assert sentences(m.__doc__)["mend"] in report._repr_html_()
+        assert "And at the same time" in str(report)
+
+    @pytest.mark.parametrize(("exercise", "right", "mistakes"), TWO_AT_ONCE)
+    def test_prefers_one_mistake_to_two(self, exercise, right, mistakes):
+        for m in mistakes:
+            report = check_exercise(exercise, mixed(right, m))
+            assert report.misconceptions == (m.id(),)
+
+    def test_of_a_right_answer_or_of_nothing_known_is_none(self):
+        for answer in (lambda x: Standardised()(x), lambda x: x * 3):
+            report = check_exercise(STANDARDISED, answer)
+            assert (report.misconception, report.misconceptions) == (None, ())
+
+    def test_two_mistakes_in_one_step_are_not_tried_together(self):
+        class HalfCentred(Mistake):
+            """Half. Why: Half a mean is none. Mend: Where is the other half?"""
+
+            share = 0.5
+
+            def centred(self, x):
+                return x - x.mean(-1, keepdim=True) * self.share
+
+        less = HalfCentred.but(share=0.25)
+        both = Misconceptions.of(NotCentred, HalfCentred, less, Corrected, on=Standardised)
+        pairs = {(a, b) for (a, _), (b, _) in _pairs(replace(STANDARDISED, misconceptions=both))}
+        assert pairs == {
+            (id, "corrected") for id in ("not_centred", "half_centred", "half_centred 2")
+        }
+
+
+class TestProperties:
+    def test_a_string_says_how_one_fails(self):
+        told = Property("told", "It is told", lambda *t: "is off by one")
+        exercise = replace(STANDARDISED, properties=(told,))
+        report = check_exercise(exercise, lambda x: Standardised()(x))
+        (row,) = [r for r in report.behaviours if r.id == "told"]
+        assert (row.holds, row.text) == (False, "It is told; yours is off by one")
+
+    def test_look_at_cases_of_their_role_alone(self):
+        looked = []
+
+        def look(case, seen, expected):
+            looked.append(case.name)
+            return True
+
+        role = Property("look", "It is looked at", look, role="typical")
+        renamed = replace(
+            STANDARDISED,
+            properties=(role,),
+            cases=lambda seed: [replace(c, name=f"new {i}") for i, c in enumerate(_cases(seed))],
+        )
+        check_exercise(renamed, lambda x: x * 3)
+        assert set(looked) == {"new 1"}
+
+    def test_a_failing_gate_leaves_no_partial_credit(self):
+        gated = check_exercise(STANDARDISED, lambda x: x - x.mean(-1, keepdim=True))
+        copied = check_exercise(STANDARDISED, lambda x: x)
+        assert gated.points == 1.0 and copied.points == 0.0
+
+    def test_an_unseen_case_is_no_pass(self):
+        key = make_key(STANDARDISED, SEED)
+        seen = run(STANDARDISED, Standardised(), key.cases)
+        assert judge(STANDARDISED, key, seen).passed
+        assert not judge(STANDARDISED, key, seen[:-1]).passed
+        assert not judge(STANDARDISED, key, [Observation() for _ in seen]).passed
+
+
+_cases = STANDARDISED.cases
+
+
+def test_sharing_memory_is_told_though_the_values_are_right():
+    (named,) = [m for m in COPY_LINEAR.misconceptions if m.id == "shares_memory"]
+    assert check_exercise(COPY_LINEAR, named.answer).misconception == "shares_memory"
