@@ -10,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from . import failed_runs
 from .checking import Exercise, Message, Report, check_exercise
 from .checking.catalogue import Catalogue
 from .checking.progress import Progress, course_folder, load, progress_path, record
 from .exercises import COURSE
 
+failed_runs.watch()
 _hints_shown: dict[str, set[int]] = {}
 
 
@@ -66,7 +68,39 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
     report = check_exercise(exercise, answer, _seed(seed), exercises)
     if seed is None:
         record(report)
-    return replace(report, hints_left=min(report.hints_left, hints_left(exercise)))
+    return _at_the_desk(report, exercise, exercises)
+
+
+def _at_the_desk(report: Report, exercise: Exercise, exercises: Catalogue) -> Report:
+    """With what only the desk knows: hints, how far the lesson is, a cell that failed."""
+    notes = report.notes
+    if failure := failed_runs.last(exercise.id):
+        notes = [
+            f"The last run of the cell that writes `{exercise.id}` failed ({failure}): this is "
+            "about the version before it.",
+            *notes,
+        ]
+    return replace(
+        report,
+        notes=notes,
+        hints=exercise.hints,
+        hints_left=min(report.hints_left, hints_left(exercise)),
+        other_way=exercise.other_way,
+        place=_place(exercise, exercises),
+    )
+
+
+def _place(exercise: Exercise, exercises: Catalogue) -> str:
+    """How much of the lesson is done, where progress is kept."""
+    path = progress_path()
+    if path is None:
+        return ""
+    kept, _ = load(path)
+    lesson = exercises.by_lesson[exercise.lesson]
+    done = sum(kept.get(e.id, {}).get("points") == e.points for e in lesson)
+    if done == len(lesson):
+        return f"All {len(lesson)} exercises of this lesson are done."
+    return f"{done} of {len(lesson)} exercises of this lesson done."
 
 
 def _seed(seed: int | str | None) -> int:

@@ -270,6 +270,7 @@ class Exercise:
         properties: what is true of a right answer beyond what every exercise asks.
         misconceptions: wrong answers that are told by name.
         hints: from a nudge to nearly the answer.
+        other_way: another right answer worth reading, as source; shown after full points.
         forbidden: operator names, as PyTorch spells them, that *are* the exercise.
         forbidden_text: what to say when one of them is used.
         notes: remarks that cost nothing, from what was seen.
@@ -293,6 +294,7 @@ class Exercise:
     properties: tuple[Property, ...] = ()
     misconceptions: Sequence[Misconception] = ()
     hints: tuple[str, ...] = ()
+    other_way: str = ""
     forbidden: tuple[str, ...] = ()
     forbidden_text: str = ""
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None

@@ -12,9 +12,9 @@ from .exercise import Exercise, Property, Trial, Verdict
 from .key import AnswerKey
 from .naming import name_mistakes
 from .observation import Observation
-from .properties import explain_error, explain_kind, finite, standard
+from .properties import explain_error, explain_kind, finite, standard, wrong_row
 from .quizzes import judge_quiz
-from .report import BehaviourResult, Report
+from .report import BehaviourResult, Report, Row
 
 
 def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation]) -> Report:
@@ -70,7 +70,13 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
         detail=detail,
         notes=notes,
         hints_left=len(exercise.hints),
+        row=_row(exercise, trials) if "First difference at" in detail else None,
     )
+
+
+def _row(exercise: Exercise, trials: Sequence[Trial]) -> Row | None:
+    rows = (wrong_row(exercise, t) for t in trials if t.case.refuses is None and not t.seen.error)
+    return next((row for row in rows if row is not None), None)
 
 
 def _unattempted(trials: Sequence[Trial]) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from .report import INK, LINE, points_word
+from .card import INK, LINE
+from .report import points_word
 
 if TYPE_CHECKING:
     from .report import Report
@@ -24,17 +25,19 @@ FILE_NAME = ".course_progress.json"
 def progress_path() -> Path | None:
     """The file that keeps the points: COURSE_PROGRESS if set, else in the course folder.
 
-    COURSE_PROGRESS=off keeps nothing, and neither does nbgrader's autograde.
-
-    The course folder is the nearest folder above the notebook that holds nbgrader_config.py,
-    else the folder the notebook runs in.
+    COURSE_PROGRESS=off keeps nothing, and neither does nbgrader's autograde. Nothing is kept of
+    what runs in solutions/ or outside of the course folder, the nearest one above the notebook
+    that holds nbgrader_config.py.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
         return None
     if named:
         return Path(named)
-    return (course_folder() or Path.cwd()) / FILE_NAME
+    folder = course_folder()
+    if folder is None or folder / "solutions" in (Path.cwd(), *Path.cwd().parents):
+        return None
+    return folder / FILE_NAME
 
 
 def course_folder() -> Path | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .comparing import agrees, close, gradient_agrees
 from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from .observation import Observation
+from .report import Row
 
 RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}
 
@@ -192,6 +193,29 @@ def explain_values(exercise: Exercise, t: Trial) -> tuple[str, str]:
             f"expected {number(expected[index])}\ngot      {number(got[index])}"
         )
     return "A value is not right.", evidence(t)
+
+
+def wrong_row(exercise: Exercise, t: Trial, most: int = 8) -> Row | None:
+    """The row of the first wrong number, or the part of it around that number."""
+    if not _shape(exercise, t.case, t.seen, t.expected):
+        return None
+    for name in main_results(t.expected):
+        got, expected = t.seen.tensors[name], t.expected[name]
+        wrong = ~close(exercise, got, expected)
+        if not wrong.dim() or not bool(wrong.any()):
+            continue
+        *place, at = (int(i) for i in wrong.nonzero()[0])
+        start = 0 if wrong.shape[-1] <= most else max(0, at - most // 2)
+        stop = min(start + most, wrong.shape[-1])
+        columns = ":" if stop - start == wrong.shape[-1] else f"{start}:{stop}"
+        index: tuple[int | slice, ...] = (*place, slice(start, stop))
+        return Row(
+            f"{RESULTS.get(name, name)}[{', '.join([*map(str, place), columns])}]",
+            tuple(number(v) for v in expected[index]),
+            tuple(number(v) for v in got[index]),
+            tuple(bool(w) for w in wrong[index]),
+        )
+    return None
 
 
 def _how_many(got: Tensor, expected: Tensor, wrong: Tensor) -> str:

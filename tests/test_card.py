@@ -1,0 +1,146 @@
+"""The card: what is wrong first, the row that shows it, what carries points, hints that fold out."""
+
+from dataclasses import replace
+
+import pytest
+from bs4 import BeautifulSoup
+
+from course_utils.checking import BehaviourResult, Report
+from course_utils.checking.report import Message, Row
+
+ROWS = [
+    BehaviourResult("values", "The values are right on every case", False),
+    BehaviourResult("first", "The first token stays as it is", True, credit=True),
+    BehaviourResult("future", "A later token has no say", False, credit=True),
+    BehaviourResult("runs", "It runs on every input", True),
+]
+WRONG = Report(
+    "naive_mean",
+    0.5,
+    2.0,
+    False,
+    ROWS,
+    misconceptions=("sees_next_token",),
+    advice=(("Each token sees the next.", "That one is to be predicted.", "Which `slice`?"),),
+    message="2 of 6 numbers differ from the right answer.",
+    detail="Case: by hand.\nFirst difference at result[0, 1]:\nexpected 2\ngot      4",
+    row=Row("result[0, :]", ("1", "2", "3"), ("1", "4", "5"), (False, True, True)),
+    hints=("A nudge.", "A push.", "Nearly the *answer*: `x`."),
+    hints_left=3,
+    place="1 of 2 exercises of this lesson done.",
+)
+
+
+def page(report):
+    return BeautifulSoup(report._repr_html_(), "html.parser")
+
+
+def in_order(text, *parts):
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places), list(zip(parts, places, strict=True))
+
+
+def test_leads_with_what_is_wrong_and_follows_with_the_evidence():
+    in_order(
+        page(WRONG).get_text(),
+        "Each token sees the next.",
+        "2 of 6 numbers differ",
+        "expected",
+        "got",
+        "That one is to be predicted.",
+        "fails: The values",
+        "2 things hold",
+        "Stuck? A hint",
+    )
+
+
+def test_leads_with_the_message_where_no_misconception_is_known():
+    text = page(replace(WRONG, misconceptions=(), advice=())).get_text()
+    in_order(text, "2 of 6 numbers differ", "expected")
+
+
+def test_shows_the_whole_row_expected_above_got_and_marks_wrong_numbers_by_more_than_colour():
+    table = page(WRONG).find("table")
+    expected, got = table.find_all("tr")
+    assert [td.text for td in expected.find_all("td")] == ["1", "2", "3"]
+    assert [td.text for td in got.find_all("td")] == ["1", "4", "5"]
+    marked = ["underline" in td["style"] for td in got.find_all("td")]
+    assert marked == [False, True, True]
+    assert not any("underline" in td["style"] for td in expected.find_all("td"))
+    assert "First difference at" not in page(WRONG).get_text()
+    assert "First difference at" in str(WRONG)
+
+
+def test_what_fails_says_so_in_a_word():
+    failing = [li.get_text() for li in page(WRONG).find_all("li") if "✗" in li.get_text()]
+    assert len(failing) == 2 and all("fails:" in text for text in failing)
+
+
+def test_explains_partial_points_by_the_rows_that_carry_them():
+    card = page(WRONG)
+    assert "1 of the 2 that carry points (●), hence 0.5" in card.get_text()
+    carrying = [li.get_text() for li in card.find_all("li") if "●" in li.get_text()]
+    assert len(carrying) == 2
+    right_values = replace(WRONG, points=1.5, behaviours=[replace(ROWS[0], holds=True), *ROWS[1:]])
+    assert "the values are right, hence 1.5 of 2" in page(right_values).get_text()
+
+
+def test_a_passed_card_has_no_signs_to_puzzle_over():
+    passed = replace(
+        WRONG,
+        passed=True,
+        points=2.0,
+        advice=(),
+        row=None,
+        detail="",
+        message="Right.",
+        behaviours=[replace(r, holds=True) for r in ROWS],
+        other_way="def f(x):\n    return x",
+    )
+    text = page(passed).get_text()
+    assert "●" not in text and "fails" not in text and "hint" not in text
+    assert "Another way to write it" in text and "return x" in text
+
+
+def test_hints_fold_out_one_inside_the_other():
+    (outer,) = [d for d in page(WRONG).find_all("details") if d.summary.text == "Stuck? A hint"]
+    inner = outer.find("details")
+    assert "A nudge." in outer.get_text() and inner.summary.text == "Hint 2 of 3"
+    assert inner.find("details").find("em").text == "answer"
+
+
+def test_another_way_is_not_shown_before_full_points():
+    assert "return x" not in page(replace(WRONG, other_way="return x")).get_text()
+
+
+def test_two_mistakes_are_both_told():
+    two = replace(WRONG, advice=(*WRONG.advice, ("It is float32.", "Digits are lost.", "Like?")))
+    in_order(page(two).get_text(), "Each token sees", "And at the same time: It is float32.")
+
+
+def test_student_text_is_escaped_everywhere():
+    evil = "<img src=x onerror=alert(1)>"
+    report = replace(
+        WRONG,
+        exercise=evil,
+        message=evil,
+        detail=evil,
+        notes=[f"{evil}\n{evil}"],
+        row=Row(evil, (evil,), (evil,), (True,)),
+        place=evil,
+        advice=(),
+        behaviours=[BehaviourResult("x", evil, False)],
+    )
+    assert "<img" not in report._repr_html_()
+    assert "<img" not in Message(evil, evil)._repr_html_()
+
+
+@pytest.mark.parametrize("text", ["2 * 3 * 4", "a*b*c", "`x * y * z`", "** not this **"])
+def test_stars_that_multiply_are_left_alone(text):
+    card = page(replace(WRONG, advice=(), message=text))
+    assert not card.find("p").find("em")
+
+
+def test_what_opens_on_a_click_looks_like_it_under_any_style_sheet():
+    for summary in page(WRONG).find_all("summary"):
+        assert "display:list-item" in summary["style"] and "cursor:pointer" in summary["style"]
