@@ -1,4 +1,4 @@
-"""The card: what is wrong first, the row that shows it, what carries points, hints that fold out."""
+"""The card: what is wrong first, the row that shows it, what carries points, hints."""
 
 from dataclasses import replace
 
