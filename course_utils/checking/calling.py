@@ -130,8 +130,9 @@ def spoilt(values: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for v, old in zip(floats, kept, strict=True):
-            v.copy_(old)
+        with torch.no_grad():
+            for v, old in zip(floats, kept, strict=True):
+                v.copy_(old)
 
 
 def differentiate(out: Any) -> None:

@@ -80,7 +80,8 @@ def _finite(exercise: Exercise, case: Case, seen: Observation, expected: Expecte
 
 def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
     wanted = [n for n in expected if "grad:" in n]
-    if not wanted or seen.facts.get("modified"):
+    off = {"gradient mode", "default device"} & set(seen.facts.get("left_behind", ()))
+    if not wanted or off or seen.facts.get("modified"):
         return None
     if not _values(exercise, case, seen, expected):
         return None
