@@ -83,15 +83,6 @@ def _unattempted(trials: Sequence[Trial]) -> bool:
 # ---------------------------------------------------------------- properties over all cases
 
 
-def _verdict(property: Property, t: Trial) -> Verdict:
-    if not property.applies(t.case):
-        return None
-    try:
-        return property.holds(t.case, t.seen, t.expected)
-    except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
-        return None  # what it looks at isn't there; the standard rows say why
-
-
 def _result(property: Property, trials: Sequence[Trial], usual: bool = False) -> BehaviourResult:
     ordinary = [t for t in trials if t.case.refuses is None]
     verdicts: list[Verdict] = []
@@ -101,7 +92,7 @@ def _result(property: Property, trials: Sequence[Trial], usual: bool = False) ->
                 t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen))
             ):
                 continue  # chance or a NaN would break it for another reason
-            verdicts.append(_verdict(property, t))
+            verdicts.append(property.verdict(t))
     known = [v for v in verdicts if v is not None]
     holds = all(v is True for v in known) if known else None
     how = next((v for v in known if isinstance(v, str)), "")
@@ -211,6 +202,6 @@ def _explain(
 
 
 def _said(property: Property, t: Trial) -> tuple[str, str] | None:
-    if property.explain is None or _verdict(property, t) in (True, None):
+    if property.explain is None or property.verdict(t) in (True, None):
         return None
     return property.explain(t)

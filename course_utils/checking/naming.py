@@ -25,7 +25,8 @@ def name_mistakes(
     one that gives the same wrong values wherever both gave some; none if nothing fits."""
     named = exercise.variants
     matches = [(name, match_all(exercise, trials, wrong)) for name, wrong in key.wrong.items()]
-    exact = [name for name, m in matches if m.exact]
+    # Of several, those first whose errors also say the same.
+    exact = [name for name, m in sorted(matches, key=lambda m: not m[1].signatures) if m.exact]
     close = sorted((m for m in matches if m[1].near), key=lambda m: -m[1].explained)
     single = [name for name in exact if "+" not in name]
     chosen = (single or exact or [name for name, _ in close])[:1]
@@ -132,9 +133,9 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
     if a.facts.get("unstable"):
         return True
     for p in exercise.properties:
-        if not (p.draws and p.applies(t.case)):
+        if not p.draws:
             continue
-        if p.holds(t.case, a, t.expected) != p.holds(t.case, b, t.expected):
+        if p.verdict(t) != p.verdict(Trial(t.case, b, t.expected)):
             return False
     names = {n for n in (*a.tensors, *b.tensors) if n != "half" and not n.startswith("draw:")}
     return all(
