@@ -270,7 +270,10 @@ class TestWhatTheNotebookHad:
             assert not torch.is_grad_enabled()
         torch.set_default_dtype(torch.float64)
         try:
-            assert check(right, replace(STANDARDISED)).passed
+            fresh = replace(STANDARDISED)
+            assert check(right, fresh).passed
+            usual = torch.get_default_dtype
+            assert not check(lambda x: right(x.to(usual())), fresh).passed
             assert torch.get_default_dtype() == torch.float64
         finally:
             torch.set_default_dtype(torch.float32)

@@ -73,14 +73,17 @@ class Calls:
     Sees what the two modes above don't: other threads, and code that switches modes off.
     """
 
-    def __init__(self, parts: Mapping[types.CodeType, str]) -> None:
+    def __init__(self, parts: Mapping[types.CodeType, str], operators: bool = True) -> None:
         self.parts = parts
+        self.wanted = operators
         self.borrowed: set[str] = set()
         self.operators: set[str] = set()
         self.process = os.getpid()
 
     def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
+            if not self.wanted:
+                return
             homes = argument.__module__, type(argument.__self__).__module__
             if any(str(home).startswith("torch") for home in homes):
                 self.operators.add(argument.__name__)
