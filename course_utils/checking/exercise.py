@@ -32,7 +32,7 @@ class Case:
         name: what is particular about it, to be read in a report ("float64", "one token").
         inputs: plain tensors, numbers, strings, lists and dicts by name, in the order of the call.
         refuses: when not None, a `ValueError` is the right answer and each of these strings
-            must stand in its message.
+            must stand in its message, or one of several with `|` between.
         options: switches for the probe that are no input of the answer.
         roles: what the case is there for; properties look for them, never for the name. "small"
             says that a size of 1, or sizes that coincide, are wanted here.

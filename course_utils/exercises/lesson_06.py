@@ -299,6 +299,8 @@ WRAPPER = Exercise(
         "`context = torch.cat([head(x, pad_mask) for head in self.heads], dim=-1)`. One more "
         "layer, and you have the result.",
     ),
+    uses=("PaddedCausalSelfAttention",),
+    same_as=("MultiHeadAttention",),
     forbidden=BUILT_IN,
     forbidden_text="Here the heads do the work: build it from `PaddedCausalSelfAttention`.",
 )
