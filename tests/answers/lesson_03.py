@@ -80,7 +80,7 @@ def mean_equal_scores(x):
     """Any equal scores do, not only zeros."""
     T = x.shape[1]
     scores = x.new_full((x.shape[0], T, T), 7.0)
-    return by_where(scores, torch.ones(T, T).triu(1).bool()) @ x
+    return by_where(scores, x.new_ones(T, T).triu(1).bool()) @ x
 
 
 RIGHT = {
@@ -108,7 +108,7 @@ RIGHT = {
         "cumsum": MEANS["cumsum"],
         "finished steps": lambda x: (
             attention.masked_softmax(
-                x.new_zeros(x.shape[1], x.shape[1]), attention.causal_mask(x.shape[1])
+                x.new_zeros(x.shape[1], x.shape[1]), attention.causal_mask(x.shape[1], x.device)
             )
             @ x
         ),
