@@ -156,9 +156,8 @@ def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, str):
         return isinstance(mine, str) and mine.casefold() == wanted.casefold()
     if isinstance(wanted, list) and isinstance(mine, list) and _nested(wanted):
-        return (
-            mine == wanted if entry.ordered else sorted(mine, key=repr) == sorted(wanted, key=repr)
-        )
+        mine, wanted = [*map(repr, mine)], [*map(repr, wanted)]
+        return bool(mine == wanted if entry.ordered else sorted(mine) == sorted(wanted))
     return repr(mine) == repr(wanted)  # 3.0 is no size of a dimension
 
 

@@ -704,10 +704,12 @@ class ChangesItsInput(Mistake):
     Mend: Build a new tensor, and leave out operations that end in an underscore.
     """
 
-    def __call__(self, x, *args):
-        out = super().__call__(x.detach().clone(), *args)
-        x.copy_(out)
-        return x
+    def __call__(self, *args, **named):
+        given = [*args, *named.values()][0]
+        copy = given.detach().clone()
+        args = [copy if a is given else a for a in args]
+        named = {n: copy if a is given else a for n, a in named.items()}
+        return given.copy_(super().__call__(*args, **named))
 
 
 class Float32Result(Mistake):
@@ -717,5 +719,17 @@ class Float32Result(Mistake):
     Mend: Tensor operations keep the dtype by themselves; tensors you make can be made *like* `x`.
     """
 
-    def __call__(self, *args):
-        return super().__call__(*args).float()
+    def __call__(self, *args, **named):
+        return super().__call__(*args, **named).float()
+
+
+class CutOff(Mistake):
+    """The values are right, but the result is cut off from its input: `.detach()`, `.item()`,
+    `.tolist()`, `torch.tensor(…)` or `torch.no_grad()` stands in between.
+
+    Why: No gradient can flow back over the cut, so nothing before it could ever learn.
+    Mend: Keep ordinary tensor operations all the way.
+    """
+
+    def __call__(self, *args, **named):
+        return super().__call__(*args, **named).detach()
