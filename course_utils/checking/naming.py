@@ -128,6 +128,8 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
         return True
     if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
         return False
+    if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):
+        return False
     if not _same_place(a, b):
         return False
     if a.facts.get("unstable"):

@@ -286,6 +286,12 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
         mode = " in training mode" if name.startswith("train") else ""
         if got is None:
             reason = t.seen.facts.get("gradient_error", "")
+            if "inplace" in reason or "in-place" in reason:
+                return (
+                    f"The values are right, but no gradient reaches {where}{mode}: a tensor that "
+                    "the gradient needs was written into afterwards.",
+                    "\n".join([evidence(t), reason]),
+                )
             return (
                 f"The values are right, but no gradient reaches {where}{mode}: somewhere the "
                 "result is cut off from its input (`.item()`, `.tolist()`, `.detach()`, "

@@ -33,7 +33,7 @@ def mean_cases(seed: int, many: int = 270) -> list[Case]:
     offsets = torch.tensor([100.0, -100.0, 10_000.0, -10_000.0])[:, None, None]
     by_hand = torch.tensor([[[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]])
     zeros = draw.normal(c, b, t)
-    zeros[0], zeros[:, 0], zeros[..., 0] = 0.0, 0.0, 0.0
+    zeros[0], zeros[:, -1], zeros[..., 0] = 0.0, 0.0, 0.0
     return [
         Case("three tokens by hand", {"x": by_hand}, roles={"small"}),
         Case("random numbers", {"x": draw.normal(B, T, C)}, roles={"typical"}),
