@@ -203,7 +203,7 @@ def _how_many(got: Tensor, expected: Tensor, wrong: Tensor) -> str:
     if wrong.numel() == 1:
         return "The number differs from the right answer."
     differ = "differs" if count == 1 else "differ"
-    return f"{count} of {wrong.numel()} numbers {differ} from the right answer."
+    return f"{count:,} of {wrong.numel():,} numbers {differ} from the right answer."
 
 
 def be(count: int) -> str:
@@ -258,6 +258,9 @@ def explain_modified(t: Trial) -> tuple[str, str]:
 def explain_unstable(t: Trial) -> tuple[str, str]:
     if t.seen.facts["unstable"] == "random":
         return "Two calls with the same input gave different results.", evidence(t)
+    if t.seen.facts["unstable"] == "memory":
+        said = "A call gave the result of an earlier one: something is kept between calls."
+        return said, evidence(t)
     said = "The result depends on the global random seed, and this answer needs no chance."
     return said, evidence(t)
 

@@ -57,6 +57,8 @@ def _see_last_row(answer: Any, case: Case, seen: Observation) -> None:
 
 
 def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not near(seen.tensors["out"], expected["out"]):
+        return None
     last = seen.tensors.get("last_row")
     return last is not None and near(last * LONG, torch.ones(LONG))
 
