@@ -138,10 +138,8 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
     return [
         by_hand_case(torch.tensor([[False, False, True]]) if padded else None),
         case("random numbers", roles="typical" if padded else "typical plain"),
-        case("padding in front" if padded else "other sizes", padding_in_front, roles="device"),
         case("made by position", padding_in_front, bias=True, made="by position"),
-        case("made by name", padding_anywhere, made="by name"),
-        case("with biases", padding_in_front, bias=True),
+        case("made by name", padding_anywhere, bias=True, made="by name"),
         case("float64", padding_anywhere, (3, 5, 2, 4), dtype=torch.float64),
         case("as many tokens as fit", padding_behind, (2, 4, 5, 3, 4), "small"),
         big_numbers(draw, -1.0, padding_in_front(draw, 2, 5) if padded else None),
@@ -153,15 +151,16 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         case("one token", every_second, (7, 1, 3, 2, 5), "small"),
         *(
             [
+                case("padding in front", padding_in_front),
                 case("no mask", None, roles="plain device"),
                 case("a mask without padding", lambda draw, B, T: torch.zeros(B, T) > 0),
             ]
             if padded
             else []
         ),
-        case("1,040 tokens", padding_in_front, (2, 1040, 3, 4), once=True),
-        case("1,040 sequences", padding_anywhere, (1040, 3, 2, 5), once=True),
         case("1,040 channels in, 270 out", padding_behind, (2, 3, 1040, 270), once=True),
+        case("1,040 sequences", padding_anywhere, (1040, 3, 2, 5), once=True),
+        case("1,040 tokens", half_padded, (1, 1040, 3, 4), "small", once=True),
         dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
         *(
             head_case(
@@ -187,6 +186,10 @@ def four_sizes(draw: Draw) -> tuple[int, ...]:
 
 def every_second(draw: Draw, B: int, T: int) -> Tensor:
     return (torch.arange(B)[:, None] % 2 == 1).expand(B, T)
+
+
+def half_padded(draw: Draw, B: int, T: int) -> Tensor:
+    return (torch.arange(T) < T // 2).expand(B, T)
 
 
 def by_hand_case(pad_mask: Tensor | None = None) -> Case:

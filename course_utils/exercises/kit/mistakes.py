@@ -226,22 +226,12 @@ class Multiplied(Mistake):
         return 1 / super().scale(query, key)
 
 
-class ScaledTwice(Mistake):
-    """The scores were scaled twice: divided by √D here, and by √D there.
-
-    Why: Together that is D itself, so all scores shrink and the weights become nearly equal.
-    Mend: Look for the second scale: is it inside a function that you call?
-    """
-
-    def scale(self, query, key):
-        return super().scale(query, key) ** 2
-
-
 class RootMissing(Mistake):
-    """You divided by the width D itself, without the root.
+    """The scores were divided by the width D itself: the root is missing, or √D divides twice.
 
     Why: The spread of a dot product grows with √D; divided by D, the weights become nearly equal.
-    Mend: By how much does the *standard deviation* of a dot product grow with D?
+    Mend: By how much does the *standard deviation* of a dot product grow with D? And is there a
+        second scale, inside a function that you call?
     """
 
     def scale(self, query, key):
@@ -527,7 +517,8 @@ class DropoutInEvaluation(Mistake):
 class DropoutFixed(Mistake):
     """The probability of dropout is written into the code, whatever `dropout` says.
 
-    Why: Even a head made with dropout=0.0 then drops weights in training.
+    Why: Whoever asks for dropout=0.3 gets another share dropped, and a test at 0 or 0.5 may not
+        show it.
     Mend: Pass the constructor's argument on to `nn.Dropout`.
     """
 
@@ -546,8 +537,8 @@ class BiasAlways(Mistake):
     Mend: `nn.Linear` has an argument for it.
     """
 
-    def linear(self, d_in, d_out, bias):
-        return super().linear(d_in, d_out, True)
+    def biased(self, name, qkv_bias):
+        return True
 
 
 class BiasNever(Mistake):
@@ -557,8 +548,8 @@ class BiasNever(Mistake):
     Mend: Pass `qkv_bias` on to each `nn.Linear`.
     """
 
-    def linear(self, d_in, d_out, bias):
-        return super().linear(d_in, d_out, False)
+    def biased(self, name, qkv_bias):
+        return False
 
 
 class MaskIsLearned(Mistake):
@@ -601,7 +592,7 @@ class MaskNotCut(Mistake):
 
 
 class MaskOfFixedSize(Mistake):
-    """The mask has a fixed size, as in the example, instead of context_length.
+    """The mask has a fixed size instead of context_length rows and columns.
 
     Why: The next head is made for longer texts.
     Mend: The constructor knows how long texts can get.

@@ -184,7 +184,10 @@ class Head(Scoring, Hiding, Weighing, nn.Module):
         return x
 
     def projected(self, x):
-        return self.query(x), self.key(x), self.value(x)
+        return tuple(self.project(layer, x) for layer in (self.query, self.key, self.value))
+
+    def project(self, layer, x):
+        return layer(x)
 
     def dropped(self, weights):
         return self.dropout(weights)
