@@ -48,6 +48,14 @@ class PaddingInverted(Mistake):
         return super().look(h, x, None if pad_mask is None else ~pad_mask)
 
 
+class FirstSequencesMask(Mistake):
+    __doc__ = m.FirstSequencesMask.__doc__
+
+    def look(self, h, x, pad_mask):
+        pad_mask = None if pad_mask is None else pad_mask[:1].expand_as(pad_mask)
+        return super().look(h, x, pad_mask)
+
+
 class FirstHeadEverywhere(Mistake):
     """Every part of the result comes from the first head.
 
@@ -163,6 +171,20 @@ class BiasAndDropoutSwapped(Mistake):
         return super().head(d_in, d_head, context_length, float(qkv_bias), bool(dropout))
 
 
+class ArgumentsNotHandedOn(Mistake):
+    """Neither `dropout` nor `qkv_bias` reaches the heads.
+
+    Why: The arguments are there, and whoever sets them gets no effect and no error.
+    Mend: Which of your arguments do you pass on when you build a head?
+    """
+
+    def rate(self, dropout):
+        return 0.0
+
+    def bias(self, qkv_bias):
+        return False
+
+
 class LongTextCut(m.LongTextCut):
     """Tokens beyond context_length were cut off without a word.
 
@@ -246,6 +268,7 @@ WRAPPER = Exercise(
         HeadsInAPlainList,
         NoDropout,
         BiasNever,
+        ArgumentsNotHandedOn,
         m.MaskRequired.on(SideBySide, mend="Give `pad_mask` a default; the heads have the same."),
         OneHeadRepeated,
         h.HeadsNotJoined.on(
@@ -265,6 +288,7 @@ WRAPPER = Exercise(
         FirstHeadEverywhere,
         EachHeadOnTheLast,
         PaddingInverted,
+        FirstSequencesMask,
         m.TokensCleared,
         m.PaddedRowsCleared,
         h.OutProjAdded,
@@ -288,6 +312,8 @@ WRAPPER = Exercise(
         h.OutProjWithoutBias,
         h.HeadsMixedApart,
         h.MergedReversed.on(SideBySide, mend=_SIDE_BY_SIDE),
+        h.CutOff,
+        m.CutOff,
         m.PairReturned,
         on=SideBySide,
     ),

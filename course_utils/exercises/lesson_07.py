@@ -404,6 +404,8 @@ MULTI_HEAD_ATTENTION = Exercise(
         m.FullLengthRefused,
         m.ChecksTheBatch,
         m.WeightsReturned,
+        h.CutOff,
+        m.CutOff,
         m.PairReturned,
         m.LastTokenOnly,
         on=SplitHeads,

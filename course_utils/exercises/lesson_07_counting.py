@@ -31,14 +31,14 @@ class _Tied(nn.Module):
 
 
 class _Loose(nn.Module):
-    """Parameters of its own beside a layer: a matrix, a number, a frozen integer, and a buffer."""
+    """Parameters of its own beside a layer: a matrix, a number, a frozen vector, and a buffer."""
 
     def __init__(self, a: int, b: int) -> None:
         super().__init__()
         self.layer = nn.Linear(a, b)
         self.matrix = nn.Parameter(torch.zeros(b, a + 1))
         self.number = nn.Parameter(torch.tensor(1.0))
-        self.steps = nn.Parameter(torch.arange(a), requires_grad=False)
+        self.fixed = nn.Parameter(torch.ones(a), requires_grad=False)
         self.register_buffer("hidden", torch.ones(a, a))
 
 
@@ -415,7 +415,7 @@ def thaws(module):
     Why: Whoever froze them wants them to stay as they are, and not counted.
     Mend: Ask for `requires_grad`, don't set it.
     """
-    return _sum(p.requires_grad_(p.is_floating_point()) for p in module.parameters())
+    return _sum(p.requires_grad_(True) for p in module.parameters())
 
 
 COUNT_PARAMETERS = Exercise(

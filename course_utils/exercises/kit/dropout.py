@@ -128,12 +128,17 @@ def _fault(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:
     visible = weights > 1e-6
     if bool((draws.abs() > 1e-6)[:, :, ~visible].any()):
         return "shows what is hidden"
-    factors = (draws / weights.where(visible, torch.ones(()).double()))[:, :, visible]
+    ratios = draws / weights.where(visible, torch.ones(()).double())
+    factors = ratios[:, :, visible]
     idle = _close(factors, 1.0).flatten(1).all(1)
     if bool(idle.all()):
         return "drops nothing"
     if bool(idle.any()):
         return "drops nothing in some calls"
+    heads = range(weights.shape[1])
+    resting = [h for h in heads if bool(_close(ratios[:, :, :, h][:, :, visible[:, h]], 1.0).all())]
+    if resting:
+        return f"drops nothing in head {resting[0]}, counted from 0"
     dropped = factors.abs() < 1e-6
     kept = factors[~dropped]
     scale = float(kept.median()) if kept.numel() else math.inf

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ...checking import Mistake
+from . import mistakes as m
 from .steps import SideBySide
 
 # ---------------------------------------------------------------- cutting
@@ -449,6 +450,13 @@ class HeadsMixedApart(Mistake):
     def head_width(self):
         heads = len(self.heads) if isinstance(self, SideBySide) else self.num_heads
         return self.out_proj.in_features // heads
+
+
+class CutOff(Mistake):
+    __doc__ = m.CutOff.__doc__
+
+    def result(self, context, pad_mask):
+        return super().result(context.detach(), pad_mask)
 
 
 class OutProjBeforeMerge(Mistake):
