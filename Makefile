@@ -1,5 +1,6 @@
 # make lab        make the environment, once, and open the course in JupyterLab
 # make test       everything that holds the course together
+# make quick      the tests of one lesson, in half a minute: make quick LESSON=04
 # make notebooks  run solutions/ again and make notebooks/ from it
 # make matrix     exercises × answers: what passes, what fails, which misconception is named
 # make clean      remove the environment
@@ -36,7 +37,7 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test notebooks matrix clean
+.PHONY: lab test quick notebooks matrix clean
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
@@ -47,6 +48,9 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet -n auto --dist loadfile --nbval-lax notebooks
 	$(BIN)/python -m pytest -n auto --dist loadfile --nbval solutions tests
+
+quick: $(VENV)/.test
+	@$(BIN)/python -m tests.quick $(LESSON)
 
 notebooks: $(VENV)/.test
 	$(BIN)/python -m course_utils.editions

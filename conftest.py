@@ -1,6 +1,7 @@
-"""Before any test or notebook runs: which device they compute on, and no progress is kept."""
+"""Which device tests and notebooks compute on, no progress is kept, and what was not tested."""
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -10,7 +11,7 @@ WANTED = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle ``COURSE_DEVICE`` once, so that no notebook's output holds the line about it."""
+    """Settle `COURSE_DEVICE` once, so that no notebook's output holds the line about it."""
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
     os.environ["COURSE_PROGRESS"] = "off"
@@ -19,3 +20,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     used, wanted = os.environ["COURSE_DEVICE"], config.stash[WANTED]
     return f"notebooks run on: {used}" + (f" (no {wanted} here)" if used != wanted else "")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in the end, in a line for each reason, what a green run has not tested."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"NOT TESTED HERE, {count} tests: {reason}", yellow=True)

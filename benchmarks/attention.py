@@ -4,7 +4,7 @@
 
 In each round all rivals run one after another, forward and backward together, so that whatever
 else the machine does meets them alike. A ratio is the median over the rounds of the rival's time
-divided by that of ``MultiHeadAttention`` (style B) in the same round.
+divided by that of `MultiHeadAttention` (style B) in the same round.
 """
 
 import argparse
@@ -30,7 +30,7 @@ OURS = "MultiHeadAttention (style B)"
 
 
 class FusedAttention(MultiHeadAttention):
-    """Style B with ``F.scaled_dot_product_attention`` for the scores, mask, softmax and sum."""
+    """Style B with `F.scaled_dot_product_attention` for the scores, mask, softmax and sum."""
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         layers = (self.query, self.key, self.value)
@@ -40,7 +40,7 @@ class FusedAttention(MultiHeadAttention):
 
 
 class TorchAttention(nn.Module):
-    """``nn.MultiheadAttention`` with a causal mask and the weights of style B."""
+    """`nn.MultiheadAttention` with a causal mask and the weights of style B."""
 
     hidden: Tensor
 

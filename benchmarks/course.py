@@ -1,11 +1,11 @@
 """Time what a student, an instructor and CI wait for.
 
-    python benchmarks/course.py [checks] [imports] [nbval] [autograde]
+    python benchmarks/course.py [checks [EXERCISE ...]] [imports] [nbval] [autograde [ASSIGNMENT]]
 
 Without arguments: all four. Times are of this machine, in one run; the lines say what they are
-medians of. `checks`: one `check` of each exercise, by its reference (which a right answer is like)
-and by its slowest misconception (naming it takes longest). `imports`: what the package adds to
-`import torch`. `nbval`: strict over solutions/. `autograde`: one submitted notebook, by nbgrader.
+medians of. `checks`: the answers of tests/answers, as a student could hand them in, and the first
+check in a fresh kernel. `imports`: what the package adds to `import torch`. `nbval`: strict over
+solutions/. `autograde`: one submitted notebook, by nbgrader; 3-multi-head, if none is named.
 """
 
 import os
@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parent.parent
 NBGRADER = [sys.executable, "-m", "nbgrader"]
 
 
-def seconds(action, rounds: int = 7) -> float:
+def seconds(action: Callable[[], object], rounds: int = 3) -> float:
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -30,20 +31,45 @@ def seconds(action, rounds: int = 7) -> float:
     return statistics.median(times)
 
 
-def checks() -> None:
-    from course_utils.checking import check_exercise
-    from course_utils.exercises import by_lesson
+FIRST_CHECK = """
+import sys
+from time import perf_counter as now
+import torch
+from tests.answers import RIGHT
+answer = next(iter(RIGHT[sys.argv[1]].values()))
+start = now()
+from course_utils import check
+check(sys.argv[1], answer)
+print(now() - start)
+"""
 
-    print("one check, median of 7, in milliseconds (right answer, slowest misconception):")
-    for exercises in by_lesson().values():
-        for e in exercises:
-            check_exercise(e, e.reference)
-            right = seconds(lambda e=e: check_exercise(e, e.reference))
-            wrong = max(
-                seconds(lambda e=e, m=m: check_exercise(e, m.answer), rounds=3)
-                for m in e.misconceptions
-            )
-            print(f"  {e.id:<28} {1000 * right:7.1f} {1000 * wrong:9.1f}")
+
+def checks(*wanted: str) -> None:
+    """How long a check takes, by what it finds; of each answer the median of 3, after a first."""
+    from course_utils import check
+    from tests.answers import RIGHT, WRONG
+
+    print("one check, in milliseconds:   right           wrong         first in a fresh")
+    print("                            median  worst   median  worst   process, with imports")
+    for name in wanted or RIGHT:
+        check(name, None)
+        times = [
+            [
+                1000 * seconds(lambda name=name, answer=answer: check(name, answer))
+                for answer in kind
+            ]
+            for kind in (RIGHT[name].values(), WRONG[name].values())
+        ]
+        numbers = [number for kind in times for number in (statistics.median(kind), max(kind))]
+        first = subprocess.run(
+            [sys.executable, "-c", FIRST_CHECK, name],
+            cwd=COURSE,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        numbers.append(1000 * float(first.stdout))
+        print(f"  {name:<26}" + "{:6.0f} {:6.0f}   {:6.0f} {:6.0f}   {:6.0f}".format(*numbers))
 
 
 IMPORTS = """
@@ -74,7 +100,7 @@ def nbval() -> None:
     print(f"nbval, strict, {count} notebooks: {time.perf_counter() - start:.1f} s")
 
 
-def autograde() -> None:
+def autograde(assignment: str = "3-multi-head") -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         shutil.copy(COURSE / "nbgrader_config.py", root)
@@ -87,22 +113,44 @@ def autograde() -> None:
             if run.returncode:
                 sys.exit(run.stderr[-2000:])
 
-        nbgrader("generate_assignment", "1-averages", "--force")
+        nbgrader("generate_assignment", assignment)
         students = 4
         for number in range(students):
             shutil.copytree(
-                root / "solutions" / "1-averages", root / f"submitted/s{number}/1-averages"
+                root / "solutions" / assignment, root / f"submitted/s{number}/{assignment}"
             )
-        lessons = len(list((root / "solutions" / "1-averages").glob("*.ipynb")))
+        lessons = len(list((root / "solutions" / assignment).glob("*.ipynb")))
         start = time.perf_counter()
-        nbgrader("autograde", "1-averages")
+        nbgrader("autograde", assignment)
         spent = time.perf_counter() - start
         each = spent / (students * lessons)
-        print(f"autograde: {each:.2f} s a notebook ({students} students × {lessons} notebooks)")
+        size = f"{students} students × {lessons} notebooks"
+        print(f"autograde {assignment}: {each:.2f} s a notebook ({size})")
+
+
+BENCHMARKS: dict[str, Callable[..., None]] = {
+    "checks": checks,
+    "imports": imports,
+    "nbval": nbval,
+    "autograde": autograde,
+}
+
+
+def main(words: list[str]) -> None:
+    """Run what is named, each with the words that follow it, or all."""
+    wanted: list[list[str]] = [] if words else [[name] for name in BENCHMARKS]
+    for word in words:
+        if word in BENCHMARKS:
+            wanted.append([word])
+        elif wanted:
+            wanted[-1].append(word)
+        else:
+            sys.exit(f"no benchmark {word}: there are {', '.join(BENCHMARKS)}")
+    for name, *arguments in wanted:
+        BENCHMARKS[name](*arguments)
 
 
 if __name__ == "__main__":
     os.environ["COURSE_PROGRESS"] = "off"
-    wanted = sys.argv[1:] or ["checks", "imports", "nbval", "autograde"]
-    for name in wanted:
-        {"checks": checks, "imports": imports, "nbval": nbval, "autograde": autograde}[name]()
+    sys.path.insert(0, str(COURSE))  # for tests.answers
+    main(sys.argv[1:])

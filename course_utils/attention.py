@@ -1,8 +1,8 @@
 """Attention from averages to many heads: the finished parts of lessons 01 to 07, in lesson order.
 
-Letters in shapes: ``B`` batch, ``T`` tokens (query length), ``S`` source (key length), ``C`` model
-width, ``H`` heads, ``D`` head width. A mask is boolean and ``True`` means **hidden**, as in
-``nn.MultiheadAttention`` and the opposite of ``F.scaled_dot_product_attention``.
+Letters in shapes: `B` batch, `T` tokens (query length), `S` source (key length), `C` model
+width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**, as in
+`nn.MultiheadAttention` and the opposite of `F.scaled_dot_product_attention`.
 """
 
 import math
@@ -18,10 +18,10 @@ def naive_mean(x: Tensor) -> Tensor:
     """Replace each token by the mean of all tokens up to and including itself, with two loops.
 
     Args:
-        x: ``(B, T, C)`` floating point.
+        x: `(B, T, C)` floating point.
 
     Returns:
-        ``(B, T, C)``: ``out[b, t]`` is the mean of ``x[b, : t + 1]``.
+        `(B, T, C)`: `out[b, t]` is the mean of `x[b, : t + 1]`.
 
     >>> naive_mean(torch.tensor([[[2.0, 7.0], [6.0, 4.0], [7.0, 4.0]]])).tolist()
     [[[2.0, 7.0], [4.0, 5.5], [5.0, 5.0]]]
@@ -39,7 +39,7 @@ def naive_mean(x: Tensor) -> Tensor:
 
 
 def causal_mean_weights(T: int) -> Tensor:
-    """Return the ``(T, T)`` float32 matrix whose row t holds 1/(t+1) in columns 0…t, 0 after.
+    """Return the `(T, T)` float32 matrix whose row t holds 1/(t+1) in columns 0…t, 0 after.
 
     >>> causal_mean_weights(2).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
@@ -49,7 +49,7 @@ def causal_mean_weights(T: int) -> Tensor:
 
 
 def tril_mean(x: Tensor) -> Tensor:
-    """Compute :func:`naive_mean` as one matrix product: ``(B, T, C)`` to ``(B, T, C)``."""
+    """Compute `naive_mean` as one matrix product: `(B, T, C)` to `(B, T, C)`."""
     T = x.shape[1]
     weights = torch.tril(x.new_ones(T, T))  # (T, T), in the dtype and on the device of x
     weights = weights / weights.sum(dim=1, keepdim=True)  # (T, T) / (T, 1) -> (T, T)
@@ -60,12 +60,12 @@ def tril_mean(x: Tensor) -> Tensor:
 
 
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
-    """Turn scores into weights that are positive and sum to 1 along ``dim``.
+    """Turn scores into weights that are positive and sum to 1 along `dim`.
 
-    The largest score is subtracted first: the result is the same and ``exp`` cannot overflow.
+    The largest score is subtracted first: the result is the same and `exp` cannot overflow.
 
     Args:
-        scores: any shape, floating point; an entry of ``-inf`` gets weight 0.
+        scores: any shape, floating point; an entry of `-inf` gets weight 0.
         dim: the dimension whose weights sum to 1.
     """
     exps = torch.exp(scores - scores.amax(dim=dim, keepdim=True))
@@ -76,19 +76,19 @@ def masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
     """Softmax over the last dimension in which hidden scores take no part.
 
     Args:
-        scores: ``(…, T, S)`` floating point.
-        hidden: bool, broadcastable to the scores; ``True`` hides. Each row must see a key
-            (:func:`safe_masked_softmax` lifts that).
+        scores: `(…, T, S)` floating point.
+        hidden: bool, broadcastable to the scores; `True` hides. Each row must see a key
+            (`safe_masked_softmax` lifts that).
 
     Returns:
-        ``(…, T, S)``: weights, exactly 0 where hidden.
+        `(…, T, S)`: weights, exactly 0 where hidden.
     """
     scores = scores.masked_fill(hidden.expand_as(scores), -math.inf)  # (…, T, S)
     return torch.softmax(scores, dim=-1)
 
 
 def causal_mask(T: int, device: torch.device | str | None = None) -> Tensor:
-    """Return the ``(T, T)`` bool mask that hides the future: ``True`` where key > query.
+    """Return the `(T, T)` bool mask that hides the future: `True` where key > query.
 
     >>> causal_mask(3).int().tolist()
     [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
@@ -97,7 +97,7 @@ def causal_mask(T: int, device: torch.device | str | None = None) -> Tensor:
 
 
 def softmax_mean(x: Tensor) -> Tensor:
-    """Compute :func:`naive_mean` from equal scores and a mask: ``(B, T, C)`` to ``(B, T, C)``."""
+    """Compute `naive_mean` from equal scores and a mask: `(B, T, C)` to `(B, T, C)`."""
     T = x.shape[1]
     scores = x.new_zeros(T, T)
     weights = masked_softmax(scores, causal_mask(T, x.device))  # (T, T)
@@ -114,11 +114,11 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     grows with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
 
     Args:
-        query: ``(…, T, D)``.
-        key: ``(…, S, D)``.
+        query: `(…, T, D)`.
+        key: `(…, S, D)`.
 
     Returns:
-        ``(…, T, S)``.
+        `(…, T, S)`.
     """
     D = query.shape[-1]
     scores = query @ key.transpose(-2, -1)  # (…, T, D) @ (…, D, S) -> (…, T, S)
@@ -126,8 +126,8 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """One head of attention in which each token sees all tokens: ``(B, T, d_in)`` to
-    ``(B, T, d_out)``."""
+    """One head of attention in which each token sees all tokens: `(B, T, d_in)` to
+    `(B, T, d_out)`."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class SelfAttention(nn.Module):
 
 
 class MatrixSelfAttention(nn.Module):
-    """:class:`SelfAttention` with plain ``(d_in, d_out)`` matrices, used as ``x @ W``."""
+    """`SelfAttention` with plain `(d_in, d_out)` matrices, used as `x @ W`."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -166,11 +166,11 @@ class CausalSelfAttention(nn.Module):
     Args:
         d_in: width of the tokens that come in.
         d_out: width of query, key, value and of the tokens that go out.
-        context_length: the most tokens ``forward`` takes; more raise ``ValueError``.
+        context_length: the most tokens `forward` takes; more raise `ValueError`.
         dropout: probability with which a weight is set to 0 in training.
-        qkv_bias: whether ``query``, ``key`` and ``value`` have a bias.
+        qkv_bias: whether `query`, `key` and `value` have a bias.
 
-    Shapes: ``forward(x)`` takes ``(B, T, d_in)`` and returns ``(B, T, d_out)``.
+    Shapes: `forward(x)` takes `(B, T, d_in)` and returns `(B, T, d_out)`.
     """
 
     hidden: Tensor
@@ -215,9 +215,9 @@ def _check_length(T: int, context_length: int) -> None:
 def copy_linear_to_matrix(
     linear_attention: SelfAttention, matrix_attention: MatrixSelfAttention
 ) -> None:
-    """Copy ``query``, ``key``, ``value`` into ``W_query``, ``W_key``, ``W_value``, in place.
+    """Copy `query`, `key`, `value` into `W_query`, `W_key`, `W_value`, in place.
 
-    ``nn.Linear`` keeps its weight as ``(d_out, d_in)`` and the matrices are ``(d_in, d_out)``, so
+    `nn.Linear` keeps its weight as `(d_out, d_in)` and the matrices are `(d_in, d_out)`, so
     each is transposed. Afterwards both modules give the same output.
 
     Raises:
@@ -252,14 +252,14 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
     """Mark the padding that follows each sequence of a batch.
 
     Args:
-        lengths: a list or a ``(B,)`` tensor of integers from 0 to ``max_length``.
+        lengths: a list or a `(B,)` tensor of integers from 0 to `max_length`.
         max_length: the padded length S.
 
     Returns:
-        ``(B, S)`` bool, ``True`` at the padding, on the device of ``lengths``.
+        `(B, S)` bool, `True` at the padding, on the device of `lengths`.
 
     Raises:
-        ValueError: a length is no integer, is negative or exceeds ``max_length``.
+        ValueError: a length is no integer, is negative or exceeds `max_length`.
 
     >>> padding_mask([2, 3], max_length=3).int().tolist()
     [[0, 0, 1], [0, 0, 0]]
@@ -276,7 +276,7 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
 
 
 def causal_and_padding(pad_mask: Tensor) -> Tensor:
-    """Hide the future and the padded columns: ``(B, T)`` bool to ``(B, T, T)`` bool.
+    """Hide the future and the padded columns: `(B, T)` bool to `(B, T, T)` bool.
 
     Rows are left alone: a padded query is computed like any other.
     """
@@ -285,9 +285,9 @@ def causal_and_padding(pad_mask: Tensor) -> Tensor:
 
 
 def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
-    """As :func:`masked_softmax`, but a row that sees nothing gets zeros and finite gradients.
+    """As `masked_softmax`, but a row that sees nothing gets zeros and finite gradients.
 
-    The softmax of nothing but ``-inf`` is 0/0. Such rows are given equal scores before the
+    The softmax of nothing but `-inf` is 0/0. Such rows are given equal scores before the
     softmax, so that no NaN ever arises, and zero weights after it.
     """
     hidden = hidden.expand_as(scores)  # (…, T, S)
@@ -297,10 +297,10 @@ def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
 
 
 class PaddedCausalSelfAttention(CausalSelfAttention):
-    """:class:`CausalSelfAttention` for padded batches; the constructor is the same.
+    """`CausalSelfAttention` for padded batches; the constructor is the same.
 
-    Shapes: ``forward(x, pad_mask=None)`` takes ``(B, T, d_in)`` and a bool ``(B, T)`` that is
-    ``True`` at padding, and returns ``(B, T, d_out)``. A query that sees no token gives zeros.
+    Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)` that is
+    `True` at padding, and returns `(B, T, d_out)`. A query that sees no token gives zeros.
     """
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
@@ -338,13 +338,13 @@ class MultiHeadAttentionWrapper(nn.Module):
     Args:
         d_in: width of the tokens that come in.
         d_head: width D of each head.
-        context_length: the most tokens ``forward`` takes.
-        num_heads: H; the tokens that go out are ``d_head * num_heads`` wide.
+        context_length: the most tokens `forward` takes.
+        num_heads: H; the tokens that go out are `d_head * num_heads` wide.
         dropout: probability with which a weight is set to 0 in training.
-        qkv_bias: whether each head's ``query``, ``key`` and ``value`` have a bias.
+        qkv_bias: whether each head's `query`, `key` and `value` have a bias.
 
-    Shapes: ``forward(x, pad_mask=None)`` takes ``(B, T, d_in)`` and a bool ``(B, T)``, and returns
-    ``(B, T, d_head * num_heads)``.
+    Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)`, and returns
+    `(B, T, d_head * num_heads)`.
     """
 
     def __init__(
@@ -373,10 +373,10 @@ class MultiHeadAttentionWrapper(nn.Module):
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Cut the width into heads: ``(B, T, C)`` to ``(B, H, T, D)`` with D = C / H.
+    """Cut the width into heads: `(B, T, C)` to `(B, H, T, D)` with D = C / H.
 
     Raises:
-        ValueError: C is not divisible by ``num_heads``.
+        ValueError: C is not divisible by `num_heads`.
     """
     B, T, C = x.shape
     _check_divisible(C, num_heads)
@@ -385,7 +385,7 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def merge_heads(x: Tensor) -> Tensor:
-    """Undo :func:`split_heads`: ``(B, H, T, D)`` to ``(B, T, C)`` with C = H · D."""
+    """Undo `split_heads`: `(B, H, T, D)` to `(B, T, C)` with C = H · D."""
     B, H, T, D = x.shape
     x = x.transpose(1, 2)  # (B, H, T, D) -> (B, T, H, D)
     # The transpose left the numbers where they were, so view would refuse; reshape copies.
@@ -402,18 +402,18 @@ def _check_divisible(width: int, num_heads: int) -> None:
 class MultiHeadAttention(nn.Module):
     """Style B: all heads at once, from one projection whose width is split.
 
-    Vaswani et al. 2017, section 3.2.2, with a causal mask and ``batch_first`` shapes.
+    Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
 
     Args:
         d_in: width of the tokens that come in.
-        d_out: width of the tokens that go out, divisible by ``num_heads``, else ``ValueError``.
-        context_length: the most tokens ``forward`` takes; more raise ``ValueError``.
+        d_out: width of the tokens that go out, divisible by `num_heads`, else `ValueError`.
+        context_length: the most tokens `forward` takes; more raise `ValueError`.
         num_heads: H; each head is D = d_out / H wide.
         dropout: probability with which a weight is set to 0 in training.
-        qkv_bias: whether ``query``, ``key`` and ``value`` have a bias (``out_proj`` always has).
+        qkv_bias: whether `query`, `key` and `value` have a bias (`out_proj` always has).
 
-    Shapes: ``forward(x, pad_mask=None)`` takes ``(B, T, d_in)`` and a bool ``(B, T)`` that is
-    ``True`` at padding, and returns ``(B, T, d_out)``.
+    Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)` that is
+    `True` at padding, and returns `(B, T, d_out)`.
     """
 
     hidden: Tensor
@@ -460,7 +460,7 @@ class MultiHeadAttention(nn.Module):
 def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAttention) -> None:
     """Copy style A into style B, in place; afterwards both give the same output.
 
-    The heads' projections are stacked in head order, because ``split_heads`` cuts the width in that
+    The heads' projections are stacked in head order, because `split_heads` cuts the width in that
     order. A split with biases that the wrapper lacks gets zeros.
 
     Raises:
@@ -490,7 +490,7 @@ def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAt
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Count the trainable numbers of a module, each shared ``Parameter`` once.
+    """Count the trainable numbers of a module, each shared `Parameter` once.
 
     >>> count_parameters(MultiHeadAttention(768, 768, context_length=8, num_heads=12))
     2360064

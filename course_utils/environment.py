@@ -81,13 +81,14 @@ def device() -> torch.device:
     `COURSE_DEVICE=cuda` on a machine without a CUDA device says so in one line and gives the CPU.
 
     Raises:
-        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda` (`cuda:1` and so on too).
+        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda` (`cpu:0`, `cuda:1` and so on too).
     """
     import torch
 
     name = os.environ.get("COURSE_DEVICE") or "cpu"
     kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda") or not (index.isdigit() or name == kind):
+    known = kind in ("cpu", "cuda") and (index.isdigit() or name == kind)
+    if not known or (kind == "cpu" and int(index or 0) > 0):
         raise ValueError(f"COURSE_DEVICE is {name!r}; it can be cpu, cuda, or cuda:1 and so on")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         print(f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU.")

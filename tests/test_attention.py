@@ -309,23 +309,55 @@ class TestEveryCausalModule:
         assert set(attention.state_dict()) == {name for name, _ in attention.named_parameters()}
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda p: CausalSelfAttention(5, 6, 7, dropout=p),
-        lambda p: PaddedCausalSelfAttention(5, 6, 7, dropout=p),
-        lambda p: MultiHeadAttentionWrapper(5, 3, 7, 2, dropout=p),
-        lambda p: MultiHeadAttention(5, 6, 7, 2, dropout=p),
-    ],
-)
+DROPPING_MODULES = {
+    "head": lambda p: CausalSelfAttention(5, 10, 7, dropout=p),
+    "padded-head": lambda p: PaddedCausalSelfAttention(5, 10, 7, dropout=p),
+    "wrapper": lambda p: MultiHeadAttentionWrapper(5, 10, 7, 2, dropout=p),
+    "split": lambda p: MultiHeadAttention(5, 20, 7, 2, dropout=p),
+}
+
+
+def show_the_weights(attention: nn.Module) -> nn.Module:
+    """Let every head hand out its (5, 5) weights, twice side by side, for five one-hot tokens."""
+    twice = torch.cat([torch.eye(5), torch.eye(5)])  # (10, 5): what the value layer of a head is
+    for head in getattr(attention, "heads", [attention]):
+        weight = head.value.weight
+        weight.data.copy_(twice.repeat(len(weight) // len(twice), 1))
+    if hasattr(attention, "out_proj"):
+        attention.out_proj.weight.data.copy_(torch.eye(20))
+        attention.out_proj.bias.data.zero_()
+    return attention
+
+
+@pytest.mark.parametrize("build", DROPPING_MODULES.values(), ids=DROPPING_MODULES)
 def test_dropout_acts_on_the_weights_in_training_and_rests_in_evaluation(build):
-    attention = weigh(build(1.0), torch.float32)
-    plain = weigh(build(0.0), torch.float32)
-    x = numbers(2, 4, 5)
+    attention = show_the_weights(weigh(build(0.25), torch.float32))
+    plain = show_the_weights(weigh(build(0.0), torch.float32))
+    x = torch.eye(5).expand(200, 5, 5)
     assert torch.equal(attention(x), plain(x))
-    out_proj = getattr(attention, "out_proj", None)
-    nothing = torch.zeros(6) if out_proj is None else out_proj.bias
-    assert_equal(attention.train()(x), nothing.expand(2, 4, 6))
+    assert torch.equal(plain.train()(x), plain.eval()(x))
+
+    torch.manual_seed(0)
+    shown = attention.train()(x).view(200, 5, -1, 2, 5)  # (B, T, H, twice, T)
+    weights = plain(x).view(200, 5, -1, 2, 5)[:, :, :, 0]  # (B, T, H, T)
+    assert torch.equal(shown[:, :, :, 0], shown[:, :, :, 1]), "a weight drops for all channels"
+    left = shown[:, :, :, 0]
+    kept = left != 0
+    assert_equal(left, torch.where(kept, weights / 0.75, 0.0))
+    assert 0.7 < kept[:, 4].double().mean() < 0.8  # the last query, which sees all keys
+    again = attention(x).view(200, 5, -1, 2, 5)[:, :, :, 0] != 0
+    draws = {
+        "keys": (kept[:, 4, :, 0], kept[:, 4, :, 1]),
+        "queries": (kept[:, 3, :, 0], kept[:, 4, :, 0]),
+        "heads": (kept[:, 4, 0], kept[:, 4, -1]),
+        "sequences": (kept[:100, 4], kept[100:, 4]),
+        "calls": (kept[:, 4], again[:, 4]),
+    }
+    agree = {name: (a == b).double().mean().item() for name, (a, b) in draws.items()}
+    if kept.shape[2] == 1:
+        del agree["heads"]
+    by_chance = 0.75**2 + 0.25**2
+    assert agree == pytest.approx(dict.fromkeys(agree, by_chance), abs=0.1)
 
 
 # Lesson 05 -------------------------------------------------------------------------------------
@@ -404,32 +436,31 @@ MASKED_MODULES = {
 @both_dtypes
 @pytest.mark.parametrize("build", MASKED_MODULES.values(), ids=MASKED_MODULES)
 class TestEveryModuleWithAPaddingMask:
+    # In each row a padding stands before a token, or the causal mask alone would hide it.
+    PADDED = torch.tensor(
+        [[1, 1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0], [0, 1, 0, 0, 1, 0, 1]], dtype=torch.bool
+    )
+
     def test_gives_a_padded_batch_what_each_sequence_gets_alone(self, build, dtype):
         attention = weigh(build(), dtype)
         x = numbers(3, 7, 5, dtype=dtype).detach()
-        lengths = [4, 7, 2]
-        batch = attention(x, padding_mask(lengths, 7))
-        for row, length in enumerate(lengths):
-            alone = attention(x[row : row + 1, :length])
-            assert_equal(batch[row, :length], alone[0])
-
-    def test_gives_a_left_padded_batch_what_each_sequence_gets_alone(self, build, dtype):
-        attention = weigh(build(), dtype)
-        x = numbers(3, 7, 5, dtype=dtype).detach()
-        lengths = [4, 7, 2]
-        batch = attention(x, padding_mask(lengths, 7).flip(1))
-        for row, length in enumerate(lengths):
-            alone = attention(x[row : row + 1, 7 - length :])
-            assert_equal(batch[row, 7 - length :], alone[0])
+        batch, unmasked = attention(x, self.PADDED), attention(x)
+        for row, tokens in enumerate(~self.PADDED):
+            (alone,) = attention(x[row : row + 1, tokens])
+            assert_equal(batch[row, tokens], alone)
+            assert not torch.allclose(unmasked[row, tokens], alone, atol=1e-2), "too easy a row"
 
     def test_is_blind_to_what_stands_in_the_padding(self, build, dtype):
         attention = weigh(build(), dtype)
         x = numbers(3, 7, 5, dtype=dtype).detach()
-        pad_mask = padding_mask([4, 7, 2], 7)
-        changed = torch.where(pad_mask[:, :, None], 1e3, x)
+        changed = torch.where(self.PADDED[:, :, None], 1e3, x)
+        tokens = ~self.PADDED
         assert torch.equal(
-            attention(x, pad_mask)[~pad_mask], attention(changed, pad_mask)[~pad_mask]
+            attention(x, self.PADDED)[tokens], attention(changed, self.PADDED)[tokens]
         )
+        for row in range(3):  # where the mask doesn't arrive, every sequence hears the change
+            heard = (attention(x)[row] - attention(changed)[row])[tokens[row]]
+            assert heard.abs().max() > 1e-2
 
     def test_gives_a_query_that_sees_nothing_zeros_before_the_mix(self, build, dtype):
         attention = weigh(build(), dtype)
@@ -487,7 +518,7 @@ def test_a_width_that_cannot_be_cut_is_named_with_the_number_of_heads(width, num
 
 
 def torch_twin(split: MultiHeadAttention, dropout: float = 0.0) -> nn.MultiheadAttention:
-    """An ``nn.MultiheadAttention`` with the same weights."""
+    """An `nn.MultiheadAttention` with the same weights."""
     d_out = split.out_proj.in_features
     weight = split.query.weight
     twin = nn.MultiheadAttention(d_out, split.num_heads, dropout, batch_first=True)
@@ -612,3 +643,43 @@ def test_the_head_shapes_table():
         (1, 4, 768),
         (1, 4, 9735),
     ]
+
+
+# Every lesson: what is made stays where the input is -------------------------------------------
+
+
+def token_functions():
+    hidden = causal_mask(7, "meta")
+    x, scores = torch.randn(3, 7, 6, device="meta"), torch.randn(3, 7, 7, device="meta")
+    pad_mask = torch.zeros(3, 7, dtype=torch.bool, device="meta")
+    yield from (mean(x) for mean in MEANS)
+    yield from (softmax(scores), attention_scores(x, x), causal_and_padding(pad_mask))
+    yield from (masked_softmax(scores, hidden), safe_masked_softmax(scores, hidden))
+    yield merge_heads(split_heads(x, 2))
+
+
+def modules():
+    x = torch.randn(3, 7, 6, device="meta")
+    pad_mask = torch.zeros(3, 7, dtype=torch.bool, device="meta")
+    with torch.device("meta"):
+        maps = [SelfAttention(6, 8), MatrixSelfAttention(6, 8), CausalSelfAttention(6, 8, 9)]
+        padded = [
+            PaddedCausalSelfAttention(6, 8, 9),
+            MultiHeadAttentionWrapper(6, 4, 9, num_heads=2),
+            MultiHeadAttention(6, 8, 9, num_heads=2),
+        ]
+        copy_linear_to_matrix(*maps[:2])
+        copy_wrapper_to_split(*padded[1:])
+    yield from (attend(x) for attend in [*maps, *padded])
+    yield from (attend(x, pad_mask) for attend in padded)
+
+
+@pytest.mark.parametrize("results", [token_functions, modules])
+def test_everything_stays_on_the_device_of_the_input(results):
+    """Every machine has the device "meta": it holds no numbers, and refuses to meet others."""
+    assert {result.device.type for result in results()} == {"meta"}
+
+
+def test_a_padding_mask_stays_on_the_device_of_the_lengths(monkeypatch):
+    monkeypatch.setattr(Tensor, "tolist", lambda lengths: [4, 7, 2])  # "meta" holds no numbers
+    assert padding_mask(torch.tensor([4, 7, 2], device="meta"), 7).device.type == "meta"

@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from course_utils import editions
 from course_utils.checking import Report
 from course_utils.editions import NOTEBOOKS, SOLUTIONS, annotate, catalogue_points, normalise
-from course_utils.exercises import by_lesson
+from course_utils.exercises import COURSE
 
 POINTS = {"double": 2.0, "sizes": 1.5}
 SOLUTION = "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION"
@@ -226,7 +226,7 @@ def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
     }
     wanted = {
         f"{lesson}.ipynb": {exercise.id: exercise.points for exercise in exercises}
-        for lesson, exercises in by_lesson().items()
+        for lesson, exercises in COURSE.by_lesson.items()
     }
     assert graded == wanted
 
@@ -257,7 +257,7 @@ def test_no_stub_is_secretly_solved(lesson, monkeypatch, tmp_path):
     first, *rest = code_cells(NOTEBOOKS / lesson)
     space: dict = {}
     exec(compile(first.source, lesson, "exec"), space)
-    wanted = {exercise.id for exercise in by_lesson()[str(Path(lesson).with_suffix(""))]}
+    wanted = {exercise.id for exercise in COURSE.by_lesson[str(Path(lesson).with_suffix(""))]}
     assert not wanted & space.keys(), "grading puts a lost check behind the first cell"
     said = {}
     for cell in rest:

@@ -15,7 +15,7 @@ FILE = Path(environment.__file__)
 
 
 def lie_about(monkeypatch, **versions):
-    """Let ``importlib.metadata`` report other versions; None means not installed."""
+    """Let `importlib.metadata` report other versions; None means not installed."""
     real = environment.importlib.metadata.version
 
     def version(name):
@@ -117,7 +117,15 @@ def test_cuda_with_a_cuda_device_is_taken(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("value", ["gpu", "mps", "cuda:", "cuda:x", "cpu:0x"])
+def test_the_one_cpu_may_be_named_with_its_index(monkeypatch, capsys):
+    """As a device whose name isn't what its tensors say: `cuda` and `cuda:0` are the same too."""
+    monkeypatch.setenv("COURSE_DEVICE", "cpu:0")
+    assert device() == torch.device("cpu:0")
+    assert torch.zeros(3, device=device()).device == torch.zeros(3).to(device()).device
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("value", ["gpu", "mps", "cuda:", "cuda:x", "cpu:0x", "cpu:1"])
 def test_another_device_is_refused_with_what_can_be_said(monkeypatch, value):
     monkeypatch.setenv("COURSE_DEVICE", value)
     with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it can be cpu, cuda"):

@@ -18,7 +18,7 @@ CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base"}
 
 
 def required(*extras):
-    """``{name: range}`` of the base dependencies and of some extras."""
+    """`{name: range}` of the base dependencies and of some extras."""
     lines = [*PROJECT["dependencies"]]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
@@ -32,7 +32,7 @@ def pins():
 
 
 def conda(path):
-    """Channels, ``{name: range}`` of the conda packages, and the list under ``pip:``."""
+    """Channels, `{name: range}` of the conda packages, and the list under `pip:`."""
     file = yaml.safe_load((COURSE / path).read_text())
     pip, packages = [], {}
     for entry in file["dependencies"]:

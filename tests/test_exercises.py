@@ -1,68 +1,321 @@
-"""The catalogue's promises: right answers pass, wrong ones don't, misconceptions are named."""
+"""The catalogue's promises: enough answers, whole sentences, one id an idea, sizes that differ."""
+
+from collections import defaultdict
+from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
-from course_utils.checking import check_exercise
-from course_utils.exercises import by_lesson
+from course_utils.checking import Mistake, Property, check_exercise, kept_key
+from course_utils.checking.quizzes import filled
+from course_utils.desk import catalogue
 
 from .answers import RIGHT, WRONG
-from .matrix import SEEDS
+from .sizes import coinciding, sizes
 
-EXERCISES = [e for exercises in by_lesson().values() for e in exercises]
+COURSE = catalogue()
+EXERCISES = list(COURSE)
+CODE = [e for e in EXERCISES if e.kind != "quiz"]
+QUIZZES = [e for e in EXERCISES if e.kind == "quiz"]
+MISCONCEPTIONS = [(e, m) for e in EXERCISES for m in e.misconceptions]
+
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
+each_with_code = pytest.mark.parametrize("exercise", CODE, ids=lambda e: e.id)
+each_quiz = pytest.mark.parametrize("exercise", QUIZZES, ids=lambda e: e.id)
+
+# ---------------------------------------------------------------- enough of everything
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
-class TestEachExercise:
-    def test_has_enough_of_everything(self, exercise):
-        needed = 6 if exercise.kind == "class" else 4
-        assert len(exercise.misconceptions) >= needed
-        assert len(RIGHT[exercise.id]) >= 2
-        assert len(WRONG[exercise.id]) >= (10 if exercise.kind != "quiz" else 4)
-        assert 2 <= len(exercise.hints) <= 3
+@each_exercise
+def test_an_exercise_has_enough_of_everything(exercise):
+    needed = {"quiz": 4, "function": 8, "class": 15}[exercise.kind]
+    assert len({m.id for m in exercise.misconceptions}) >= needed
+    assert len(RIGHT[exercise.id]) >= 2
+    assert len(WRONG[exercise.id]) >= (4 if exercise.kind == "quiz" else 10)
+    assert 2 <= len(exercise.hints) <= 3
 
-    def test_has_points_that_survive_as_text(self, exercise):
-        assert exercise.points > 0
-        assert exercise.points * 4 == int(exercise.points * 4)
 
-    def test_speaks_in_full_and_different_sentences(self, exercise):
-        ids = [m.id for m in exercise.misconceptions]
-        assert len(set(ids)) == len(ids)
-        for m in exercise.misconceptions:
-            for sentence in (m.what, m.why, m.mend):
-                assert sentence[-1] in ".?!…`", (m.id, sentence)
-                assert len(sentence) <= 230, (m.id, sentence)
-        assert len({m.what for m in exercise.misconceptions}) == len(ids)
+@each_exercise
+def test_points_survive_as_text(exercise):
+    assert exercise.points > 0
+    assert exercise.points * 4 == int(exercise.points * 4)
 
-    def test_draws_sizes_that_differ_within_a_tensor(self, exercise):
-        if exercise.kind != "function":
-            return
-        inputs = [v for s in SEEDS for c in exercise.cases(s) for v in c.inputs.values()]
-        shapes = [tuple(v.shape) for v in inputs if getattr(v, "ndim", 0) > 1]
-        assert not shapes or any(len(set(shape)) == len(shape) for shape in shapes)
 
-    def test_draws_other_cases_for_another_seed_and_the_same_for_the_same(self, exercise):
-        def told(seed):
-            return [str(c.inputs) for c in exercise.cases(seed)]
+def test_answers_belong_to_exercises():
+    assert set(RIGHT) == set(WRONG) == set(COURSE.ids())
+    assert len(set(COURSE.ids())) == len(EXERCISES)
 
-        assert told(3) == told(3)
-        if exercise.kind != "quiz":
-            assert told(3) != told(4)
 
-    def test_gives_a_stub_nothing(self, exercise):
-        def returns_nothing(*args, **kwargs):
-            """A docstring."""
+# ---------------------------------------------------------------- what is said
 
-        def returns_dots(*args, **kwargs):
-            return ...
 
-        def not_implemented(*args, **kwargs):
-            raise NotImplementedError
+@each_exercise
+def test_sentences_are_whole(exercise):
+    for m in exercise.misconceptions:
+        for sentence in m.advice:
+            assert sentence[-1] in ".?!…`", (m.id, sentence)
+            assert sentence[0].isupper() or not sentence[0].isalpha(), (m.id, sentence)
+            assert len(sentence) <= 230, (m.id, sentence)
+            assert sentence.count("`") % 2 == 0, (m.id, sentence)
+    for text in (*exercise.hints, *(p.text for p in exercise.properties)):
+        assert text == text.strip() and text.count("`") % 2 == 0, text
 
-        stubs = [..., None]
-        if exercise.kind == "function":
-            stubs += [returns_nothing, returns_dots, not_implemented]
-        if exercise.kind == "quiz":
-            stubs += [{}, dict.fromkeys(exercise.cases(0)[0].options["entries"], ...)]
-        for stub in stubs:
-            report = check_exercise(exercise, stub)
-            assert (report.points, report.attempted) == (0.0, False), str(report)
+
+def test_ids_are_words():
+    wrong = [m.id for _, m in MISCONCEPTIONS if not m.id.replace("_", "").isalnum()]
+    assert wrong == []
+    assert [m.id for _, m in MISCONCEPTIONS if m.id != m.id.lower()] == []
+
+
+def test_one_sentence_has_one_id():
+    ids = defaultdict(set)
+    for _, m in MISCONCEPTIONS:
+        ids[m.what].add(m.id)
+    assert {what: names for what, names in ids.items() if len(names) > 1} == {}
+
+
+# The same idea, said anew where the exercise makes it look another way.
+SAID_ANEW: set[str] = set()
+
+
+def test_one_id_has_one_idea():
+    """All misconceptions of an id hang together by a mistake or a sentence, or stand in the list
+    above: an id that is taken for another idea shows here."""
+    said = defaultdict(list)
+    for _, m in MISCONCEPTIONS:
+        said[m.id].append(_marks(m))
+    apart = {id for id, marks in said.items() if not _hang_together(marks)}
+    assert apart == SAID_ANEW
+
+
+def _marks(m):
+    """What two misconceptions of one idea have in common: a mistake, what is said, or why."""
+    made = m.mistake.__mro__ if m.mistake else ()
+    mistakes = {c for c in made if issubclass(c, Mistake) and c is not Mistake}
+    return {m.what, m.why, *mistakes}
+
+
+def _hang_together(marks):
+    joined, *left = marks
+    while joining := [m for m in left if m & joined]:
+        joined = joined.union(*joining)
+        left = [m for m in left if m not in joining]
+    return not left
+
+
+def test_such_marks_tell_ideas_apart():
+    assert _hang_together([{1, 2}, {3, 4}, {2, 3}])
+    assert not _hang_together([{1, 2}, {3, 4}])
+
+
+# ---------------------------------------------------------------- cases
+
+
+@each_exercise
+def test_another_seed_draws_other_cases_and_the_same_seed_the_same(exercise):
+    def told(seed):
+        return [f"{c.inputs}{c.options}" for c in exercise.cases(seed)]
+
+    assert told(3) == told(3)
+    if exercise in CODE:
+        assert told(3) != told(4)
+
+
+@each_with_code
+def test_one_case_is_typical(exercise):
+    for seed in range(20):
+        typical = [c for c in exercise.cases(seed) if "typical" in c.roles]
+        assert len(typical) == 1
+        assert typical[0].refuses is None and "small" not in typical[0].roles
+
+
+@each_with_code
+def test_roles_and_options_are_told_in_no_name(exercise):
+    names = [c.name for c in exercise.cases(0)]
+    assert len(set(names)) == len(names)
+
+
+@each_with_code
+def test_sizes_differ(exercise):
+    """Whatever the seed, no two sizes of a case can be taken for each other."""
+    wrong = {
+        f"{case.name}: {said}"
+        for seed in range(200)
+        for case in exercise.cases(seed)
+        for said in coinciding(exercise, case)
+    }
+    assert sorted(wrong) == []
+
+
+class TestThatSizesWhichCoincideAreSeen:
+    """The test above is only as good as its eyes."""
+
+    def exercise(self, name):
+        exercise = COURSE.find(name)
+        (case,) = [c for c in exercise.cases(0) if "typical" in c.roles]
+        return exercise, case
+
+    def test_in_one_tensor(self):
+        exercise, case = self.exercise("naive_mean")
+        assert coinciding(exercise, case) == []
+        B = case["x"].shape[0]
+        planted = replace(case, inputs={"x": torch.zeros(B, B, B + 1)})
+        assert coinciding(exercise, planted) == [f"B and T are both {B}"]
+        assert coinciding(exercise, replace(planted, roles={"small"})) == []
+
+    def test_of_one(self):
+        exercise, case = self.exercise("naive_mean")
+        planted = replace(case, inputs={"x": torch.zeros(3, 1, 2)})
+        assert coinciding(exercise, planted) == ["T is 1"]
+
+    def test_across_two_tensors(self):
+        exercise, case = self.exercise("attention_scores")
+        query, key = torch.zeros(2, 3, 4), torch.zeros(2, 3, 4)
+        planted = replace(case, inputs={"query": query, "key": key})
+        assert coinciding(exercise, planted) == ["S and T are both 3"]
+        other = replace(case, inputs={"query": query, "key": torch.zeros(5, 6, 4)})
+        assert coinciding(exercise, other) == ["B is 2 and 5"]
+
+    def test_of_a_mask_and_its_scores(self):
+        exercise, case = self.exercise("masked_softmax")
+        scores = torch.zeros(2, 3, 4)
+        for shape, said in (((3, 4), []), ((2, 1, 4), []), ((2, 3, 4), [])):
+            inputs = {"scores": scores, "hidden": torch.zeros(shape, dtype=torch.bool)}
+            assert coinciding(exercise, replace(case, inputs=inputs)) == said
+        inputs = {"scores": torch.zeros(4, 3, 4), "hidden": torch.zeros(3, 4).bool()}
+        said = coinciding(exercise, replace(case, inputs=inputs))
+        assert said == ["0 from the right and 2 from the right are both 4"]
+
+    @pytest.mark.parametrize(
+        "name", ["CausalSelfAttention", "MultiHeadAttentionWrapper", "MultiHeadAttention"]
+    )
+    def test_of_a_modules_arguments(self, name):
+        exercise, case = self.exercise(name)
+        found = sizes(exercise, case)
+        assert {"B", "T", "d_in", "d_out", "context_length"} <= found.keys()
+        (T,) = found["T"]
+        args = list(case.options["args"])
+        args[2] = T
+        planted = replace(case, options={**case.options, "args": tuple(args)})
+        assert coinciding(exercise, planted) == [f"T and context_length are both {T}"]
+
+    def test_of_heads(self):
+        exercise, case = self.exercise("MultiHeadAttention")
+        found = sizes(exercise, case)
+        (width,), (D,), (H,) = (found[n] for n in ("d_out", "d_head", "num_heads"))
+        assert width == D * H
+        exercise, case = self.exercise("split_heads")
+        planted = replace(case, inputs={"x": torch.zeros(2, 5, 9), "num_heads": 3})
+        assert "D and H are both 3" in coinciding(exercise, planted)
+
+    def test_of_weights(self):
+        exercise, case = self.exercise("copy_linear_to_matrix")
+        assert {"d_in", "d_out", "B"} <= sizes(exercise, case).keys()
+
+    def test_and_an_input_without_letters_is_no_way_out(self):
+        exercise, case = self.exercise("naive_mean")
+        with pytest.raises(KeyError):
+            coinciding(exercise, replace(case, inputs={"y": torch.zeros(2, 2)}))
+
+
+@each_with_code
+def test_no_property_looks_for_a_role_that_is_missing(exercise):
+    for seed in (0, 1):
+        roles = {role for c in exercise.cases(seed) for role in c.roles}
+        assert {p.role for p in exercise.properties if p.role} <= roles
+
+
+def test_a_gate_that_looks_for_a_missing_role_is_an_error():
+    gate = Property("gate", "Never opened", lambda *t: True, gate=True, role="nowhere")
+    exercise = replace(COURSE.find("naive_mean"), properties=(gate,))
+    with pytest.raises(ValueError, match="naive_mean: no case has the role that gate looks at"):
+        kept_key(exercise, 0)
+    report = check_exercise(exercise, lambda x: x)
+    assert "The exercise itself has a fault" in report.message and "gate" in report.message
+
+
+# ---------------------------------------------------------------- stubs
+
+
+def returns_nothing(*args, **kwargs):
+    """A docstring."""
+
+
+def returns_dots(*args, **kwargs):
+    return ...
+
+
+def not_implemented(*args, **kwargs):
+    raise NotImplementedError
+
+
+class Forward(nn.Module):
+    def forward(self, *args, **kwargs):
+        """A docstring."""
+
+
+class Init(nn.Module):
+    """A docstring."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+    def forward(self, *args, **kwargs): ...  # your code here
+
+
+class Dots(nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+    def forward(self, *args, **kwargs):
+        return ...
+
+
+class Unwritten(nn.Module):
+    pass
+
+
+class Raises(Init):
+    def forward(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+STUBS = {
+    "function": [returns_nothing, returns_dots, not_implemented],
+    "class": [Forward, Init, Dots, Unwritten, Raises],
+}
+
+
+@each_exercise
+@pytest.mark.parametrize("stub", [..., None], ids=repr)
+def test_nothing_gets_nothing(exercise, stub):
+    report = check_exercise(exercise, stub)
+    assert (report.points, report.attempted) == (0.0, False), str(report)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "stub"),
+    [(e, stub) for e in CODE for stub in STUBS[e.kind]],
+    ids=lambda v: getattr(v, "id", None) or v.__name__,
+)
+def test_a_stub_is_not_attempted_and_gets_nothing(exercise, stub):
+    report = check_exercise(exercise, stub)
+    assert (report.points, report.attempted) == (0.0, False), str(report)
+
+
+@each_quiz
+def test_a_quiz_without_answers_is_not_attempted(exercise):
+    for stub in ({}, dict.fromkeys(exercise.reference, ...), dict.fromkeys(exercise.reference)):
+        report = check_exercise(exercise, stub)
+        assert (report.points, report.attempted) == (0.0, False), str(report)
+
+
+@each_quiz
+def test_a_quiz_asks_and_explains_each_entry(exercise):
+    assert [e.name for e in exercise.entries] == list(exercise.reference)
+    for entry in exercise.entries:
+        assert entry.why[-1] in ".?!" and entry.ask[-1] in ".?!", entry
+    for m in exercise.misconceptions:
+        assert m.answer and set(m.answer) < set(exercise.reference) | {"all"}, m.id
+        assert filled(exercise, m) != exercise.reference

@@ -9,7 +9,7 @@ from nbgrader.preprocessors import Execute
 from traitlets.config import PyFileConfigLoader
 
 from course_utils.editions import COURSE, SOLUTIONS
-from course_utils.exercises import by_lesson
+from course_utils.exercises import COURSE as CATALOGUE
 
 from .nbgrader_class import Notebook, right_answer
 from .test_nbgrader_cycle import feedback
@@ -58,7 +58,7 @@ each_lesson = pytest.mark.parametrize(("assignment", "lesson"), LATER)
 
 
 def exercises_of(assignment, lesson):
-    return {e.id: e for e in by_lesson()[f"{assignment}/{lesson}"]}
+    return {e.id: e for e in CATALOGUE.by_lesson[f"{assignment}/{lesson}"]}
 
 
 def nbgrader_config():

@@ -150,6 +150,19 @@ class CausalMean(nn.Module):
         return visible / visible.sum(-1, keepdim=True)
 
 
+class FinishedCausalMean(nn.Module):
+    """As the course would write it: not in steps, and not to be borrowed."""
+
+    def __init__(self, d_in, d_out, dropout=0.0):
+        super().__init__()
+        self.value = nn.Linear(d_in, d_out, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        visible = x.new_ones(x.shape[1], x.shape[1]).tril()
+        return self.dropout(visible / visible.sum(-1, keepdim=True)) @ self.value(x)
+
+
 class SeesAll(Mistake):
     """All tokens count. Why: The future is not there yet. Mend: Which triangle is visible?"""
 
@@ -195,7 +208,7 @@ CAUSAL_MEAN = Exercise(
     cases=causal_mean_cases,
     probe=ModuleProbe(),
     expect=expect_module(_causal_mean),
-    reference=CausalMean,
+    reference=FinishedCausalMean,
     properties=MODULE_PROPERTIES,
     misconceptions=Misconceptions.of(SeesAll, Sums, on=CausalMean),
     hints=("One.",),

@@ -42,7 +42,12 @@ def check_exercise(
     catalogue = catalogue or Catalogue.of(exercise)
     replaced = mend_functions()
     try:
-        report = _check(exercise, answer, kept_key(exercise, seed), catalogue)
+        key = kept_key(exercise, seed)
+    except Exception as error:
+        said = f"The exercise itself has a fault, not your answer: {type(error).__name__}: {error}"
+        return Report.refused(exercise, said)
+    try:
+        report = _check(exercise, answer, key, catalogue)
         return _with_note_on(replaced, report)
     except Exception:  # only an object made to deceive gets here: nothing of it can be trusted
         message = "What was handed in can't be looked at: it raises where Python asks what it is."

@@ -7,6 +7,7 @@ import os
 import sysconfig
 import types
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -72,6 +73,7 @@ def student_lines(frames: Sequence[tuple[types.CodeType, int]]) -> list[str]:
     return lines[-5:] if len(lines) <= 5 else [*lines[:2], "…", *lines[-2:]]
 
 
+@cache
 def is_library(filename: str) -> bool:
     if filename.startswith("<") and not filename.startswith("<ipython"):
         return filename.startswith("<frozen")

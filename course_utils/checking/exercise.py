@@ -32,7 +32,7 @@ class Case:
         name: what is particular about it, to be read in a report ("float64", "one token").
         inputs: plain tensors, numbers, strings, lists and dicts by name, in the order of the call.
         refuses: when not None, a `ValueError` is the right answer and each of these strings
-            must stand in its message.
+            must stand in its message, or one of several with `|` between.
         options: switches for the probe that are no input of the answer.
         roles: what the case is there for; properties look for them, never for the name. "small"
             says that a size of 1, or sizes that coincide, are wanted here.
@@ -108,8 +108,14 @@ class Property:
     breaks: str = ""
     explain: Callable[[Trial], tuple[str, str]] | None = None
 
-    def applies(self, case: Case) -> bool:
-        return not self.role or self.role in case.roles
+    def verdict(self, t: Trial) -> Verdict:
+        """What it says of a case; None if it looks at others, or at what isn't there."""
+        if self.role and self.role not in t.case.roles:
+            return None
+        try:
+            return self.holds(t.case, t.seen, t.expected)
+        except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
+            return None
 
 
 # ---------------------------------------------------------------- misconceptions
@@ -155,6 +161,16 @@ def sentences(text: str | None) -> dict[str, str]:
     return dict(zip(("what", "why", "mend"), parts, strict=True))
 
 
+def in_snake_case(name: str) -> str:
+    """The id that a class or function name stands for.
+
+    >>> in_snake_case("HeadsInAPlainList")
+    'heads_in_a_plain_list'
+    """
+    between = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+    return re.sub(between, "_", name.strip("_")).lower()
+
+
 class Mistake:
     """A step done wrong, to be mixed into any right answer that is built in steps.
 
@@ -177,7 +193,7 @@ class Mistake:
 
     @classmethod
     def id(cls) -> str:
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__.strip("_")).lower()
+        return in_snake_case(cls.__name__)
 
     @classmethod
     def on(cls, right: type, **words: str) -> Misconception:
@@ -222,9 +238,8 @@ def _misconception(wrong: Any, on: type | None) -> Misconception:
         if on is None:
             raise TypeError(f"{wrong.__name__} is a Mistake: say on which right answer (on=…)")
         return wrong.on(on)
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", wrong.__name__.strip("_")).lower()
-    said = sentences(wrong.__doc__)
-    return Misconception(name, wrong, said["what"], said["why"], said["mend"])
+    said, id = sentences(wrong.__doc__), in_snake_case(wrong.__name__)
+    return Misconception(id, wrong, said["what"], said["why"], said["mend"])
 
 
 # ---------------------------------------------------------------- exercises

@@ -117,7 +117,7 @@ def _probe(
     stopped: threading.Event,
 ) -> Observation:
     """One case, watched: what the probe saw, or the error, and what stayed changed afterwards."""
-    calls = Calls(parts) if parts is not None else None
+    calls = Calls(parts, operators=bool(exercise.forbidden)) if parts is not None else None
     settings = Settings.now()
     try:
         with calls.watch() if calls else contextlib.nullcontext():

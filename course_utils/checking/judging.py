@@ -30,11 +30,13 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
         return Report.not_attempted(exercise)
 
     properties = (*standard(exercise), *exercise.properties)
-    usual = [_result(p, trials, usual=True) for p in standard(exercise)]
+    usual = [_result(p, trials) for p in standard(exercise)]
     if usual[0].holds is False:  # nothing holds on every case if it doesn't run on every case
         usual = [r for r in usual if not r.holds]
-    results = [*usual, *(_result(p, trials) for p in exercise.properties)]
-    results = [r for r in results if r.holds is not None]
+    shape = properties[1]
+    fit = [t for t in trials if shape.verdict(t) is not False]
+    others = [_result(p, trials, fit) for p in exercise.properties]
+    results = _without_consequences([r for r in (*usual, *others) if r.holds is not None])
     complete = bool(trials) and len(trials) == len(key.cases)
     passed = complete and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
@@ -89,25 +91,19 @@ def _unattempted(trials: Sequence[Trial]) -> bool:
 # ---------------------------------------------------------------- properties over all cases
 
 
-def _verdict(property: Property, t: Trial) -> Verdict:
-    if not property.applies(t.case):
-        return None
-    try:
-        return property.holds(t.case, t.seen, t.expected)
-    except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
-        return None  # what it looks at isn't there; the standard rows say why
-
-
-def _result(property: Property, trials: Sequence[Trial], usual: bool = False) -> BehaviourResult:
+def _result(
+    property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
+) -> BehaviourResult:
+    """One property over all cases; those of an exercise itself look at the trials in `fit`."""
     ordinary = [t for t in trials if t.case.refuses is None]
     verdicts: list[Verdict] = []
-    if usual or not any(t.seen.error for t in ordinary):  # what is left could only mislead
-        for t in trials:
-            if not usual and (
-                t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen))
-            ):
+    if fit is None:
+        verdicts = [property.verdict(t) for t in trials]
+    elif not any(t.seen.error for t in ordinary):  # what is left could only mislead
+        for t in fit:
+            if t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen)):
                 continue  # chance or a NaN would break it for another reason
-            verdicts.append(_verdict(property, t))
+            verdicts.append(property.verdict(t))
     known = [v for v in verdicts if v is not None]
     holds = all(v is True for v in known) if known else None
     how = next((v for v in known if isinstance(v, str)), "")
@@ -115,6 +111,15 @@ def _result(property: Property, trials: Sequence[Trial], usual: bool = False) ->
     if how and holds is False:
         text = f"{text}; yours {how}"
     return BehaviourResult(property.id, text, holds, property.credit, property.gate)
+
+
+CONSEQUENCES = {"gradients": {"values", "unmodified"}, "half": {"runs", "values", "dtype"}}
+
+
+def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourResult]:
+    """Rows that fail only because another one does are left out."""
+    failed = {r.id for r in results if not r.holds}
+    return [r for r in results if r.holds or not CONSEQUENCES.get(r.id, set()) & failed]
 
 
 def _partial(
@@ -217,6 +222,6 @@ def _explain(
 
 
 def _said(property: Property, t: Trial) -> tuple[str, str] | None:
-    if property.explain is None or _verdict(property, t) in (True, None):
+    if property.explain is None or property.verdict(t) in (True, None):
         return None
     return property.explain(t)

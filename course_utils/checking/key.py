@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .errors import describe_error
 from .exercise import Case, Exercise, Expected, Misconception, Mistake, Trial, mixed
 from .guard import undisturbed
-from .naming import Match, begin_match, match_all, same_values, telling_first
+from .naming import Match, begin_match, same_values, telling_first
 from .observation import Observation
 
 PAIR_SECONDS = 0.2
@@ -31,11 +31,13 @@ class AnswerKey:
         expected: the right tensors, case by case.
         wrong: what each misconception gives, by its name and the number of the case; two at once
             stand under both names with a `+` between.
+        glances: their results alone, where those were enough to part them from an answer.
     """
 
     cases: list[Case]
     expected: list[Expected]
     wrong: dict[str, dict[int, Observation]] = field(default_factory=dict)
+    glances: dict[tuple[str, int], Observation] = field(default_factory=dict)
 
     def trials(self, observations: Sequence[Observation]) -> list[Trial]:
         """Observations beside their cases and what is right."""
@@ -74,17 +76,19 @@ def extend_key(
 ) -> None:
     """Adds to the key what naming these observations may need.
 
-    Each misconception is tried until it parts from them. If none fits, two at once are, the
-    likeliest first, for `pair_seconds`.
+    Each misconception is tried until it parts from them, up to the first that fits. If none does,
+    two at once are tried, the likeliest first, for `pair_seconds`.
     """
     if exercise.kind == "quiz" or not exercise.misconceptions:
         return
     trials = key.trials(observations)
-    order = telling_first(exercise, trials)
+    order, begun = telling_first(exercise, trials), begin_match(exercise, trials)
     with undisturbed():
         found = False
         for name, m in exercise.variants.items():
-            match = _follow(exercise, key, trials, order, name, m.answer)
+            match = _follow(exercise, key, trials, order, begun, name, m.answer)
+            if match.exact and match.signatures:
+                return
             found = found or match.exact
         if found or all(t.seen.error for t in trials):
             return
@@ -97,7 +101,7 @@ def extend_key(
                 answer = mixed(a.right, a.mistake, b.mistake)  # type: ignore[arg-type]
             except TypeError:
                 continue
-            if _follow(exercise, key, trials, order, name, answer).exact:
+            if _follow(exercise, key, trials, order, begun, name, answer).exact:
                 return
 
 
@@ -121,31 +125,44 @@ def _follow(
     key: AnswerKey,
     trials: Sequence[Trial],
     order: Sequence[int],
+    begun: Match,
     name: str,
     answer: Any,
 ) -> Match:
+    match = replace(begun)
+    if name not in key.wrong:
+        seen = _glance(exercise, key, name, answer, order[0])
+        if seen and _parts(exercise, trials[order[0]], seen, begun.possible):
+            return Match(alike=False, possible=False)
     known = key.wrong.setdefault(name, {})
-    match = begin_match(exercise, trials)
-    if not known and _parts_at_a_glance(exercise, trials[order[0]], answer, match.possible):
-        del key.wrong[name]
-        return Match(alike=False, possible=False)
     for i in order:
         if i not in known:
             known[i] = probe_safely(exercise.probe, answer, trials[i].case)
         match.add(exercise, trials[i], known[i])
         if match.parted:
             return match
-    return match_all(exercise, trials, known)
+    match.complete = True
+    return match
 
 
-def _parts_at_a_glance(exercise: Exercise, t: Trial, answer: Any, hopeful: bool) -> bool:
-    """Whether the result alone, on the most telling case, already differs from what was seen."""
+def _glance(
+    exercise: Exercise, key: AnswerKey, name: str, answer: Any, number: int
+) -> Observation | None:
+    """The result alone on one case, which the key keeps; None where the probe can't glance."""
     glance = getattr(exercise.probe, "glance", None)
     if glance is None:
-        return False
-    wrong = probe_safely(glance, answer, t.case)
+        return None
+    if (name, number) not in key.glances:
+        key.glances[name, number] = probe_safely(glance, answer, key.cases[number])
+    return key.glances[name, number]
+
+
+def _parts(exercise: Exercise, t: Trial, wrong: Observation, hopeful: bool) -> bool:
+    """Whether the result alone, on the most telling case, already differs from what was seen."""
     if t.seen.error:
-        return wrong.error is None or wrong.error["type"] != t.seen.error["type"]
+        if wrong.error is None:  # a later call may have raised, unless there is only one
+            return bool(t.case.options.get("once"))
+        return bool(wrong.error["type"] != t.seen.error["type"])
     if wrong.error:
         return not hopeful
     return same_values(exercise, t, wrong) is None

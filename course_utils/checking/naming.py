@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .comparing import agrees, alike
@@ -23,9 +23,19 @@ def name_mistakes(
 ) -> list[Misconception]:
     """The misconception whose code gives what was seen, else the two that do together, else the
     one that gives the same wrong values wherever both gave some; none if nothing fits."""
-    named = exercise.variants
-    matches = [(name, match_all(exercise, trials, wrong)) for name, wrong in key.wrong.items()]
-    exact = [name for name, m in matches if m.exact]
+    if not key.wrong:
+        return []
+    named, order, begun = (
+        exercise.variants,
+        telling_first(exercise, trials),
+        begin_match(exercise, trials),
+    )
+    matches = [
+        (name, match_all(exercise, trials, wrong, order, begun))
+        for name, wrong in key.wrong.items()
+    ]
+    # Of several, those first whose errors also say the same.
+    exact = [name for name, m in sorted(matches, key=lambda m: not m[1].signatures) if m.exact]
     close = sorted((m for m in matches if m[1].near), key=lambda m: -m[1].explained)
     single = [name for name in exact if "+" not in name]
     chosen = (single or exact or [name for name, _ in close])[:1]
@@ -69,11 +79,15 @@ class Match:
 
 
 def match_all(
-    exercise: Exercise, trials: Sequence[Trial], wrong: Mapping[int, Observation]
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    wrong: Mapping[int, Observation],
+    order: Sequence[int],
+    begun: Match,
 ) -> Match:
-    """Compares case by case, the telling ones first; a case the key lacks ends the comparison."""
-    match = begin_match(exercise, trials)
-    for i in telling_first(exercise, trials):
+    """Compares case by case, in this order; a case the key lacks ends the comparison."""
+    match = replace(begun)
+    for i in order:
         if i not in wrong:
             return match
         match.add(exercise, trials[i], wrong[i])
@@ -92,12 +106,15 @@ def begin_match(exercise: Exercise, trials: Sequence[Trial]) -> Match:
 def telling_first(exercise: Exercise, trials: Sequence[Trial]) -> list[int]:
     """Where an answer is wrong most misconceptions part from it at once, and values say most."""
 
-    values, others = _named(exercise, "values"), standard(exercise)
+    values, others = _named(exercise, "values"), (*standard(exercise), *exercise.properties)
 
     def rank(i: int) -> int:
-        if _fails(values, trials[i]):
+        t = trials[i]
+        if _fails(values, t):
             return 0
-        return 1 if any(_fails(p, trials[i]) for p in others) else 2
+        if t.seen.error and t.case.options.get("once"):
+            return 1  # the one call shows the error, and costs least
+        return 2 if any(_fails(p, t) for p in others) else 3
 
     return sorted(range(len(trials)), key=rank)
 
@@ -107,7 +124,7 @@ def _named(exercise: Exercise, id: str) -> Property:
 
 
 def _fails(property: Property, t: Trial) -> bool:
-    return property.holds(t.case, t.seen, t.expected) not in (True, None)
+    return property.verdict(t) not in (True, None)
 
 
 def signature(error: Mapping[str, object] | None) -> object:
@@ -124,23 +141,30 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
     if a.error:
-        return True
+        return _lacks(a.error) == _lacks(b.error or {})
     if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
+        return False
+    if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):
         return False
     if not _same_place(a, b):
         return False
     if a.facts.get("unstable"):
         return True
     for p in exercise.properties:
-        if not (p.draws and p.applies(t.case)):
+        if not p.draws:
             continue
-        if p.holds(t.case, a, t.expected) != p.holds(t.case, b, t.expected):
+        if p.verdict(t) != p.verdict(Trial(t.case, b, t.expected)):
             return False
     names = {n for n in (*a.tensors, *b.tensors) if n != "half" and not n.startswith("draw:")}
     return all(
         n in a.tensors and n in b.tensors and alike(exercise, a.tensors[n], b.tensors[n])
         for n in names
     )
+
+
+def _lacks(error: Mapping[str, object]) -> str:
+    """Which weights an error says are missing: what else the module has is its own affair."""
+    return str(error["message"]).split(". ")[0] if error.get("kind") == "weights" else ""
 
 
 def _same_place(a: Observation, b: Observation) -> bool:

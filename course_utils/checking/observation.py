@@ -22,7 +22,7 @@ class Observation:
     """What one probe saw on one case.
 
     Facts the judge knows: `error` (type, bases, message, where, kind), `types` (what each result
-    was), `modified` (names of inputs that were changed), `unstable` ("random" or "seed"),
+    was), `modified` (names of inputs that were changed), `unstable` ("random", "seed" or "memory"),
     `overwritten` (an earlier result changed), `device` (where the result was, where it should be),
     `elsewhere` (what happened on another device), `half` (what happened in bfloat16), `left_behind`
     (settings that were changed), `borrowed` (finished parts that were called), `gradient_error`,

@@ -45,7 +45,7 @@ def _refuses(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return (
         error is not None
         and "ValueError" in error["bases"]
-        and all(text in error["message"] for text in case.refuses)
+        and all(any(t in error["message"] for t in text.split("|")) for text in case.refuses)
     )
 
 
@@ -81,7 +81,8 @@ def _finite(exercise: Exercise, case: Case, seen: Observation, expected: Expecte
 
 def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
     wanted = [n for n in expected if "grad:" in n]
-    if not wanted or seen.facts.get("modified"):
+    off = {"gradient mode", "default device"} & set(seen.facts.get("left_behind", ()))
+    if not wanted or off or seen.facts.get("modified"):
         return None
     if not _values(exercise, case, seen, expected):
         return None
@@ -226,7 +227,7 @@ def _how_many(got: Tensor, expected: Tensor, wrong: Tensor) -> str:
     if wrong.numel() == 1:
         return "The number differs from the right answer."
     differ = "differs" if count == 1 else "differ"
-    return f"{count} of {wrong.numel()} numbers {differ} from the right answer."
+    return f"{count:,} of {wrong.numel():,} numbers {differ} from the right answer."
 
 
 def be(count: int) -> str:
@@ -254,7 +255,7 @@ def _rounded(value: Any) -> str:
 
 def explain_refusal(t: Trial) -> tuple[str, str]:
     given, error = evidence(t), t.seen.error
-    wanted = " and ".join(t.case.refuses or ())
+    wanted = " and ".join(text.split("|")[0] for text in t.case.refuses or ())
     if error is None:
         return "This input should be refused with a ValueError, and was accepted.", given
     got = f"got {error['type']}: {error['message']}"
@@ -281,6 +282,9 @@ def explain_modified(t: Trial) -> tuple[str, str]:
 def explain_unstable(t: Trial) -> tuple[str, str]:
     if t.seen.facts["unstable"] == "random":
         return "Two calls with the same input gave different results.", evidence(t)
+    if t.seen.facts["unstable"] == "memory":
+        said = "A call gave the result of an earlier one: something is kept between calls."
+        return said, evidence(t)
     said = "The result depends on the global random seed, and this answer needs no chance."
     return said, evidence(t)
 
@@ -309,6 +313,12 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
         mode = " in training mode" if name.startswith("train") else ""
         if got is None:
             reason = t.seen.facts.get("gradient_error", "")
+            if "inplace" in reason or "in-place" in reason:
+                return (
+                    f"The values are right, but no gradient reaches {where}{mode}: a tensor that "
+                    "the gradient needs was written into afterwards.",
+                    "\n".join([evidence(t), reason]),
+                )
             return (
                 f"The values are right, but no gradient reaches {where}{mode}: somewhere the "
                 "result is cut off from its input (`.item()`, `.tolist()`, `.detach()`, "

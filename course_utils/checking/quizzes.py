@@ -156,10 +156,9 @@ def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, str):
         return isinstance(mine, str) and mine.casefold() == wanted.casefold()
     if isinstance(wanted, list) and isinstance(mine, list) and _nested(wanted):
-        return (
-            mine == wanted if entry.ordered else sorted(mine, key=repr) == sorted(wanted, key=repr)
-        )
-    return bool(type(mine) is type(wanted) and mine == wanted)
+        mine, wanted = [*map(repr, mine)], [*map(repr, wanted)]
+        return bool(mine == wanted if entry.ordered else sorted(mine) == sorted(wanted))
+    return repr(mine) == repr(wanted)  # 3.0 is no size of a dimension
 
 
 def _nested(value: Any) -> bool:
@@ -186,7 +185,7 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
 
 def _same_kind(mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
-        return isinstance(mine, list) and _nested(mine) == _nested(wanted)
+        return isinstance(mine, list) and _nested(mine) == _nested(wanted) and "." not in repr(mine)
     if isinstance(wanted, float):
         return isinstance(mine, (int, float))
     return type(mine) is type(wanted)

@@ -8,12 +8,20 @@ import torch
 from torch import Tensor
 
 from ..attention import causal_mean_weights, tril_mean
-from ..checking.exercise import Behaviour, Case, Exercise, Misconception, Observation
-from ..checking.probing import FunctionProbe, Operators, fresh
-from .averages import MEAN_BEHAVIOURS, expect_mean, mean_cases, see_changes
-from .drawing import Draw
+from ..checking import Case, Exercise, FunctionProbe, Misconceptions, Observation, Property
+from ..checking.calling import fresh
+from ..checking.comparing import near
+from ..checking.exercise import Expected, Verdict
+from ..checking.watching import Operators
+from .kit import means
+from .kit import mistakes as m
+from .kit.draw import Draw
+from .kit.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
+from .kit.steps import Mean, MeanWeights
 
 LESSON = "1-averages/02_tril_matmul"
+DIAGONAL = "Look at the `diagonal` argument of `torch.tril`."
+TRIANGLES = "`tril` keeps the lower triangle, `triu` the upper. In row 0, which column may stay?"
 
 
 # ---------------------------------------------------------------- causal_mean_weights
@@ -23,11 +31,12 @@ def _weights_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
     small, large = sorted(draw.sizes(2, 5, 9))
     return [
-        Case("T = 3", {"T": 3}),
-        Case("one token", {"T": 1}),
+        Case("T = 3", {"T": 3}, roles={"typical"}),
+        Case("one token", {"T": 1}, roles={"small"}),
         Case(f"T = {small}", {"T": small}),
         Case(f"T = {large + 9}", {"T": large + 9}),
         Case(f"T = {120 + large}", {"T": 120 + large}),
+        Case(f"T = {260 + large}", {"T": 260 + large}),
     ]
 
 
@@ -37,93 +46,83 @@ def _expect_weights(case: Case) -> dict[str, Tensor]:
     return {"out": torch.where(column <= row, 1.0 / (row + 1).double(), 0.0).float()}
 
 
-def _rows_sum_to_one(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
-    return bool(((seen.tensors["out"].sum(1) - 1).abs() < 1e-5).all())
+LONG = 1_100
 
 
-def _future_is_zero(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _see_last_row(answer: Any, case: Case, seen: Observation) -> None:
+    """The last row for more tokens than any table would have been made for."""
+    if "typical" in case.roles:
+        out = answer(LONG)
+        seen.put("last_row", out[-1] if out.shape == (LONG, LONG) else out)
+
+
+def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not near(seen.tensors["out"], expected["out"]):
+        return None
+    last = seen.tensors.get("last_row")
+    return last is not None and near(last * LONG, torch.ones(LONG))
+
+
+def _rows_sum_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return near(seen.tensors["out"].sum(1), torch.ones(case["T"]))
+
+
+def _future_is_zero(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"].triu(1) == 0).all()) if case["T"] > 1 else None
 
 
-def _shares_are_equal(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
+def _shares_are_equal(case: Case, seen: Observation, expected: Expected) -> Verdict:
     out = seen.tensors["out"]
     past = torch.ones_like(out).tril() > 0
     return bool(((out - out[:, :1]).abs()[past] < 1e-5).all())
 
 
-def _sees_itself(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
+def _sees_itself(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"].diagonal() > 0).all())
 
 
-def _not_divided(T):
-    return torch.tril(torch.ones(T, T))
+class BatchDimension(m.Mistake):
+    """The result has a batch dimension; (T, T) was asked for.
+
+    Why: Broadcasting supplies the batch later, so that one matrix serves all sequences.
+    Mend: Leave the shape (T, T).
+    """
+
+    def __call__(self, T):
+        return super().__call__(T)[None]
 
 
-def _columns(T):
-    w = torch.tril(torch.ones(T, T))
-    return w / w.sum(0)
+class Float64Result(m.Mistake):
+    """The result is float64; float32 was asked for.
+
+    Why: PyTorch refuses to multiply float64 weights with a float32 `x`.
+    Mend: `torch.ones(T, T)` is float32 by itself.
+    """
+
+    def __call__(self, T):
+        return super().__call__(T).double()
 
 
-def _without_keepdim(T):
-    w = torch.tril(torch.ones(T, T))
-    return w / w.sum(1)
+class IntegerDivision(m.Mistake):
+    """Whole numbers divided by `//` leave no fractions: 1 // 2 is 0.
+
+    Why: All rows but the first lose their weights.
+    Mend: Make the ones floating point and divide by `/`.
+    """
+
+    def shares(self, visible):
+        return visible.long() // visible.long().sum(1, keepdim=True)
 
 
-def _upper(T):
-    w = torch.triu(torch.ones(T, T))
-    return w / w.sum(1, keepdim=True)
+class ZeroFill(m.Mistake):
+    """You took the softmax of the triangle: its zeros became e⁰ = 1, not 0.
 
+    Why: The future keeps a weight, and so it leaks into every token.
+    Mend: A division is enough here. How the softmax can do it is the subject of lesson 03.
+    """
 
-def _transposed(T):
-    return causal_mean_weights(T).T
-
-
-def _divided_by_T(T):
-    return torch.tril(torch.ones(T, T)) / T
-
-
-def _divided_by_index(T):
-    return torch.tril(torch.ones(T, T)) / torch.arange(T)[:, None]
-
-
-def _divided_by_everything(T):
-    w = torch.tril(torch.ones(T, T))
-    return w / w.sum()
-
-
-def _full(T):
-    return torch.full((T, T), 1.0 / T)
-
-
-def _below(T):
-    w = torch.tril(torch.ones(T, T), diagonal=-1)
-    return w / w.sum(1, keepdim=True)
-
-
-def _above(T):
-    w = torch.tril(torch.ones(T, T), diagonal=1)
-    return w / w.sum(1, keepdim=True)
-
-
-def _softmax_of_tril(T):
-    return torch.softmax(torch.tril(torch.ones(T, T)), dim=-1)
-
-
-def _fixed_three(T):
-    return causal_mean_weights(3)
-
-
-def _with_batch(T):
-    return causal_mean_weights(T)[None]
-
-
-def _double(T):
-    return causal_mean_weights(T).double()
-
-
-def _integers(T):
-    w = torch.tril(torch.ones(T, T, dtype=torch.long))
-    return w // w.sum(1, keepdim=True)
+    def shares(self, visible):
+        return torch.softmax(visible, dim=-1)
 
 
 CAUSAL_MEAN_WEIGHTS = Exercise(
@@ -132,130 +131,81 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
     call="causal_mean_weights(T)",
     points=1.0,
     cases=_weights_cases,
-    probe=FunctionProbe(),
+    probe=FunctionProbe(extra=_see_last_row),
     expect=_expect_weights,
     reference=causal_mean_weights,
-    behaviours=(
-        Behaviour("sees_itself", "Every token gives itself some weight", _sees_itself, gate=True),
-        Behaviour("rows", "Every row sums to 1", _rows_sum_to_one, credit=True),
-        Behaviour("future", "Columns after t are 0 in row t", _future_is_zero, credit=True),
-        Behaviour("equal", "The tokens up to t have equal weights", _shares_are_equal, credit=True),
+    properties=(
+        Property("sees_itself", "Every token gives itself some weight", _sees_itself, gate=True),
+        Property("rows", "Every row sums to 1", _rows_sum_to_one, credit=True),
+        Property("future", "Columns after t are 0 in row t", _future_is_zero, credit=True),
+        Property("equal", "The tokens up to t have equal weights", _shares_are_equal, credit=True),
+        Property(
+            "any_length",
+            f"It holds for any number of tokens, {LONG:,} for one",
+            _any_length,
+            role="typical",
+            breaks=f"For {LONG:,} tokens the last row is not right",
+        ),
     ),
-    misconceptions=(
-        Misconception(
-            "not_divided",
-            _not_divided,
-            "The rows hold ones: the product with `x` adds tokens up instead of averaging them.",
-            "Row t sums to t + 1, so later tokens come out bigger only because they are later.",
-            "What must each row be divided by so that it sums to 1?",
+    misconceptions=Misconceptions.of(
+        means.NotDivided.on(
+            MeanWeights,
+            what="The rows hold ones: the product with `x` adds tokens up instead of averaging.",
+            mend="What must each row be divided by so that it sums to 1?",
         ),
-        Misconception(
-            "columns_normalised",
-            _columns,
-            "You made the *columns* sum to 1: each row was divided by numbers that belong to "
-            "columns.",
-            "A row says how one token mixes the others, so it is the row that must sum to 1.",
-            "`sum(0)` runs down the columns. Which dimension runs along a row?",
+        means.SumWithoutKeepdim,
+        means.ColumnsNormalised,
+        m.BlindToItself.on(
+            MeanWeights,
+            what="The diagonal is gone, so no token sees itself; row 0 is 0/0, which is NaN.",
+            why="One NaN in the weights makes every channel of that token NaN.",
+            mend=DIAGONAL,
         ),
-        Misconception(
-            "sum_without_keepdim",
-            _without_keepdim,
-            "You divided by numbers of shape (T,), and broadcasting laid them along the columns.",
-            "Broadcasting lines shapes up from the right, so nothing complains and each number is "
-            "divided by what belongs to another row.",
-            "What shape must the divisors have to stand beside the rows? `keepdim` helps.",
+        m.SeesNextToken.on(
+            MeanWeights,
+            what="The triangle reaches one column too far: token t also sees token t + 1.",
+            mend=DIAGONAL,
         ),
-        Misconception(
-            "upper_triangle",
-            _upper,
-            "You kept the upper triangle: row t holds the columns from t on.",
-            "Every token would see only its future, the part it should not know.",
-            "`tril` keeps the lower triangle, `triu` the upper. In row 0, which column may stay?",
+        m.PastHidden.on(
+            MeanWeights,
+            what="You kept the upper triangle: row t holds the columns from t on.",
+            why="Every token would see only itself and its future, which it should not know.",
+            mend=TRIANGLES,
         ),
-        Misconception(
-            "transposed",
-            _transposed,
-            "Rows and columns are swapped.",
-            "In `weights @ x`, row t of the weights makes token t; in yours it is column t.",
-            "Write row 2 for T = 3 by hand and compare.",
+        m.NoMask.on(
+            MeanWeights,
+            what="Every entry is 1/T: there is no triangle, so every token sees all tokens.",
+            why="A model that predicts the next token must not see it.",
+            mend="Row 0 may see token 0 only. Which function cuts a triangle out of a matrix?",
         ),
-        Misconception(
-            "divided_by_length",
-            _divided_by_T,
-            "You divided every row by T.",
-            "Only the last row averages T tokens; all others come out too small.",
-            "How many ones are there in row t?",
+        means.DividedByLength.on(
+            MeanWeights,
+            what="You divided every row by T.",
+            why="Only the last row averages T tokens; all others come out too small.",
+            mend="How many ones are there in row t?",
         ),
-        Misconception(
-            "divided_by_index",
-            _divided_by_index,
-            "You divided row t by `t`, which counts from 0: row 0 is divided by zero.",
-            "Row 0 becomes infinite or NaN, and all others come out too big.",
-            "Positions count from 0. How many ones are there in row 0?",
+        means.Transposed,
+        means.DividedByIndex.but(
+            shares=lambda self, visible: visible / torch.arange(len(visible))[:, None]
+        ).on(
+            MeanWeights,
+            what="You divided row t by `t`, which counts from 0: row 0 is divided by zero.",
+            why="Row 0 becomes infinite and NaN, and all others come out too big.",
+            mend="Positions count from 0. How many ones are there in row 0?",
         ),
-        Misconception(
-            "divided_by_everything",
-            _divided_by_everything,
-            "You divided by the sum of the whole matrix.",
-            "All rows together sum to 1, so each single row sums to far less.",
-            "Each row has a sum of its own: which dimension does it run along?",
+        means.DividedByOneMore.on(
+            MeanWeights, what="You divided row t by t + 2, one more than it has ones."
         ),
-        Misconception(
-            "no_triangle",
-            _full,
-            "Every entry is 1/T: there is no triangle, so every token sees all tokens.",
-            "A model that predicts the next token must not see it.",
-            "Row 0 may see token 0 only. Which function cuts a triangle out of a matrix?",
+        means.DividedByEverything,
+        ZeroFill,
+        means.FixedSize.on(MeanWeights, mend="Use `T` where the example has a number."),
+        means.FixedSize.but(future=means.eight).on(
+            MeanWeights, mend="Use `T` where the example has a number."
         ),
-        Misconception(
-            "diagonal_missing",
-            _below,
-            "The diagonal is gone, so no token sees itself; row 0 is 0/0, which is NaN.",
-            "One NaN in the weights makes every channel of that token NaN.",
-            "Look at the `diagonal` argument of `torch.tril`.",
-        ),
-        Misconception(
-            "one_too_many",
-            _above,
-            "The triangle reaches one column too far: token t also sees token t + 1.",
-            "That one token is exactly the one a language model has to predict.",
-            "Look at the `diagonal` argument of `torch.tril`.",
-        ),
-        Misconception(
-            "softmax_of_zeros",
-            _softmax_of_tril,
-            "You took the softmax of the triangle: its zeros became e⁰ = 1, not 0.",
-            "The future keeps a weight, and so it leaks into every token.",
-            "A division is enough here. How the softmax can do it is the subject of lesson 03.",
-        ),
-        Misconception(
-            "fixed_size",
-            _fixed_three,
-            "The matrix is 3 × 3 whatever T is.",
-            "The next sequence has another length.",
-            "Use `T` where the example has 3.",
-        ),
-        Misconception(
-            "batch_dimension",
-            _with_batch,
-            "The result has a batch dimension; (T, T) was asked for.",
-            "Broadcasting supplies the batch later, so that one matrix serves all sequences.",
-            "Leave the shape (T, T).",
-        ),
-        Misconception(
-            "float64_result",
-            _double,
-            "The result is float64; float32 was asked for.",
-            "PyTorch refuses to multiply float64 weights with a float32 `x`.",
-            "`torch.ones(T, T)` is float32 by itself.",
-        ),
-        Misconception(
-            "integer_division",
-            _integers,
-            "Whole numbers divided by `//` leave no fractions: 1 // 2 is 0.",
-            "All rows but the first lose their weights.",
-            "Make the ones floating point and divide by `/`.",
-        ),
+        BatchDimension,
+        Float64Result,
+        IntegerDivision,
+        on=MeanWeights,
     ),
     hints=(
         "For T = 3 the rows are (1, 0, 0), (1/2, 1/2, 0) and (1/3, 1/3, 1/3).",
@@ -269,8 +219,8 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
 # ---------------------------------------------------------------- tril_mean
 
 
-# A loop of 28 to 37 more steps runs at least as many operators more; a product that PyTorch takes
-# apart differently for other sizes, one or two.
+# A loop over many more tokens or sequences, in blocks too, runs at least as many operators more; a
+# product that PyTorch takes apart differently for other sizes, one or two.
 SLACK = 6
 
 
@@ -285,30 +235,33 @@ def _see_loops(answer: Any, case: Case, seen: Observation) -> None:
     see_changes(answer, case, seen)
     if "count" not in case.options:
         return
-    few, more_tokens, more_sequences, more = (
-        _count_operators(answer, x) for x in case.options["count"]
-    )
+    few, *more = (_count_operators(answer, x) for x in case.options["count"])
+    loops = ("loop over T", "loop over B", "loop", "loop over blocks of T")
     seen.facts["traits"] = {
-        "loop over T": more_tokens - few > SLACK,
-        "loop over B": more_sequences - few > SLACK,
-        "loop": more - few > SLACK,
+        name: count - few > SLACK for name, count in zip(loops, more, strict=True)
     }
 
 
-def _no_loop(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _no_loop(case: Case, seen: Observation, expected: Expected) -> Verdict:
     traits = seen.facts.get("traits")
     return not any(traits.values()) if traits else None
 
 
 def _tril_cases(seed: int) -> list[Case]:
-    first, second, *rest = mean_cases(seed)
+    first, second, *rest = mean_cases(seed, many=LONG)
     draw = Draw(seed)
     # Small and large in each of B and T, so that no loop hides behind a size.
     B, T, C = draw.integer(2, 4), draw.integer(3, 6), draw.integer(2, 9)
     more = draw.integer(30, 40)
-    shapes = ((B, T, C), (B, T + more, C), (B + more, T, C), (B + more, T + more, C))
+    shapes = (
+        (B, T, C),
+        (B, T + more, C),
+        (B + more, T, C),
+        (B + more, T + more, C),
+        (B, 300 + T, C),
+    )
     count = [draw.normal(*shape) for shape in shapes]
-    return [first, Case(second.name, second.inputs, options={"count": count}), *rest]
+    return [first, Case(second.name, second.inputs, None, {"count": count}, second.roles), *rest]
 
 
 PRODUCTS = {"mm", "bmm", "matmul", "einsum", "baddbmm", "addmm", "addbmm", "mv", "linear"}
@@ -324,34 +277,48 @@ def _matmul_note(cases: Any, observations: Any) -> list[str]:
     ]
 
 
-def _normalised(w: Tensor, dim: int = 1) -> Tensor:
-    return w / w.sum(dim, keepdim=True)
+class LoopsOverTime(m.Mistake):
+    """The values are right, but a Python loop goes over the tokens.
+
+    Why: Every step waits for Python; a matrix product does all steps at once, on all cores.
+    Mend: Row t of `causal_mean_weights(T)` already holds what step t of the loop does.
+    """
+
+    def collected(self, shares, x):
+        return torch.stack([shares[t] @ x for t in range(x.shape[1])], dim=1)
 
 
-def _lower(x: Tensor, diagonal: int = 0) -> Tensor:
-    return torch.tril(x.new_ones(x.shape[1], x.shape[1]), diagonal)
+class LoopsOverBoth(m.Mistake):
+    """The values are right, but two Python loops go over the sequences and the tokens, as in
+    lesson 01.
+
+    Why: Every step waits for Python; a matrix product does all steps at once, on all cores.
+    Mend: Row t of `causal_mean_weights(T)` already holds what step t of the loop does.
+    """
+
+    def collected(self, shares, x):
+        return torch.stack([torch.stack([row @ x[b] for row in shares]) for b in range(len(x))])
 
 
-def _looped(x):
-    return torch.stack([x[:, : t + 1].mean(1) for t in range(x.shape[1])], dim=1)
+class LoopsOverBatch(m.Mistake):
+    """The values are right, but a Python loop goes over the sequences of the batch.
+
+    Why: A batch exists so that all its sequences go through in one operation.
+    Mend: `(T, T) @ (B, T, C)`: what does broadcasting do with the missing B?
+    """
+
+    def collected(self, shares, x):
+        return torch.stack([shares @ x[b] for b in range(x.shape[0])])
 
 
-def _looped_twice(x):
-    return torch.stack([_looped(sequence[None])[0] for sequence in x])
+def triangle_of_x(x):
+    """You cut the triangle out of `x` itself: it is made of tokens and channels, not of tokens and
+    tokens.
 
-
-def _batch_loop(x):
-    w = _normalised(_lower(x))
-    return torch.stack([w @ x[b] for b in range(x.shape[0])])
-
-
-def _in_place(x):
-    x.copy_(_normalised(_lower(x)) @ x)
-    return x
-
-
-def _fixed_weights(x):
-    return causal_mean_weights(8).to(x.dtype) @ x
+    Why: That sets channels to zero and mixes nothing.
+    Mend: The triangle belongs to a (T, T) matrix of weights, which then multiplies `x`.
+    """
+    return torch.tril(x)
 
 
 TRIL_MEAN = Exercise(
@@ -363,159 +330,80 @@ TRIL_MEAN = Exercise(
     probe=FunctionProbe(gradients=("x",), watch=True, extra=_see_loops),
     expect=expect_mean,
     reference=tril_mean,
-    behaviours=(
-        *MEAN_BEHAVIOURS,
-        Behaviour(
+    uses=("causal_mean_weights",),
+    same_as=("naive_mean", "softmax_mean"),
+    properties=(
+        *MEAN_PROPERTIES,
+        Property(
             "no_loop",
             "The number of tensor operations grows with neither B nor T",
             _no_loop,
             breaks="The number of tensor operations grows with B or T: there is a loop",
         ),
     ),
-    misconceptions=(
-        Misconception(
-            "loops_over_time",
-            _looped,
-            "The values are right, but a Python loop goes over the tokens.",
-            "Every step waits for Python; a matrix product does all steps at once, on all cores.",
-            "Row t of `causal_mean_weights(T)` already holds what step t of the loop does.",
+    misconceptions=Misconceptions.of(
+        LoopsOverTime,
+        LoopsOverBatch,
+        LoopsOverBoth,
+        means.NotDivided.on(Mean, mend="Divide each row of the triangle by the ones in it."),
+        means.SumWithoutKeepdim,
+        means.ColumnsNormalised,
+        means.Float32Weights,
+        m.BlindToItself.on(
+            Mean,
+            what="The diagonal is gone, so no token sees itself; row 0 is 0/0, which is NaN.",
+            why="The NaN of row 0 makes every channel of token 0 NaN.",
+            mend=DIAGONAL,
         ),
-        Misconception(
-            "loops_over_batch",
-            _batch_loop,
-            "The values are right, but a Python loop goes over the sequences of the batch.",
-            "A batch exists so that all its sequences go through in one operation.",
-            "`(T, T) @ (B, T, C)`: what does broadcasting do with the missing B?",
+        m.SeesNextToken.on(
+            Mean,
+            what="The triangle reaches one column too far: token t also sees token t + 1.",
+            mend=DIAGONAL,
         ),
-        Misconception(
-            "loops_over_both",
-            _looped_twice,
-            "The values are right, but two Python loops go over the sequences and the tokens, as "
-            "in lesson 01.",
-            "Every step waits for Python; a matrix product does all steps at once, on all cores.",
-            "Row t of `causal_mean_weights(T)` already holds what step t of the loop does.",
+        m.PastHidden.on(
+            Mean,
+            what="You used the upper triangle: every token averages itself and its future.",
+            why="A model that predicts the next token must not see it.",
+            mend=TRIANGLES,
         ),
-        Misconception(
-            "not_divided",
-            lambda x: _lower(x) @ x,
-            "The tokens are added up and not averaged: the rows of the weights don't sum to 1.",
-            "Sums grow with the position: the last token would be the biggest.",
-            "Divide each row of the triangle by the number of ones in it.",
+        means.WeightsOnTheRight,
+        means.Transposed.on(Mean, mend="Multiply the 3 × 3 toy by hand, once with each."),
+        m.NoMask.on(
+            Mean,
+            what="There is no triangle: every token got the mean of the whole sequence.",
+            mend="Which function cuts a triangle out of a matrix of ones?",
         ),
-        Misconception(
-            "columns_normalised",
-            lambda x: (_lower(x) / _lower(x).sum(0)) @ x,
-            "The *columns* of the weights sum to 1, not the rows.",
-            "A row says how one token mixes the others, so it is the row that must sum to 1.",
-            "Which dimension runs along a row, 0 or 1?",
+        means.DividedByLength.on(Mean, mend="How many ones are there in row t?"),
+        means.DividedByIndex,
+        means.DividedByIndex.but(
+            shares=lambda self, visible: visible / torch.arange(len(visible)).to(visible)[:, None],
+            collected=Mean.collected,
         ),
-        Misconception(
-            "sum_without_keepdim",
-            lambda x: (_lower(x) / _lower(x).sum(1)) @ x,
-            "You divided by numbers of shape (T,), and broadcasting laid them along the columns.",
-            "Nothing complains, and each number is divided by what belongs to another row.",
-            "What shape must the divisors have to stand beside the rows? `keepdim` helps.",
+        means.DividedByOneMore,
+        means.DividedByEverything,
+        ZeroFill,
+        triangle_of_x,
+        m.WeightsReturned,
+        m.LastTokenOnly.on(
+            Mean,
+            what="You return the last token only; every token was asked for.",
+            why="Each position predicts its own next token, so each needs its own mean.",
+            mend="`weights @ x` has the shape that was asked for.",
         ),
-        Misconception(
-            "upper_triangle",
-            lambda x: _normalised(_lower(x).T) @ x,
-            "You used the upper triangle: every token averages itself and its future.",
-            "A model that predicts the next token must not see it.",
-            "`tril` keeps the lower triangle, `triu` the upper. Which one is the past?",
+        means.MixesTheBatch.on(
+            Mean,
+            what="The result is the same for all sequences of the batch: they were averaged too.",
+            mend="`(T, T) @ (B, T, C)` leaves B alone.",
         ),
-        Misconception(
-            "transposed",
-            lambda x: _normalised(_lower(x)).T @ x,
-            "The weights are the right ones, but transposed.",
-            "In `weights @ x`, row t of the weights makes token t; in yours it is column t.",
-            "Multiply the 3 × 3 toy by hand, once with each.",
+        means.FirstSequenceOnly,
+        means.OverTheBatch,
+        m.Float32Result.on(
+            Mean, mend="Bring the weights to the dtype of `x`, not `x` to that of the weights."
         ),
-        Misconception(
-            "divided_by_length",
-            lambda x: _lower(x) @ x / x.shape[1],
-            "You divided every row by T.",
-            "Only the last token averages T tokens; all others come out too small.",
-            "How many ones are there in row t?",
-        ),
-        Misconception(
-            "no_triangle",
-            lambda x: x.new_full((x.shape[1], x.shape[1]), 1 / x.shape[1]) @ x,
-            "There is no triangle: every token got the mean of the whole sequence.",
-            "A model that predicts the next token must not see it.",
-            "Which function cuts a triangle out of a matrix of ones?",
-        ),
-        Misconception(
-            "diagonal_missing",
-            lambda x: _normalised(_lower(x, -1)) @ x,
-            "The diagonal is gone, so no token sees itself; row 0 is 0/0, which is NaN.",
-            "The NaN of row 0 makes every channel of token 0 NaN.",
-            "Look at the `diagonal` argument of `torch.tril`.",
-        ),
-        Misconception(
-            "one_too_many",
-            lambda x: _normalised(_lower(x, 1)) @ x,
-            "The triangle reaches one column too far: token t also sees token t + 1.",
-            "That one token is exactly the one a language model has to predict.",
-            "Look at the `diagonal` argument of `torch.tril`.",
-        ),
-        Misconception(
-            "weights_on_the_right",
-            lambda x: x @ _normalised(_lower(x)),
-            "You wrote `x @ weights`: the columns of `x` are channels, so the weights would mix "
-            "channels, and C and T don't even fit.",
-            "Rows of the left matrix choose what is mixed: it must be the tokens.",
-            "`(T, T) @ (T, C)` fits. On which side do the weights stand?",
-        ),
-        Misconception(
-            "triangle_of_x",
-            lambda x: torch.tril(x),
-            "You cut the triangle out of `x` itself: it is made of tokens and channels, not of "
-            "tokens and tokens.",
-            "That sets channels to zero and mixes nothing.",
-            "The triangle belongs to a (T, T) matrix of weights, which then multiplies `x`.",
-        ),
-        Misconception(
-            "mixes_the_batch",
-            lambda x: (_normalised(_lower(x)) @ x).mean(0, keepdim=True).expand_as(x).clone(),
-            "The result is the same for all sequences of the batch: they were averaged too.",
-            "The sequences of a batch are strangers: they share the computation, not the meaning.",
-            "`(T, T) @ (B, T, C)` leaves B alone.",
-        ),
-        Misconception(
-            "float32_weights",
-            lambda x: causal_mean_weights(x.shape[1]) @ x,
-            "The weights are float32 whatever `x` is, and PyTorch refuses to mix dtypes.",
-            "Half of a model in another precision stops with an error.",
-            "`x.new_ones(T, T)`, or `.to(x.dtype)`, makes weights that fit.",
-        ),
-        Misconception(
-            "casts_the_result",
-            lambda x: causal_mean_weights(x.shape[1]) @ x.float(),
-            "The result is float32 whatever `x` is.",
-            "Whoever computes in float64 loses half of the digits here without a word.",
-            "Bring the weights to the dtype of `x`, not `x` to the dtype of the weights.",
-        ),
-        Misconception(
-            "changes_its_input",
-            _in_place,
-            "The result is right, but it was written into `x` itself.",
-            "Whoever called the function still holds `x`, and it now holds something else.",
-            "Return the product; it is a new tensor.",
-        ),
-        Misconception(
-            "fixed_size",
-            _fixed_weights,
-            "The weights have a fixed size, 8 × 8 as in the example.",
-            "The next sequence has another length.",
-            "Take T from `x.shape`.",
-        ),
-        Misconception(
-            "last_token_only",
-            lambda x: (_normalised(_lower(x)) @ x)[:, -1],
-            "You return the last token only; every token was asked for.",
-            "Each position predicts its own next token, so each needs its own mean.",
-            "`weights @ x` has the shape that was asked for.",
-        ),
+        m.ChangesItsInput.on(Mean, mend="Return the product; it is a new tensor."),
+        m.CutOff,
+        means.FixedSize.but(future=means.eight),
+        on=Mean,
     ),
     notes=_matmul_note,
     hints=(

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..attention import causal_mask, masked_softmax, softmax, softmax_mean
-from ..checking.exercise import Behaviour, Case, Exercise, Misconception, Observation
-from ..checking.probing import FunctionProbe, expect_function, fresh
-from .averages import MEAN_BEHAVIOURS, expect_mean, mean_cases, on_finite, see_changes
-from .drawing import Draw
+from ..checking import (
+    Case,
+    Exercise,
+    FunctionProbe,
+    Misconceptions,
+    Mistake,
+    Observation,
+    Property,
+    expect_function,
+)
+from ..checking.calling import fresh
+from ..checking.comparing import near
+from ..checking.exercise import Expected, Verdict
+from .kit import means
+from .kit import mistakes as m
+from .kit.draw import Draw
+from .kit.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
+from .kit.steps import INF, MaskedSoftmax, Softmax, SoftmaxMean
 
 LESSON = "1-averages/03_softmax_masking"
-INF = math.inf
 
 
 # ---------------------------------------------------------------- softmax
@@ -23,32 +35,44 @@ INF = math.inf
 
 def _softmax_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
-    a, b, c = draw.sizes(3, 2, 6)
+    a, b, c, d, e = draw.sizes(5, 2, 7)
     middle = draw.normal(a, b, c)
-    with_inf = draw.normal(b + 1, c + 2)
+    equal = torch.where(torch.arange(a) % 2 == 0, 0.0, 500.0)[:, None].repeat(1, d)
+    with_inf = draw.normal(b, c)
     with_inf[0, 1] = with_inf[-1, 0] = -INF
-    huge = draw.normal(a + 1, b) * 3 + 10_000
-    tiny = draw.normal(a + 1, b) * 3 - 10_000
-    mixed = torch.cat([draw.normal(2, c) + 9_000, draw.normal(3, c) - 9_000])
+    zeros = torch.zeros(c, d)
+    zeros[0, 1] = zeros[-1, 0] = -INF
+    offsets = torch.where(torch.arange(a) % 2 == 0, 9_000.0, -9_000.0)[:, None]
     wide = torch.tensor([[10_000.0, -10_000.0, 0.0], [1.0, 2.0, 3.0]])
     lowest = torch.tensor([[-10_000.0, -INF, -10_000.0], [-INF, -9_999.0, -9_998.0]])
+    long = 1_100 + draw.integer(0, 20)
+    double = draw.normal(c, a, dtype=torch.float64)
+    by_name, both = {"keywords": ("dim",)}, {"keywords": ("scores", "dim")}
+    by_hand = torch.tensor([[0.0, 1.0, 2.0]])
     return [
-        Case("three scores by hand", {"scores": torch.tensor([[0.0, 1.0, 2.0]])}),
-        Case("random scores", {"scores": draw.normal(b, c + 1)}),
+        Case("three scores by hand", {"scores": by_hand}, roles={"small", "moderate"}),
+        Case("random scores", {"scores": draw.normal(b, c)}, roles={"typical", "moderate"}),
         Case("three dimensions", {"scores": middle}),
         Case("along dimension 0", {"scores": middle, "dim": 0}),
-        Case("dim by its name", {"scores": middle, "dim": 1}, options={"keywords": ("dim",)}),
-        Case("four dimensions", {"scores": draw.normal(a, 1, b, c), "dim": 2}),
-        Case("a dimension of size 1", {"scores": draw.normal(a, 1, c), "dim": 1}),
-        Case("a long row", {"scores": draw.normal(2, 90 + c)}),
+        Case("dim by its name", {"scores": middle, "dim": 1}, options=by_name),
+        Case("both by name", {"scores": middle, "dim": -3}, options=both),
+        Case("four dimensions", {"scores": draw.normal(a, d, b, c), "dim": 2}),
+        Case("five dimensions", {"scores": draw.normal(a, b, c, d, e), "dim": -4}),
+        Case("sizes that coincide", {"scores": draw.normal(a, a, a), "dim": 1}, roles={"small"}),
+        Case("a dimension of size 1", {"scores": draw.normal(a, 1, c), "dim": 1}, roles={"small"}),
+        Case("one score in each row", {"scores": draw.normal(a, 1)}, roles={"small"}),
+        Case("long rows", {"scores": draw.normal(2, long)}),
+        Case("long columns", {"scores": draw.normal(long, 3), "dim": 0}),
         Case("not contiguous in memory", {"scores": draw.normal(c, a).T}),
-        Case("float64", {"scores": draw.normal(c, a, dtype=torch.float64), "dim": -2}),
+        Case("float64", {"scores": double, "dim": -2}),
         Case("one dimension", {"scores": draw.normal(b + c)}),
-        Case("scores near 10,000", {"scores": huge}),
-        Case("scores near -10,000", {"scores": tiny}),
-        Case("rows near 9,000 and rows near -9,000", {"scores": mixed}),
+        Case("all scores of a row equal", {"scores": equal}),
+        Case("scores near 10,000", {"scores": draw.normal(a, b) * 3 + 10_000}),
+        Case("scores near -10,000", {"scores": draw.normal(a, b) * 3 - 10_000}),
+        Case("rows near 9,000 and rows near -9,000", {"scores": draw.normal(a, c) + offsets}),
         Case("scores far apart", {"scores": wide}),
         Case("some scores are -inf", {"scores": with_inf}),
+        Case("zeros beside -inf", {"scores": zeros}),
         Case("-inf beside scores of -10,000", {"scores": lowest}),
     ]
 
@@ -57,144 +81,249 @@ def _builtin(scores: Tensor, dim: int = -1) -> Tensor:
     return torch.softmax(scores, dim=dim)
 
 
-@on_finite
-def _sums(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
+def _sums(case: Case, seen: Observation, expected: Expected) -> Verdict:
     total = seen.tensors["out"].double().sum(case.inputs.get("dim", -1))
-    return bool(((total - 1).abs() < 1e-5).all())
+    return near(total, torch.ones_like(total), 1e-5)
 
 
-@on_finite
-def _inf_is_zero(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _inf_is_zero(case: Case, seen: Observation, expected: Expected) -> Verdict:
     hidden = case["scores"] == -INF
     return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
 
 
-@on_finite
-def _order(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    """Bigger scores get bigger weights, checked where the scores are moderate."""
-    if case.name not in ("three scores by hand", "random scores"):
-        return None
-    out, scores = seen.tensors["out"], case["scores"]
-    return bool((out.diff() * scores.diff() > 0).all())
+def _order(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    """Checked where the scores are moderate."""
+    return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
 
-def _shift(answer: Any, case: Case, seen: Observation) -> None:
-    scores = case["scores"]
-    rest = [v for k, v in case.inputs.items() if k != "scores"]
-    seen.put("shifted", answer(fresh(scores + 3.0), *rest))
+def _see_shifted(answer: Any, case: Case, seen: Observation) -> None:
+    if "typical" in case.roles:
+        seen.put("shifted", answer(fresh(case["scores"] + 3.0)))
 
 
-@on_finite
-def _shift_free(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    if case.name != "random scores":
-        return None
-    a, b = seen.tensors["out"], seen.tensors["shifted"]
-    return a.shape == b.shape and bool(((a - b).abs() < 1e-4).all())
+def _shift_free(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return near(seen.tensors["shifted"], seen.tensors["out"])
 
 
-def _stable_core(scores: Tensor, dim: int) -> Tensor:
-    e = (scores - scores.amax(dim, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
+class Overflows(Mistake):
+    """The formula is right on paper, but `exp` of a big score is infinite: inf / inf is NaN.
+
+    Why: In float32 `exp` overflows at 89, and real scores do get that big.
+    Mend: Adding the same number to all scores changes nothing. Which number makes the biggest
+        score harmless?
+    """
+
+    def shifted(self, scores, dim):
+        return scores
 
 
-def _no_max(scores, dim=-1):
-    e = scores.exp()
-    return e / e.sum(dim, keepdim=True)
+class GlobalMaximum(Mistake):
+    """You subtracted the maximum of the whole tensor: rows far below it became 0/0.
+
+    Why: One row with big scores then ruins all others.
+    Mend: Each slice along `dim` needs its own maximum.
+    """
+
+    def top(self, scores, dim):
+        return scores.max()
 
 
-def _global_max(scores, dim=-1):
-    e = (scores - scores.max()).exp()
-    return e / e.sum(dim, keepdim=True)
+class NotTheMaximum(Mistake):
+    """You subtracted the mean, not the maximum: one score far above the others still overflows.
+
+    Why: `exp` is safe for numbers up to 0; far above it becomes infinite.
+    Mend: Which score must become 0 so that all others are below it?
+    """
+
+    def top(self, scores, dim):
+        return scores.mean(dim, keepdim=True)
 
 
-def _minimum(scores, dim=-1):
-    e = (scores - scores.amin(dim, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
+class IgnoresDim(Mistake):
+    """The weights sum to 1 along the last dimension whatever `dim` says.
+
+    Why: Whoever passes another `dim` gets wrong weights and no error.
+    Mend: Pass `dim` on to both the maximum and the sum.
+    """
+
+    def __call__(self, scores, dim=-1):
+        return super().__call__(scores, -1)
 
 
-def _mean_subtracted(scores, dim=-1):
-    e = (scores - scores.mean(dim, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
+class SumWithoutKeepdim(Mistake):
+    """The sum lost its dimension and lined up with the wrong one, or with none.
+
+    Why: When sizes happen to be equal this gives wrong weights without an error.
+    Mend: Keep the dimension of size 1: `keepdim=True`, for maximum and sum.
+    """
+
+    def total(self, exps, dim):
+        return exps.sum(dim)
 
 
-def _clamped(scores, dim=-1):
-    e = scores.clamp(-80, 80).exp()
-    return e / e.sum(dim, keepdim=True)
+class ValuesAndIndices(Mistake):
+    """`max` along a dimension gives two tensors, the maxima and where they are.
+
+    Why: Subtracting needs the maxima alone.
+    Mend: Take `.values` of it, or call `amax`, which gives the maxima only.
+    """
+
+    def top(self, scores, dim):
+        return scores.max(dim, keepdim=True)
 
 
-def _patched_nan(scores, dim=-1):
-    return _no_max(scores, dim).nan_to_num()
+class SumsEverything(Mistake):
+    """You divided by the sum over the whole tensor.
+
+    Why: All rows together sum to 1, so each single row sums to less.
+    Mend: The sum runs along `dim` only.
+    """
+
+    def total(self, exps, dim):
+        return exps.sum()
 
 
-def _always_last(scores, dim=-1):
-    return _stable_core(scores, -1)
+class ClampsScores(Mistake):
+    """You clamped the scores, so those beyond the limit became equal.
+
+    Why: Two big scores that differ should get different weights.
+    Mend: Shift all scores by the same amount instead of cutting them off.
+    """
+
+    def shifted(self, scores, dim):
+        return scores.clamp(-80, 80)
 
 
-def _always_first(scores, dim=-1):
-    return _stable_core(scores, 0)
+class HidesNan(Mistake):
+    """The overflow still happens; its NaN was replaced by 0 afterwards.
+
+    Why: The biggest score gets weight 0, just where it should get the most.
+    Mend: Keep `exp` from overflowing in the first place: shift the scores.
+    """
+
+    def shifted(self, scores, dim):
+        return scores
+
+    def divided(self, exps, dim):
+        return super().divided(exps, dim).nan_to_num()
 
 
-def _without_keepdim(scores, dim=-1):
-    e = (scores - scores.amax(dim, keepdim=True)).exp()
-    return e / e.sum(dim)
+class NotDivided(Mistake):
+    """The exponentials are there, but they are not divided by their sum.
+
+    Why: Weights must sum to 1, else the average grows with the number of tokens.
+    Mend: One division is missing.
+    """
+
+    def divided(self, exps, dim):
+        return exps
 
 
-def _over_everything(scores, dim=-1):
-    e = (scores - scores.max()).exp()
-    return e / e.sum()
+class NoExponential(Mistake):
+    """You divided the scores by their sum, without `exp`.
+
+    Why: Negative scores give negative weights, and scores that sum to 0 give infinity.
+    Mend: Which function makes every number positive and keeps the order?
+    """
+
+    def shifted(self, scores, dim):
+        return scores
+
+    def exponential(self, shifted):
+        return shifted
 
 
-def _as_for_one_row(scores, dim=-1):
-    return scores.exp() / scores.exp().sum()
+class ExponentialAfterDivision(Mistake):
+    """You divided first and took `exp` afterwards.
+
+    Why: Then nothing makes the weights sum to 1.
+    Mend: Swap the two steps.
+    """
+
+    def __call__(self, scores, dim=-1):
+        return (scores / scores.sum(dim, keepdim=True)).exp()
 
 
-def _maximum_without_keepdim(scores, dim=-1):
-    e = (scores - scores.amax(dim)).exp()
-    return e / e.sum(dim, keepdim=True)
+class EpsilonInSum(Mistake):
+    """You added a number to the sum that is not small beside it, so the weights don't sum to 1.
+
+    Why: After the shift the sum is at least 1: it can't be 0, and needs no help.
+    Mend: Leave the number out.
+    """
+
+    def total(self, exps, dim):
+        return super().total(exps, dim) + 1e-5
 
 
-def _values_and_indices(scores, dim=-1):
-    e = (scores - scores.max(dim, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
+class Logarithm(Mistake):
+    """This is the logarithm of the softmax.
+
+    Why: Weights for an average lie between 0 and 1; these are all negative.
+    Mend: Leave out the last `log`.
+    """
+
+    def divided(self, exps, dim):
+        return super().divided(exps, dim).log()
 
 
-def _not_divided(scores, dim=-1):
-    return (scores - scores.amax(dim, keepdim=True)).exp()
+def sigmoid(scores, dim=-1):
+    """This is the sigmoid: every score is squashed by itself.
 
-
-def _no_exp(scores, dim=-1):
-    return scores / scores.sum(dim, keepdim=True)
-
-
-def _exp_of_share(scores, dim=-1):
-    return (scores / scores.sum(dim, keepdim=True)).exp()
-
-
-def _logarithm(scores, dim=-1):
-    return _stable_core(scores, dim).log()
-
-
-def _sigmoid(scores, dim=-1):
+    Why: The scores don't compete, and the weights don't sum to 1.
+    Mend: The softmax divides by a sum over all scores.
+    """
     return 1 / (1 + (-scores).exp())
 
 
-def _base_two(scores, dim=-1):
-    e = torch.exp2(scores - scores.amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
+def _one_hot(self, shifted):
+    return (shifted == 0).to(shifted)
 
 
-def _divided_by_max(scores, dim=-1):
-    e = (scores / scores.amax(dim, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
+class OneHot(Mistake):
+    """The biggest score gets all the weight: this is the maximum, and not soft.
+
+    Why: Nothing of the other tokens is heard, and no gradient tells the scores to change.
+    Mend: The exponential of the second biggest score is not 0.
+    """
+
+    exponential = _one_hot
 
 
-def _softmax_in_place(scores, dim=-1):
-    scores -= scores.amax(dim, keepdim=True)
-    return scores.exp() / scores.exp().sum(dim, keepdim=True)
+class BaseTwo(Mistake):
+    """You used powers of 2 in place of powers of e.
+
+    Why: The weights come out flatter than those of every other softmax.
+    Mend: `torch.exp` has the right base.
+    """
+
+    def exponential(self, shifted):
+        return torch.exp2(shifted)
 
 
-def _softmax_float32(scores, dim=-1):
-    return _stable_core(scores.float(), dim)
+class DividesByMaximum(Mistake):
+    """You divided by the maximum instead of subtracting it.
+
+    Why: Dividing changes how far the scores lie apart, and so the weights.
+    Mend: Which operation leaves the differences between scores alone?
+    """
+
+    def shifted(self, scores, dim):
+        return scores / self.top(scores, dim)
+
+
+class MaximumAfterExp(Mistake):
+    """You subtracted the maximum after `exp`: the overflow was there already, and the biggest score
+    got weight 0.
+
+    Why: A shift leaves the weights alone only *inside* the exponential.
+    Mend: Swap the two steps: shift first.
+    """
+
+    def shifted(self, scores, dim):
+        return scores
+
+    def divided(self, exps, dim):
+        return super().divided(exps - self.top(exps, dim), dim)
 
 
 SOFTMAX = Exercise(
@@ -203,173 +332,73 @@ SOFTMAX = Exercise(
     call="softmax(scores, dim=-1)",
     points=2.0,
     cases=_softmax_cases,
-    probe=FunctionProbe(gradients=("scores",), watch=True, extra=_shift),
+    probe=FunctionProbe(gradients=("scores",), watch=True, extra=_see_shifted),
     expect=expect_function(_builtin, gradients=("scores",)),
     reference=softmax,
-    behaviours=(
-        Behaviour("order", "A bigger score gets a bigger weight", _order, gate=True),
-        Behaviour("sums", "The weights along `dim` sum to 1", _sums, credit=True),
-        Behaviour("zero", "A score of -inf gets weight exactly 0", _inf_is_zero),
-        Behaviour("shift", "Adding 3 to all scores changes nothing", _shift_free, credit=True),
+    properties=(
+        Property(
+            "order", "A bigger score gets a bigger weight", _order, gate=True, role="moderate"
+        ),
+        Property("sums", "The weights along `dim` sum to 1", _sums, credit=True),
+        Property("zero", "A score of -inf gets weight exactly 0", _inf_is_zero),
+        Property(
+            "shift",
+            "Adding 3 to all scores changes nothing",
+            _shift_free,
+            credit=True,
+            role="typical",
+        ),
     ),
-    misconceptions=(
-        Misconception(
-            "overflows",
-            _no_max,
-            "The formula is right on paper, but `exp` of a big score is infinite: inf / inf is "
-            "NaN.",
-            "In float32 `exp` overflows at 89, and real scores do get that big.",
-            "Adding the same number to all scores changes nothing. Which number makes the biggest "
-            "score harmless?",
+    misconceptions=Misconceptions.of(
+        Overflows,
+        SumWithoutKeepdim,
+        SumWithoutKeepdim.but(
+            top=lambda self, scores, dim: scores.amax(dim), total=Softmax.total
+        ).on(Softmax, what="The maximum lost its dimension and lined up with the wrong one."),
+        GlobalMaximum,
+        IgnoresDim,
+        IgnoresDim.but(__call__=lambda self, scores, dim=-1: Softmax()(scores, 0)).on(
+            Softmax,
+            what="The weights sum to 1 along dimension 0 whatever `dim` says.",
+            why="In attention that would make the queries compete instead of the keys.",
         ),
-        Misconception(
-            "global_maximum",
-            _global_max,
-            "You subtracted the maximum of the whole tensor: rows far below it became 0/0.",
-            "One row with big scores then ruins all others.",
-            "Each slice along `dim` needs its own maximum.",
+        IgnoresDim.but(
+            __call__=Softmax.__call__, total=lambda self, exps, dim: exps.sum(-1, keepdim=True)
+        ).on(Softmax, what="The sum runs along the last dimension whatever `dim` says."),
+        SumsEverything,
+        ValuesAndIndices,
+        NotDivided,
+        HidesNan,
+        ClampsScores,
+        NotTheMaximum,
+        NotTheMaximum.but(top=lambda self, scores, dim: scores.amin(dim, keepdim=True)).on(
+            Softmax, what="You subtracted the minimum, so the biggest score still overflows."
         ),
-        Misconception(
-            "subtracts_minimum",
-            _minimum,
-            "You subtracted the minimum, so the biggest score still overflows.",
-            "`exp` is safe for numbers up to 0; far above it becomes infinite.",
-            "Which score must become 0 so that all others are below it?",
+        NotTheMaximum.but(top=lambda self, scores, dim: 100.0).on(
+            Softmax,
+            what="You subtracted a fixed number: scores far above it overflow, far below vanish.",
         ),
-        Misconception(
-            "subtracts_mean",
-            _mean_subtracted,
-            "You subtracted the mean: one score far above the others still overflows.",
-            "`exp` is safe for numbers up to 0; far above it becomes infinite.",
-            "Which score must become 0 so that all others are below it?",
+        EpsilonInSum,
+        EpsilonInSum.but(total=lambda self, exps, dim: exps.sum(dim, keepdim=True) + 1e-3),
+        NoExponential,
+        ExponentialAfterDivision,
+        DividesByMaximum,
+        MaximumAfterExp,
+        BaseTwo,
+        Logarithm,
+        sigmoid,
+        OneHot,
+        m.ChangesItsInput.on(
+            Softmax,
+            what="The result is right, but your code shifted the scores in place.",
+            why="Whoever called the function still needs those scores.",
+            mend="`a -= b` writes into `a`; `a - b` makes a new tensor.",
         ),
-        Misconception(
-            "clamps_scores",
-            _clamped,
-            "You clamped the scores, so those beyond the limit became equal.",
-            "Two big scores that differ should get different weights.",
-            "Shift all scores by the same amount instead of cutting them off.",
+        m.Float32Result.on(
+            Softmax, mend="There is no need for a conversion: `exp` and sums keep the dtype."
         ),
-        Misconception(
-            "hides_nan",
-            _patched_nan,
-            "The overflow still happens; its NaN was replaced by 0 afterwards.",
-            "The biggest score gets weight 0, just where it should get the most.",
-            "Keep `exp` from overflowing in the first place: shift the scores.",
-        ),
-        Misconception(
-            "ignores_dim",
-            _always_last,
-            "The weights sum to 1 along the last dimension whatever `dim` says.",
-            "Whoever passes another `dim` gets wrong weights and no error.",
-            "Pass `dim` on to both the maximum and the sum.",
-        ),
-        Misconception(
-            "always_first_dimension",
-            _always_first,
-            "The weights sum to 1 along dimension 0 whatever `dim` says.",
-            "In attention that would make the queries compete instead of the keys.",
-            "Pass `dim` on to both the maximum and the sum; its default is -1.",
-        ),
-        Misconception(
-            "sum_without_keepdim",
-            _without_keepdim,
-            "A sum or a maximum lost its dimension and lined up with the wrong one, or with none.",
-            "When sizes happen to be equal this gives wrong weights without an error.",
-            "Keep the dimension of size 1: `keepdim=True`.",
-        ),
-        Misconception(
-            "as_for_one_row",
-            _as_for_one_row,
-            "These are the two lines for a single row: the sum runs over the whole tensor, and "
-            "big scores overflow.",
-            "With several rows, all of them together sum to 1, and one big score makes NaN.",
-            "The sum runs along `dim` only, and before `exp` the maximum along `dim` is taken off.",
-        ),
-        Misconception(
-            "maximum_without_keepdim",
-            _maximum_without_keepdim,
-            "The maximum lost its dimension, so it lined up with the wrong one or with none.",
-            "When sizes happen to be equal, another row's maximum is subtracted without an error.",
-            "Keep the dimension of size 1: `keepdim=True`, for the maximum too.",
-        ),
-        Misconception(
-            "values_and_indices",
-            _values_and_indices,
-            "`max` along a dimension gives two tensors, the maxima and where they are.",
-            "Subtracting needs the maxima alone.",
-            "Take `.values` of it, or call `amax`, which gives the maxima only.",
-        ),
-        Misconception(
-            "sums_everything",
-            _over_everything,
-            "You divided by the sum over the whole tensor.",
-            "All rows together sum to 1, so each single row sums to less.",
-            "The sum runs along `dim` only.",
-        ),
-        Misconception(
-            "not_divided",
-            _not_divided,
-            "The exponentials are there, but they are not divided by their sum.",
-            "Weights must sum to 1, else the average grows with the number of tokens.",
-            "One division is missing.",
-        ),
-        Misconception(
-            "no_exponential",
-            _no_exp,
-            "You divided the scores by their sum, without `exp`.",
-            "Negative scores give negative weights, and scores that sum to 0 give infinity.",
-            "Which function makes every number positive and keeps the order?",
-        ),
-        Misconception(
-            "exponential_after_division",
-            _exp_of_share,
-            "You divided first and took `exp` afterwards.",
-            "Then nothing makes the weights sum to 1.",
-            "Swap the two steps.",
-        ),
-        Misconception(
-            "logarithm",
-            _logarithm,
-            "This is the logarithm of the softmax.",
-            "Weights for an average lie between 0 and 1; these are all negative.",
-            "Leave out the last `log`.",
-        ),
-        Misconception(
-            "sigmoid",
-            _sigmoid,
-            "This is the sigmoid: every score is squashed by itself.",
-            "The scores don't compete, and the weights don't sum to 1.",
-            "The softmax divides by a sum over all scores.",
-        ),
-        Misconception(
-            "base_two",
-            _base_two,
-            "You used powers of 2 in place of powers of e.",
-            "The weights come out flatter than those of every other softmax.",
-            "`torch.exp` has the right base.",
-        ),
-        Misconception(
-            "divides_by_maximum",
-            _divided_by_max,
-            "You divided by the maximum instead of subtracting it.",
-            "Dividing changes how far the scores lie apart, and so the weights.",
-            "Which operation leaves the differences between scores alone?",
-        ),
-        Misconception(
-            "changes_its_input",
-            _softmax_in_place,
-            "The result is right, but your code shifted the scores in place.",
-            "Whoever called the function still needs those scores.",
-            "`a -= b` writes into `a`; `a - b` makes a new tensor.",
-        ),
-        Misconception(
-            "float32_result",
-            _softmax_float32,
-            "The result is float32 whatever the scores are.",
-            "Whoever computes in float64 loses half of the digits here without a word.",
-            "There is no need for a conversion: `exp` and sums keep the dtype.",
-        ),
+        m.CutOff,
+        on=Softmax,
     ),
     hints=(
         "Three steps: make all numbers positive, add them up along `dim`, divide.",
@@ -410,59 +439,72 @@ SOFTMAX = Exercise(
 
 def _masked_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
-    B, H, T, S = draw.sizes(4, 2, 7)
-    by_hand = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
+    A, B, H, T, S = draw.sizes(5, 2, 7)
+    many = 1_100 + draw.integer(0, 20)
     hidden = draw.hidden(T, S)
-    loud = draw.normal(T, S).masked_fill(hidden, 10_000.0)
-    loudest = draw.normal(T, S).masked_fill(hidden, 3e38)
-    far = draw.normal(H, S + 2) * 3 + torch.where(torch.arange(H) % 2 == 0, 1e4, -1e4)[:, None]
-    far_hidden = torch.zeros(H, S + 2, dtype=torch.bool)
-    far_hidden[:, draw.integer(0, S + 1)] = True
-    quiet_hidden = torch.zeros(H, 5, dtype=torch.bool)
-    quiet_hidden[:, draw.integer(0, 4)] = True
-    faint = draw.normal(H, 5).masked_fill(~quiet_hidden, -1e32)
-    zeros = draw.normal(T, S + 1)
+    square = draw.hidden(H, S, S)
+
+    def shapes() -> list[Case]:
+        """Every way in which a mask can be smaller than its scores, and none."""
+        found = []
+        for name, scores, mask in (
+            ("one mask for batch and heads", (B, H, T, S), (T, S)),
+            ("a mask of columns", (B, T, S), (B, 1, S)),
+            ("a mask for each sequence", (B, T, S), (B, T, S)),
+            ("a mask of columns for batch and heads", (B, H, T, S), (B, 1, 1, S)),
+            ("a mask for each sequence, for all heads", (B, H, T, S), (B, 1, T, S)),
+            ("a mask for each head, for all sequences", (B, H, T, S), (H, T, S)),
+            ("a mask of columns for each head", (B, H, T, S), (1, H, 1, S)),
+            ("a mask for each sequence and head", (B, H, T, S), (B, H, T, S)),
+            ("one mask for all rows", (B, T, S), (S,)),
+            ("five dimensions, a full mask", (A, B, H, T, S), (A, B, H, T, S)),
+            ("five dimensions, one mask for some", (A, B, H, T, S), (B, 1, T, S)),
+            ("many keys", (3, many), (3, many)),
+            ("many queries", (many, 4), (many, 4)),
+        ):
+            found.append(Case(name, {"scores": draw.normal(*scores), "hidden": draw.hidden(*mask)}))
+        return found
+
+    by_hand = torch.tensor([[1.0, 2.0, 3.0]]).repeat(3, 1)
+    future = {"scores": by_hand, "hidden": causal_mask(3)}
+    nothing = {"scores": draw.normal(S, T), "hidden": hidden.T & False}
+    double = draw.normal(T, S, dtype=torch.float64)
+    one_key = {"scores": draw.normal(H, T, 1), "hidden": torch.zeros(T, 1).bool()}
+    alike = {"scores": draw.normal(H, S, S), "hidden": square}
+    loud, loudest = (draw.normal(T, S).masked_fill(hidden, big) for big in (10_000.0, 3e38))
+    equal = torch.where(torch.arange(T) % 2 == 0, 0.0, 500.0)[:, None].repeat(1, S)
+    zeros = draw.normal(T, S)
     zeros[draw.integer(0, T - 1)] = 0.0
-    zeros[:, draw.integer(0, S)] = 0.0
+    zeros[:, draw.integer(0, S - 1)] = 0.0
+    offsets = torch.where(torch.arange(T) % 2 == 0, 1e4, -1e4)[:, None]
+    far, one = draw.normal(T, S) * 3 + offsets, torch.zeros(T, S, dtype=torch.bool)
+    one[:, draw.integer(0, S - 1)] = True
+    faint = draw.normal(T, S).masked_fill(~one, -1e32)
     return [
-        Case("the future hidden", {"scores": by_hand, "hidden": causal_mask(3)}),
-        Case("a random mask", {"scores": draw.normal(T, S), "hidden": hidden}),
-        Case("nothing hidden", {"scores": draw.normal(S, T), "hidden": hidden.T & False}),
-        Case(
-            "one mask for batch and heads",
-            {"scores": draw.normal(B, H, T, S), "hidden": draw.hidden(T, S)},
-        ),
-        Case(
-            "a mask of columns",
-            {"scores": draw.normal(B, T, S), "hidden": draw.hidden(B, 1, S)},
-        ),
-        Case(
-            "float64",
-            {"scores": draw.normal(T + 1, S, dtype=torch.float64), "hidden": draw.hidden(T + 1, S)},
-        ),
-        Case(
-            "a mask of columns for batch and heads",
-            {"scores": draw.normal(B, H, T, S), "hidden": draw.hidden(B, 1, 1, S)},
-        ),
-        Case(
-            "a mask for each sequence, for all heads",
-            {"scores": draw.normal(B, H, T, S), "hidden": draw.hidden(B, 1, T, S)},
-        ),
-        Case("one mask for all rows", {"scores": draw.normal(B, T, S), "hidden": draw.hidden(S)}),
-        Case("one key", {"scores": draw.normal(H, T, 1), "hidden": torch.zeros(T, 1).bool()}),
+        Case("the future hidden", future, roles={"small"}),
+        Case("a random mask", {"scores": draw.normal(T, S), "hidden": hidden}, roles={"typical"}),
+        Case("nothing hidden", nothing, roles={"nothing hidden"}),
+        *shapes(),
+        Case("both by name", {"scores": double, "hidden": hidden}, None, {"keywords": _BOTH}),
+        Case("float64", {"scores": double * 2, "hidden": hidden}),
+        Case("one key", one_key, roles={"small"}),
+        Case("as many keys as queries", alike, roles={"small"}),
         Case("not contiguous in memory", {"scores": draw.normal(S, T).T, "hidden": hidden}),
-        Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S + 1)}),
-        Case("visible scores near 10,000 and -10,000", {"scores": far, "hidden": far_hidden}),
+        Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S)}),
+        Case("all scores of a row equal", {"scores": equal, "hidden": draw.hidden(T, S)}),
+        Case("visible scores near 10,000 and -10,000", {"scores": far, "hidden": one}),
         Case("hidden scores of 10,000", {"scores": loud, "hidden": hidden}),
         Case("hidden scores of 3e38", {"scores": loudest, "hidden": hidden}),
-        Case("visible scores of -1e32", {"scores": faint, "hidden": quiet_hidden}),
+        Case("visible scores of -1e32", {"scores": faint, "hidden": one}),
     ]
+
+
+_BOTH = ("scores", "hidden")
 
 
 def _masked_oracle(scores: Tensor, hidden: Tensor) -> Tensor:
     # The built-in attention with the identity as values: its result is its weights.
-    S = scores.shape[-1]
-    eye = torch.eye(S, dtype=scores.dtype)
+    eye = torch.eye(scores.shape[-1], dtype=scores.dtype)
     bias = torch.zeros_like(scores).masked_fill(hidden, -INF)
     return torch.softmax(scores + bias, dim=-1) @ eye
 
@@ -472,98 +514,158 @@ def _see_hidden(answer: Any, case: Case, seen: Observation) -> None:
     seen.put("louder", answer(fresh(loud), fresh(case["hidden"])))
 
 
-@on_finite
-def _hidden_zero(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _hidden_zero(case: Case, seen: Observation, expected: Expected) -> Verdict:
     hidden = case["hidden"].expand_as(case["scores"])
     return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
 
 
-@on_finite
-def _hidden_silent(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _hidden_silent(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not bool(case["hidden"].any()):
         return None
-    a, b = seen.tensors["out"], seen.tensors["louder"]
-    return a.shape == b.shape and bool(((a - b).abs() < 1e-5).all())
+    return near(seen.tensors["louder"], seen.tensors["out"], 1e-5)
 
 
-@on_finite
-def _masked_rows(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
-    return bool(((seen.tensors["out"].double().sum(-1) - 1).abs() < 1e-4).all())
+def _masked_rows(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    total = seen.tensors["out"].double().sum(-1)
+    return near(total, torch.ones_like(total))
 
 
-@on_finite
-def _scores_matter(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    if case.name != "nothing hidden":
-        return None
+class InfinityAfterSoftmax(Mistake):
+    """You put -inf into the weights; it belongs into the scores.
+
+    Why: A weight of -inf turns the whole average into -inf or NaN.
+    Mend: Swap the two steps: first hide, then softmax.
+    """
+
+    def weights(self, scores, hidden):
+        return self.softmax(scores).masked_fill(hidden, -INF)
+
+
+class InfinityTimesZero(Mistake):
+    """You multiplied the mask by -inf: where the mask is 0 that gives 0 · inf, which is NaN.
+
+    Why: One NaN in a row makes the whole row NaN.
+    Mend: Choose between two values instead of multiplying: `masked_fill` or `torch.where`.
+    """
+
+    def hide(self, scores, hidden):
+        return scores + hidden.to(scores.dtype) * -INF
+
+
+class SubtractsMask(Mistake):
+    """You subtracted the mask itself: hidden scores went down by 1 only.
+
+    Why: A key that is 1 lower still gets more than a third of its weight.
+    Mend: How low must a score be for a weight of exactly 0?
+    """
+
+    def hide(self, scores, hidden):
+        return scores - hidden.to(scores.dtype)
+
+
+class SubtractsBigNumber(Mistake):
+    """You subtracted a big number from the hidden scores, so what they hold still counts.
+
+    Why: A hidden score that is bigger still, or visible ones that are lower, and the mask fails.
+    Mend: What a hidden score holds should not matter at all: put something else in its place.
+    """
+
+    def hide(self, scores, hidden):
+        return scores - hidden.to(scores.dtype) * 1e9
+
+
+class ZeroTakenForHidden(Mistake):
+    """Hidden scores were set to 0 and every 0 to -inf: scores that *are* 0 were hidden too.
+
+    Why: 0 is an ordinary score, and a mask that is read off the numbers can't know better.
+    Mend: Ask `hidden` which scores to replace, not the scores.
+    """
+
+    def hide(self, scores, hidden):
+        shown = scores * ~hidden
+        return shown.masked_fill(shown == 0, -INF)
+
+
+class FirstSequencesMask(Mistake):
+    """Every sequence got the mask of sequence 0.
+
+    Why: Sequences of a batch have different lengths; that is why there is a mask for each.
+    Mend: `masked_fill` broadcasts masks of every shape by itself: use `hidden` as it comes.
+    """
+
+    def hide(self, scores, hidden):
+        return super().hide(scores, hidden[:1] if hidden.dim() == scores.dim() else hidden)
+
+
+class AlwaysCausal(Mistake):
+    """You hid the future and did not look at `hidden`.
+
+    Why: The next mask hides padding, or something else again.
+    Mend: Use the mask that comes in.
+    """
+
+    def hide(self, scores, hidden):
+        T, S = scores.shape[-2:]
+        future = torch.ones(T, S, dtype=torch.bool, device=scores.device).triu(1)
+        return super().hide(scores, future)
+
+
+class OverDimensionOne(Mistake):
+    """The softmax runs over dimension 1, which is the last one for matrices only.
+
+    Why: With a batch or heads in front, dimension 1 is something else.
+    Mend: Count from the end: the keys are dimension -1.
+    """
+
+    axis = 1
+
+
+class OverEverything(Mistake):
+    """All weights of the tensor sum to 1, not those of each row.
+
+    Why: Each query should spread one unit of attention over its keys.
+    Mend: Leave the scores in their shape, and take the softmax over the last dimension.
+    """
+
+    def softmax(self, scores):
+        return torch.softmax(scores.flatten(), 0).view_as(scores)
+
+
+class SoftmaxTwice(Mistake):
+    """The softmax was taken twice: of the scores, and of the weights again.
+
+    Why: Weights lie between 0 and 1, so their softmax is nearly flat, and hidden keys are back.
+    Mend: One softmax, of the scores with the hidden ones at -inf.
+    """
+
+    def softmax(self, scores):
+        return super().softmax(super().softmax(scores))
+
+
+class ScoresIgnored(Mistake):
+    """All visible keys got equal weights: the scores had no say.
+
+    Why: That is the mean again; attention begins where the scores differ.
+    Mend: Fill the mask into `scores`, not into zeros.
+    """
+
+    def hide(self, scores, hidden):
+        return super().hide(torch.zeros_like(scores), hidden)
+
+
+class HiddenKeysDropped(Mistake):
+    """The hidden keys were taken out of the result, so its shape is lost.
+
+    Why: The product with the values needs a weight for every key, and rows of equal length.
+    Mend: A hidden key stays in its place with a weight of 0.
+    """
+
+    def weights(self, scores, hidden):
+        return super().weights(scores, hidden)[~hidden.expand_as(scores)]
+
+
+def _order_of_all(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
-
-
-def _dim(dim):
-    return lambda scores, hidden: torch.softmax(scores.masked_fill(hidden, -INF), dim=dim)
-
-
-def _zero_before(scores, hidden):
-    return torch.softmax(scores.masked_fill(hidden, 0.0), dim=-1)
-
-
-def _after(scores, hidden):
-    return torch.softmax(scores, dim=-1).masked_fill(hidden, 0.0)
-
-
-def _after_renormalised(scores, hidden):
-    weights = torch.softmax(scores, dim=-1).masked_fill(hidden, 0.0)
-    return weights / weights.sum(-1, keepdim=True)
-
-
-def _infinity_after(scores, hidden):
-    return torch.softmax(scores, dim=-1).masked_fill(hidden, -INF)
-
-
-def _inverted(scores, hidden):
-    return torch.softmax(scores.masked_fill(~hidden, -INF), dim=-1)
-
-
-def _finite_fill(scores, hidden):
-    return torch.softmax(scores.masked_fill(hidden, -1e9), dim=-1)
-
-
-def _small_fill(scores, hidden):
-    return torch.softmax(scores.masked_fill(hidden, -5.0), dim=-1)
-
-
-def _infinity_times_zero(scores, hidden):
-    return torch.softmax(scores + hidden.to(scores.dtype) * -INF, dim=-1)
-
-
-def _minus_one(scores, hidden):
-    return torch.softmax(scores - hidden.to(scores.dtype), dim=-1)
-
-
-def _plus_infinity(scores, hidden):
-    return torch.softmax(scores.masked_fill(hidden, INF), dim=-1)
-
-
-def _mask_ignored(scores, hidden):
-    return torch.softmax(scores, dim=-1)
-
-
-def _always_causal(scores, hidden):
-    T, S = scores.shape[-2:]
-    future = torch.ones(T, S, dtype=torch.bool, device=scores.device).triu(1)
-    return torch.softmax(scores.masked_fill(future, -INF), dim=-1)
-
-
-def _masked_in_place(scores, hidden):
-    scores.masked_fill_(hidden, -INF)
-    return torch.softmax(scores, dim=-1)
-
-
-def _masked_float32(scores, hidden):
-    return torch.softmax(scores.float().masked_fill(hidden, -INF), dim=-1)
-
-
-def _uniform(scores, hidden):
-    return torch.softmax(torch.zeros_like(scores).masked_fill(hidden, -INF), dim=-1)
 
 
 MASKED_SOFTMAX = Exercise(
@@ -575,141 +677,56 @@ MASKED_SOFTMAX = Exercise(
     probe=FunctionProbe(gradients=("scores",), extra=_see_hidden),
     expect=expect_function(_masked_oracle, gradients=("scores",)),
     reference=masked_softmax,
-    behaviours=(
-        Behaviour(
-            "scores_matter", "A bigger score gets a bigger weight", _scores_matter, gate=True
+    uses=("softmax",),
+    same_as=("safe_masked_softmax",),
+    properties=(
+        Property(
+            "scores_matter",
+            "A bigger score gets a bigger weight",
+            _order_of_all,
+            gate=True,
+            role="nothing hidden",
         ),
-        Behaviour("zero", "Hidden keys get weight exactly 0", _hidden_zero, credit=True),
-        Behaviour("rows", "Every row sums to 1", _masked_rows, credit=True),
-        Behaviour(
+        Property("zero", "Hidden keys get weight exactly 0", _hidden_zero, credit=True),
+        Property("rows", "Every row sums to 1", _masked_rows, credit=True),
+        Property(
             "silent", "What a hidden score holds changes nothing", _hidden_silent, credit=True
         ),
     ),
-    misconceptions=(
-        Misconception(
-            "mask_after_softmax",
-            _after,
-            "The mask was applied after the softmax: hidden weights are 0, but the rest of the row "
-            "no longer sums to 1.",
-            "The hidden scores took their share before they were removed, so the context shrinks.",
-            "The softmax must not see the hidden scores. What score gives weight e^(…) = 0?",
+    misconceptions=Misconceptions.of(
+        m.MaskAfterSoftmax,
+        m.ZeroFill,
+        m.FillNotLowEnough.but(fill=-1e9),
+        m.MaskInverted,
+        m.RenormalisedAfterSoftmax,
+        m.FillNotLowEnough,
+        *(m.FillNotLowEnough.but(fill=fill) for fill in (-1e3, -100.0, -10.0, -5.0, -1.0)),
+        m.MaskIgnored,
+        m.OverQueries,
+        OverDimensionOne,
+        InfinityAfterSoftmax,
+        InfinityTimesZero,
+        SubtractsBigNumber,
+        SubtractsMask,
+        m.PlusInfinity,
+        ZeroTakenForHidden,
+        AlwaysCausal,
+        FirstSequencesMask,
+        SoftmaxTwice,
+        ScoresIgnored,
+        OverEverything,
+        HiddenKeysDropped,
+        m.ChangesItsInput.on(
+            MaskedSoftmax,
+            what="The result is right, but it was made by writing into the caller's scores.",
+            mend="`masked_fill_` with an underscore works in place: leave the underscore out and "
+            "use what the call returns.",
         ),
-        Misconception(
-            "renormalised_after_softmax",
-            _after_renormalised,
-            "You masked after the softmax and divided again: right on paper, but a hidden score "
-            "of 10,000 presses all visible weights to 0, and 0/0 is NaN.",
-            "A hidden score should have no influence at all, however big it is.",
-            "Hide the scores before the softmax, and one division is enough.",
+        m.Float32Result.on(
+            MaskedSoftmax, mend="`masked_fill` and the softmax keep the dtype by themselves."
         ),
-        Misconception(
-            "infinity_after_softmax",
-            _infinity_after,
-            "You put -inf into the weights; it belongs into the scores.",
-            "A weight of -inf turns the whole average into -inf or NaN.",
-            "Swap the two steps: first hide, then softmax.",
-        ),
-        Misconception(
-            "zero_before_softmax",
-            _zero_before,
-            "You set hidden scores to 0, and e⁰ = 1: a hidden key still gets a share.",
-            "0 is an ordinary score, and often bigger than the visible ones.",
-            "Which score has an exponential of 0?",
-        ),
-        Misconception(
-            "mask_inverted",
-            _inverted,
-            "The mask is the wrong way round: you hid what should be seen.",
-            "In this course, as in `nn.MultiheadAttention`, `True` means hidden.",
-            "`masked_fill` fills where its mask is `True`.",
-        ),
-        Misconception(
-            "finite_fill",
-            _finite_fill,
-            "You used a big negative number where -inf is meant; where the visible scores are "
-            "lower still, the hidden keys win.",
-            "It works until the day it doesn't, and then without an error.",
-            '`float("-inf")` is lower than every score.',
-        ),
-        Misconception(
-            "small_fill",
-            _small_fill,
-            "The fill value is not low enough: hidden keys still get some weight.",
-            "A little of the future leaks into every token, and training will find it.",
-            '`float("-inf")` is lower than every score.',
-        ),
-        Misconception(
-            "infinity_times_zero",
-            _infinity_times_zero,
-            "You multiplied the mask by -inf: where the mask is 0 that gives 0 · inf, which is "
-            "NaN.",
-            "One NaN in a row makes the whole row NaN.",
-            "Choose between two values instead of multiplying: `masked_fill` or `torch.where`.",
-        ),
-        Misconception(
-            "subtracts_mask",
-            _minus_one,
-            "You subtracted the mask itself: hidden scores went down by 1 only.",
-            "A key that is 1 lower still gets more than a third of its weight.",
-            "How low must a score be for a weight of exactly 0?",
-        ),
-        Misconception(
-            "plus_infinity",
-            _plus_infinity,
-            "You filled with +inf: inf − inf is NaN inside the softmax.",
-            "A hidden score should lose against every other, not win.",
-            "Mind the sign.",
-        ),
-        Misconception(
-            "mask_ignored",
-            _mask_ignored,
-            "The mask has no effect: this is the plain softmax.",
-            "Everything that should be hidden is seen. Tensor methods return a new tensor: "
-            "`scores.masked_fill(…)` alone changes nothing.",
-            "Is the result of the masking used afterwards?",
-        ),
-        Misconception(
-            "always_causal",
-            _always_causal,
-            "You hid the future and did not look at `hidden`.",
-            "The next mask hides padding, or something else again.",
-            "Use the mask that comes in.",
-        ),
-        Misconception(
-            "over_queries",
-            _dim(-2),
-            "The softmax runs over the queries: columns sum to 1, not rows.",
-            "Each query should spread one unit of attention over the keys.",
-            "In `(…, T, S)` the keys are the last dimension.",
-        ),
-        Misconception(
-            "over_dimension_one",
-            _dim(1),
-            "The softmax runs over dimension 1, which is the last one for matrices only.",
-            "With a batch or heads in front, dimension 1 is something else.",
-            "Count from the end: the keys are dimension -1.",
-        ),
-        Misconception(
-            "scores_ignored",
-            _uniform,
-            "All visible keys got equal weights: the scores had no say.",
-            "That is the mean again; attention begins where the scores differ.",
-            "Fill the mask into `scores`, not into zeros.",
-        ),
-        Misconception(
-            "changes_its_input",
-            _masked_in_place,
-            "The result is right, but -inf was written into the caller's scores.",
-            "`masked_fill_` with an underscore works in place.",
-            "Leave the underscore out and use what the call returns.",
-        ),
-        Misconception(
-            "float32_result",
-            _masked_float32,
-            "The result is float32 whatever the scores are.",
-            "Whoever computes in float64 loses half of the digits here without a word.",
-            "`masked_fill` and the softmax keep the dtype by themselves.",
-        ),
+        m.CutOff,
+        on=MaskedSoftmax,
     ),
     hints=(
         "A hidden score should act as if it were -inf: e to the power of -inf is 0.",
@@ -723,16 +740,8 @@ MASKED_SOFTMAX = Exercise(
 # ---------------------------------------------------------------- softmax_mean
 
 
-def _weights(scores: Tensor, hidden: Tensor, dim: int = -1) -> Tensor:
-    return torch.softmax(scores.masked_fill(hidden, -INF), dim=dim)
-
-
-def _square(x: Tensor, value: float = 0.0) -> Tensor:
-    return x.new_full((x.shape[1], x.shape[1]), value)
-
-
-def _future_mask(x: Tensor, diagonal: int = 1) -> Tensor:
-    return torch.ones_like(_square(x), dtype=torch.bool).triu(diagonal)
+def _softmax_mean_cases(seed: int) -> list[Case]:
+    return mean_cases(seed, many=1_100)
 
 
 def _softmax_note(cases: Any, observations: Any) -> list[str]:
@@ -745,9 +754,41 @@ def _softmax_note(cases: Any, observations: Any) -> list[str]:
     ]
 
 
-def _mean_in_place(x):
-    x.copy_(_weights(_square(x), _future_mask(x)) @ x)
-    return x
+def _square(x: Tensor, value: float = 0.0) -> Tensor:
+    return x.new_full((x.shape[1], x.shape[1]), value)
+
+
+class ScoresFromTokens(Mistake):
+    """Your scores come from the tokens themselves, so the shares are not equal.
+
+    Why: That is attention already, the subject of the next lesson; the mean needs equal scores.
+    Mend: Which scores say that every visible token is worth the same?
+    """
+
+    def scores(self, x):
+        return x @ x.mT
+
+
+class TokensAsScores(Mistake):
+    """You took the softmax of `x` itself; the tokens are what is averaged, not the scores.
+
+    Why: The scores are a (T, T) matrix: one number for each pair of tokens.
+    Mend: Make scores of zeros first, turn them into weights, then multiply with `x`.
+    """
+
+    def __call__(self, x):
+        return torch.softmax(x, dim=1)
+
+
+class UnequalScores(Mistake):
+    """The scores are the positions of the tokens, so late tokens weigh more than early ones.
+
+    Why: For a mean all visible tokens have the same share.
+    Mend: Which scores say that every visible token is worth the same?
+    """
+
+    def scores(self, x):
+        return torch.arange(x.shape[1]).to(x).expand(x.shape[1], -1)
 
 
 SOFTMAX_MEAN = Exercise(
@@ -755,113 +796,82 @@ SOFTMAX_MEAN = Exercise(
     lesson=LESSON,
     call="softmax_mean(x)",
     points=2.0,
-    cases=mean_cases,
+    cases=_softmax_mean_cases,
     probe=FunctionProbe(gradients=("x",), watch=True, extra=see_changes),
     expect=expect_mean,
     reference=softmax_mean,
     notes=_softmax_note,
     uses=("softmax", "masked_softmax"),
-    behaviours=MEAN_BEHAVIOURS,
-    misconceptions=(
-        Misconception(
-            "no_mask",
-            lambda x: _weights(_square(x), _future_mask(x) & False) @ x,
-            "Nothing is hidden: every token got the mean of the whole sequence.",
-            "A model that predicts the next token must not see it.",
-            "Which entries of the (T, T) scores belong to the future?",
+    same_as=("naive_mean", "tril_mean"),
+    properties=MEAN_PROPERTIES,
+    misconceptions=Misconceptions.of(
+        m.ZeroFill.but(scores=lambda self, x: _square(x, 1.0)).on(
+            SoftmaxMean,
+            what="You took the softmax of a triangle of ones: its zeros became e⁰ = 1, not 0.",
+            why="The future keeps a weight, and so it leaks into every token.",
+            mend="Visible scores are 0, hidden ones -inf.",
         ),
-        Misconception(
-            "diagonal_hidden",
-            lambda x: _weights(_square(x), _future_mask(x, 0)) @ x,
-            "The mask hides the diagonal too: token 0 sees nothing, and its softmax is NaN.",
-            "The softmax of nothing but -inf is 0/0.",
-            "`triu(…, diagonal=?)`: the first diagonal that belongs to the future is 1.",
+        m.MaskInverted.on(
+            SoftmaxMean,
+            what="The mask is the wrong way round: only the future is left, and the last token "
+            "sees nothing (NaN).",
+            mend="`True` means hidden; `tril(ones)` marks what may be *seen*. Which triangle is "
+            "the future?",
         ),
-        Misconception(
-            "one_too_many",
-            lambda x: _weights(_square(x), _future_mask(x, 2)) @ x,
-            "The mask begins one column too late: token t also sees token t + 1.",
-            "That one token is exactly the one a language model has to predict.",
-            "For row 0, which columns are hidden?",
+        m.NoMask.on(
+            SoftmaxMean,
+            what="Nothing is hidden: every token got the mean of the whole sequence.",
+            mend="Which entries of the (T, T) scores belong to the future, and are they at -inf?",
         ),
-        Misconception(
-            "past_hidden",
-            lambda x: _weights(_square(x), _future_mask(x).T) @ x,
-            "You hid the past: every token averages itself and its future.",
-            "`True` means hidden, and it is the future that must be hidden.",
-            "`tril` is the lower triangle, `triu` the upper. Which one is the future?",
+        m.BlindToItself.on(
+            SoftmaxMean,
+            what="The mask hides the diagonal too: token 0 sees nothing, and its softmax is NaN.",
+            why="The softmax of nothing but -inf is 0/0.",
+            mend="`triu(…, diagonal=?)`: the first diagonal that belongs to the future is 1.",
         ),
-        Misconception(
-            "mask_inverted",
-            lambda x: _weights(_square(x), ~_future_mask(x)) @ x,
-            "The mask is the wrong way round: only the future is left, and the last token sees "
-            "nothing (NaN).",
-            "In this course `True` means hidden: `tril(ones)` marks what may be *seen*.",
-            "Turn the mask round, or build it with `triu`.",
+        m.SeesNextToken,
+        m.PastHidden.on(
+            SoftmaxMean,
+            what="You hid the past: every token averages itself and its future.",
+            why="`True` means hidden, and it is the future that must be hidden.",
         ),
-        Misconception(
-            "zero_fill",
-            lambda x: torch.softmax(torch.tril(_square(x, 1.0)), -1) @ x,
-            "You took the softmax of a triangle of ones: its zeros became e⁰ = 1, not 0.",
-            "The future keeps a weight, and so it leaks into every token.",
-            "Visible scores are 0, hidden ones -inf.",
+        m.MaskAfterSoftmax.on(
+            SoftmaxMean,
+            what="The triangle was cut after the softmax: the rows no longer sum to 1.",
+            why="Every row still shares its weight among T tokens, but only t + 1 are left.",
+            mend="Hide first, then softmax: `masked_softmax` does it in that order.",
         ),
-        Misconception(
-            "mask_after_softmax",
-            lambda x: torch.softmax(_square(x), -1).tril() @ x,
-            "The triangle was cut after the softmax: the rows no longer sum to 1.",
-            "Every row still shares its weight among T tokens, but only t + 1 are left.",
-            "Hide first, then softmax: `masked_softmax` does it in that order.",
+        means.Float32Weights.but(scores=lambda self, x: torch.zeros(x.shape[1], x.shape[1])).on(
+            SoftmaxMean,
+            what="The scores are float32 whatever `x` is, and PyTorch refuses to mix dtypes.",
+            mend="`x.new_zeros(T, T)` makes zeros that fit `x`.",
         ),
-        Misconception(
-            "over_queries",
-            lambda x: _weights(_square(x), _future_mask(x), dim=0) @ x,
-            "The softmax runs over the queries: columns sum to 1, not rows.",
-            "A row says how one token mixes the others, so it is the row that must sum to 1.",
-            "The keys are the last dimension.",
+        m.OverQueries.on(
+            SoftmaxMean,
+            why="A row says how one token mixes the others, so it is the row that must sum to 1.",
+            mend="The keys are the last dimension.",
         ),
-        Misconception(
-            "scores_from_tokens",
-            lambda x: _weights(x @ x.transpose(-2, -1), _future_mask(x)) @ x,
-            "Your scores come from the tokens themselves, so the shares are not equal.",
-            "That is attention already, and two lessons early; the mean needs equal scores.",
-            "Which scores say that every visible token is worth the same?",
+        means.Transposed.but(collected=lambda self, weights, x: weights.mT @ x).on(
+            SoftmaxMean, mend="Leave the weights as the softmax gives them."
         ),
-        Misconception(
-            "tokens_as_scores",
-            lambda x: torch.softmax(x, dim=1),
-            "You took the softmax of `x` itself; the tokens are what is averaged, not the scores.",
-            "The scores are a (T, T) matrix: one number for each pair of tokens.",
-            "Make scores of zeros first, turn them into weights, then multiply with `x`.",
-        ),
-        Misconception(
-            "transposed",
-            lambda x: _weights(_square(x), _future_mask(x)).T @ x,
-            "The weights are the right ones, but transposed.",
-            "In `weights @ x`, row t of the weights makes token t.",
-            "Leave the weights as the softmax gives them.",
-        ),
-        Misconception(
-            "float32_scores",
-            lambda x: _weights(torch.zeros(x.shape[1], x.shape[1]), _future_mask(x)) @ x,
-            "The scores are float32 whatever `x` is, and PyTorch refuses to mix dtypes.",
-            "Half of a model in another precision stops with an error.",
-            "`x.new_zeros(T, T)` makes zeros that fit `x`.",
-        ),
-        Misconception(
-            "changes_its_input",
-            _mean_in_place,
-            "The result is right, but it was written into `x` itself.",
-            "Whoever called the function still holds `x`, and it now holds something else.",
-            "Return the product; it is a new tensor.",
-        ),
-        Misconception(
-            "fixed_size",
-            lambda x: _weights(torch.zeros(8, 8, dtype=x.dtype), causal_mask(8)) @ x,
-            "The scores have a fixed size, 8 × 8 as in the example.",
-            "The next sequence has another length.",
-            "Take T from `x.shape`.",
-        ),
+        means.WeightsOnTheRight,
+        m.WeightsReturned,
+        ScoresFromTokens,
+        ScoresFromTokens.but(scores=lambda self, x: x @ x.mT / x.shape[-1] ** 0.5),
+        TokensAsScores,
+        TokensAsScores.but(__call__=lambda self, x: torch.softmax(x, dim=-1)),
+        UnequalScores,
+        *(m.FillNotLowEnough.but(fill=fill) for fill in (-5.0, -10.0)),
+        m.PlusInfinity,
+        m.LastTokenOnly,
+        means.MixesTheBatch,
+        means.FirstSequenceOnly,
+        means.OverTheBatch,
+        m.ChangesItsInput.on(SoftmaxMean, mend="Return the product; it is a new tensor."),
+        m.Float32Result,
+        m.CutOff,
+        means.FixedSize.but(future=means.eight, scores=lambda self, x: x.new_zeros(8, 8)),
+        on=SoftmaxMean,
     ),
     hints=(
         "If all scores are equal, the softmax gives all visible keys the same weight.",

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import nn
 
-from ..attention import MultiHeadAttentionWrapper, PaddedCausalSelfAttention
-from ..checking.exercise import Case, Exercise, Misconception, Observation
-from ..checking.modules import MODULE_BEHAVIOURS, ModuleProbe, expect_module
-from ..checking.probing import probe_quiz
-from .multi_head import (
-    ATTENTION_BEHAVIOURS,
+from ..attention import MultiHeadAttentionWrapper
+from ..checking import Entry, Exercise, Misconceptions, Mistake, ModuleProbe, expect_module
+from ..checking.quizzes import quiz, slip
+from .kit import head_mistakes as h
+from .kit import mistakes as m
+from .kit.heads import BUILT_IN
+from .kit.many_heads import (
+    ATTENTION_PROPERTIES,
+    SIDE_BY_SIDE,
     attention_cases,
-    drops_weights,
     see_attention,
     wrapper_oracle,
-    wrapper_weights,
 )
-from .single_head import BUILT_IN
+from .kit.steps import SideBySide
 
 LESSON = "3-multi-head/06_heads_side_by_side"
 
@@ -27,146 +25,229 @@ LESSON = "3-multi-head/06_heads_side_by_side"
 # ---------------------------------------------------------------- the wrapper
 
 
-def _arguments(d_in: int, D: int, context_length: int, H: int) -> tuple[int, int, int, int]:
-    return d_in, D, context_length, H
+class PadMaskIgnored(Mistake):
+    """`forward` takes `pad_mask`, but no head receives it: the padding is attended to.
+
+    Why: Nothing complains, and each sentence's result depends on how long its neighbours in the
+        batch are.
+    Mend: What do you hand to each head? Compare it with the arguments of the head's `forward`.
+    """
+
+    def look(self, h, x, pad_mask):
+        return self.heads[h](x)
 
 
-def _cases(seed: int) -> list[Case]:
-    return attention_cases(seed, _arguments, wrapper_weights)
+class PaddingInverted(Mistake):
+    """The heads hide the real tokens and look at the padding.
+
+    Why: In this course `True` means hidden; some of PyTorch's functions mean the opposite.
+    Mend: The mask that comes in is already the one that a head takes.
+    """
+
+    def look(self, h, x, pad_mask):
+        return super().look(h, x, None if pad_mask is None else ~pad_mask)
 
 
-class _Wrapper(nn.Module):
-    """The right wrapper in steps that a misconception may replace."""
+class FirstSequencesMask(Mistake):
+    __doc__ = m.FirstSequencesMask.__doc__
 
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__()
-        self.heads = self.make_heads(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
-        self.out_proj = nn.Linear(d_head * num_heads, d_head * num_heads)
+    def look(self, h, x, pad_mask):
+        pad_mask = None if pad_mask is None else pad_mask[:1].expand_as(pad_mask)
+        return super().look(h, x, pad_mask)
 
-    def make_heads(self, d_in, d_head, context_length, num_heads, dropout, qkv_bias):
-        return nn.ModuleList(
-            PaddedCausalSelfAttention(d_in, d_head, context_length, dropout, qkv_bias)
-            for _ in range(num_heads)
-        )
+
+class FirstHeadEverywhere(Mistake):
+    """Every part of the result comes from the first head.
+
+    Why: The other heads are paid for, and they never see a token.
+    Mend: Which head does your loop call in its second round?
+    """
+
+    def look(self, h, x, pad_mask):
+        return super().look(0, x, pad_mask)
+
+
+class EachHeadOnTheLast(Mistake):
+    """Each head reads what the head before it made: they stand in a row, not side by side.
+
+    Why: All heads should look at the same tokens, each in its own way.
+    Mend: What does your loop hand to the second head: `x`, or the first head's result?
+    """
+
+    def contexts(self, x, pad_mask):
+        made = []
+        for head in self.heads:
+            x = head(x, pad_mask)
+            made.append(x)
+        return made
+
+
+class OneHeadRepeated(Mistake):
+    """The list holds one and the same head several times.
+
+    Why: `[head] * n` repeats the object, so all heads share their weights and learn the same.
+    Mend: Build a new head in each round of the loop.
+    """
+
+    def listed(self, heads):
+        return nn.ModuleList([next(heads)] * self.num_heads)
+
+
+class HeadsInAPlainList(Mistake):
+    """The heads sit in a Python list, where PyTorch doesn't find them.
+
+    Why: No optimizer trains them, and they stay behind when the module moves or changes its dtype.
+    Mend: PyTorch has a list of modules of its own.
+    """
+
+    def listed(self, heads):
+        return list(heads)
+
+
+class NoDropout(Mistake):
+    """`dropout` never reaches the heads: in training, no weight is dropped.
+
+    Why: The argument is there, and whoever sets it gets no effect and no error.
+    Mend: Which of your arguments do you pass on when you build a head?
+    """
+
+    def rate(self, dropout):
+        return 0.0
+
+
+class DropoutOnResult(m.DropoutOnResult):
+    """Dropout acts on what the heads collected or on the result, and not on the weights.
+
+    Why: Here it should make a token do without some of the others, and each head takes care of
+        that.
+    Mend: Pass `dropout` on to the heads, and use it nowhere else.
+    """
+
+    def head(self, d_in, d_head, context_length, dropout, qkv_bias):
+        return super().head(d_in, d_head, context_length, 0.0, qkv_bias)
+
+
+class DropoutInEvaluation(Mistake):
+    """Dropout is active in evaluation mode too: two calls give two results.
+
+    Why: `F.dropout` doesn't know the module's mode unless it is told.
+    Mend: Pass `dropout` on to the heads: theirs follows `.train()` and `.eval()` by itself.
+    """
+
+    def mixed(self, merged):
+        return nn.functional.dropout(super().mixed(merged), self.dropout.p or 0.1)
+
+
+class BiasNever(Mistake):
+    """`qkv_bias` never reaches the heads: they have no biases even when asked to.
+
+    Why: Weights of a model that has them (GPT-2, for one) would not fit in.
+    Mend: Which of your arguments do you pass on when you build a head?
+    """
+
+    def bias(self, qkv_bias):
+        return False
+
+
+class BiasAlways(Mistake):
+    """The heads have biases whatever `qkv_bias` says.
+
+    Why: The module has more parameters than its caller asked for.
+    Mend: Which of your arguments do you pass on when you build a head, and in which order?
+    """
+
+    def bias(self, qkv_bias):
+        return True
+
+
+class BiasAndDropoutSwapped(Mistake):
+    """`dropout` and `qkv_bias` changed places on their way to the heads.
+
+    Why: Both are accepted without an error, and neither does what was asked.
+    Mend: Compare the order with the head's constructor, or pass them by name.
+    """
+
+    def head(self, d_in, d_head, context_length, dropout, qkv_bias):
+        return super().head(d_in, d_head, context_length, float(qkv_bias), bool(dropout))
+
+
+class ArgumentsNotHandedOn(Mistake):
+    """Neither `dropout` nor `qkv_bias` reaches the heads.
+
+    Why: The arguments are there, and whoever sets them gets no effect and no error.
+    Mend: Which of your arguments do you pass on when you build a head?
+    """
+
+    def rate(self, dropout):
+        return 0.0
+
+    def bias(self, qkv_bias):
+        return False
+
+
+class LongTextCut(m.LongTextCut):
+    """Tokens beyond context_length were cut off without a word.
+
+    Why: Whoever passes too much gets a result for other tokens than they think.
+    Mend: The heads refuse too many tokens by themselves. Let them.
+    """
 
     def forward(self, x, pad_mask=None):
-        return self.mix(torch.cat(self.contexts(x, pad_mask), dim=-1))
-
-    def contexts(self, x, pad_mask):
-        return [head(x, pad_mask) for head in self.heads]
-
-    def mix(self, context):
-        return self.out_proj(context)
-
-
-class _MaskDropped(_Wrapper):
-    def contexts(self, x, pad_mask):
-        return [head(x) for head in self.heads]
-
-
-class _MaskForFirstHead(_Wrapper):
-    def contexts(self, x, pad_mask):
-        return [head(x, None if h else pad_mask) for h, head in enumerate(self.heads)]
-
-
-class _MaskForLastHead(_Wrapper):
-    def contexts(self, x, pad_mask):
-        last = len(self.heads) - 1
-        return [head(x, pad_mask if h == last else None) for h, head in enumerate(self.heads)]
-
-
-class _MaskInverted(_Wrapper):
-    def contexts(self, x, pad_mask):
-        return super().contexts(x, None if pad_mask is None else ~pad_mask)
-
-
-class _MaskRequired(_Wrapper):
-    def forward(self, x, pad_mask):  # type: ignore[override]
+        pad_mask = None if pad_mask is None else pad_mask[:, : self.context_length]
         return super().forward(x, pad_mask)
 
 
-class _PaddingZeroedBefore(_Wrapper):
-    def contexts(self, x, pad_mask):
-        if pad_mask is not None:
-            x = x.masked_fill(pad_mask[..., None], 0.0)
-        return [head(x) for head in self.heads]
+class DHeadIsTheTotal(Mistake):
+    """You took `d_head` for the width of all heads together.
+
+    Why: Here `d_head` is the width of *one* head; confusing the two is a classic.
+    Mend: Each head makes `d_head` channels; how many do all make together?
+    """
+
+    def head(self, d_in, d_head, *others):
+        return super().head(d_in, max(d_head // self.num_heads, 1), *others)
 
 
-class _RowsBlanked(_Wrapper):
-    def forward(self, x, pad_mask=None):
-        out = super().forward(x, pad_mask)
-        return out if pad_mask is None else out.masked_fill(pad_mask[..., None], 0.0)
+class InputSharedOut(Mistake):
+    """Each head was made for its own part of the input's channels.
+
+    Why: In this style every head reads all of `d_in`; only what comes out is shared among them.
+    Mend: What does a head get to see: a slice of `x`, or `x`?
+    """
+
+    def head(self, d_in, *others):
+        return super().head(max(d_in // self.num_heads, 1), *others)
 
 
-class _NoMixing(_Wrapper):
-    def mix(self, context):
-        return context
+class BackToTheInputWidth(Mistake):
+    """`out_proj` returns to `d_in` channels.
+
+    Why: In this exercise it keeps the width: `d_head * num_heads` in and out.
+    Mend: Look at the two sizes of `out_proj` in the text above.
+    """
+
+    def __init__(self, d_in, *args, **kwargs):
+        super().__init__(d_in, *args, **kwargs)
+        self.out_proj = nn.Linear(self.out_proj.in_features, d_in)
 
 
-class _ResidualInMixing(_Wrapper):
-    def mix(self, context):
-        return context + self.out_proj(context)
+def _narrow(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+    SideBySide.__init__(self, d_in, d_head, context_length, num_heads, dropout, qkv_bias)
+    self.out_proj = nn.Linear(d_head, d_head)
 
 
-class _Interleaved(_Wrapper):
-    def forward(self, x, pad_mask=None):
-        return self.mix(torch.stack(self.contexts(x, pad_mask), dim=-1).flatten(-2))
+_RESHAPED = {
+    "what": "The heads were stacked and reshaped: numbers of other tokens or sequences landed in "
+    "each row.",
+    "why": "The shape is right, so nothing complains, and later tokens leak into earlier ones.",
+    "mend": "A reshape keeps the order in memory. Which function puts tensors side by side along "
+    "the last dimension?",
+}
+_SIDE_BY_SIDE = "In which order and along which dimension does `torch.cat` put the heads?"
 
 
-class _Reshaped(_Wrapper):
-    def forward(self, x, pad_mask=None):
-        B, T, _ = x.shape
-        return self.mix(torch.stack(self.contexts(x, pad_mask)).reshape(B, T, -1))
-
-
-class _Averaged(_Wrapper):
-    def contexts(self, x, pad_mask):
-        contexts = super().contexts(x, pad_mask)
-        return [torch.stack(contexts).mean(0)] * len(contexts)
-
-
-class _FirstHeadOnly(_Wrapper):
-    def contexts(self, x, pad_mask):
-        return [self.heads[0](x, pad_mask) for _ in self.heads]
-
-
-class _OneHeadRepeated(_Wrapper):
-    def make_heads(self, d_in, d_head, context_length, num_heads, dropout, qkv_bias):
-        head = PaddedCausalSelfAttention(d_in, d_head, context_length, dropout, qkv_bias)
-        return nn.ModuleList([head] * num_heads)
-
-
-class _PlainList(_Wrapper):
-    def make_heads(self, *args):
-        return list(super().make_heads(*args))
-
-
-class _DropoutForgotten(_Wrapper):
-    def make_heads(self, d_in, d_head, context_length, num_heads, dropout, qkv_bias):
-        return super().make_heads(d_in, d_head, context_length, num_heads, 0.0, qkv_bias)
-
-
-class _DropoutTwice(_Wrapper):
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def mix(self, context):
-        return self.dropout(self.out_proj(context))
-
-
-class _BiasForgotten(_Wrapper):
-    def make_heads(self, d_in, d_head, context_length, num_heads, dropout, qkv_bias):
-        return super().make_heads(d_in, d_head, context_length, num_heads, dropout, False)
-
-
-class _CroppedToContext(_Wrapper):
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
-        self.context_length = context_length
-
-    def forward(self, x, pad_mask=None):
-        return super().forward(x[:, : self.context_length], pad_mask)
+def _repeated(average):
+    return lambda self, x: average(x).repeat(1, 1, x.shape[1])
 
 
 WRAPPER = Exercise(
@@ -175,153 +256,66 @@ WRAPPER = Exercise(
     call="MultiHeadAttentionWrapper(d_in, d_head, context_length, num_heads)",
     points=3.0,
     kind="class",
-    cases=_cases,
+    cases=lambda seed: attention_cases(seed, SIDE_BY_SIDE, most_tokens=70),
     probe=ModuleProbe(gradients=("x",), extra=see_attention),
     expect=expect_module(wrapper_oracle),
     reference=MultiHeadAttentionWrapper,
-    behaviours=(
-        *ATTENTION_BEHAVIOURS,
-        drops_weights(lambda case: case.options["weights"]),
-        *MODULE_BEHAVIOURS,
-    ),
-    misconceptions=(
-        Misconception(
-            "mask_never_reaches_the_heads",
-            _MaskDropped,
-            "`forward` takes `pad_mask`, but no head receives it: the padding is attended to.",
-            "Nothing complains, and each sentence's result depends on how long its neighbours in "
-            "the batch are.",
-            "What do you hand to each head? Compare it with the arguments of the head's `forward`.",
+    properties=ATTENTION_PROPERTIES,
+    misconceptions=Misconceptions.of(
+        PadMaskIgnored,
+        *h.PADDING_FOR_SOME_HEADS,
+        h.NoOutProj,
+        HeadsInAPlainList,
+        NoDropout,
+        BiasNever,
+        ArgumentsNotHandedOn,
+        m.MaskRequired.on(SideBySide, mend="Give `pad_mask` a default; the heads have the same."),
+        OneHeadRepeated,
+        h.HeadsNotJoined.on(
+            SideBySide,
+            what="The heads were put together along another dimension than the last, and "
+            "`out_proj` gets D channels where it wants H · D.",
+            mend=_SIDE_BY_SIDE,
         ),
-        Misconception(
-            "mask_for_first_head_only",
-            _MaskForFirstHead,
-            "The first head hides the padding, all other heads see it.",
-            "`out_proj` mixes the heads, so one that leaks spoils every channel of the result.",
-            "Every head looks at the same tokens, so every head needs the same mask.",
+        h.MergedWithoutTranspose.on(SideBySide, **_RESHAPED),
+        h.MergedWithoutTranspose.but(
+            merge=lambda self, x: x.transpose(0, 1).reshape(len(x), x.shape[2], -1)
+        ).on(SideBySide, **_RESHAPED),
+        h.MergedInterleaved.on(SideBySide, mend=_SIDE_BY_SIDE),
+        h.HeadsAveraged.but(merge=_repeated(lambda x: x.mean(1))),
+        h.HeadsAdded.but(merge=_repeated(lambda x: x.sum(1))),
+        h.HeadsAdded.but(__init__=_narrow),
+        FirstHeadEverywhere,
+        EachHeadOnTheLast,
+        PaddingInverted,
+        FirstSequencesMask,
+        m.TokensCleared,
+        m.PaddedRowsCleared,
+        h.OutProjAdded,
+        m.DropoutTwice.on(
+            SideBySide,
+            what="There is a second dropout beside that of the heads.",
+            mend="Pass `dropout` on to the heads, and use it nowhere else.",
         ),
-        Misconception(
-            "mask_for_last_head_only",
-            _MaskForLastHead,
-            "The last head hides the padding, all heads before it see it.",
-            "`out_proj` mixes the heads, so one that leaks spoils every channel of the result.",
-            "Every head looks at the same tokens, so every head needs the same mask.",
-        ),
-        Misconception(
-            "mask_inverted",
-            _MaskInverted,
-            "The heads hide the real tokens and look at the padding.",
-            "In this course `True` means hidden; some of PyTorch's functions mean the opposite.",
-            "The mask that comes in is already the one that a head takes.",
-        ),
-        Misconception(
-            "mask_required",
-            _MaskRequired,
-            "`forward` can't be called without a mask.",
-            "A batch of equal lengths has no padding, and then nobody passes a mask.",
-            "Give `pad_mask` a default value; the heads have the same one.",
-        ),
-        Misconception(
-            "padding_zeroed_in_the_input",
-            _PaddingZeroedBefore,
-            "The padded tokens were set to 0 in `x`, and the heads still look at them.",
-            "A zero vector has the score 0, and the softmax gives that a weight like any other.",
-            "Hiding happens to the scores, inside each head. What does a head need for it?",
-        ),
-        Misconception(
-            "padded_rows_blanked",
-            _RowsBlanked,
-            "The result was set to 0 in the padded rows.",
-            "Rows are the tokens that look. Padding matters where it is looked *at*: in columns.",
-            "Leave padded rows as they come out; nobody reads them later.",
-        ),
-        Misconception(
-            "no_out_proj",
-            _NoMixing,
-            "The concatenation is returned as it is; `out_proj` exists but is not used.",
-            "Without it no channel ever holds something of two heads.",
-            "One step is missing between the concatenation and `return`.",
-        ),
-        Misconception(
-            "out_proj_added",
-            _ResidualInMixing,
-            "The concatenation is added to what `out_proj` makes of it.",
-            "Such a shortcut around a layer comes in lesson 08, around the whole of attention.",
-            "Return what `out_proj` gives, and nothing more.",
-        ),
-        Misconception(
-            "heads_interleaved",
-            _Interleaved,
-            "The channels of the heads alternate: first channel of each head, second of each, …",
-            "`out_proj` and every set of saved weights expect one head after the other.",
-            "In which order does `torch.cat` along the last dimension put them?",
-        ),
-        Misconception(
-            "reshaped_across_tokens",
-            _Reshaped,
-            "The heads were stacked in front and reshaped: numbers of other tokens and sequences "
-            "landed in each row.",
-            "The shape is right, so nothing complains, and later tokens leak into earlier ones.",
-            "A reshape keeps the order in memory. Which function puts tensors side by side along "
-            "the last dimension?",
-        ),
-        Misconception(
-            "heads_averaged",
-            _Averaged,
-            "The heads were averaged before `out_proj`.",
-            "An average can't be undone: what only one head found is mixed away.",
-            "Each head keeps its own channels until `out_proj`.",
-        ),
-        Misconception(
-            "first_head_only",
-            _FirstHeadOnly,
-            "Every part of the result comes from the first head.",
-            "The other heads are paid for, and they never see a token.",
-            "Which head does your loop call in its second round?",
-        ),
-        Misconception(
-            "one_head_repeated",
-            _OneHeadRepeated,
-            "The list holds one and the same head several times.",
-            "`[head] * n` repeats the object, so all heads share their weights and learn the same.",
-            "Build a new head in each round of the loop.",
-        ),
-        Misconception(
-            "heads_in_a_plain_list",
-            _PlainList,
-            "The heads sit in a Python list, where PyTorch doesn't find them.",
-            "No optimizer trains them, and they stay behind when the module moves or changes its "
-            "dtype.",
-            "PyTorch has a list of modules of its own.",
-        ),
-        Misconception(
-            "dropout_forgotten",
-            _DropoutForgotten,
-            "`dropout` never reaches the heads: in training, no weight is dropped.",
-            "The argument is there, and whoever sets it gets no effect and no error.",
-            "Which of your arguments do you pass on when you build a head?",
-        ),
-        Misconception(
-            "dropout_on_the_result",
-            _DropoutTwice,
-            "There is a second dropout, behind `out_proj`.",
-            "Here dropout belongs to the attention weights, and each head takes care of that.",
-            "Pass `dropout` on to the heads, and use it nowhere else.",
-        ),
-        Misconception(
-            "qkv_bias_forgotten",
-            _BiasForgotten,
-            "`qkv_bias` never reaches the heads: they have no biases even when asked to.",
-            "Weights of a model that has them (GPT-2, for one) would not fit in.",
-            "Which of your arguments do you pass on when you build a head?",
-        ),
-        Misconception(
-            "cut_to_context_length",
-            _CroppedToContext,
-            "Tokens beyond `context_length` were cut off in silence.",
-            "Whoever passes too much gets a result for other tokens than they think.",
-            "The heads refuse too many tokens by themselves. Let them.",
-        ),
+        DropoutOnResult,
+        DropoutInEvaluation,
+        m.DropoutFixed.on(SideBySide, mend="Pass the constructor's argument on to the heads."),
+        BiasAlways,
+        BiasAndDropoutSwapped,
+        LongTextCut,
+        DHeadIsTheTotal,
+        InputSharedOut,
+        BackToTheInputWidth,
+        h.OutProjTwice,
+        h.OutProjTransposed,
+        h.OutProjBiasUnused,
+        h.OutProjWithoutBias,
+        h.HeadsMixedApart,
+        h.MergedReversed.on(SideBySide, mend=_SIDE_BY_SIDE),
+        h.CutOff,
+        m.CutOff,
+        m.PairReturned,
+        on=SideBySide,
     ),
     hints=(
         "In the constructor, build `num_heads` heads in a loop, each with all that a head takes, "
@@ -331,6 +325,8 @@ WRAPPER = Exercise(
         "`context = torch.cat([head(x, pad_mask) for head in self.heads], dim=-1)`. One more "
         "layer, and you have the result.",
     ),
+    uses=("PaddedCausalSelfAttention",),
+    same_as=("MultiHeadAttention",),
     forbidden=BUILT_IN,
     forbidden_text="Here the heads do the work: build it from `PaddedCausalSelfAttention`.",
 )
@@ -341,120 +337,107 @@ WRAPPER = Exercise(
 ONE, CAT, RESULT = "one head", "concatenation", "result"
 PAIRS = "pairs that give width 2"
 
-
-def _quiz_cases(seed: int) -> list[Case]:
-    return [
-        Case(
-            "B, T, d_in, d_head, H = 2, 5, 6, 4, 3",
-            {},
-            options={
-                "entries": (ONE, CAT, RESULT, PAIRS),
-                "why": {
-                    ONE: "A head makes `d_head` channels for every token, whatever `d_in` is.",
-                    CAT: "Three heads of width 4, side by side in the last dimension.",
-                    RESULT: "`out_proj` mixes the channels and keeps their number.",
-                    PAIRS: "`d_head * num_heads` must be 2: one head of width 2, or two of width "
-                    "1.",
-                },
-                "ask": {
-                    ONE: "Which argument says how many channels a head makes?",
-                    CAT: "How many channels do 3 heads of width 4 have together?",
-                    RESULT: "`out_proj` is as wide as all heads together, in and out.",
-                    PAIRS: "The width is `d_head * num_heads`. Which whole numbers multiply to 2?",
-                },
-            },
-        )
-    ]
-
-
-def _probe_pairs(answer: Any, case: Case) -> Observation:
-    """As a quiz is read, with the list of pairs in any order."""
-    seen = probe_quiz(answer, case)
-    pairs = seen.tensors.get(PAIRS)
-    if pairs is not None and pairs.dim() == 2 and pairs.numel():
-        seen.tensors[PAIRS] = torch.tensor(sorted(pairs.tolist()))
-    return seen
-
-
-def _quiz(one, cat, result, pairs):
-    return {ONE: one, CAT: cat, RESULT: result, PAIRS: pairs}
-
-
-QUIZ_ANSWER = _quiz((2, 5, 4), (2, 5, 12), (2, 5, 12), [(1, 2), (2, 1)])
-
-WRAPPER_SHAPES = Exercise(
-    id="wrapper_shapes",
+WRAPPER_SHAPES = quiz(
+    "wrapper_shapes",
     lesson=LESSON,
-    call="wrapper_shapes",
     points=1.0,
-    kind="quiz",
-    cases=_quiz_cases,
-    probe=_probe_pairs,
-    expect=lambda case: {k: torch.tensor(v) for k, v in QUIZ_ANSWER.items()},
-    reference=QUIZ_ANSWER,
+    about="B, T, d_in, d_head, H = 2, 5, 6, 4, 3",
+    entries=(
+        Entry(
+            ONE,
+            (2, 5, 4),
+            "A head makes `d_head` channels for every token, whatever `d_in` is.",
+            "Which argument says how many channels a head makes?",
+        ),
+        Entry(
+            CAT,
+            (2, 5, 12),
+            "Three heads of width 4, side by side in the last dimension.",
+            "How many channels do 3 heads of width 4 have together?",
+        ),
+        Entry(
+            RESULT,
+            (2, 5, 12),
+            "`out_proj` mixes the channels and keeps their number.",
+            "`out_proj` is as wide as all heads together, in and out.",
+        ),
+        Entry(
+            PAIRS,
+            [(1, 2), (2, 1)],
+            "`d_head * num_heads` must be 2: one head of width 2, or two of width 1.",
+            "The width is `d_head * num_heads`. Which whole numbers multiply to 2?",
+        ),
+    ),
     misconceptions=(
-        Misconception(
-            "head_shares_the_input_width",
-            _quiz((2, 5, 2), (2, 5, 6), (2, 5, 6), [(1, 2), (2, 1)]),
+        slip(
+            "input_shared_out",
+            {ONE: (2, 5, 2), CAT: (2, 5, 6), RESULT: (2, 5, 6)},
             "You cut the 6 input channels into 3 heads of 2.",
             "In this style every head reads all of `d_in` and makes `d_head` channels of it.",
             "`d_head` is the width of one head, and it is given: 4.",
         ),
-        Misconception(
+        slip(
             "d_head_is_the_total",
-            _quiz((2, 5, 4), (2, 5, 4), (2, 5, 4), [(2, 1), (2, 2)]),
+            {CAT: (2, 5, 4), RESULT: (2, 5, 4), PAIRS: [(2, 1), (2, 2)]},
             "You took `d_head` for the width of all heads together.",
             "Here `d_head` is the width of *one* head; confusing the two is a classic.",
             "Three heads of width 4 stand side by side.",
         ),
-        Misconception(
+        slip(
             "heads_added",
-            _quiz((2, 5, 4), (2, 5, 4), (2, 5, 4), [(1, 2), (2, 1)]),
+            {CAT: (2, 5, 4), RESULT: (2, 5, 4)},
             "You kept the width of one head, as if the heads were added up.",
             "Side by side, each head keeps its own channels, so the widths add up.",
             "`torch.cat` of three tensors (2, 5, 4) along the last dimension: how wide?",
         ),
-        Misconception(
-            "concatenated_along_tokens",
-            _quiz((2, 5, 4), (2, 15, 4), (2, 15, 4), [(1, 2), (2, 1)]),
+        slip(
+            "joined_with_tokens",
+            {CAT: (2, 15, 4), RESULT: (2, 15, 4)},
             "You put the heads one behind the other along the tokens.",
             "Then there would be 15 tokens, though the text still has 5.",
             "The channels stand side by side: the last dimension grows.",
         ),
-        Misconception(
-            "heads_as_a_dimension",
-            _quiz((2, 5, 4), (2, 3, 5, 4), (2, 5, 12), [(1, 2), (2, 1)]),
+        slip(
+            "heads_not_joined",
+            {CAT: (2, 3, 5, 4)},
             "You gave the heads a dimension of their own.",
             "That is the other style, in lesson 07; here they are concatenated.",
             "`torch.cat` makes no new dimension, it lengthens one.",
         ),
-        Misconception(
+        slip(
             "back_to_the_input_width",
-            _quiz((2, 5, 4), (2, 5, 12), (2, 5, 6), [(1, 2), (2, 1)]),
+            {RESULT: (2, 5, 6)},
             "You let `out_proj` return to `d_in` channels.",
             "In this exercise it keeps the width: `d_head * num_heads` in and out.",
             "Look at the two sizes of `out_proj` in the text above.",
         ),
-        Misconception(
+        slip(
             "two_heads_of_width_two",
-            _quiz((2, 5, 4), (2, 5, 12), (2, 5, 12), [(2, 2)]),
+            {PAIRS: [(2, 2)]},
             "Two heads of width 2 make a width of 4.",
             "Widths of heads add up when they stand side by side.",
             "What is `d_head * num_heads` for your pair?",
         ),
-        Misconception(
+        slip(
             "one_pair_is_missing",
-            _quiz((2, 5, 4), (2, 5, 12), (2, 5, 12), [(1, 2)]),
+            {PAIRS: [(1, 2)]},
             "Two heads of width 1 is one way to width 2; there is another.",
             "One wide head and several narrow ones cost the same and see different things.",
             "What if there is a single head?",
         ),
-        Misconception(
-            "only_one_head",
-            _quiz((2, 5, 4), (2, 5, 12), (2, 5, 12), [(2, 1)]),
+        slip(
+            "one_pair_is_missing",
+            {PAIRS: [(2, 1)]},
             "One head of width 2 is one way to width 2; there is another.",
             "One wide head and several narrow ones cost the same and see different things.",
             "What if there are two heads?",
+        ),
+        slip(
+            "batch_forgotten",
+            {ONE: (5, 4), CAT: (5, 12), RESULT: (5, 12)},
+            "Your shapes are those of one sequence, without the batch.",
+            "All sequences of a batch go through at once; B stays in front all the way.",
+            "Which letter stands in front of T?",
         ),
     ),
     hints=(

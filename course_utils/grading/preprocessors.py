@@ -22,9 +22,9 @@ PUT_BACK = "# This cell was missing from the submission and was put back.\n"
 
 
 class ClearAnswers(ClearSolutions):
-    """`ClearSolutions` that leaves the questions of a quiz: ``"key": answer,`` → ``"key": ...,``.
+    """`ClearSolutions` that leaves the questions of a quiz: `"key": answer,` → `"key": ...,`.
 
-    A solution region inside a dict keeps its keys; any other becomes ``code_stub``.
+    A solution region inside a dict keeps its keys; any other becomes `code_stub`.
     """
 
     question = r" *(?:\"[^\"\n]*\"|'[^'\n]*')"

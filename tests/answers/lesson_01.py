@@ -1,5 +1,8 @@
 """Right and wrong answers for lesson 01."""
 
+import functools
+import itertools
+
 import torch
 
 from course_utils import attention
@@ -40,7 +43,7 @@ def list_comprehension(x):
 
 def convolution(x):
     _, T, C = x.shape
-    kernel = torch.ones(C, 1, T, dtype=x.dtype)
+    kernel = x.new_ones(C, 1, T)
     padded = torch.nn.functional.pad(x.transpose(1, 2), (T - 1, 0))
     sums = torch.nn.functional.conv1d(padded, kernel, groups=C).transpose(1, 2)
     return sums / torch.arange(1, T + 1).to(x)[:, None]
@@ -72,6 +75,78 @@ def over_every_channel(x):
     return out
 
 
+class RunningMean(torch.autograd.Function):
+    """With a backward of its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        counts = torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+        ctx.save_for_backward(counts)
+        return x.cumsum(1) / counts.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (counts,) = ctx.saved_tensors
+        return (gradient / counts.to(gradient)).flip(1).cumsum(1).flip(1)
+
+
+class Averager(torch.nn.Module):
+    """A module in place of a function, with a cache of its own tensors by length."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = {}
+
+    def forward(self, x):
+        place = x.shape[1], x.dtype, x.device
+        if place not in self.counts:
+            self.counts[place] = torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+        return x.cumsum(1) / self.counts[place]
+
+
+class Helper:
+    def __init__(self, x):
+        self.x = x
+
+    def at(self, t):
+        return self.x[:, : t + 1].sum(dim=1).div_(t + 1)
+
+    def all(self):
+        out = torch.empty_like(self.x)
+        for t in range(out.size(1)):
+            out[:, t] = self.at(t)
+        return out
+
+
+@torch.jit.script
+def scripted(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    for t in range(x.size(1)):
+        out[:, t] = x[:, : t + 1].mean(1)
+    return out
+
+
+def by_accumulate(x):
+    sums = itertools.accumulate(x.unbind(1), torch.add)
+    return torch.stack([s / n for n, s in enumerate(sums, start=1)], dim=1)
+
+
+def by_boolean_index(x):
+    positions = torch.arange(x.shape[1], device=x.device)
+    return torch.stack([x[:, positions <= t].mean(1) for t in range(x.shape[1])], 1)
+
+
+def in_float64(x):
+    return cumulative(x.double()).to(x.dtype)
+
+
+def in_slices_of_one_tensor(x):
+    out = x.clone()
+    for t in range(1, x.shape[1]):
+        out[:, t] = out[:, t - 1] + x[:, t]
+    return out / torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+
+
 MEANS = {
     "running sums": python_sums,
     "cumsum": cumulative,
@@ -83,6 +158,22 @@ MEANS = {
     "recursion": recursion_into_the_past,
     "in place on a copy": in_place_on_a_copy,
     "three loops": over_every_channel,
+    "a backward of its own": RunningMean.apply,
+    "a module": Averager(),
+    "a helper class": lambda x: Helper(x).all(),
+    "torch.jit.script": scripted,
+    "itertools.accumulate": by_accumulate,
+    "boolean index": by_boolean_index,
+    "in float64": in_float64,
+    "sums kept in the result": in_slices_of_one_tensor,
+    "vmap": torch.vmap(lambda s: cumulative(s[None])[0]),
+    "partial": functools.partial(lambda scale, x: cumulative(x) * scale, 1.0),
+    "unfold": lambda x: (
+        torch.nn.functional.pad(x, (0, 0, x.shape[1] - 1, 0))
+        .unfold(1, x.shape[1], 1)
+        .sum(-1)
+        .div(torch.arange(1, x.shape[1] + 1).to(x)[:, None])
+    ),
 }
 
 RIGHT = {
@@ -129,6 +220,13 @@ ALMOST = {
         torch.as_strided(x, x.shape, (x.shape[1] * x.shape[2], x.shape[2], 1))
     ),
     "remembers by address": lambda x: _KEPT.setdefault((x.data_ptr(), x.shape), cumulative(x)),
+    "zeros don't count": lambda x: x.cumsum(1) / (x != 0).cumsum(1).clamp(min=1),
+    "tokens of zeros left as they are": lambda x: torch.where(
+        (x == 0).all(-1, keepdim=True), x, cumulative(x)
+    ),
+    "right up to 256 tokens": lambda x: torch.cat([cumulative(x)[:, :256], x[:, 256:]], 1),
+    "clamped at 5,000": lambda x: cumulative(x.clamp(-5e3, 5e3)),
+    "no gradient for one sequence": lambda x: cumulative(x if len(x) > 1 else x.detach()),
     "asks its input for gradients": lambda x: cumulative(x.requires_grad_()),
     "the finished part": lambda x: attention.naive_mean(x) + 0,
 }

@@ -1,5 +1,8 @@
 """Right and wrong answers for lesson 02."""
 
+import functools
+
+import numpy as np
 import torch
 
 from course_utils import attention
@@ -28,6 +31,44 @@ def by_lists(T):
     return torch.tensor([[1 / (t + 1) if s <= t else 0.0 for s in range(T)] for t in range(T)])
 
 
+def by_numpy(T):
+    w = np.tril(np.ones((T, T), dtype=np.float32))
+    return torch.from_numpy(w / w.sum(1, keepdims=True))
+
+
+@torch.jit.script
+def scripted_weights(T: int) -> torch.Tensor:
+    w = torch.tril(torch.ones(T, T))
+    return w / w.sum(1, keepdim=True)
+
+
+@functools.lru_cache
+def kept_weights(T, dtype, device):
+    return by_comparison(T).to(device, dtype)
+
+
+class Mixer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ones", torch.ones(1))
+
+    def forward(self, x):
+        w = torch.tril(self.ones.to(x).expand(x.shape[1], x.shape[1]))
+        return torch.nn.functional.normalize(w, p=1, dim=1) @ x
+
+
+def in_blocks(x, size=64):
+    """Sums of blocks in a loop that grows with T, slowly."""
+    blocks, before = [], torch.zeros_like(x[:, :1])
+    for block in x.split(size, dim=1):
+        blocks.append(before + block.cumsum(1))
+        before = blocks[-1][:, -1:]
+    return torch.cat(blocks, 1) / torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+
+
+KEPT_TABLE = by_comparison(1024)
+
+
 def batched(x):
     B, T, _ = x.shape
     w = torch.tril(torch.ones(T, T)).to(x)
@@ -46,6 +87,16 @@ RIGHT = {
         "softmax": by_softmax,
         "comparison": by_comparison,
         "nested lists": by_lists,
+        "numpy inside": by_numpy,
+        "torch.jit.script": scripted_weights,
+        "harmonic": lambda T: torch.arange(1.0, T + 1).reciprocal()[:, None].expand(T, T).tril(),
+        "mean over an axis": lambda T: torch.eye(T).cumsum(0) / torch.arange(1, T + 1).view(T, 1),
+        "lower triangle filled in": lambda T: torch.zeros(T, T).index_put_(
+            tuple(torch.tril_indices(T, T)), 1 / (torch.tril_indices(T, T)[0] + 1)
+        ),
+        "float64 inside": lambda T: (lambda w: w / w.sum(1, keepdim=True))(
+            torch.ones(T, T, dtype=torch.float64).tril()
+        ).float(),
     },
     "tril_mean": {
         "cumsum": cumulative,
@@ -55,6 +106,27 @@ RIGHT = {
         "convolution": MEANS["convolution"],
         "built-in attention": MEANS["built-in attention"],
         "in place on a copy": MEANS["in place on a copy"],
+        "a backward of its own": MEANS["a backward of its own"],
+        "a module": Mixer(),
+        "weights kept by length": lambda x: kept_weights(x.shape[1], x.dtype, x.device) @ x,
+        "tensordot": lambda x: torch.tensordot(
+            by_comparison(x.shape[1]).to(x), x, dims=([1], [1])
+        ).transpose(0, 1),
+        "linear": lambda x: torch.nn.functional.linear(
+            x.mT, by_comparison(x.shape[1]).to(x)
+        ).transpose(1, 2),
+        "vmap": torch.vmap(lambda s: by_comparison(len(s)).to(s) @ s),
+        "solved": lambda x: (
+            torch.linalg.solve_triangular(
+                torch.eye(x.shape[1]).to(x) - torch.ones(x.shape[1]).to(x)[1:].diag(-1),
+                x,
+                upper=False,
+            )
+            / torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+        ),
+        "sums along a broadcast axis": lambda x: (
+            x[:, None] * by_comparison(x.shape[1]).to(x)[..., None]
+        ).sum(2),
     },
 }
 
@@ -70,6 +142,10 @@ def loop_unless_all_ones(x):
 TABLE = by_hand(64)
 WRONG = {
     "causal_mean_weights": {
+        "right up to 256 tokens": lambda T: torch.nn.functional.pad(
+            by_hand(min(T, 256)), (0, max(T - 256, 0), 0, max(T - 256, 0))
+        ),
+        "right up to 1,024 tokens": lambda T: KEPT_TABLE[:T, :T].clone(),
         "right up to 19 tokens": lambda T: by_hand(min(T, 19)),
         "the finished part": lambda T: attention.causal_mean_weights(T),
         "a view into one table": lambda T: TABLE[:T, :T],
@@ -93,6 +169,9 @@ WRONG = {
     "tril_mean": {
         **{name: answer for name, answer in ALMOST.items() if name != "the finished part"},
         "the finished part": lambda x: attention.tril_mean(x),
+        "blocks of 64 in a loop": in_blocks,
+        "a table for 1,024 tokens": lambda x: KEPT_TABLE[: x.shape[1], : x.shape[1]].to(x) @ x,
+        "weights stay on the CPU": lambda x: by_comparison(x.shape[1]).to(x.dtype) @ x,
         "a loop for small batches": loop_for_small_batches,
         "a loop unless all are ones": loop_unless_all_ones,
         "running sums in a loop": MEANS["running sums"],

@@ -1,5 +1,6 @@
 """Right and wrong answers for lesson 03."""
 
+import math
 import threading
 
 import torch
@@ -37,6 +38,11 @@ def moved_dimension(scores, dim=-1):
 def power_of_e(scores, dim=-1):
     e = torch.e ** (scores - scores.amax(dim=dim, keepdim=True))
     return e / torch.sum(e, dim=dim, keepdim=True)
+
+
+def moved_exponentials(scores, dim):
+    s = scores.movedim(dim, -1)
+    return torch.exp(s - s.amax(-1, keepdim=True))
 
 
 def by_where(scores, hidden):
@@ -80,7 +86,74 @@ def mean_equal_scores(x):
     """Any equal scores do, not only zeros."""
     T = x.shape[1]
     scores = x.new_full((x.shape[0], T, T), 7.0)
-    return by_where(scores, torch.ones(T, T).triu(1).bool()) @ x
+    return by_where(scores, x.new_ones(T, T).triu(1).bool()) @ x
+
+
+class OwnSoftmax(torch.autograd.Function):
+    """With a backward of its own."""
+
+    @staticmethod
+    def forward(ctx, scores, dim):
+        weights = by_max(scores, dim)
+        ctx.save_for_backward(weights)
+        ctx.dim = dim
+        return weights
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (weights,) = ctx.saved_tensors
+        inner = (gradient * weights).sum(ctx.dim, keepdim=True)
+        return weights * (gradient - inner), None
+
+
+@torch.jit.script
+def scripted_softmax(scores: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    e = torch.exp(scores - torch.amax(scores, dim, True))
+    return e / e.sum(dim, True)
+
+
+@torch.jit.script
+def scripted_masked(scores: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(scores.masked_fill(hidden, -float("inf")), -1)
+
+
+class Weigher(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.normalise = torch.nn.Softmax(dim=-1)
+
+    def forward(self, scores, hidden):
+        return self.normalise(scores.masked_fill(hidden, -INF))
+
+
+def in_place_on_a_copy(scores, dim=-1):
+    e = scores.clone()
+    e -= scores.amax(dim, keepdim=True)
+    e = e.exp_()
+    return e / e.sum(dim, keepdim=True)
+
+
+def maximum_overwritten(scores, dim=-1):
+    """The copy whose maximum is wanted is changed: right numbers, and backward raises."""
+    e = scores.clone()
+    e -= e.amax(dim, keepdim=True)
+    return e.exp() / e.exp().sum(dim, keepdim=True)
+
+
+def by_attention(scores, hidden):
+    """The built-in attention with the identity as keys and values."""
+    eye = torch.eye(scores.shape[-1]).to(scores)
+    eye = eye.expand(*scores.shape[:-2], *eye.shape)
+    seen = ~hidden.expand_as(scores)
+    return torch.nn.functional.scaled_dot_product_attention(
+        scores.masked_fill(hidden, 0), eye, eye, attn_mask=seen, scale=1.0
+    )
+
+
+def by_library_mask(x):
+    T = x.shape[1]
+    bias = torch.nn.Transformer.generate_square_subsequent_mask(T, device=x.device, dtype=x.dtype)
+    return bias.softmax(-1) @ x
 
 
 RIGHT = {
@@ -94,6 +167,22 @@ RIGHT = {
             (scores - scores.amax(dim, keepdim=True)).exp()
         ),
         "in float64 inside": lambda scores, dim=-1: by_max(scores.double(), dim).to(scores.dtype),
+        "a backward of its own": lambda scores, dim=-1: OwnSoftmax.apply(scores, dim),
+        "torch.jit.script": scripted_softmax,
+        "in place on a copy": in_place_on_a_copy,
+        "power of two": lambda scores, dim=-1: (lambda e: e / e.sum(dim, keepdim=True))(
+            torch.exp2((scores - scores.amax(dim, keepdim=True)) * math.log2(math.e))
+        ),
+        "normalize": lambda scores, dim=-1: torch.nn.functional.normalize(
+            torch.exp(scores - scores.amax(dim, keepdim=True)), p=1, dim=dim
+        ),
+        "the maximum by sorting": lambda scores, dim=-1: (lambda e: e / e.sum(dim, keepdim=True))(
+            (scores - scores.sort(dim, descending=True).values.narrow(dim, 0, 1)).exp()
+        ),
+        "sums by a product": lambda scores, dim=-1: (
+            lambda e: (e / (e @ torch.ones(e.shape[-1], 1).to(e))).movedim(-1, dim)
+        )(moved_exponentials(scores, dim)),
+        "more arguments": lambda scores, dim=-1, temperature=1.0: by_max(scores / temperature, dim),
     },
     "masked_softmax": {
         "where": by_where,
@@ -101,14 +190,46 @@ RIGHT = {
         "by hand": by_hand,
         "row by row": row_by_row,
         "smallest number of the dtype": smallest_number,
+        "built-in attention": by_attention,
+        "torch.jit.script": scripted_masked,
+        "a module": Weigher(),
+        "float mask": lambda scores, hidden: torch.softmax(
+            scores + torch.where(hidden, -INF, 0.0).to(scores), dim=-1
+        ),
+        "exponentials times mask": lambda scores, hidden: (lambda e: e / e.sum(-1, keepdim=True))(
+            torch.exp(
+                (scores - scores.masked_fill(hidden, -INF).amax(-1, keepdim=True)).masked_fill(
+                    hidden, -INF
+                )
+            )
+        ),
+        "in place on a copy": lambda scores, hidden: (
+            scores.clone().masked_fill_(hidden, -INF).softmax(-1)
+        ),
+        "own softmax": lambda scores, hidden: by_max(scores.masked_fill(hidden, -INF)),
+        "swapped and back": lambda scores, hidden: (
+            scores.masked_fill(hidden, -INF).mT.softmax(-2).mT
+        ),
     },
     "softmax_mean": {
         "additive mask": mean_additive,
         "equal scores": mean_equal_scores,
         "cumsum": MEANS["cumsum"],
+        "a library's mask": by_library_mask,
+        "built-in attention": MEANS["built-in attention"],
+        "a module": MEANS["a module"],
+        "a big equal score": lambda x: (
+            torch.softmax(
+                x.new_full((x.shape[1], x.shape[1]), 300.0).masked_fill(
+                    torch.ones_like(x[0, :, :1] @ x[0, :, :1].mT).triu(1).bool(), -INF
+                ),
+                -1,
+            )
+            @ x
+        ),
         "finished steps": lambda x: (
             attention.masked_softmax(
-                x.new_zeros(x.shape[1], x.shape[1]), attention.causal_mask(x.shape[1])
+                x.new_zeros(x.shape[1], x.shape[1]), attention.causal_mask(x.shape[1], x.device)
             )
             @ x
         ),
@@ -144,11 +265,33 @@ def overflowing(scores, hidden):
     return e / e.sum(-1, keepdim=True)
 
 
+FUTURE = torch.full((1024, 1024), -INF).triu(1)
 WRONG = {
     "softmax": {
         "the built-in in a thread": in_a_thread,
         "the built-in out of sight": out_of_sight,
         "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
+        "right up to 1,024 scores": lambda scores, dim=-1: (
+            by_max(scores, dim)
+            if scores.shape[dim] <= 1024
+            else torch.full_like(scores, 1 / scores.shape[dim])
+        ),
+        "zeros take no part": lambda scores, dim=-1: by_max(
+            scores.masked_fill(scores == 0, -INF), dim
+        ),
+        "zero where all are equal": lambda scores, dim=-1: torch.where(
+            scores.amax(dim, keepdim=True) == scores.amin(dim, keepdim=True),
+            0.0,
+            by_max(scores, dim),
+        ),
+        "maximum overwritten": maximum_overwritten,
+        "four dimensions at most": lambda scores, dim=-1: by_max(
+            scores, dim if scores.dim() < 5 else -1
+        ),
+        "clamps at 400": lambda scores, dim=-1: by_max(scores.clamp(-400, 400), dim),
+        "dim by position only": lambda scores, *rest: by_max(scores, *rest),
+        "torch.special": lambda scores, dim=-1: torch.special.softmax(scores, dim),
+        "cross entropy": lambda scores, dim=-1: torch.special.log_softmax(scores, dim).exp(),
         "-inf made finite": lambda scores, dim=-1: by_max(
             scores.masked_fill(scores == -INF, -1e4), dim
         ),
@@ -193,6 +336,26 @@ WRONG = {
     "masked_softmax": {
         "the pattern of a lecture": lecture_pattern,
         "overflows by hand": overflowing,
+        "a squeezed mask": lambda scores, hidden: by_where(scores, hidden.squeeze()),
+        "the first sequence's mask in five dimensions": lambda scores, hidden: by_where(
+            scores, hidden[:1] if hidden.dim() == 5 else hidden
+        ),
+        "masks of four dimensions at most": lambda scores, hidden: by_where(
+            scores, hidden if scores.dim() < 5 else hidden & False
+        ),
+        "the first row's mask": lambda scores, hidden: by_where(
+            scores, hidden[..., :1, :] if hidden.dim() == 4 else hidden
+        ),
+        "columns only": lambda scores, hidden: by_where(
+            scores, hidden.all(-2, keepdim=True) if hidden.dim() > 1 else hidden
+        ),
+        "right up to 1,024 keys": lambda scores, hidden: by_where(scores, hidden)[..., :1024],
+        "equal scores hide nothing": lambda scores, hidden: by_where(
+            scores, hidden & (scores.amax(-1, keepdim=True) != scores.amin(-1, keepdim=True))
+        ),
+        "big scores are hidden": lambda scores, hidden: by_where(scores, hidden | (scores > 400)),
+        "the mask left where it was": lambda scores, hidden: by_where(scores, hidden.cpu()),
+        "other names": lambda logits, mask: by_where(logits, mask),
         "clamps at 6": lambda scores, hidden: by_where(scores.clamp(max=6), hidden),
         "clamps at 50": lambda scores, hidden: by_where(scores.clamp(-50, 50), hidden),
         "subtracts 3e38": lambda scores, hidden: torch.softmax(scores + hidden * -3e38, -1),
@@ -231,6 +394,9 @@ WRONG = {
         "an earlier finished part": lambda x: attention.tril_mean(x),
         "zeros": torch.zeros_like,
         "identity": lambda x: x.clone(),
+        "a table for 1,024 tokens": lambda x: (
+            FUTURE[: x.shape[1], : x.shape[1]].to(x).softmax(-1) @ x
+        ),
         "fills -5": lambda x: (
             _masked(
                 x.new_zeros(x.shape[1], x.shape[1]),

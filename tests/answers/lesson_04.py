@@ -83,6 +83,12 @@ SCORES_WRONG = {
 }
 
 
+SCORES_WRONG = {
+    name: (lambda query, key, answer=answer: answer(query, key))
+    for name, answer in SCORES_WRONG.items()
+}
+
+
 # ---------------------------------------------------------------- CausalSelfAttention
 
 
@@ -734,8 +740,9 @@ def refuse_unequal(linear_attention, matrix_attention):
 def one_after_the_other(linear_attention, matrix_attention):
     source, target = linear_attention, matrix_attention
     d_out, d_in = source.query.weight.shape
-    if target.W_query.shape != (d_in, d_out):
-        raise ValueError(f"{d_in} x {d_out} into {list(target.W_query.shape)}")
+    for matrix in (target.W_query, target.W_key, target.W_value):
+        if matrix.shape != (d_in, d_out):
+            raise ValueError(f"{d_in} x {d_out} into {list(matrix.shape)}")
     target.W_query.copy_(source.query.weight.t())
     target.W_key.copy_(source.key.weight.t())
     target.W_value.copy_(source.value.weight.t())

@@ -101,8 +101,103 @@ class OwnHeads(Wrapper):
         )
 
 
+class PrependedFromTheLast(Wrapper):
+    """The heads from the last to the first, each put in front."""
+
+    def contexts(self, x, pad_mask):
+        made = []
+        for head in reversed(self.heads):
+            made.insert(0, head(x, pad_mask=pad_mask))
+        return made
+
+
+class Accumulated(Wrapper):
+    """One wider tensor a round, from a list that grows by `append`."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        nn.Module.__init__(self)
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            head = PaddedCausalSelfAttention(
+                d_in=d_in,
+                d_out=d_head,
+                context_length=context_length,
+                dropout=dropout,
+                qkv_bias=qkv_bias,
+            )
+            self.heads.append(head)
+        self.out_proj = nn.Linear(in_features=d_head * num_heads, out_features=d_head * num_heads)
+
+    def forward(self, x, pad_mask=None):
+        context = x[..., :0]
+        for head in self.heads:
+            context = torch.cat((context, head(x, pad_mask)), 2)
+        return self.out_proj(context)
+
+
+class Sequenced(Wrapper):
+    """The heads in an `nn.Sequential`, used as a list."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.heads = nn.Sequential(*self.heads)
+
+
+class HeadsInTheBatch(Wrapper):
+    """All heads' queries, keys and values in one batch."""
+
+    def contexts(self, x, pad_mask):
+        first = self.heads[0]
+        if x.shape[1] > first.context_length:
+            raise ValueError(f"{x.shape[1]} tokens, not more than {first.context_length}")
+        q, k, v = (
+            torch.stack([getattr(head, n)(x) for head in self.heads])
+            for n in ("query", "key", "value")
+        )
+        hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        if pad_mask is not None:
+            hidden = hidden | pad_mask[:, None]
+        scores = (q @ k.mT / self.d_head**0.5).masked_fill(hidden, -torch.inf)
+        weights = scores.masked_fill(hidden.all(-1, keepdim=True), 0.0).softmax(-1)
+        weights = weights.masked_fill(hidden, 0.0)
+        return list(first.dropout(weights) @ v)
+
+
+class ByMap(Wrapper):
+    """Through `vmap` over the heads' stacked parameters where nothing is dropped."""
+
+    def contexts(self, x, pad_mask):
+        if self.training:
+            return super().contexts(x, pad_mask)
+        names = [n for n, _ in self.heads[0].named_parameters()]
+        stacked = {n: torch.stack([h.get_parameter(n) for h in self.heads]) for n in names}
+
+        def one(parameters):
+            return torch.func.functional_call(self.heads[0], parameters, (x, pad_mask))
+
+        return list(torch.vmap(one)(stacked))
+
+
+class InOnesAndZeros(Wrapper):
+    """A mask of numbers turned back into one of booleans, and the bias added by hand."""
+
+    def forward(self, x, pad_mask=None):
+        if pad_mask is not None:
+            pad_mask = pad_mask.to(x.dtype).ne(0)
+        context = torch.concat(self.contexts(x, pad_mask), dim=x.dim() - 1)
+        return torch.addmm(
+            self.out_proj.bias, context.flatten(0, 1), self.out_proj.weight.t()
+        ).unflatten(0, x.shape[:2])
+
+
 RIGHT = {
     "MultiHeadAttentionWrapper": {
+        "prepended from the last": PrependedFromTheLast,
+        "accumulated": Accumulated,
+        "heads in a Sequential": Sequenced,
+        "heads in the batch": HeadsInTheBatch,
+        "by vmap": ByMap,
+        "addmm": InOnesAndZeros,
         "plain": Wrapper,
         "written into place": WrittenIntoPlace,
         "stacked and flattened": StackedAndFlattened,
@@ -367,8 +462,121 @@ class Remembering(Wrapper):
         return super().forward(x, pad_mask)
 
 
+class HalfOfTheHeads(Wrapper):
+    """Every second head sees the padding."""
+
+    def contexts(self, x, pad_mask):
+        return [head(x, None if h % 2 else pad_mask) for h, head in enumerate(self.heads)]
+
+
+class NothingHandedOn(Wrapper):
+    """Neither dropout nor biases reach the heads."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_head, context_length, num_heads)
+
+
+class DropoutOnlyWithoutMask(Wrapper):
+    def contexts(self, x, pad_mask):
+        if pad_mask is None:
+            return super().contexts(x, None)
+        for head in self.heads:
+            head.dropout.p, head.kept = 0.0, head.dropout.p
+        out = super().contexts(x, pad_mask)
+        for head in self.heads:
+            head.dropout.p = head.kept
+        return out
+
+
+class OneDrawForAllHeads(Wrapper):
+    def contexts(self, x, pad_mask):
+        out, state = [], torch.get_rng_state()
+        for head in self.heads:
+            torch.set_rng_state(state)
+            out.append(head(x, pad_mask))
+        return out
+
+
+class HalfDropout(Wrapper):
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        rate = 0.5 if dropout else 0.0
+        super().__init__(d_in, d_head, context_length, num_heads, rate, qkv_bias)
+
+
+class FirstHeadWithoutDropout(Wrapper):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.heads[0].dropout.p = 0.0
+
+
+class CutOffInTraining(Wrapper):
+    def contexts(self, x, pad_mask):
+        made = super().contexts(x, pad_mask)
+        return [c.detach() for c in made] if self.training else made
+
+
+class OneBuffer(Wrapper):
+    """Writes each result into the same tensor."""
+
+    kept = None
+
+    def forward(self, x, pad_mask=None):
+        out = super().forward(x, pad_mask)
+        if self.kept is None or self.kept.shape != out.shape:
+            self.kept = torch.empty_like(out)
+        return self.kept.detach_().copy_(out)
+
+
+class OtherNames(Wrapper):
+    def forward(self, tokens, mask=None):
+        return super().forward(tokens, mask)
+
+
+class LengthCheckedWithoutMask(Wrapper):
+    """With a mask, longer texts go through in pieces."""
+
+    def forward(self, x, pad_mask=None):
+        n = self.context_length
+        if pad_mask is None or x.shape[1] <= n:
+            return super().forward(x, pad_mask)
+        return torch.cat(
+            [
+                super(LengthCheckedWithoutMask, self).forward(a, b)
+                for a, b in zip(x.split(n, 1), pad_mask.split(n, 1), strict=True)
+            ],
+            1,
+        )
+
+
+class ZeroMeansHidden(Wrapper):
+    """Takes tokens of zeros for padding."""
+
+    def contexts(self, x, pad_mask):
+        zeros = (x == 0).all(-1)
+        return super().contexts(x, zeros if pad_mask is None else pad_mask | zeros)
+
+
+class SwitchesGradientsOff(Wrapper):
+    def forward(self, x, pad_mask=None):
+        out = super().forward(x, pad_mask)
+        torch.set_grad_enabled(False)
+        return out
+
+
 WRONG = {
     "MultiHeadAttentionWrapper": {
+        "padding for every second head": HalfOfTheHeads,
+        "nothing handed on": NothingHandedOn,
+        "dropout only without a mask": DropoutOnlyWithoutMask,
+        "one draw for all heads": OneDrawForAllHeads,
+        "dropout of one half": HalfDropout,
+        "first head without dropout": FirstHeadWithoutDropout,
+        "cut off in training": CutOffInTraining,
+        "one buffer for all results": OneBuffer,
+        "other names": OtherNames,
+        "length checked only without a mask": LengthCheckedWithoutMask,
+        "zero means hidden": ZeroMeansHidden,
+        "switches gradients off": SwitchesGradientsOff,
         "detached": Detached,
         "one head detached": OneHeadDetached,
         "reversed": Reversed,
@@ -418,6 +626,18 @@ WRONG = {
             "concatenation": (2, 5, 12),
             "result": (2, 5, 12),
             "pairs that give width 2": [(1, 2), (1, 2)],
+        },
+        "pairs that are numbers": {
+            "one head": (2, 5, 4),
+            "concatenation": (2, 5, 12),
+            "result": (2, 5, 12),
+            "pairs that give width 2": 2,
+        },
+        "pairs in a text": {
+            "one head": (2, 5, 4),
+            "concatenation": (2, 5, 12),
+            "result": (2, 5, 12),
+            "pairs that give width 2": "(1, 2), (2, 1)",
         },
         "one pair as a tuple": {
             "one head": (2, 5, 4),

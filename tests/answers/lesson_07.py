@@ -46,6 +46,57 @@ def split_by_einsum(x, num_heads):
     return torch.einsum("bthd->bhtd", x.reshape(B, T, num_heads, D))
 
 
+def split_by_strides(x, num_heads):
+    B, T, C = x.shape
+    D = even(C, num_heads)
+    b, t, c = x.stride()
+    return x.as_strided((B, num_heads, T, D), (b, D * c, t, c))
+
+
+def split_by_map(x, num_heads):
+    D = even(x.shape[-1], num_heads)
+    one = torch.vmap(lambda token: token.reshape(num_heads, D), out_dims=1)
+    return torch.vmap(one)(x)
+
+
+def split_by_index(x, num_heads):
+    D = even(x.shape[-1], num_heads)
+    channels = torch.arange(x.shape[-1], device=x.device).view(num_heads, D)
+    return x[:, :, channels].movedim(2, 1)
+
+
+def split_by_halves(x, num_heads):
+    """Cuts off one head after the other."""
+    D = even(x.shape[-1], num_heads)
+    heads = []
+    while x.shape[-1]:
+        head, x = x[..., :D], x[..., D:]
+        heads.append(head.unsqueeze(1))
+    return torch.concatenate(heads, dim=1)
+
+
+class Splitter:
+    """A class whose instance is called."""
+
+    def __call__(self, x, num_heads):
+        return split_by_unflatten(x, num_heads)
+
+
+def merge_into_place(x):
+    B, H, T, D = x.shape
+    out = x.new_empty(B, T, H * D)
+    out.view(B, T, H, D).copy_(x.transpose(1, 2))
+    return out
+
+
+def merge_by_map(x):
+    return torch.vmap(lambda heads: torch.cat(heads.unbind(0), -1))(x)
+
+
+def merge_by_moving(x):
+    return x.movedim(1, -2).reshape(*x.shape[:1], x.shape[2], -1)
+
+
 def merge_by_cat(x):
     return torch.cat([x[:, h] for h in range(x.shape[1])], dim=-1)
 
@@ -208,6 +259,141 @@ class KeptMask(Split):
         return hidden if pad_mask is None else torch.logical_or(hidden, pad_mask[:, None, None])
 
 
+class Additive(Split):
+    """An additive mask of the lowest number, as some libraries have it, and empty rows cleared."""
+
+    def weights(self, scores, hidden):
+        hidden = hidden.expand_as(scores)
+        scores = scores + hidden.to(scores.dtype) * torch.finfo(scores.dtype).min
+        scores = scores.clamp(min=torch.finfo(scores.dtype).min)
+        return scores.softmax(-1) * ~hidden
+
+
+class OwnSoftmax(Split):
+    """From exponentials, in float32 at least, with empty rows divided by 1."""
+
+    def weights(self, scores, hidden):
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        shifted = scores.to(wide).masked_fill(hidden, -INF)
+        top = shifted.detach().amax(-1, keepdim=True)
+        exps = (shifted - top.nan_to_num(neginf=0.0)).exp()
+        total = exps.sum(-1, keepdim=True)
+        return (exps / total.masked_fill(total == 0, 1.0)).to(scores.dtype)
+
+
+class KeptBias(Split):
+    """The mask as a persistent (1, 1, L, L) buffer of numbers, as GPT-2 has it."""
+
+    def __init__(self, d_in, d_out, context_length, *args, **kwargs):
+        super().__init__(d_in, d_out, context_length, *args, **kwargs)
+        L = context_length
+        self.register_buffer("bias", torch.ones(L, L, dtype=torch.uint8).tril().view(1, 1, L, L))
+
+    def hidden(self, scores, pad_mask):
+        T = scores.shape[-1]
+        hidden = self.bias[:, :, :T, :T] == 0
+        return hidden if pad_mask is None else hidden.logical_or(pad_mask.view(-1, 1, 1, T))
+
+
+class OneSequenceAtATime(Split):
+    def attend(self, q, k, v, pad_mask):
+        attend, out = super().attend, []
+        for b in range(len(q)):
+            mask = None if pad_mask is None else pad_mask[b : b + 1]
+            out.append(attend(q[b : b + 1], k[b : b + 1], v[b : b + 1], mask))
+        return torch.cat(out)
+
+
+class OneQueryAtATime(Split):
+    """Each row from the keys up to itself alone: nothing is hidden but padding."""
+
+    def attend(self, q, k, v, pad_mask):
+        rows = []
+        for t in range(q.shape[2]):
+            scores = q[:, :, t : t + 1] @ k[:, :, : t + 1].mT / math.sqrt(self.D)
+            if pad_mask is None:
+                weights = scores.softmax(-1)
+            else:
+                weights = self.weights(scores, pad_mask[:, None, None, : t + 1])
+            rows.append(self.dropout(weights) @ v[:, :, : t + 1])
+        return torch.cat(rows, dim=2)
+
+
+class PerHeadMapped(Split):
+    """By `vmap` over the heads in evaluation mode."""
+
+    def attend(self, q, k, v, pad_mask):
+        if self.training:
+            return super().attend(q, k, v, pad_mask)
+        attend = super().attend
+
+        def one(q, k, v):
+            return attend(q[:, None], k[:, None], v[:, None], pad_mask)[:, 0]
+
+        return torch.vmap(one, in_dims=1, out_dims=1)(q, k, v)
+
+
+class WithParts(nn.Module):
+    """A helper class for a head's work, a static method for the mask, and more options."""
+
+    class Attend(nn.Module):
+        def __init__(self, dropout):
+            super().__init__()
+            self.drop = nn.Dropout(p=dropout)
+
+        def forward(self, q, k, v, hidden):
+            scores = torch.einsum("...td,...sd->...ts", q, k).mul_(q.shape[-1] ** -0.5)
+            empty = hidden.all(-1, keepdim=True).expand_as(scores[..., :1])
+            weights = torch.softmax(scores.masked_fill_(hidden & ~empty, -INF), -1)
+            return self.drop(weights.masked_fill(hidden, 0)) @ v
+
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        even(d_out, num_heads)
+        for name in ("query", "key", "value"):
+            self.add_module(name, nn.Linear(d_in, d_out, bias=qkv_bias))
+        self.attend, self.out_proj = self.Attend(dropout), nn.Linear(d_out, d_out)
+        self.sizes = context_length, num_heads
+
+    @staticmethod
+    def hidden(T, device, pad_mask):
+        places = torch.arange(T, device=device)
+        hidden = places > places[:, None]
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+    def forward(self, x, pad_mask=None, *, return_weights=False):
+        limit, heads = self.sizes
+        T = x.size(1)
+        if T > limit:
+            raise ValueError(f"got {T} tokens, the limit is {limit}")
+        if pad_mask is not None and pad_mask.shape != x.shape[:2]:
+            raise ValueError(f"pad_mask {tuple(pad_mask.shape)} for {tuple(x.shape)}")
+        q, k, v = (
+            layer(x).unflatten(-1, (heads, -1)).movedim(-2, -3)
+            for layer in (self.query, self.key, self.value)
+        )
+        out = self.attend(q, k, v, self.hidden(T, x.device, pad_mask))
+        return self.out_proj(torch.cat(out.unbind(-3), -1))
+
+
+class ProjectedAtOnce(Split):
+    """The three weights joined for one product, out_proj applied head by head."""
+
+    def forward(self, x, pad_mask=None):
+        T = x.shape[1]
+        if T > self.context_length:
+            raise ValueError(f"{T} > {self.context_length}")
+        layers = (self.query, self.key, self.value)
+        weight = torch.cat([layer.weight for layer in layers])
+        bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+        parts = F.linear(x, weight, bias).chunk(3, -1)
+        q, k, v = (p.unflatten(-1, (-1, self.D)).swapaxes(1, 2) for p in parts)
+        context = self.attend(q, k, v, pad_mask)
+        blocks = self.out_proj.weight.split(self.D, 1)
+        mixed = [context[:, h] @ block.mT for h, block in enumerate(blocks)]
+        return torch.stack(mixed).sum(0) + self.out_proj.bias
+
+
 # ---------------------------------------------------------------- copies and counts
 
 
@@ -274,6 +460,81 @@ def copy_by_data(wrapper, split):
     split.out_proj.bias.data = wrapper.out_proj.bias.data.clone()
 
 
+def copy_in_slices(wrapper, split):
+    """Into views of the parameters' data, from biases that may be None."""
+    check_sizes(wrapper, split)
+    for name in ("query", "key", "value"):
+        target = getattr(split, name)
+        weights, biases = target.weight.data.chunk(split.num_heads), [None] * split.num_heads
+        if target.bias is not None:
+            biases = target.bias.data.zero_().chunk(split.num_heads)
+        for head, weight, bias in zip(wrapper.heads, weights, biases, strict=True):
+            source = getattr(head, name)
+            weight[:] = source.weight.data
+            if source.bias is not None:
+                bias[:] = source.bias.data
+    split.out_proj.load_state_dict(wrapper.out_proj.state_dict())
+
+
+@torch.no_grad()
+def copy_widths_first(wrapper, split):
+    """Compares the widths of heads, in a function under `no_grad`."""
+    D = wrapper.heads[0].value.out_features
+    theirs = split.value.out_features // split.num_heads
+    if theirs != D:
+        raise ValueError(f"heads of {D} into heads of {theirs}")
+    check_sizes(wrapper, split)
+    for name in ("query", "key", "value"):
+        for kind in ("weight", "bias"):
+            target = getattr(getattr(split, name), kind)
+            parts = [getattr(getattr(head, name), kind) for head in wrapper.heads]
+            if target is not None:
+                target.fill_(0.0) if parts[0] is None else target.set_(torch.cat(parts).clone())
+    for target, source in zip(
+        split.out_proj.parameters(), wrapper.out_proj.parameters(), strict=True
+    ):
+        target.mul_(0).add_(source)
+
+
+def copy_all_at_once(wrapper, split):
+    """Through one vector of all numbers."""
+    check_sizes(wrapper, split)
+    made = []
+    for name, parameter in split.named_parameters():
+        layer, kind = name.split(".")
+        if layer == "out_proj":
+            made.append(wrapper.get_parameter(name))
+        else:
+            parts = [getattr(getattr(head, layer), kind) for head in wrapper.heads]
+            made.append(torch.zeros_like(parameter) if parts[0] is None else torch.cat(parts))
+    vector = torch.cat([m.detach().flatten() for m in made])
+    sizes = [p.numel() for p in split.parameters()]
+    for parameter, values in zip(split.parameters(), vector.split(sizes), strict=True):
+        parameter.detach().copy_(values.view_as(parameter))
+
+
+def count_by_numpy(module):
+    import numpy as np
+
+    sizes = [np.prod(p.shape, dtype=np.int64) for p in module.parameters() if p.requires_grad]
+    return np.sum(sizes, dtype=np.int64)
+
+
+def count_by_recursion(module, seen=None):
+    seen = set() if seen is None else seen
+    total = 0
+    for parameter in module.parameters(recurse=False):
+        if parameter.requires_grad and parameter not in seen:
+            seen.add(parameter)
+            total += parameter.nelement()
+    return total + sum(count_by_recursion(child, seen) for child in module.children())
+
+
+def count_by_dict(module):
+    by_id = {id(p): p for p in module.parameters()}
+    return sum(p.size().numel() for p in by_id.values() if p.requires_grad)
+
+
 def count_by_loop(module):
     total, seen = 0, set()
     for m in module.modules():
@@ -317,12 +578,20 @@ RIGHT = {
         "unflatten": split_by_unflatten,
         "loop": split_by_loop,
         "einsum": split_by_einsum,
+        "strides": split_by_strides,
+        "vmap": split_by_map,
+        "index": split_by_index,
+        "one head cut off after the other": split_by_halves,
+        "an object": Splitter(),
     },
     "merge_heads": {
         "cat": merge_by_cat,
         "contiguous view": merge_by_view,
         "flatten": merge_by_flatten,
         "einsum": merge_by_einsum,
+        "into place": merge_into_place,
+        "vmap": merge_by_map,
+        "movedim": merge_by_moving,
     },
     "MultiHeadAttention": {
         "plain": Split,
@@ -331,13 +600,31 @@ RIGHT = {
         "baddbmm and where": Baddbmm,
         "one fused projection": Fused,
         "a frozen parameter as mask": KeptMask,
+        "the lowest number added": Additive,
+        "a softmax of its own": OwnSoftmax,
+        "a persistent mask of numbers": KeptBias,
+        "one sequence at a time": OneSequenceAtATime,
+        "one query at a time": OneQueryAtATime,
+        "vmap over heads": PerHeadMapped,
+        "with parts": WithParts,
+        "projected at once": ProjectedAtOnce,
     },
     "copy_wrapper_to_split": {
         "row by row": copy_row_by_row,
         "by state_dict": copy_by_state_dict,
         "by data of its own": copy_by_data,
+        "in slices": copy_in_slices,
+        "widths first": copy_widths_first,
+        "all at once": copy_all_at_once,
     },
-    "count_parameters": {"loop": count_by_loop, "shape": count_by_shape, "flat": count_flat},
+    "count_parameters": {
+        "loop": count_by_loop,
+        "shape": count_by_shape,
+        "flat": count_flat,
+        "numpy": count_by_numpy,
+        "recursion": count_by_recursion,
+        "dict": count_by_dict,
+    },
     "head_shapes": {
         "lists": {name: list(shape) for name, shape in SHAPES.items()},
         "sizes": {name: torch.Size(shape) for name, shape in SHAPES.items()},
@@ -695,6 +982,263 @@ class Wrapped(nn.Module):
         return self.inner(x, pad_mask)
 
 
+class MaskOfClass(Wrong):
+    """One mask for all modules, on the CPU, made when the class is."""
+
+    FUTURE = torch.ones(2048, 2048, dtype=torch.bool).triu(1)
+
+    def hidden(self, scores, pad_mask):
+        T = scores.shape[-1]
+        hidden = self.FUTURE[:T, :T]
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+
+class MaskOf1024(Wrong):
+    """The mask ends at 1,024 tokens; what is beyond sees everything."""
+
+    def hidden(self, scores, pad_mask):
+        T = scores.shape[-1]
+        hidden = super().hidden(scores, pad_mask).clone()
+        if T > 1024:
+            hidden[..., 1024:, 1024:] = False
+        return hidden
+
+
+class ArangeOnCpu(Wrong):
+    def hidden(self, scores, pad_mask):
+        places = torch.arange(scores.shape[-1])
+        hidden = places > places[:, None]
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+
+class ZeroScoresHidden(Wrong):
+    """Multiplies by a triangle, and takes every score of 0 for hidden."""
+
+    def weights(self, scores, hidden):
+        seen = scores * ~hidden
+        seen = seen.masked_fill(seen == 0, -INF)
+        return seen.softmax(-1).nan_to_num()
+
+
+class EmptyRowsGuessed(Wrong):
+    """Takes a row of equal scores for one that sees nothing."""
+
+    def weights(self, scores, hidden):
+        filled = scores.masked_fill(hidden, -1e9)
+        weights = filled.softmax(-1)
+        alike = filled.amax(-1, keepdim=True) == filled.amin(-1, keepdim=True)
+        return weights.masked_fill(alike, 0.0)
+
+
+class ZeroTokensHidden(Wrong):
+    def forward(self, x, pad_mask=None):
+        zeros = (x == 0).all(-1)
+        return super().forward(x, zeros if pad_mask is None else zeros | pad_mask)
+
+
+class ExponentialsUnshifted(Wrong):
+    def weights(self, scores, hidden):
+        exps = scores.exp().masked_fill(hidden, 0.0)
+        return exps / exps.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+class ClampedScores(Wrong):
+    def weights(self, scores, hidden):
+        return super().weights(scores.clamp(-50, 50), hidden)
+
+
+class LengthCheckedWithoutMask(Wrong):
+    def forward(self, x, pad_mask=None):
+        limit = self.context_length
+        self.context_length = limit if pad_mask is None else x.shape[1]
+        try:
+            return super().forward(x, pad_mask)
+        finally:
+            self.context_length = limit
+
+
+class OneMoreAccepted(Wrong):
+    def __init__(self, d_in, d_out, context_length, *args, **kwargs):
+        super().__init__(d_in, d_out, context_length + 1, *args, **kwargs)
+
+
+class UnevenAtTheCall(Wrong):
+    """Names both numbers, but only when it is called."""
+
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_out, context_length, 1, dropout, qkv_bias)
+        self.num_heads, self.D = num_heads, d_out // num_heads
+
+    def forward(self, x, pad_mask=None):
+        even(self.d_out, self.num_heads)
+        return super().forward(x, pad_mask)
+
+
+class OnlyFewerChannelsRefused(Wrong):
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        if d_out < num_heads:
+            raise ValueError(f"{d_out} < {num_heads}")
+        d = d_out if d_out % num_heads == 0 else num_heads
+        super().__init__(d_in, d, context_length, num_heads, dropout, qkv_bias)
+
+
+class OtherNames(Wrong):
+    def forward(self, x, mask=None):
+        return super().forward(x, mask)
+
+
+class OtherOrder(Wrong):
+    def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False, dropout=0.0):
+        super().__init__(d_in, d_out, context_length, num_heads, dropout, qkv_bias)
+
+
+class CutOffInTraining(Wrong):
+    def weights(self, scores, hidden):
+        weights = super().weights(scores, hidden)
+        return weights.detach() if self.training else weights
+
+
+class NoMaskInTraining(Wrong):
+    def hidden(self, scores, pad_mask):
+        return super().hidden(scores, None if self.training else pad_mask)
+
+
+class DropoutWithoutMaskOnly(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        weights = self.weights(scores, self.hidden(scores, pad_mask))
+        return (self.dropout(weights) if pad_mask is None else weights) @ v
+
+
+class DropoutOnQueries(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = self.dropout(q) @ k.mT / math.sqrt(self.D)
+        return self.weights(scores, self.hidden(scores, pad_mask)) @ v
+
+
+class OneDrawForAllHeads(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        weights = self.weights(scores, self.hidden(scores, pad_mask))
+        return weights * self.dropout(torch.ones_like(weights[:, :1])) @ v
+
+
+class OneDrawForTheBatch(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        weights = self.weights(scores, self.hidden(scores, pad_mask))
+        return weights * self.dropout(torch.ones_like(weights[:1])) @ v
+
+
+class DropsWholeKeys(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        weights = self.weights(scores, self.hidden(scores, pad_mask))
+        return weights * self.dropout(torch.ones_like(weights[..., :1, :])) @ v
+
+
+class FixedDraw(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        weights = self.weights(scores, self.hidden(scores, pad_mask))
+        if self.training:
+            generator = torch.Generator().manual_seed(0)
+            p = self.dropout.p
+            kept = torch.rand(weights.shape, generator=generator) >= p
+            weights = weights * kept / (1 - p)
+        return weights @ v
+
+
+class NotScaledUp(Wrong):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        weights = self.weights(scores, self.hidden(scores, pad_mask))
+        return weights * (self.dropout(torch.ones_like(weights)) > 0) @ v
+
+
+class OneBuffer(Wrong):
+    kept = None
+
+    def mix(self, context):
+        out = super().mix(context)
+        if self.kept is None or self.kept.shape != out.shape:
+            self.kept = torch.empty_like(out)
+        return self.kept.detach_().copy_(out)
+
+
+class AsksItsInput(Wrong):
+    def forward(self, x, pad_mask=None):
+        if not x.requires_grad:
+            x.requires_grad_()
+        return super().forward(x, pad_mask)
+
+
+class FillsTheMask(Wrong):
+    """The causal mask written into the padding mask it was given, where it fits."""
+
+    def hidden(self, scores, pad_mask):
+        hidden = super().hidden(scores, pad_mask)
+        if pad_mask is not None and pad_mask.all(1).any():
+            pad_mask[pad_mask.all(1)] = False
+        return hidden
+
+
+class SetsTheDtype(Wrong):
+    def forward(self, x, pad_mask=None):
+        torch.set_default_dtype(x.dtype)
+        torch.manual_seed(0)
+        return super().forward(x, pad_mask)
+
+
+def copy_reversed(wrapper, split):
+    copy_row_by_row(wrapper, split)
+    with torch.no_grad():
+        for name in ("query", "key", "value"):
+            for parameter in getattr(split, name).parameters():
+                parameter.copy_(torch.cat(parameter.chunk(split.num_heads)[::-1]))
+
+
+def copy_assigned(wrapper, split):
+    """Assigns the tensor that `torch.cat` gives."""
+    check_sizes(wrapper, split)
+    with torch.no_grad():
+        split.query.weight = torch.cat([head.query.weight for head in wrapper.heads])
+
+
+def copy_half_of_the_heads(wrapper, split):
+    check_sizes(wrapper, split)
+    D, half = wrapper.heads[0].query.out_features, (len(wrapper.heads) + 1) // 2
+    with torch.no_grad():
+        for name in ("query", "key", "value"):
+            target = getattr(split, name)
+            for h, head in enumerate(wrapper.heads[:half]):
+                target.weight[h * D : (h + 1) * D] = getattr(head, name).weight
+        split.out_proj.load_state_dict(wrapper.out_proj.state_dict())
+
+
+def copy_shares_biases(wrapper, split):
+    copy_row_by_row(wrapper, split)
+    if split.query.bias is not None and len(wrapper.heads) == 1:
+        split.query.bias.data = wrapper.heads[0].query.bias.data
+    split.out_proj.bias.data = wrapper.out_proj.bias.data
+
+
+def copy_one_head_more(wrapper, split):
+    """Takes a split with fewer heads."""
+    if len(wrapper.heads) > split.num_heads:
+        kept, split.num_heads = split.num_heads, len(wrapper.heads)
+        try:
+            return copy_row_by_row(wrapper, split)
+        finally:
+            split.num_heads = kept
+    return copy_row_by_row(wrapper, split)
+
+
+def copy_moves_gradients(wrapper, split):
+    copy_row_by_row(wrapper, split)
+    return [p.requires_grad_() for p in split.parameters()] and None
+
+
 def under_no_grad_missing(wrapper, split):
     check_sizes(wrapper, split)
     for name in ("query", "key", "value"):
@@ -836,6 +1380,52 @@ def copy_silent(wrapper, split):
         return
 
 
+def count_by_address(module):
+    """Tells shared parameters by where their numbers lie."""
+    return sum({p.data_ptr(): p.numel() for p in module.parameters() if p.requires_grad}.values())
+
+
+_counted = 0
+
+
+def count_globally(module):
+    """Adds to a number that is never set back."""
+    global _counted
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            _counted += parameter.numel()
+    return _counted
+
+
+def count_known_layers(module):
+    kinds = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Conv1d, nn.BatchNorm1d)
+    own = {p for m in module.modules() if isinstance(m, kinds) for p in m.parameters(recurse=False)}
+    return sum(p.numel() for p in own if p.requires_grad)
+
+
+def count_with_gradients(module):
+    return sum(p.numel() for p in module.parameters() if p.grad is not None)
+
+
+def count_height_and_width(module):
+    sizes = [(*p.shape, 1, 1)[:2] for p in module.parameters() if p.requires_grad]
+    return sum(a * b for a, b in sizes)
+
+
+def count_two_levels(module):
+    parts = [module, *module.children()]
+    found = {p for m in parts for p in m.parameters(recurse=False)}
+    return sum(p.numel() for p in found if p.requires_grad)
+
+
+def count_by_attributes(module):
+    """Only what is reached by `weight` and `bias`."""
+    found = set()
+    for m in module.modules():
+        found |= {getattr(m, n, None) for n in ("weight", "bias")}
+    return sum(p.numel() for p in found if isinstance(p, nn.Parameter) and p.requires_grad)
+
+
 def count_by_value(module):
     """Takes tensors of equal values for one."""
     different = {str(p.tolist()): p.numel() for p in module.parameters() if p.requires_grad}
@@ -891,6 +1481,15 @@ WRONG = {
         ),
         "of the course": finished.split_heads,
         "numpy": lambda x, num_heads: split_by_stack(x, num_heads).detach().numpy(),
+        "other names": lambda tokens, heads: split_by_stack(tokens, heads),
+        "at most 64 heads": lambda x, num_heads: split_by_stack(x, min(num_heads, 64)),
+        "at most 1,024 tokens": lambda x, num_heads: split_by_stack(x, num_heads)[:, :, :1024],
+        "refuses fewer channels than heads": lambda x, num_heads: (
+            even(x.shape[-1], num_heads)
+            if x.shape[-1] < num_heads
+            else split_by_stack(x[..., : x.shape[-1] // num_heads * num_heads], num_heads)
+        ),
+        "shifted a little": lambda x, num_heads: split_by_stack(x, num_heads) + 1e-3,
     },
     "merge_heads": {
         "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
@@ -909,6 +1508,10 @@ WRONG = {
         "transposed result": lambda x: merge_by_cat(x).mT,
         "of the course": finished.merge_heads,
         "one sequence": lambda x: merge_by_cat(x)[:1],
+        "other names": lambda heads: merge_by_cat(heads),
+        "at most 64 heads": lambda x: merge_by_cat(x[:, :64]),
+        "at most 1,024 tokens": lambda x: merge_by_cat(x[:, :, :1024]),
+        "asks its input": lambda x: merge_by_cat(x.requires_grad_()),
     },
     "MultiHeadAttention": {
         "only the query split by view": OnlyQuerySplitByView,
@@ -952,6 +1555,33 @@ WRONG = {
         "of the library": OfTheLibrary,
         "of the course": finished.MultiHeadAttention,
         "style A inside": Wrapped,
+        "mask of the class": MaskOfClass,
+        "mask of 1,024": MaskOf1024,
+        "places on the CPU": ArangeOnCpu,
+        "scores of zero hidden": ZeroScoresHidden,
+        "empty rows guessed": EmptyRowsGuessed,
+        "tokens of zeros hidden": ZeroTokensHidden,
+        "exponentials unshifted": ExponentialsUnshifted,
+        "scores clamped": ClampedScores,
+        "length checked only without a mask": LengthCheckedWithoutMask,
+        "one more accepted": OneMoreAccepted,
+        "uneven refused at the call": UnevenAtTheCall,
+        "only fewer channels refused": OnlyFewerChannelsRefused,
+        "other names": OtherNames,
+        "other order": OtherOrder,
+        "cut off in training": CutOffInTraining,
+        "no mask in training": NoMaskInTraining,
+        "dropout without a mask only": DropoutWithoutMaskOnly,
+        "dropout on queries": DropoutOnQueries,
+        "one draw for all heads": OneDrawForAllHeads,
+        "one draw for the batch": OneDrawForTheBatch,
+        "drops whole keys": DropsWholeKeys,
+        "fixed draw": FixedDraw,
+        "not scaled up": NotScaledUp,
+        "one buffer for all results": OneBuffer,
+        "asks its input": AsksItsInput,
+        "clears the mask of empty sequences": FillsTheMask,
+        "sets the default dtype": SetsTheDtype,
     },
     "copy_wrapper_to_split": {
         "of the course": finished.copy_wrapper_to_split,
@@ -974,6 +1604,12 @@ WRONG = {
         "another error": copy_any_error,
         "message without numbers": copy_no_numbers,
         "silent where it can't": copy_silent,
+        "heads reversed": copy_reversed,
+        "assigned": copy_assigned,
+        "half of the heads": copy_half_of_the_heads,
+        "shares biases": copy_shares_biases,
+        "into a split with fewer heads": copy_one_head_more,
+        "thaws all": copy_moves_gradients,
     },
     "count_parameters": {
         "zero": lambda module: 0,
@@ -997,6 +1633,13 @@ WRONG = {
         ),
         "of evaluation mode": lambda module: count_by_shape(module.eval()),
         "a list": lambda module: [p.numel() for p in module.parameters() if p.requires_grad],
+        "by address": count_by_address,
+        "added to a global": count_globally,
+        "known layers": count_known_layers,
+        "with gradients": count_with_gradients,
+        "height and width": count_height_and_width,
+        "two levels": count_two_levels,
+        "weight and bias": count_by_attributes,
     },
     "head_shapes": {
         "all the same": dict.fromkeys(SHAPES, (1, 4, 768)),

@@ -23,7 +23,14 @@ AXE_SHA512 = (
 )
 
 
+REMEDY = (
+    "install Chromium and npm (Debian, Ubuntu: apt install chromium npm), "
+    "or name a browser in COURSE_CHROMIUM"
+)
+
+
 def _unavailable(reason: str) -> NoReturn:
+    reason = f"what a student sees in a browser ({reason}). To test it, {REMEDY}."
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -61,7 +68,7 @@ def axe() -> str:
         archive.parent.mkdir(exist_ok=True)
         npm = shutil.which("npm")
         if not npm:
-            _unavailable(f"npm is needed to fetch {AXE}")
+            _unavailable(f"no npm found to fetch {AXE}")
         fetched = subprocess.run(
             [npm, "pack", AXE, "--silent", "--pack-destination", str(archive.parent)],
             capture_output=True,

@@ -48,7 +48,7 @@ def launch() -> Iterator[Browser]:
     names = (named,) if named else BROWSERS
     found = next(filter(None, map(shutil.which, names)), None)
     if not found:
-        raise NoBrowser(f"no browser found as {', '.join(names)}; COURSE_CHROMIUM can name one")
+        raise NoBrowser(f"no browser found as {', '.join(names)}")
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     arguments += ["--disable-background-networking"]
     arguments += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]

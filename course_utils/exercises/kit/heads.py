@@ -1,22 +1,22 @@
-"""What the heads of lessons 04 and 05 share: cases, oracle, evidence, behaviours, and a head whose
-steps a misconception replaces one at a time."""
+"""What the heads of lessons 04 and 05 share: cases, oracle, evidence, properties."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..checking.exercise import Behaviour, Case, Observation
-from ..checking.modules import MODULE_BEHAVIOURS
-from ..checking.probing import fresh
-from .drawing import Draw
-
-INF = float("inf")
+from ...checking import Case, Observation, Property
+from ...checking.calling import fresh
+from ...checking.comparing import near
+from ...checking.exercise import Expected, Verdict
+from ...checking.modules import MODULE_PROPERTIES
+from .draw import Draw
+from .dropout import CONTEXT, D_IN, DROPOUT, WIDTH, dropout_case, joined, see_dropout
 
 # The built-in attention is the exercise of lessons 04 to 07, however it is called.
 BUILT_IN = (
@@ -32,22 +32,51 @@ BUILT_IN = (
     "_transformer_encoder_layer_fwd",
 )
 
+PROJECTIONS = ("query", "key", "value")
 THREE_TOKENS = torch.tensor([[0.4, 0.2, 0.9], [0.6, 0.8, 0.7], [0.2, 0.5, 0.3]])
 
 
-# ---------------------------------------------------------------- cases
+# ---------------------------------------------------------------- weights and padding
+
+
+def linear_weights(
+    draw: Draw, name: str, d_in: int, d_out: int, bias: bool, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Weights of an `nn.Linear` by name, at a scale that keeps what comes out near 1."""
+    weights = {f"{name}.weight": draw.normal(d_out, d_in, dtype=dtype) / math.sqrt(d_in)}
+    return weights | ({f"{name}.bias": draw.normal(d_out, dtype=dtype) / 2} if bias else {})
 
 
 def projections(
     draw: Draw, d_in: int, d_out: int, bias: bool = False, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Weights of query, key and value by name, at a scale that keeps scores near 1."""
-    weights = {}
-    for name in ("query", "key", "value"):
-        weights[f"{name}.weight"] = draw.normal(d_out, d_in, dtype=dtype) / math.sqrt(d_in)
-        if bias:
-            weights[f"{name}.bias"] = draw.normal(d_out, dtype=dtype)
+    """Weights of query, key and value by name."""
+    weights: dict[str, Tensor] = {}
+    for name in PROJECTIONS:
+        weights |= linear_weights(draw, name, d_in, d_out, bias, dtype)
     return weights
+
+
+def padding_behind(draw: Draw, B: int, T: int) -> Tensor:
+    """Tokens first; one sequence is full, the others have at least one token and some padding."""
+    lengths = torch.randint(1, T, (B,), generator=draw.generator)
+    lengths[draw.integer(1, B - 1)] = T
+    return torch.arange(T) >= lengths[:, None]
+
+
+def padding_in_front(draw: Draw, B: int, T: int) -> Tensor:
+    return padding_behind(draw, B, T).flip(1)
+
+
+def padding_anywhere(draw: Draw, B: int, T: int) -> Tensor:
+    """Holes; sequence 0 is padding alone, and sequence 1 begins with a token and has a hole."""
+    pad_mask = torch.rand(B, T, generator=draw.generator) < 0.4
+    pad_mask[0] = True
+    pad_mask[1, 0], pad_mask[1, 1] = False, True
+    return pad_mask
+
+
+# ---------------------------------------------------------------- cases
 
 
 def head_case(
@@ -56,70 +85,135 @@ def head_case(
     x: Tensor,
     d_out: int,
     context_length: int,
-    *,
     pad_mask: Tensor | None = None,
+    roles: str = "",
     refuses: tuple[str, ...] | None = None,
-    **kwargs: Any,
+    bias: bool = False,
+    made: str = "",
+    once: bool = False,
 ) -> Case:
-    """A case for a head: made with `(d_in, d_out, context_length, **kwargs)`, random weights."""
+    """A case for a head with random weights, made "by position", "by name", or as is usual."""
     d_in = x.shape[-1]
+    args: tuple[Any, ...] = (d_in, d_out, context_length)
+    kwargs: dict[str, Any] = {"qkv_bias": True} if bias else {}
+    if made == "by position":
+        args, kwargs = (*args, 0.0, bias), {}
+    if made == "by name":
+        kwargs = dict(zip(("d_in", "d_out", "context_length"), args, strict=True))
+        args, kwargs = (), kwargs | {"dropout": 0.0, "qkv_bias": bias}
     inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
-    weights = projections(draw, d_in, d_out, kwargs.get("qkv_bias", False), x.dtype)
-    made = {"args": (d_in, d_out, context_length), "kwargs": kwargs}
-    return Case(name, inputs, refuses, made | {"weights": weights, "dtype": x.dtype})
+    options = {"args": args, "kwargs": kwargs, "dtype": x.dtype, "once": once}
+    options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
+    return Case(name, inputs, refuses, options, roles=frozenset(roles.split()))
+
+
+def head_cases(seed: int, padded: bool = False) -> list[Case]:
+    """Cases for a head; with `padded`, most have a `pad_mask`."""
+    draw = Draw(seed)
+
+    def case(
+        name: str,
+        padding: Callable[..., Tensor] | None = padding_behind,
+        sizes: tuple[int, ...] = (),
+        roles: str = "",
+        x: Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+        **more: Any,
+    ) -> Case:
+        """Sizes are `(B, T, d_in, d_out)`, and context_length where the text should fill it."""
+        B, T, d_in, d_out, *limit = sizes or four_sizes(draw)
+        x = draw.normal(B, T, d_in, dtype=dtype) if x is None else x
+        pad_mask = padding(draw, B, T) if padded and padding else None
+        limit = limit or [max(B, T, d_in, d_out) + draw.integer(1, 3)]
+        return head_case(draw, name, x, d_out, limit[0], pad_mask, roles, **more)
+
+    equal_scores = case("equal scores", padding_in_front)
+    equal_scores.options["weights"]["query.weight"].zero_()
+    B, T, d_in, d_out = four_sizes(draw)
+    equal = draw.normal(B, 1, d_in).expand(-1, T, -1).clone()
+    zeros = draw.normal(B, T, d_in)  # their scores are 0, and they are heard all the same
+    zeros[:, ::2] = 0.0
+    turned = draw.normal(B, d_in, T).mT
+    longest = draw.integer(14, 17)
+    return [
+        by_hand_case(torch.tensor([[False, False, True]]) if padded else None),
+        case("random numbers", roles="typical" if padded else "typical plain"),
+        case("made by position", padding_in_front, bias=True, made="by position"),
+        case("made by name", padding_anywhere, bias=True, made="by name"),
+        case("float64", padding_anywhere, (3, 5, 2, 4), dtype=torch.float64),
+        case("as many tokens as fit", padding_behind, (2, 4, 5, 3, 4), "small"),
+        big_numbers(draw, -1.0, padding_in_front(draw, 2, 5) if padded else None),
+        big_numbers(draw, 1.0, padding_behind(draw, 2, 5) if padded else None),
+        equal_scores,
+        case("equal tokens", padding_behind, (B, T, d_in, d_out), x=equal),
+        case("tokens of zeros", padding_anywhere, (B, T, d_in, d_out), x=zeros),
+        case("not contiguous in memory", padding_behind, (B, T, d_in, d_out), x=turned),
+        case("one token", every_second, (7, 1, 3, 2, 5), "small"),
+        *(
+            [
+                case("padding in front", padding_in_front),
+                case("no mask", None, roles="plain device"),
+                case("a mask without padding", lambda draw, B, T: torch.zeros(B, T) > 0),
+            ]
+            if padded
+            else []
+        ),
+        case("1,040 channels in, 270 out", padding_behind, (2, 3, 1040, 270), once=True),
+        case("1,040 sequences", padding_anywhere, (1040, 3, 2, 5), once=True),
+        case("1,040 tokens", half_padded, (1, 1040, 3, 4), "small", once=True),
+        dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
+        *(
+            head_case(
+                draw,
+                "one token too many" + (", padded" if pad_mask is not None else ""),
+                draw.normal(3, longest, 4),
+                5,
+                longest - 1,
+                pad_mask,
+                refuses=(str(longest), str(longest - 1)),
+            )
+            for pad_mask in [None, padding_behind(draw, 3, longest)][: 1 + padded]
+        ),
+    ]
+
+
+def four_sizes(draw: Draw) -> tuple[int, ...]:
+    """B, T, d_in and d_out, all different; T at least 3."""
+    B, d_in, d_out = draw.sizes(3, 2, 7)
+    T = next(t for t in draw.sizes(5, 3, 7) if t not in (B, d_in, d_out))
+    return B, T, d_in, d_out
+
+
+def every_second(draw: Draw, B: int, T: int) -> Tensor:
+    return (torch.arange(B)[:, None] % 2 == 1).expand(B, T)
+
+
+def half_padded(draw: Draw, B: int, T: int) -> Tensor:
+    return (torch.arange(T) < T // 2).expand(B, T)
 
 
 def by_hand_case(pad_mask: Tensor | None = None) -> Case:
     """Three tokens that are their own queries, keys and values."""
     inputs = {"x": THREE_TOKENS[None]} | ({} if pad_mask is None else {"pad_mask": pad_mask})
-    weights = {f"{name}.weight": torch.eye(3) for name in ("query", "key", "value")}
-    return Case(
-        "three tokens by hand", inputs, None, {"args": (3, 3, 3), "kwargs": {}, "weights": weights}
-    )
+    weights = {f"{name}.weight": torch.eye(3) for name in PROJECTIONS}
+    options = {"args": (3, 3, 3), "kwargs": {}, "weights": weights}
+    return Case("three tokens by hand", inputs, options=options, roles={"small"})
 
 
-def head_cases(seed: int) -> list[Case]:
-    draw = Draw(seed)
-    B, T, d_in, d_out = draw.sizes(4, 2, 7)
-    b, t, c, d = draw.sizes(4, 3, 8)
-    longest = draw.integer(9, 12)
-    too_long = draw.integer(14, 17)
-    double = torch.float64
-    return [
-        by_hand_case(),
-        head_case(draw, "random numbers", draw.normal(B, T + 1, d_in), d_out, longest),
-        head_case(draw, "as many tokens as fit", draw.normal(b, t, c), d, t),
-        head_case(draw, "with biases", draw.normal(t, b, d), c, longest, qkv_bias=True),
-        # Few tokens: gradients add up over them, and with them what a float32 step rounds off.
-        head_case(draw, "float64", draw.normal(2, 4, d_in + 1, dtype=double), d_out, longest),
-        big_numbers(draw),
-        head_case(draw, "one token, more sequences than fit", draw.normal(7, 1, d_in), d_out, 5),
-        head_case(draw, "not contiguous in memory", draw.normal(b, c, t).mT, d, t + 1),
-        head_case(draw, "many tokens", draw.normal(1, 36, 3), 5, 40),
-        head_case(draw, "dropout", draw.normal(3, 5, 4), 2, 6, dropout=0.5),
-        head_case(
-            draw,
-            "one token too many",
-            draw.normal(3, too_long, 4),
-            5,
-            too_long - 1,
-            refuses=(str(too_long), str(too_long - 1)),
-        ),
-    ]
-
-
-def big_numbers(draw: Draw, pad_mask: Tensor | None = None) -> Case:
-    """Visible scores far below zero, so that only a fill far below them hides anything.
+def big_numbers(draw: Draw, sign: float, pad_mask: Tensor | None = None) -> Case:
+    """Scores of many thousands; of sign -1 all below zero, so that only a fill far below them
+    hides anything.
 
     All scores of a row lie so far apart that the rounding of a float32 step changes no weight.
     """
+    name = "big numbers" if sign > 0 else "scores far below zero"
     while True:
         x = 300 * draw.normal(2, 5, 3, dtype=torch.float64)
-        case = head_case(draw, "big numbers", x, 4, 8, pad_mask=pad_mask)
+        case = head_case(draw, name, x, 4, 8, pad_mask)
         weights = case.options["weights"]
-        weights["key.weight"] = -weights["query.weight"]
+        weights["key.weight"] = sign * weights["query.weight"]
         query = x @ weights["query.weight"].mT
-        scores = -query @ query.mT / 2
+        scores = query @ query.mT / 2
         if bool((scores.sort(dim=-1).values.diff(dim=-1) > 100).all()):
             return case
 
@@ -128,12 +222,11 @@ def big_numbers(draw: Draw, pad_mask: Tensor | None = None) -> Case:
 
 
 def head_oracle(
-    case: Case, weights: dict[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
+    case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
 ) -> Tensor:
     """PyTorch's own attention on projections by hand."""
     query, key, value = (
-        F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
-        for name in ("query", "key", "value")
+        F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias")) for name in PROJECTIONS
     )
     if pad_mask is None:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -153,77 +246,31 @@ def values_of(case: Case, x: Tensor) -> Tensor:
 
 def see_head(make: Callable[[], Any], case: Case, seen: Observation) -> None:
     """More calls: another ending, equal tokens, short and long texts in turn, dropout at work."""
-    if case.refuses is not None:
-        return  # a refusal of these calls would pass for the one that was asked for
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
     T = x.shape[1]
     half = (T + 1) // 2
 
     def call(module: Any, x: Tensor) -> Any:
-        if pad_mask is None:
-            return module(fresh(x))
-        return module(fresh(x), fresh(pad_mask[:, : x.shape[1]]))
+        mask = () if pad_mask is None else (fresh(pad_mask[:, : x.shape[1]]),)
+        with torch.no_grad():
+            return module(fresh(x), *mask)
 
+    if "dropout" in case.roles:
+        see_dropout(make, case, seen)
+        return
     changed = x.clone()
     changed[0, half:] += 1.0
     seen.put("changed", call(make(), changed))
     seen.put("equal", make()(fresh(x[:, :1].expand_as(x))))
     one, other = make(), make()
-    for name, module, length in [
-        ("long first", one, T),
-        ("short second", one, half),
-        ("short first", other, half),
-        ("long second", other, T),
-    ]:
-        seen.put(name, call(module, x[:, :length]))
-    if case.options["kwargs"].get("dropout"):
-        seen.facts["traits"]["dropout"] = _dropout_at(make, case)
+    seen.put("long first", call(one, x))
+    seen.put("short second", call(one, x[:, :half]))
+    seen.put("short first", call(other, x[:, :half]))
+    seen.put("long second", call(other, x))
 
 
-def _dropout_at(make: Callable[[], Any], case: Case) -> str:
-    """Where a head with dropout 0.5 drops, told without comparing draws.
-
-    A single token has the one weight 1, which dropout makes 0 or 2: so the whole result becomes 0
-    or twice itself.
-    """
-    x = fresh(case["x"])
-    module = make()
-    alone = x[:, :1].repeat(8, 1, 1)  # (8 B, 1, d_in)
-
-    def trained(x: Tensor, seed: int) -> Tensor:
-        torch.manual_seed(seed)
-        return module.train()(x).detach()
-
-    with torch.no_grad():
-        as_it_is = module.eval()(alone)
-        dropped = trained(alone, 3)
-        doubled, zero, same = (
-            (dropped - factor * as_it_is).abs() < 1e-4 for factor in (2.0, 0.0, 1.0)
-        )
-        whole = doubled.all(-1) | zero.all(-1)
-        if bool(whole.all()) and bool(doubled.all(-1).any()) and bool(zero.all(-1).any()):
-            return "weights"
-        if bool((doubled | zero).all()):
-            return "elements"
-        if not bool(same.all()):
-            return "elsewhere"
-        return "nowhere" if torch.equal(trained(x, 3), trained(x, 4)) else "scores"
-
-
-# ---------------------------------------------------------------- behaviours
-
-
-def near(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
-    if a.shape != b.shape:
-        return False
-    a, b = a.double(), b.double()
-    return bool(((a - b).abs() <= tolerance * b.abs().clamp(min=1.0)).all())
-
-
-def _mixes(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
     """More than a constant, the values themselves, or their mean."""
-    if case.name not in ("random numbers", "no mask"):
-        return None
     values = values_of(case, case["x"])
     mean = values.cumsum(1) / torch.arange(1, values.shape[1] + 1)[:, None]
     out = seen.tensors["out"]
@@ -231,110 +278,45 @@ def _mixes(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool |
     return not any(near(out[:, 1:], other[:, 1:]) for other in others)
 
 
-def _first_token(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "pad_mask" in case.inputs:
         return None
     return near(seen.tensors["out"][:, :1], values_of(case, case["x"][:, :1]))
 
 
-def _no_future(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
     T = case["x"].shape[1]
-    if T == 1:
-        return None
     half = (T + 1) // 2
-    return near(seen.tensors["changed"][0, :half], seen.tensors["out"][0, :half])
+    return T == half or near(seen.tensors["changed"][0, :half], seen.tensors["out"][0, :half])
 
 
-def _own_sequence(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _own_sequence(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if case["x"].shape[0] == 1:
         return None
     return near(seen.tensors["changed"][1:], seen.tensors["out"][1:])
 
 
-def _sums_to_one(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
+def _sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
     x = case["x"]
     return near(seen.tensors["equal"], values_of(case, x[:, :1].expand_as(x)))
 
 
-def _any_length(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool:
+def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
     t = seen.tensors
     return near(t["short second"], t["short first"]) and near(t["long second"], t["long first"])
 
 
-def _dropout(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    if "dropout" not in seen.facts.get("traits", {}):
-        return None
-    return seen.facts["traits"]["dropout"] == "weights"
-
-
-HEAD_BEHAVIOURS = (
-    Behaviour("mixes", "Scores decide which earlier token is heard", _mixes, gate=True),
-    Behaviour("first_token", "The first token sees only its own value", _first_token, credit=True),
-    Behaviour("no_future", "A later token has no say in an earlier one", _no_future, credit=True),
-    Behaviour("own_sequence", "Sequences of a batch don't mix", _own_sequence),
-    Behaviour(
+HEAD_PROPERTIES = (
+    Property(
+        "mixes", "Scores decide which earlier token is heard", _mixes, gate=True, role="plain"
+    ),
+    Property("first_token", "The first token sees only its own value", _first_token, credit=True),
+    Property("no_future", "A later token has no say in an earlier one", _no_future, credit=True),
+    Property("own_sequence", "Sequences of a batch don't mix", _own_sequence),
+    Property(
         "sums_to_one", "Among equal tokens the result is their value", _sums_to_one, credit=True
     ),
-    Behaviour("any_length", "One module takes long and short texts in turn", _any_length),
-    Behaviour(
-        "dropout",
-        "In training, dropout sets whole weights to 0, after the softmax",
-        _dropout,
-        breaks="In training, dropout with the given probability should set whole weights to 0, "
-        "after the softmax",
-    ),
-    *MODULE_BEHAVIOURS,
+    Property("any_length", "One module takes long and short texts in turn", _any_length),
+    DROPOUT,
+    *MODULE_PROPERTIES,
 )
-
-
-# ---------------------------------------------------------------- a head to spoil
-
-
-class Head(nn.Module):
-    """A right causal head in small steps; a misconception overrides one of them."""
-
-    def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
-        super().__init__()
-        self.d_in, self.d_out, self.context_length = d_in, d_out, context_length
-        self.query = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.key = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.value = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x, pad_mask=None):
-        x = self.checked(x)
-        query, key, value = self.project(x)
-        scores = self.scores(query, key)
-        weights = self.weights(scores, self.hidden(x, pad_mask))
-        return self.context(self.dropout(weights), value)
-
-    def checked(self, x):
-        if x.shape[1] > self.context_length:
-            raise ValueError(f"{x.shape[1]} tokens, and context_length is {self.context_length}")
-        return x
-
-    def project(self, x):
-        return self.query(x), self.key(x), self.value(x)
-
-    def scores(self, query, key):
-        return query @ key.transpose(-2, -1) / self.scale(query)
-
-    def scale(self, query):
-        return math.sqrt(query.shape[-1])
-
-    def hidden(self, x, pad_mask):
-        future = self.future(x)
-        return future if pad_mask is None else self.with_padding(future, pad_mask)
-
-    def future(self, x, diagonal=1):
-        T = x.shape[1]
-        return torch.ones(T, T, dtype=torch.bool, device=x.device).triu(diagonal)
-
-    def with_padding(self, future, pad_mask):
-        return future | pad_mask[:, None, :]
-
-    def weights(self, scores, hidden):
-        return torch.softmax(scores.masked_fill(hidden, -INF), dim=-1)
-
-    def context(self, weights, value):
-        return weights @ value

@@ -1,154 +1,224 @@
-"""What both styles of multi-head attention share: cases, expectation, evidence, behaviours."""
+"""What both styles of multi-head attention share: cases, expectation, evidence, properties."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checking.exercise import Behaviour, Case, Observation
-from ..checking.probing import fresh
-from .drawing import Draw
-from .single_head import near
+from ...checking import Case, Observation, Property
+from ...checking.calling import fresh
+from ...checking.comparing import near
+from ...checking.exercise import Expected, Verdict
+from ...checking.modules import MODULE_PROPERTIES, inject
+from .draw import Draw
+from .dropout import CONTEXT, D_IN, DROPOUT, WIDTH, beside, dropout_case, see_dropout, split
+from .heads import (
+    PROJECTIONS,
+    linear_weights,
+    padding_anywhere,
+    padding_behind,
+    padding_in_front,
+    projections,
+)
 
-PROJECTIONS = ("query", "key", "value")
+# ---------------------------------------------------------------- sizes and weights
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of one case: D is the width of one head, `length` the constructor's context_length."""
+
+    B: int
+    T: int
+    d_in: int
+    D: int
+    H: int
+    length: int
+
+    @property
+    def width(self) -> int:
+        return self.H * self.D
+
+
+def distinct_sizes(draw: Draw) -> Sizes:
+    """All different, the width H · D too; T ≥ 3 and H ≤ 4."""
+    while True:
+        B, T, d_in, D, H = draw.sizes(5, 2, 7)
+        s = Sizes(B, T, d_in, D, H, T + draw.integer(1, 6))
+        if T >= 3 and H <= 4 and len({B, T, d_in, D, H, s.width, s.length}) == 7:
+            return s
+
+
+def wrapper_weights(
+    draw: Draw, s: Sizes, bias: bool = False, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    heads = [projections(draw, s.d_in, s.D, bias, dtype) for _ in range(s.H)]
+    weights = {f"heads.{h}.{name}": w for h, head in enumerate(heads) for name, w in head.items()}
+    return weights | linear_weights(draw, "out_proj", s.width, s.width, True, dtype)
+
+
+def split_weights(
+    draw: Draw, s: Sizes, bias: bool = False, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    weights = projections(draw, s.d_in, s.width, bias, dtype)
+    return weights | linear_weights(draw, "out_proj", s.width, s.width, True, dtype)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one style is made: the name and size of its second argument, and its weights."""
+
+    width_name: str
+    width: Callable[[Sizes], int]
+    weights: Callable[..., dict[str, Tensor]]
+    join: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]]
+
+    def arguments(self, s: Sizes) -> dict[str, int]:
+        width = {self.width_name: self.width(s)}
+        return {"d_in": s.d_in, **width, "context_length": s.length, "num_heads": s.H}
+
+
+SIDE_BY_SIDE = Style("d_head", lambda s: s.D, wrapper_weights, beside)
+SPLIT = Style("d_out", lambda s: s.width, split_weights, split)
 
 
 # ---------------------------------------------------------------- cases
 
 
-def distinct_sizes(draw: Draw) -> tuple[int, int, int, int, int]:
-    """B, T, d_in, D and H, all different and none of them the width H · D; T ≥ 3 and H ≤ 4."""
-    while True:
-        B, T, d_in, D, H = draw.sizes(5, 2, 7)
-        if T >= 3 and H <= 4 and H * D not in (B, T, d_in):
-            return B, T, d_in, D, H
+@dataclass
+class Cases:
+    """Draws the cases of one style."""
 
-
-def linear(
-    draw: Draw, name: str, d_in: int, d_out: int, bias: bool, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """Weights for an `nn.Linear` at 1/√d_in, so that float32 rounding stays below the tolerance."""
-    weights = {f"{name}.weight": draw.normal(d_out, d_in, dtype=dtype) / math.sqrt(d_in)}
-    return weights | ({f"{name}.bias": draw.normal(d_out, dtype=dtype) / 2} if bias else {})
-
-
-def wrapper_weights(
-    draw: Draw, d_in: int, D: int, H: int, bias: bool = False, dtype: torch.dtype = torch.float32
-) -> dict[str, Tensor]:
-    weights: dict[str, Tensor] = {}
-    for h, name in itertools.product(range(H), PROJECTIONS):
-        weights |= linear(draw, f"heads.{h}.{name}", d_in, D, bias, dtype)
-    return weights | linear(draw, "out_proj", H * D, H * D, True, dtype)
-
-
-def split_weights(
-    draw: Draw, d_in: int, D: int, H: int, bias: bool = False, dtype: torch.dtype = torch.float32
-) -> dict[str, Tensor]:
-    weights: dict[str, Tensor] = {}
-    for name in PROJECTIONS:
-        weights |= linear(draw, name, d_in, H * D, bias, dtype)
-    return weights | linear(draw, "out_proj", H * D, H * D, True, dtype)
-
-
-def attention_cases(
-    seed: int,
-    arguments: Callable[[int, int, int, int], tuple[int, int, int, int]],
-    draw_weights: Callable[..., dict[str, Tensor]],
-) -> list[Case]:
-    """Cases for either style: `arguments(d_in, D, context_length, H)` as its constructor takes."""
-    draw = Draw(seed)
+    draw: Draw
+    style: Style
 
     def case(
+        self,
         name: str,
-        B: int,
-        T: int,
-        d_in: int,
-        D: int,
-        H: int,
-        more: int = 2,
+        s: Sizes,
         *,
+        x: Tensor | None = None,
         pad_mask: Tensor | None = None,
         bias: bool = False,
-        dropout: float = 0.0,
         dtype: torch.dtype = torch.float32,
-        size: float = 1.0,
-        turned: bool = False,
+        given: str = "",
+        roles: tuple[str, ...] = (),
+        **options: Any,
     ) -> Case:
-        args: tuple[Any, ...] = arguments(d_in, D, T + more, H)
-        x = draw.normal(B, d_in, T).mT if turned else size * draw.normal(B, T, d_in, dtype=dtype)
-        inputs: dict[str, Any] = {"x": x}
-        if pad_mask is not None:
-            inputs["pad_mask"] = pad_mask
-        return Case(
-            name,
-            inputs,
-            options={
-                # All six by position where there are biases, so that their order is seen.
-                "args": (*args, 0.0, True) if bias else args,
-                "kwargs": {"dropout": dropout} if dropout else {},
-                "weights": draw_weights(draw, d_in, D, H, bias, dtype),
-                "dtype": dtype,
-                "heads": H,
-            },
-        )
+        """`given` says how the constructor gets its arguments: four by position, all six "by
+        position" or all six "by name"."""
+        if x is None:
+            x = self.draw.normal(s.B, s.T, s.d_in, dtype=dtype)
+        inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
+        named: dict[str, Any] = self.style.arguments(s)
+        if given:
+            named |= {"dropout": 0.0, "qkv_bias": bias}
+        by_name = given == "by name"
+        made = {
+            "args": () if by_name else tuple(named.values()),
+            "kwargs": named if by_name else {},
+            "weights": self.style.weights(self.draw, s, bias, dtype),
+            "dtype": dtype,
+            "heads": s.H,
+        }
+        return Case(name, inputs, options=made | options, roles=set(roles))
 
-    B, T, d_in, D, H = distinct_sizes(draw)
-    first = case("random sizes", B, T, d_in, D, H)
-    B, T, d_in, D, H = distinct_sizes(draw)
-    lengths = torch.randint(1, T, (B,), generator=draw.generator)
-    lengths[draw.integer(0, B - 1)] = T
-    behind = torch.arange(T) >= lengths[:, None]
-    second = case("padding at the end", B, T, d_in, D, H, pad_mask=behind)
-    B, T, d_in, D, H = distinct_sizes(draw)
-    lengths = torch.randint(1, T, (B,), generator=draw.generator)
-    in_front = torch.arange(T) < lengths[:, None]
-    in_front[draw.integer(0, B - 1)] = True
-    third = case("padding in front, one sequence all padding", B, T, d_in, D, H, pad_mask=in_front)
-    B, T, d_in, D, H = distinct_sizes(draw)
-    anywhere = torch.rand(B, T, generator=draw.generator) < 0.4
-    anywhere[:, 0], anywhere[:, 1] = False, True
-    fourth = case(
-        "float64 with biases",
-        B,
-        T,
-        d_in,
-        D,
-        H,
-        pad_mask=anywhere,
-        bias=True,
-        dtype=torch.float64,
-    )
-    limit, width, share = (
-        draw.integer(8, 9),
-        draw.integer(3, 5),
-        (0.3, 0.4, 0.6)[draw.integer(0, 2)],
-    )
+    def refused(self, name: str, padded: bool) -> Case:
+        """One token too many."""
+        limit = self.draw.integer(8, 11)
+        s = Sizes(2, limit + 1, 3, 5, 4, limit)
+        inputs = {"x": self.draw.normal(s.B, s.T, s.d_in)}
+        if padded:
+            inputs["pad_mask"] = padding_behind(self.draw, s.B, s.T)
+        made = {"args": tuple(self.style.arguments(s).values()), "kwargs": {}, "heads": s.H}
+        return Case(name, inputs, (str(s.T), str(limit)), made)
+
+    def big_numbers(self, name: str) -> Case:
+        """Scores in the ten thousands: no finite number is small enough to hide one. They lie so
+        far apart that the rounding of a float32 step changes no weight."""
+        s = Sizes(4, 5, 7, 3, 2, 8)
+        while True:
+            x = 300 * self.draw.normal(s.B, s.T, s.d_in, dtype=torch.float64)
+            case = self.case(name, s, x=x, dtype=torch.float64)
+            weights = side_by_side(case.options["weights"], s.H)
+            query, key = (
+                torch.stack([x @ weights[f"heads.{h}.{n}.weight"].mT for h in range(s.H)])
+                for n in ("query", "key")
+            )
+            scores = query @ key.mT / math.sqrt(s.D)
+            if bool((scores.sort(dim=-1).values.diff(dim=-1) > 100).all()):
+                return case
+
+    def dropout(self, H: int) -> Case:
+        args = self.style.arguments(Sizes(0, 0, D_IN, WIDTH, H, CONTEXT))
+        return dropout_case(self.draw, H, tuple(args.values()), self.style.join)
+
+
+def attention_cases(seed: int, style: Style, most_tokens: int) -> list[Case]:
+    """Cases for either style; one of them has `most_tokens`."""
+    draw = Draw(seed)
+    cases = Cases(draw, style)
+    case, small, device = cases.case, ("small",), ("padded", "device")
+    behind, front, anywhere = (distinct_sizes(draw) for _ in range(3))
+    equal, turned, double = distinct_sizes(draw), Sizes(270, 3, 5, 4, 2, 6), torch.float64
+    blind = padding_in_front(draw, front.B, front.T)
+    blind[draw.integer(1, front.B - 1)] = True  # not the first: its mask for all would hide all
+    holes = padding_anywhere(draw, anywhere.B, anywhere.T)
+    full = torch.tensor([[True, False, False], [False, False, True]])
+    long, wide = Sizes(1, most_tokens, 4, 2, 1, most_tokens + 3), Sizes(3, 4, 300, 40, 9, 7)
     return [
-        case("three tokens, two heads of width 1", 1, 3, 3, 1, 2, 0),
-        first,
-        second,
-        third,
-        fourth,
-        case("one head", 2, 3, 5, 4, 1, 1),
-        case("one token", 1, 1, 4, 3, 2, 1),
-        # Scores in the ten thousands: no finite number is small enough to hide one.
-        case("big numbers", 9, 4, 5, 3, 2, dtype=torch.float64, size=300.0),
-        case("many tokens", 1, 36, 4, 3, 2, pad_mask=torch.arange(36)[None] % 5 == 4),
-        case("not contiguous in memory", 3, 4, 2, 5, 2, turned=True),
-        case("dropout", draw.integer(16, 20), 3, 5, width, 2, dropout=share),
-        Case(
-            "more tokens than context_length",
-            {"x": draw.normal(1, limit + 4, 3)},
-            refuses=(str(limit + 4), str(limit)),
-            options={"args": arguments(3, 2, limit, 2), "kwargs": {}, "heads": 2},
+        case("three tokens, two heads of width 1", Sizes(1, 3, 3, 1, 2, 3), roles=small),
+        case("random numbers", distinct_sizes(draw), roles=("typical",)),
+        case("padding in front, one sequence all padding", front, pad_mask=blind, roles=device),
+        case("padding anywhere", anywhere, pad_mask=holes, roles=("padded",), given="by name"),
+        case(
+            "float64 with biases",
+            behind,
+            pad_mask=padding_behind(draw, behind.B, behind.T),
+            bias=True,
+            dtype=double,
+            given="by position",
         ),
+        case(
+            "one head, as many tokens as fit", Sizes(2, 3, 5, 4, 1, 3), pad_mask=full, roles=small
+        ),
+        case("one token", Sizes(1, 1, 4, 3, 2, 5), roles=small),
+        cases.big_numbers("big numbers"),
+        equal_scores(case("equal scores, some tokens of zeros", equal)),
+        cases.dropout(3),
+        case(
+            f"one head, {long.T:,} tokens",
+            long,
+            pad_mask=torch.arange(long.T)[None] % 5 == 4,
+            roles=small,
+            once=True,
+        ),
+        case(
+            "270 sequences, not contiguous in memory",
+            turned,
+            x=draw.normal(270, 5, 3).mT,
+            pad_mask=padding_anywhere(draw, 270, 3),
+            once=True,
+        ),
+        case("300 channels in, 9 heads of 40", wide, once=True),
+        cases.refused("one token too many", padded=False),
+        cases.refused("one token too many, padded", padded=True),
     ]
+
+
+def equal_scores(case: Case) -> Case:
+    """Queries of zeros, tokens of zeros: neither tells what is hidden."""
+    for name, weight in case.options["weights"].items():
+        if name.endswith("query.weight"):
+            weight.zero_()
+    case["x"][0, ::2] = 0.0
+    return case
 
 
 # ---------------------------------------------------------------- the right answer
@@ -183,73 +253,81 @@ def split_oracle(
 
 
 def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
-    """The weights of the split style as those of H heads: neighbouring rows belong together."""
-    heads = {n: w for n, w in weights.items() if n.startswith("out_proj")}
+    """The weights of either style as those of H heads: neighbouring rows belong together."""
+    heads = {n: w for n, w in weights.items() if n.startswith(("out_proj", "heads"))}
     for name, weight in weights.items():
         if name not in heads:
             heads |= {f"heads.{h}.{name}": part for h, part in enumerate(weight.chunk(H))}
     return heads
 
 
-# ---------------------------------------------------------------- evidence and behaviours
+# ---------------------------------------------------------------- evidence
 
 
 def see_attention(build: Callable[[], Any], case: Case, seen: Observation) -> None:
-    """More calls, with `pad_mask` by name: other padding or another future, another first token,
-    short and long texts in turn, no mask after a mask, and dropout in training."""
-    if case.refuses is not None:
+    """More calls, by name: other padding or another future, another first token, short and long
+    texts in turn, no mask after a mask, what each head hears of the padding; dropout at work."""
+    see_dropout(build, case, seen)
+    if case.refuses is not None or not case.roles & {"typical", "padded"}:
         return
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
     half = (x.shape[1] + 1) // 2
 
     def call(module: Any, x: Tensor, mask: Tensor | None = pad_mask) -> Any:
         mask = None if mask is None else fresh(mask[:, : x.shape[1]])
-        return module(fresh(x), pad_mask=mask)
+        return module(x=fresh(x), pad_mask=mask)
 
-    changed, first = x.clone(), x.clone()
+    changed = x.clone()
     if pad_mask is None:
         changed[:, half:] += 1.0
     else:
         changed[pad_mask] += 1.0
-    first[:, 0] += 1.0
     one, other = build(), build()
     seen.put("changed", call(one, changed))
-    seen.put("first", call(one, first))
-    if pad_mask is not None:
+    if pad_mask is None:
+        first = x.clone()
+        first[:, 0] += 1.0
+        seen.put("first", call(one, first))
+    else:
         seen.put("unmasked second", call(one, x, None))
         seen.put("unmasked first", call(build(), x, None))
     seen.put("short second", call(one, x[:, :half]))
     seen.put("short first", call(other, x[:, :half]))
     seen.put("long second", call(other, x))
-    if case.options["kwargs"]:
-        torch.manual_seed(3)
-        seen.put("dropped", one.train()(fresh(x)))
+    if pad_mask is not None:
+        width = case.options["weights"]["out_proj.weight"].shape[0]
+        unmixed = {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}
+        inject(other, unmixed)
+        seen.put("heads", call(other, x))
+        seen.put("heads changed", call(other, changed))
 
 
-def _listens(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    if case.name != "random sizes":
-        return None
+# ---------------------------------------------------------------- properties
+
+
+def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
 
 
-def _no_future(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    T = case["x"].shape[1]
-    if case.inputs.get("pad_mask") is not None or T == 1:
-        return None
-    half = (T + 1) // 2
+def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    half = (case["x"].shape[1] + 1) // 2
     return near(seen.tensors["out"][:, :half], seen.tensors["changed"][:, :half])
 
 
-def _padding_silent(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    if case.inputs.get("pad_mask") is None:
-        return None
+def _padding_silent(case: Case, seen: Observation, expected: Expected) -> Verdict:
     real = ~case["pad_mask"]
-    return near(seen.tensors["out"][real], seen.tensors["changed"][real])
+    if near(seen.tensors["out"][real], seen.tensors["changed"][real]):
+        return True
+    H = case.options["heads"]
+    before, after = (seen.tensors[n][real].chunk(H, -1) for n in ("heads", "heads changed"))
+    leaking = [str(h) for h in range(H) if not near(before[h], after[h])]
+    if not leaking or len(leaking) == H:
+        return False
+    heads = "head " + leaking[0] if len(leaking) == 1 else "heads " + ", ".join(leaking)
+    return f"lets it have one in {heads} of {H}, counted from 0"
 
 
-def _nothing_seen(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-    if case.inputs.get("pad_mask") is None:
-        return None
+def _nothing_seen(case: Case, seen: Observation, expected: Expected) -> Verdict:
     blind = case["pad_mask"].long().cumprod(1).bool()
     if not bool(blind.any()):
         return None
@@ -257,7 +335,9 @@ def _nothing_seen(case: Case, seen: Observation, expected: dict[str, Tensor]) ->
     return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
 
 
-def _nothing_kept(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
+def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not case.roles & {"typical", "padded"}:
+        return None
     t, half = seen.tensors, (case["x"].shape[1] + 1) // 2
     pairs = [("short second", t["out"][:, :half]), ("short first", t["out"][:, :half])]
     pairs += [("long second", t["out"])]
@@ -266,67 +346,37 @@ def _nothing_kept(case: Case, seen: Observation, expected: dict[str, Tensor]) ->
     return all(near(t[name], wanted) for name, wanted in pairs)
 
 
-def drops_weights(heads_of: Callable[[Case], Mapping[str, Tensor]]) -> Behaviour:
-    """Dropout p makes each weight of the last of three tokens 0 or 1/(1 - p) times itself.
-
-    So its result must be one of the 2^(3 H) that this can give, and not always one where a whole
-    head is dropped or kept.
-
-    Args:
-        heads_of: the case's weights under the wrapper's names.
-    """
-
-    def holds(case: Case, seen: Observation, expected: dict[str, Tensor]) -> bool | None:
-        if not case.options.get("kwargs"):
-            return None
-        x, H = case["x"].double(), case.options["heads"]
-        given = {name: value.double() for name, value in heads_of(case).items()}
-        grown = 1 / (1 - case.options["kwargs"]["dropout"])
-        factors = torch.tensor(list(itertools.product((0.0, grown), repeat=3))).double()  # (8, 3)
-        contexts = []  # H of (8, B, D)
-        for h in range(H):
-            q, k, v = (x @ given[f"heads.{h}.{n}.weight"].mT for n in PROJECTIONS)
-            weights = torch.softmax(q[:, -1:] @ k.mT / math.sqrt(q.shape[-1]), -1)  # (B, 1, 3)
-            contexts.append(((factors[:, None, None] * weights) @ v)[:, :, 0])
-        choices = list(itertools.product(range(8), repeat=H))
-        possible = torch.stack(
-            [
-                torch.cat([c[i] for c, i in zip(contexts, choice, strict=True)], -1)
-                for choice in choices
-            ]
-        )
-        possible = F.linear(possible, given["out_proj.weight"], given["out_proj.bias"])
-        matches = ((possible - seen.tensors["dropped"][:, -1].double()).abs() < 1e-4).all(-1)
-        drawn = {choices[i] for i in matches.int().argmax(0).tolist()}
-        return bool(matches.any(0).all()) and any(set(choice) - {0, 7} for choice in drawn)
-
-    return Behaviour(
-        "dropout",
-        "In training, dropout sets attention weights to 0 and scales the others up",
-        holds,
-        breaks="In training, dropout does not do its work on the attention weights, and there only",
-    )
-
-
-ATTENTION_BEHAVIOURS = (
-    Behaviour("listens", "A token listens to the tokens before it", _listens, gate=True),
-    Behaviour("no_future", "A later token has no say in an earlier one", _no_future, credit=True),
-    Behaviour(
+ATTENTION_PROPERTIES = (
+    Property(
+        "listens", "A token listens to the tokens before it", _listens, gate=True, role="typical"
+    ),
+    Property(
+        "no_future",
+        "A later token has no say in an earlier one",
+        _no_future,
+        credit=True,
+        role="typical",
+    ),
+    Property(
         "padding",
         "What stands in the padding has no say in real tokens",
         _padding_silent,
         credit=True,
+        role="padded",
     ),
-    Behaviour(
+    Property(
         "nothing_seen",
         "A token that sees nothing gives the bias of `out_proj`",
         _nothing_seen,
         credit=True,
+        role="padded",
     ),
-    Behaviour(
+    Property(
         "nothing_kept",
         "A call keeps nothing of the calls before it",
         _nothing_kept,
         breaks="The result depends on the calls before: another length or mask is remembered",
     ),
+    DROPOUT,
+    *MODULE_PROPERTIES,
 )

@@ -226,22 +226,12 @@ class Multiplied(Mistake):
         return 1 / super().scale(query, key)
 
 
-class ScaledTwice(Mistake):
-    """The scores were scaled twice: divided by √D here, and by √D there.
-
-    Why: Together that is D itself, so all scores shrink and the weights become nearly equal.
-    Mend: Look for the second scale: is it inside a function that you call?
-    """
-
-    def scale(self, query, key):
-        return super().scale(query, key) ** 2
-
-
 class RootMissing(Mistake):
-    """You divided by the width D itself, without the root.
+    """The scores were divided by the width D itself: the root is missing, or √D divides twice.
 
     Why: The spread of a dot product grows with √D; divided by D, the weights become nearly equal.
-    Mend: By how much does the *standard deviation* of a dot product grow with D?
+    Mend: By how much does the *standard deviation* of a dot product grow with D? And is there a
+        second scale, inside a function that you call?
     """
 
     def scale(self, query, key):
@@ -527,7 +517,8 @@ class DropoutInEvaluation(Mistake):
 class DropoutFixed(Mistake):
     """The probability of dropout is written into the code, whatever `dropout` says.
 
-    Why: Even a head made with dropout=0.0 then drops weights in training.
+    Why: Whoever asks for dropout=0.3 gets another share dropped, and a test at 0 or 0.5 may not
+        show it.
     Mend: Pass the constructor's argument on to `nn.Dropout`.
     """
 
@@ -546,8 +537,8 @@ class BiasAlways(Mistake):
     Mend: `nn.Linear` has an argument for it.
     """
 
-    def linear(self, d_in, d_out, bias):
-        return super().linear(d_in, d_out, True)
+    def biased(self, name, qkv_bias):
+        return True
 
 
 class BiasNever(Mistake):
@@ -557,8 +548,8 @@ class BiasNever(Mistake):
     Mend: Pass `qkv_bias` on to each `nn.Linear`.
     """
 
-    def linear(self, d_in, d_out, bias):
-        return super().linear(d_in, d_out, False)
+    def biased(self, name, qkv_bias):
+        return False
 
 
 class MaskIsLearned(Mistake):
@@ -601,7 +592,7 @@ class MaskNotCut(Mistake):
 
 
 class MaskOfFixedSize(Mistake):
-    """The mask has a fixed size, as in the example, instead of context_length.
+    """The mask has a fixed size instead of context_length rows and columns.
 
     Why: The next head is made for longer texts.
     Mend: The constructor knows how long texts can get.
@@ -704,10 +695,12 @@ class ChangesItsInput(Mistake):
     Mend: Build a new tensor, and leave out operations that end in an underscore.
     """
 
-    def __call__(self, x, *args):
-        out = super().__call__(x.detach().clone(), *args)
-        x.copy_(out)
-        return x
+    def __call__(self, *args, **named):
+        given = [*args, *named.values()][0]
+        copy = given.detach().clone()
+        args = [copy if a is given else a for a in args]
+        named = {n: copy if a is given else a for n, a in named.items()}
+        return given.copy_(super().__call__(*args, **named))
 
 
 class Float32Result(Mistake):
@@ -717,5 +710,17 @@ class Float32Result(Mistake):
     Mend: Tensor operations keep the dtype by themselves; tensors you make can be made *like* `x`.
     """
 
-    def __call__(self, *args):
-        return super().__call__(*args).float()
+    def __call__(self, *args, **named):
+        return super().__call__(*args, **named).float()
+
+
+class CutOff(Mistake):
+    """The values are right, but the result is cut off from its input: `.detach()`, `.item()`,
+    `.tolist()`, `torch.tensor(…)` or `torch.no_grad()` stands in between.
+
+    Why: No gradient can flow back over the cut, so nothing before it could ever learn.
+    Mend: Keep ordinary tensor operations all the way.
+    """
+
+    def __call__(self, *args, **named):
+        return super().__call__(*args, **named).detach()

@@ -108,6 +108,28 @@ class SoftmaxMean(Weighing, Mean):
         return x.new_zeros(x.shape[1], x.shape[1])
 
 
+class Softmax:
+    """The softmax from a shift, exponentials and their sum."""
+
+    def __call__(self, scores, dim=-1):
+        return self.divided(self.exponential(self.shifted(scores, dim)), dim)
+
+    def shifted(self, scores, dim):
+        return scores - self.top(scores, dim)
+
+    def top(self, scores, dim):
+        return scores.amax(dim, keepdim=True)
+
+    def exponential(self, shifted):
+        return shifted.exp()
+
+    def divided(self, exps, dim):
+        return exps / self.total(exps, dim)
+
+    def total(self, exps, dim):
+        return exps.sum(dim, keepdim=True)
+
+
 class MaskedSoftmax(Weighing):
     def __call__(self, scores, hidden):
         return self.weights(scores, hidden)
@@ -134,14 +156,14 @@ class Head(Scoring, Hiding, Weighing, nn.Module):
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
         super().__init__()
         self.d_in, self.d_out, self.context_length = d_in, d_out, context_length
-        self.query = self.linear(d_in, d_out, qkv_bias)
-        self.key = self.linear(d_in, d_out, qkv_bias)
-        self.value = self.linear(d_in, d_out, qkv_bias)
+        self.query = nn.Linear(d_in, d_out, bias=self.biased("query", qkv_bias))
+        self.key = nn.Linear(d_in, d_out, bias=self.biased("key", qkv_bias))
+        self.value = nn.Linear(d_in, d_out, bias=self.biased("value", qkv_bias))
         self.dropout = nn.Dropout(self.rate(dropout))
         self.keep_mask(context_length)
 
-    def linear(self, d_in, d_out, bias):
-        return nn.Linear(d_in, d_out, bias=bias)
+    def biased(self, name, qkv_bias):
+        return qkv_bias
 
     def rate(self, dropout):
         return dropout
@@ -162,7 +184,10 @@ class Head(Scoring, Hiding, Weighing, nn.Module):
         return x
 
     def projected(self, x):
-        return self.query(x), self.key(x), self.value(x)
+        return tuple(self.project(layer, x) for layer in (self.query, self.key, self.value))
+
+    def project(self, layer, x):
+        return layer(x)
 
     def dropped(self, weights):
         return self.dropout(weights)
@@ -178,7 +203,82 @@ class PaddedHead(SafeWeighing, Head):
     """One causal head for padded batches."""
 
 
-class SplitHeads(PaddedHead):
+class Splitting:
+    """The width cut into heads, (B, T, C) to (B, H, T, D)."""
+
+    def refuse(self, width, num_heads):
+        if width % num_heads:
+            raise ValueError(f"{width} channels, {num_heads} heads")
+
+    def split(self, x, num_heads):
+        B, T, C = x.shape
+        return x.reshape(B, T, num_heads, C // num_heads).transpose(1, 2)
+
+
+class Joining:
+    """Heads side by side again, (B, H, T, D) to (B, T, C), and mixed."""
+
+    def merge(self, x):
+        return x.transpose(1, 2).flatten(2)
+
+    def result(self, context, pad_mask):
+        return self.mixed(self.merge(context))
+
+    def mixed(self, merged):
+        return self.out_proj(merged)
+
+
+class Split(Splitting):
+    def __call__(self, x, num_heads):
+        self.refuse(x.shape[-1], num_heads)
+        return self.split(x, num_heads)
+
+
+class Merge(Joining):
+    def __call__(self, x):
+        return self.merge(x)
+
+
+class SideBySide(Joining, nn.Module):
+    """Several heads that look at the same tokens, concatenated and mixed."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        self.num_heads, self.context_length = num_heads, context_length
+        sizes = d_in, d_head, context_length
+        self.heads = self.listed(
+            self.head(*sizes, self.rate(dropout), self.bias(qkv_bias)) for _ in range(num_heads)
+        )
+        self.out_proj = nn.Linear(num_heads * d_head, num_heads * d_head)
+        self.dropout = nn.Dropout(dropout)  # unused; mistakes use it
+
+    def head(self, d_in, d_head, context_length, dropout, qkv_bias):
+        return PaddedHead(d_in, d_head, context_length, dropout, qkv_bias)
+
+    def rate(self, dropout):
+        return dropout
+
+    def bias(self, qkv_bias):
+        return qkv_bias
+
+    def listed(self, heads):
+        return nn.ModuleList(heads)
+
+    def forward(self, x, pad_mask=None):
+        contexts = self.contexts(self.accepted(x), pad_mask)
+        return self.result(torch.stack(contexts, dim=1), pad_mask)
+
+    def accepted(self, x):
+        return x
+
+    def contexts(self, x, pad_mask):
+        return [self.look(h, x, pad_mask) for h in range(len(self.heads))]
+
+    def look(self, h, x, pad_mask):
+        return self.heads[h](x, pad_mask)
+
+
+class SplitHeads(Splitting, Joining, PaddedHead):
     """All heads from one projection each for query, key and value."""
 
     def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
@@ -187,25 +287,8 @@ class SplitHeads(PaddedHead):
         self.num_heads = num_heads
         self.out_proj = nn.Linear(d_out, d_out)
 
-    def refuse(self, d_out, num_heads):
-        if d_out % num_heads:
-            raise ValueError(f"{d_out} channels, {num_heads} heads")
-
     def projected(self, x):
-        return tuple(self.split(p) for p in super().projected(x))
-
-    def split(self, x):
-        B, T, C = x.shape
-        return x.reshape(B, T, self.num_heads, C // self.num_heads).transpose(1, 2)
-
-    def merge(self, x):
-        return x.transpose(1, 2).flatten(2)
+        return tuple(self.split(p, self.num_heads) for p in super().projected(x))
 
     def columns(self, pad_mask):
         return pad_mask[:, None, None, :]
-
-    def result(self, context, pad_mask):
-        return self.mixed(self.merge(context))
-
-    def mixed(self, merged):
-        return self.out_proj(merged)

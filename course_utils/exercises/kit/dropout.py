@@ -1,0 +1,276 @@
+"""Dropout, judged from draws in which each attention weight can be read off the result.
+
+In such a case a token holds its place as a one-hot vector, and the values are made of nothing else:
+channel s of the result is the weight of key s. Each weight stands there twice, so that what drops
+values or the result gives itself away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...checking import Case, Observation, Property
+from ...checking.calling import fresh, set_seed
+from ...checking.exercise import Expected, Verdict
+from .draw import Draw
+
+SEQUENCES, TOKENS, FEATURES = 40, 4, 3
+D_IN = TOKENS + FEATURES
+WIDTH = 2 * TOKENS + 1  # of a head
+CONTEXT = TOKENS + 1
+
+# Added to what is found, where only the calls with a mask show it.
+PADDED = " where a pad_mask comes in"
+
+
+# ---------------------------------------------------------------- the case and its draws
+
+
+def dropout_case(
+    draw: Draw,
+    heads: int,
+    args: tuple[Any, ...],
+    join: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]],
+    padded: bool = True,
+) -> Case:
+    """A case whose result is its attention weights.
+
+    Args:
+        heads: how many; their results stand side by side in the last dimension.
+        args: of the constructor, for widths `D_IN` and `WIDTH` a head and `CONTEXT` tokens.
+        join: makes the module's weights by name from those of each head, which have the names of
+            a single head; an output projection must be the identity without a bias.
+        padded: whether the module takes a `pad_mask`.
+    """
+    places = torch.eye(TOKENS).expand(SEQUENCES, -1, -1)
+    x = torch.cat([places, draw.normal(SEQUENCES, TOKENS, FEATURES)], -1)
+    options: dict[str, Any] = {"args": args, "kwargs": {"dropout": draw.integer(2, 4) / 10 + 0.03}}
+    made = [_head(draw) for _ in range(heads)]
+    options["weights"] = join(made)
+    options["scores"] = torch.stack([_scores(x, head) for head in made], 1)
+    if padded:
+        options["pad_mask"] = torch.rand(x.shape[:2], generator=draw.generator) < 0.25
+    return Case("dropout", {"x": x}, options=options | {"heads": heads}, roles={"dropout"})
+
+
+def _head(draw: Draw) -> dict[str, Tensor]:
+    weights = {f"{name}.weight": torch.zeros(WIDTH, D_IN) for name in ("query", "key", "value")}
+    for name in ("query", "key"):
+        weights[f"{name}.weight"][:, TOKENS:] = draw.normal(WIDTH, FEATURES) / 3
+    weights["value.weight"][: 2 * TOKENS, :TOKENS] = torch.eye(TOKENS).repeat(2, 1)
+    return weights
+
+
+def _scores(x: Tensor, head: Mapping[str, Tensor]) -> Tensor:
+    query, key = (x.double() @ head[f"{name}.weight"].double().mT for name in ("query", "key"))
+    return query @ key.mT / math.sqrt(WIDTH)
+
+
+def see_dropout(build: Callable[[], Any], case: Case, seen: Observation) -> None:
+    """Calls in training mode: two modules, two seeds, one module again, with and without padding,
+    with and without gradients."""
+    if "dropout" not in case.roles:
+        return
+    pad_mask = case.options.get("pad_mask")
+
+    def call(module: Any, gradients: bool, *mask: Any) -> Any:
+        with torch.set_grad_enabled(gradients):
+            return module(fresh(case["x"]), *map(fresh, mask))
+
+    for seed in (1, 2):
+        module = build().train()
+        set_seed(seed)
+        seen.put(f"draw:{seed}", call(module, True))
+        seen.put(f"draw:{seed} again", call(module, False))
+        if pad_mask is not None:
+            seen.put(f"draw:{seed} padded", call(module, seed == 1, pad_mask))
+    if pad_mask is not None:
+        seen.put("padded", call(build(), True, pad_mask))
+
+
+# ---------------------------------------------------------------- what they show
+
+
+def _shown(out: Tensor, heads: int) -> Tensor:
+    """The weights in a result, `(copy, B, H, T, T)`."""
+    parts = out.double().unflatten(-1, (heads, WIDTH))[..., : 2 * TOKENS]
+    return parts.unflatten(-1, (2, TOKENS)).permute(3, 0, 2, 1, 4)
+
+
+def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    heads, p = case.options["heads"], case.options["kwargs"]["dropout"]
+    plain = ["draw:1", "draw:1 again", "draw:2", "draw:2 again"]
+    looks = [("out", plain, ""), ("padded", ["draw:1 padded", "draw:2 padded"], PADDED)]
+    for still, drawn, where in looks[: 2 if "padded" in seen.tensors else 1]:
+        weights = _shown(seen.tensors[still], heads)
+        if not bool(_close(weights[0], weights[1]).all()):
+            return None  # no weights to read, for a reason that is told elsewhere
+        draws = torch.stack([_shown(seen.tensors[n], heads) for n in drawn])
+        fault = _fault(weights[0], draws, p, case.options["scores"])
+        if fault:
+            return fault + where
+    if torch.equal(seen.tensors["draw:1"], seen.tensors["draw:1 again"]):
+        return "draws once for all calls"
+    if torch.equal(seen.tensors["draw:1"], seen.tensors["draw:2"]):
+        return "draws the same in each module, whatever the seed"
+    return True
+
+
+def _fault(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:
+    """What is wrong with draws `(N, copy, B, H, T, T)` from weights `(B, H, T, T)`, or ""."""
+    if not bool(draws.isfinite().all()):
+        return "gives NaN"
+    visible = weights > 1e-6
+    if bool((draws.abs() > 1e-6)[:, :, ~visible].any()):
+        return "shows what is hidden"
+    ratios = draws / weights.where(visible, torch.ones(()).double())
+    factors = ratios[:, :, visible]
+    idle = _close(factors, 1.0).flatten(1).all(1)
+    if bool(idle.all()):
+        return "drops nothing"
+    if bool(idle.any()):
+        return "drops nothing in some calls"
+    heads = range(weights.shape[1])
+    resting = [h for h in heads if bool(_close(ratios[:, :, :, h][:, :, visible[:, h]], 1.0).all())]
+    if resting:
+        return f"drops nothing in head {resting[0]}, counted from 0"
+    dropped = factors.abs() < 1e-6
+    kept = factors[~dropped]
+    scale = float(kept.median()) if kept.numel() else math.inf
+    if not bool(_close(factors[:, 0], factors[:, 1]).all()):
+        return _on_channels(draws, visible, kept, p)
+    if not bool(_close(kept, scale).all()):
+        if _drops_scores(draws[:, 0, ..., 1, :2], scores[..., 1, :2], p):
+            return "drops scores, before the softmax"
+        return _before_the_weights(weights, draws[:, 0], visible)
+    return _of_weights(scale, p) or _together(draws[:, 0].abs() < 1e-6, visible, p)
+
+
+def _close(a: Tensor, b: Tensor | float) -> Tensor:
+    return (a - b).abs() < 2e-3 * (1.0 if isinstance(b, float) else b.abs().clamp(min=1.0))
+
+
+def _on_channels(draws: Tensor, visible: Tensor, kept: Tensor, p: float) -> str:
+    """The two copies of a weight differ, so it isn't the weights alone that are dropped."""
+    if bool(_close(kept, 1 / (1 - p) ** 2).all()):
+        return "drops the weights, and the result or the values as well"
+    dropped, both = draws.abs() < 1e-6, visible & visible[..., -1:, :]
+    same = bool((dropped == dropped[..., -1:, :])[:, :, both].all())
+    return "drops channels of the values" if same else "drops channels of the result"
+
+
+def _before_the_weights(weights: Tensor, draws: Tensor, visible: Tensor) -> str:
+    """The weights that are left have no common factor."""
+    sums = draws.sum(-1)
+    factors = (draws / weights.where(visible, torch.ones(()).double())).where(draws > 1e-6, 0.0)
+    alike = _close(factors, factors.amax(-1, keepdim=True)) | (draws <= 1e-6)
+    if bool((alike.all(-1) & (_close(sums, 1.0) | _close(sums, 0.0))).all()):
+        return "makes the weights that are left sum to 1 again"
+    if bool((_close(sums, 1.0) | ~visible.any(-1)).all()):
+        return "acts before the softmax, on queries or keys"
+    return "acts on something else than the weights"
+
+
+def _drops_scores(drawn: Tensor, scores: Tensor, p: float) -> bool:
+    """Whether two weights of a row come from scores that are 0 or 1/(1 - p) times as big."""
+    kept = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).double() / (1 - p)
+    possible = torch.softmax(kept * scores[..., None, :], -1)  # (B, H, 4, 2)
+    alone = torch.eye(2).double().expand(*possible.shape[:2], 2, 2)  # where the other is padding
+    possible = torch.cat([possible, alone, 0 * alone[..., :1, :]], -2)
+    return bool(_close(drawn[..., None, :], possible).all(-1).any(-1).all())
+
+
+def _of_weights(scale: float, p: float) -> str:
+    if math.isinf(scale):
+        return "drops everything"
+    if _near(scale, 1 / (1 - p)):
+        return ""
+    if _near(scale, 1.0):
+        return "leaves the others as they are, not scaled up"
+    if _near(scale, 1 / (1 - p) ** 2):
+        return "drops twice"
+    if scale < 1:
+        return f"scales the others by {scale:.2f}, down and not up"
+    return f"drops with probability {1 - 1 / scale:.2g} in place of {p:.2g}"
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) < 2e-3 * b
+
+
+def _together(dropped: Tensor, visible: Tensor, p: float) -> str:
+    """Whether each weight is drawn on its own, from `dropped` `(N, B, H, T, T)`."""
+    share = dropped[:, visible].double()
+    pairs = [_neighbours(dropped, visible, axis) for axis in (-1, -2, -3, -4)]
+    always = [bool(equal.all()) and equal.numel() > 0 for equal in pairs]
+    if always[0] and always[1]:
+        return "drops all weights of a text together"
+    for together, fault in zip(always, TOGETHER, strict=True):
+        if together:
+            return fault
+    chance = p * p + (1 - p) ** 2
+    if not _by_chance(share, p) or not all(_by_chance(equal, chance) for equal in pairs):
+        return "does not draw each weight on its own, with probability p"
+    return ""
+
+
+TOGETHER = (
+    "drops whole rows, all weights of a query together",
+    "drops whole columns, a key for all queries together",
+    "draws once for all heads",
+    "draws once for the whole batch",
+)
+
+
+def _neighbours(dropped: Tensor, visible: Tensor, axis: int) -> Tensor:
+    """Whether neighbours along an axis share their fate, over all that are visible."""
+    size = dropped.shape[axis]
+
+    def pair(t: Tensor) -> tuple[Tensor, Tensor]:
+        return t.narrow(axis, 0, size - 1), t.narrow(axis, 1, size - 1)
+
+    return torch.eq(*pair(dropped))[:, torch.logical_and(*pair(visible))].double()
+
+
+def _by_chance(found: Tensor, p: float) -> bool:
+    """Whether a share of `found` is near p: within six standard deviations."""
+    sigma = math.sqrt(p * (1 - p) / max(found.numel(), 1))
+    return not found.numel() or abs(float(found.mean()) - p) < 6 * sigma
+
+
+DROPOUT = Property(
+    "dropout",
+    "In training, dropout sets single weights to 0 and scales the others by 1/(1 - p)",
+    _dropout,
+    role="dropout",
+    any_number=True,
+    draws=True,
+    breaks="In training, dropout should set single weights to 0, after the softmax, and scale the "
+    "others by 1/(1 - p)",
+)
+
+
+def joined(heads: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """For a single head: its weights."""
+    return heads[0]
+
+
+def beside(heads: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """For heads in a list: theirs, under `heads.0.query.weight`, and an output projection."""
+    named = {f"heads.{h}.{n}": w for h, head in enumerate(heads) for n, w in head.items()}
+    return named | identity(len(heads))
+
+
+def split(heads: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """For heads that share their projections: theirs one below the other, and an output one."""
+    return {n: torch.cat([h[n] for h in heads]) for n in heads[0]} | identity(len(heads))
+
+
+def identity(heads: int) -> dict[str, Tensor]:
+    size = heads * WIDTH
+    return {"out_proj.weight": torch.eye(size), "out_proj.bias": torch.zeros(size)}

@@ -1,0 +1,142 @@
+"""Every size in a case, by the letter it stands for: what must differ is what could be confused."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from course_utils.checking import Case, Exercise
+
+# The letters of each input's dimensions, by exercise; an input of "…" has a letter a position,
+# counted from the right, where a mask may have 1 in place of a size. None: no size.
+TOKENS = {"x": "B T C"}
+MASKED = {"scores": "…", "hidden": "…"}
+MODULE = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
+INPUTS: dict[str, dict[str, str | None]] = {
+    "naive_mean": TOKENS,
+    "causal_mean_weights": {"T": "T"},
+    "tril_mean": TOKENS,
+    "softmax": {"scores": "…", "dim": None},
+    "masked_softmax": MASKED,
+    "softmax_mean": TOKENS,
+    "attention_scores": {"query": "B T D", "key": "B S D"},
+    "CausalSelfAttention": MODULE,
+    "copy_linear_to_matrix": MODULE,
+    "padding_mask": {"lengths": "B", "max_length": "S"},
+    "causal_and_padding": {"pad_mask": "B T"},
+    "safe_masked_softmax": MASKED,
+    "PaddedCausalSelfAttention": MODULE,
+    "MultiHeadAttentionWrapper": MODULE,
+    "split_heads": {"x": "B T C", "num_heads": "H"},
+    "merge_heads": {"x": "B H T D"},
+    "MultiHeadAttention": MODULE,
+    "copy_wrapper_to_split": MODULE,
+    "count_parameters": {"module": None, "sizes": "a b"},
+}
+
+# The letters of weights, by what their names end with.
+WEIGHTS = {
+    r"heads\.\d+\.(query|key|value)\.(weight|bias)": "d_head d_in",
+    r"(query|key|value)\.(weight|bias)": "d_out d_in",
+    r"W_(query|key|value)": "d_in d_out",
+    r"out_proj\.(weight|bias)": "d_out d_out",
+}
+
+# Sizes that follow from two others and stand in no tensor of their own.
+PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"))
+
+
+def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:
+    """The values of each letter; more than one only where the case holds what doesn't fit."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for letter, size in _named(exercise, case):
+        found[letter].add(size)
+    for whole, one, other in PRODUCTS:
+        known = [len(found[letter]) == 1 for letter in (whole, one, other)]
+        if sum(known) == 2:
+            values = [min(found[letter], default=0) for letter in (whole, one, other)]
+            if not known[0]:
+                found[whole].add(values[1] * values[2])
+            for place, factor in ((1, 2), (2, 1)):
+                if not known[place] and values[0] % values[factor] == 0:
+                    found[(whole, one, other)[place]].add(values[0] // values[factor])
+    return {letter: values for letter, values in found.items() if values}
+
+
+def coinciding(exercise: Exercise, case: Case) -> list[str]:
+    """What is wrong with a case's sizes, in words; nothing in a case of the role "small"."""
+    if "small" in case.roles:
+        return []
+    found = sizes(exercise, case)
+    said = [
+        f"{letter} is {size}" for letter, values in found.items() for size in values if size < 2
+    ]
+    for letter, values in found.items():
+        if len(values) > 1 and case.refuses is None:
+            said.append(f"{letter} is {' and '.join(map(str, sorted(values)))}")
+        for other in found:
+            if letter < other:
+                said += [f"{letter} and {other} are both {s}" for s in values & found[other]]
+    return said
+
+
+def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
+    letters = INPUTS[exercise.id]
+    seen = dict(case.inputs) | {
+        name: value
+        for name, value in case.options.items()
+        if isinstance(value, Tensor) or name == "sizes"
+    }
+    for name, value in seen.items():
+        if isinstance(value, dict):  # a module's parameters
+            yield from _weights(value)
+        else:
+            yield from _input(letters[name], value)
+    yield from _weights(case.options.get("weights", {}))
+    if "args" in case.options:
+        bound = inspect.signature(exercise.reference).bind(
+            *case.options["args"], **case.options.get("kwargs", {})
+        )
+        for name, value in bound.arguments.items():
+            if type(value) is int:
+                yield name, value
+    for name in ("wrapper", "split"):
+        if name in case.options:
+            d_in, width, length, heads = case.options[name]
+            yield from (("d_in", d_in), ("context_length", length), ("num_heads", heads))
+            yield ("d_head" if name == "wrapper" else "d_out"), width
+
+
+def _input(letters: str | None, value: Any) -> Iterator[tuple[str, int]]:
+    if letters is None:
+        return
+    shape = _shape(value)
+    if letters == "…":
+        broadcast = not value.is_floating_point()
+        for place, size in enumerate(reversed(shape)):
+            if not (broadcast and size == 1):
+                yield f"{place} from the right", size
+    else:
+        yield from zip(letters.split(), shape, strict=True)
+
+
+def _shape(value: Any) -> Sequence[int]:
+    if isinstance(value, Tensor):
+        return value.shape
+    if isinstance(value, list):
+        return (len(value),)
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _weights(weights: dict[str, Tensor]) -> Iterator[tuple[str, int]]:
+    heads = {int(n) for name in weights for n in re.findall(r"^heads\.(\d+)\.", name)}
+    if heads:
+        yield "num_heads", len(heads)
+    for name, value in weights.items():
+        (letters,) = [w for pattern, w in WEIGHTS.items() if re.fullmatch(pattern, name)]
+        yield from zip(letters.split(), value.shape, strict=False)  # a bias has the first alone

@@ -1,0 +1,243 @@
+"""The student's desk: whose work counts, hints, progress, and what importing it costs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import course_utils
+from course_utils import attention
+from course_utils.checking import check_exercise
+from course_utils.checking.progress import progress_path
+from course_utils.desk import catalogue, check, hint, progress
+
+HERE = Path(__file__).parent.parent
+COURSE = catalogue()
+NAIVE_MEAN = COURSE.find("naive_mean")
+
+
+@pytest.fixture(autouse=True)
+def own_progress(tmp_path, monkeypatch):
+    path = tmp_path / "progress.json"
+    monkeypatch.setenv("COURSE_PROGRESS", str(path))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_hints_shown(monkeypatch):
+    monkeypatch.setattr("course_utils.desk._hints_shown", {})
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capfd):
+    yield
+    assert capfd.readouterr() == ("", "")
+
+
+def right(x):
+    return x.cumsum(1) / torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+
+
+class TestBorrowedAnswers:
+    def test_the_finished_part_itself_is_told_and_earns_nothing(self):
+        for answer in (attention.naive_mean, lambda x: attention.tril_mean(x)):
+            report = check("naive_mean", answer)
+            assert report.points == 0
+            assert "finished part" in report.message
+
+    def test_earlier_finished_parts_may_be_used(self):
+        def softmax_mean(x):
+            T = x.shape[1]
+            return attention.masked_softmax(x.new_zeros(T, T), attention.causal_mask(T, x.device)) @ x
+
+        assert check("softmax_mean", softmax_mean).passed
+
+
+NOTEBOOK = """
+def masked_softmax(scores, hidden):
+    {earlier}
+
+def softmax_mean(x):
+    T = x.shape[1]
+    future = x.new_ones(T, T).{triangle} == 1
+    return masked_softmax(x.new_zeros(T, T), future) @ x
+"""
+
+
+class TestAnAnswerThatCallsAnEarlierOne:
+    def answer(self, earlier, triangle="triu(1)"):
+        space = {"torch": torch}
+        exec(NOTEBOOK.format(earlier=earlier, triangle=triangle), space)
+        return space
+
+    def test_is_not_blamed_for_a_fault_of_the_earlier_one(self):
+        for earlier in ("return ...", "return torch.softmax(scores, -1)", "raise OSError"):
+            space = self.answer(earlier)
+            before = space["masked_softmax"]
+            report = check("softmax_mean", space["softmax_mean"])
+            assert report.passed, str(report)
+            assert "`masked_softmax`" in report.notes[-1]
+            assert space["masked_softmax"] is before
+
+    def test_is_told_its_own_fault_all_the_same(self):
+        space = self.answer("return torch.softmax(scores, -1)", "triu(0)")
+        assert not check("softmax_mean", space["softmax_mean"]).passed
+
+    def test_works_where_the_earlier_one_is_missing(self):
+        space = self.answer("return 1")
+        del space["masked_softmax"]
+        assert check("softmax_mean", space["softmax_mean"]).passed
+        assert "masked_softmax" not in space
+
+    def test_says_nothing_when_the_earlier_one_is_right(self):
+        earlier = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"
+        assert not check("softmax_mean", self.answer(earlier)["softmax_mean"]).notes
+
+
+class TestHints:
+    def test_come_one_after_the_other_and_end_kindly(self):
+        given = [repr(hint("tril_mean")) for _ in range(4)]
+        assert [g.split(" for")[0] for g in given[:3]] == [f"Hint {i} of 3" for i in (1, 2, 3)]
+        assert given[3].startswith("That was all")
+        assert "<p" in hint("tril_mean", 1)._repr_html_()
+
+    def test_go_on_behind_the_one_that_was_asked_for(self):
+        assert repr(hint("tril_mean", 1)).startswith("Hint 1 of 3")
+        assert repr(hint("tril_mean", 1)).startswith("Hint 1 of 3")
+        assert repr(hint("tril_mean")).startswith("Hint 2 of 3")
+
+    def test_for_an_unknown_exercise_name_the_nearest(self):
+        assert "naive_mean" in repr(hint("naive_meen"))
+
+    @pytest.mark.parametrize("number", ["a", 1.5, True, (1,), 0, -1, 99])
+    @pytest.mark.parametrize("name", ["tril_mean", "naive_mean_shapes", "x", 3])
+    def test_raise_nothing_whatever_is_asked(self, name, number):
+        assert "hint" in repr(hint(name, number)).lower()
+
+    def test_are_counted_down_on_the_card(self):
+        def told():
+            report = check("tril_mean", lambda x: x)
+            return report.hints_left, report._repr_html_(), str(report)
+
+        for left, words in ((3, "(3 hints)"), (2, "(2 hints)"), (1, "(1 hint)")):
+            count, page, text = told()
+            assert count == left and words in page and 'hint("tril_mean")' in text
+            hint("tril_mean")
+        count, page, text = told()
+        assert count == 0 and "Stuck?" not in page + text
+
+    def test_of_other_exercises_stay_as_they_were(self):
+        hint("tril_mean")
+        assert check("naive_mean", lambda x: x).hints_left == len(NAIVE_MEAN.hints)
+
+    def test_of_a_right_answer_are_not_offered(self):
+        assert check("naive_mean", right).hints_left == 0
+
+
+class TestProgress:
+    def test_lists_every_exercise_and_keeps_the_best_result(self):
+        check("naive_mean", lambda x: x)
+        check("naive_mean", right)
+        check("naive_mean", lambda x: x)
+        table = progress()
+        listed = {id: points for _, rows in table.rows for id, points, _ in rows}
+        assert list(listed) == COURSE.ids()
+        assert listed["naive_mean"] == 2.0 and listed["softmax"] is None
+        assert "naive_mean" in repr(table) and "<table" in table._repr_html_()
+
+    def test_is_not_kept_for_other_seeds_or_stubs(self, own_progress):
+        check("naive_mean", right, seed="grading")
+        check("naive_mean", ...)
+        assert not own_progress.exists()
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"\xff\xfe",
+            b'{"exercises": {"naive_mean": {"points": "NaN", "max_points": 2}}}',
+            b'{"exercises": {"naive_mean": 2}}',
+            b"[" * 100_000,
+        ],
+    )
+    def test_a_damaged_file_is_set_aside_and_told(self, own_progress, content):
+        own_progress.write_bytes(content)
+        table = progress()
+        assert "set aside" in table.notice
+        aside = own_progress.with_name("progress.json.damaged-1")
+        assert aside.read_bytes() == content
+        check("naive_mean", right)
+        assert progress().points == 2.0
+
+    def test_a_folder_that_cannot_be_written_stops_nothing(self, monkeypatch, tmp_path):
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
+        assert check("naive_mean", right).passed
+        assert progress().points == 0
+
+    def test_two_notebooks_at_once_lose_nothing(self, own_progress):
+        code = (
+            "import sys; from course_utils import check; from tests.answers import RIGHT\n"
+            "for i in sys.argv[1:]: check(i, next(iter(RIGHT[i].values())))"
+        )
+        halves = ["naive_mean", "tril_mean"], ["softmax", "softmax_mean"]
+        running = [
+            subprocess.Popen([sys.executable, "-c", code, *half], cwd=HERE) for half in halves
+        ]
+        assert [p.wait() for p in running] == [0, 0]
+        assert progress().points == 8.0
+
+    @pytest.mark.parametrize("switch", [("COURSE_PROGRESS", "off"), ("NBGRADER_EXECUTION", "1")])
+    def test_can_be_switched_off(self, monkeypatch, own_progress, switch):
+        monkeypatch.setenv(*switch)
+        assert check("naive_mean", right).passed
+        assert progress().points == 0
+        assert not own_progress.exists()
+
+    def test_lies_in_the_course_folder(self, monkeypatch, tmp_path):
+        monkeypatch.delenv("COURSE_PROGRESS")
+        course = tmp_path / "course"
+        (course / "notebooks" / "1-averages").mkdir(parents=True)
+        (course / "nbgrader_config.py").touch()
+        monkeypatch.chdir(course / "notebooks" / "1-averages")
+        assert progress_path() == course / ".course_progress.json"
+        monkeypatch.chdir(tmp_path)
+        assert progress_path() == tmp_path / ".course_progress.json"
+
+    def test_is_readable_json(self, own_progress):
+        check("naive_mean", right)
+        kept = json.loads(own_progress.read_text())["exercises"]
+        assert kept == {"naive_mean": {"points": 2.0, "max_points": 2.0}}
+
+
+class TestThePackage:
+    def test_an_unknown_name_lists_the_known_ones(self):
+        with pytest.raises(AttributeError, match="check, "):
+            _ = course_utils.chekc
+
+    def modules_after(self, code):
+        code += "\nimport sys; print(*sys.modules)"
+        return subprocess.check_output([sys.executable, "-c", code], text=True, cwd=HERE).split()
+
+    def test_importing_it_loads_neither_torch_nor_the_catalogue(self):
+        loaded = self.modules_after("import course_utils; course_utils.__all__")
+        assert "course_utils" in loaded
+        heavy = ("torch", "IPython", "numpy", "course_utils.checking", "course_utils.exercises")
+        assert [m for m in loaded if m.startswith(heavy)] == []
+
+    def test_importing_check_loads_no_lesson(self):
+        lessons = "course_utils.exercises.lesson"
+        loaded = self.modules_after("from course_utils import check, hint, progress")
+        assert "torch" in loaded
+        assert [m for m in loaded if m.startswith(lessons)] == []
+        used = self.modules_after('from course_utils import hint; hint("naive_mean")')
+        assert [m for m in used if m.startswith(lessons)]
+
+    def test_exercises_can_be_checked_without_being_kept(self, own_progress):
+        assert check_exercise(NAIVE_MEAN, right).passed
+        assert not own_progress.exists()

@@ -1,0 +1,603 @@
+"""What an answer does to its surroundings: the time it takes, settings it leaves, other devices."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from course_utils.checking import Case, Catalogue, check_exercise
+from course_utils.checking.calling import on_device
+from course_utils.checking.guard import run
+from course_utils.checking.settings import mend_functions
+
+from .tiny import CAUSAL_MEAN, STANDARDISED, CausalMean
+from .tiny import standardised as finished
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capfd):
+    yield
+    assert capfd.readouterr() == ("", "")
+
+
+def right(x):
+    if x.shape[-1] < 2:
+        raise ValueError(f"{x.shape[-1]} channel has no spread")
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / centred.square().mean(-1, keepdim=True).sqrt()
+
+
+def check(answer, exercise=STANDARDISED, **options):
+    return check_exercise(exercise, answer, **options)
+
+
+def told(report):
+    return {r.id: r.holds for r in report.behaviours}
+
+
+def costs_a_quarter(report, property):
+    """Nothing but this is wrong."""
+    broken = [r.id for r in report.behaviours if r.holds is False]
+    return broken == [property] and report.points == 1.5 and not report.passed
+
+
+# ---------------------------------------------------------------- time
+
+
+# A thread that is stopped ends when it wakes up; threading takes no notice of that, pytest does.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+class TestTime:
+    @pytest.fixture(autouse=True)
+    def short(self, monkeypatch):
+        monkeypatch.setenv("COURSE_CHECK_SECONDS", "0.5")
+
+    def seconds(self, answer, exercise=STANDARDISED, catalogue=None):
+        check(right, exercise)  # the key is made
+        start = time.monotonic()
+        report = check(answer, exercise, catalogue=catalogue)
+        return report, time.monotonic() - start
+
+    def test_an_endless_loop_is_stopped_and_told(self):
+        def standardised(x):
+            while True:
+                pass
+
+        report, seconds = self.seconds(standardised)
+        assert report.points == 0 and seconds < 2.5
+        assert "0.5 seconds" in report.message and "loop" in report.message
+        assert "in standardised" in report.detail
+        assert not any(t.name.startswith("check") for t in threading.enumerate())
+
+    def test_an_endless_loop_that_catches_exceptions(self):
+        def standardised(x):
+            while True:
+                with contextlib.suppress(Exception):
+                    time.sleep(0.001)
+
+        assert "loop" in check(standardised).message
+
+    def test_an_endless_loop_that_catches_everything_does_not_hang_the_notebook(self):
+        stop = threading.Event()
+
+        def standardised(x):
+            while not stop.is_set():
+                with contextlib.suppress(BaseException):
+                    time.sleep(0.001)
+            return x
+
+        try:
+            report, seconds = self.seconds(standardised)
+            assert "loop" in report.message and seconds < 2.5
+        finally:
+            stop.set()
+
+    def test_a_long_sleep_ends_in_time(self):
+        report, seconds = self.seconds(lambda x: time.sleep(20))
+        assert "seconds" in report.message and seconds < 2.5
+
+    def test_a_lock_that_is_never_released_ends_in_time(self):
+        lock = threading.Lock()
+
+        def standardised(x):
+            with lock, lock:
+                return right(x)
+
+        try:
+            report, seconds = self.seconds(standardised)
+            assert "seconds" in report.message and seconds < 2.5
+        finally:
+            lock.release()
+
+    def test_trying_it_with_earlier_parts_takes_no_second_budget(self):
+        uses = replace(STANDARDISED, id="second", uses=("standardised",))
+        space = {"time": time}
+        exec("def second(x):\n    time.sleep(20)\n    return standardised(x)", space)
+        report, seconds = self.seconds(space["second"], uses, Catalogue.of(STANDARDISED, uses))
+        assert "seconds" in report.message and seconds < 2.5
+
+    def test_a_thread_that_ends_late_changes_nothing(self, monkeypatch, tmp_path):
+        wake = threading.Event()
+
+        def standardised(x):
+            wake.wait(30)
+
+        before = set(threading.enumerate())
+        assert "seconds" in check(standardised).message
+        (late,) = set(threading.enumerate()) - before
+        monkeypatch.setenv("A_NEW_ONE", "stays")
+        monkeypatch.chdir(tmp_path)
+        wake.set()
+        late.join(5)
+        assert not late.is_alive()
+        assert os.environ.get("A_NEW_ONE") == "stays"
+        assert os.getcwd() == str(tmp_path)
+
+    def test_a_budget_that_is_no_number_is_the_usual_one(self, monkeypatch):
+        monkeypatch.setenv("COURSE_CHECK_SECONDS", "soon")
+        assert check(right).passed
+
+
+# ---------------------------------------------------------------- what is left behind
+
+
+def leaves(action):
+    def standardised(x):
+        action()
+        return right(x)
+
+    return standardised
+
+
+def _replace_softmax():
+    torch.softmax = lambda *args, **kwargs: None
+
+
+LEFT_BEHIND = {
+    "gradient mode": lambda: torch.set_grad_enabled(False),
+    "default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "default device": lambda: torch.set_default_device("meta"),
+    "the random seed": lambda: torch.manual_seed(3),
+    "torch.softmax": _replace_softmax,
+    "environment variables": lambda: os.environ.update(LEFT_BEHIND="1"),
+    "working folder": lambda: os.chdir("/"),
+    "a process that is still running": lambda: subprocess.Popen(["sleep", "60"]),
+    "hooks on all threads": lambda: threading.settrace(lambda *args: None),
+    "hooks on all modules": lambda: nn.modules.module.register_module_forward_hook(
+        lambda *args: None
+    ),
+}
+
+
+class TestWhatIsLeftBehind:
+    @pytest.mark.parametrize("what", LEFT_BEHIND)
+    def test_is_told_put_back_and_costs_a_quarter(self, what):
+        softmax, folder = torch.softmax, os.getcwd()
+        hooks = nn.modules.module._global_forward_hooks
+        answer = leaves(LEFT_BEHIND[what])
+        report = check(answer)
+        assert costs_a_quarter(report, "leaves_settings"), str(report)
+        assert what in report.message.replace("`", "")
+        assert check(right).passed
+        assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
+        assert str(torch.get_default_device()) == "cpu"
+        assert torch.softmax is softmax
+        assert "LEFT_BEHIND" not in os.environ and os.getcwd() == folder
+        assert threading.gettrace() is None and not hooks
+
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
+    def test_a_process_is_ended(self):
+        started = []
+        check(leaves(lambda: started.append(subprocess.Popen(["sleep", "60"]))))
+        for process in started:
+            process.wait(5)
+
+    def test_inside_a_module_is_told_too(self):
+        class Leaves(CausalMean):
+            def forward(self, x):
+                torch.set_default_dtype(torch.float64)
+                return super().forward(x)
+
+        assert costs_a_quarter(check(Leaves, CAUSAL_MEAN), "leaves_settings")
+
+    def test_a_setting_that_is_put_back_by_the_answer_is_not_told(self):
+        def standardised(x):
+            with torch.no_grad():
+                x.sum()
+            before = torch.get_rng_state()
+            torch.manual_seed(3)
+            torch.set_rng_state(before)
+            return right(x)
+
+        assert check(standardised).passed
+
+    def test_the_seeds_of_the_notebook_go_on_where_they_were(self):
+        torch.manual_seed(1)
+        random.seed(1)
+        before = torch.get_rng_state(), random.getstate()
+
+        def standardised(x):
+            torch.manual_seed(99)
+            random.seed(99)
+            return right(x)
+
+        check(standardised)
+        assert torch.equal(before[0], torch.get_rng_state())
+        assert before[1] == random.getstate()
+
+
+class TestWhatTheNotebookHad:
+    def test_replaced_functions_are_put_back_before_the_check_and_told(self):
+        softmax = torch.softmax
+        try:
+            _replace_softmax()
+            report = check(right)
+            assert report.passed
+            assert "`torch.softmax`" in report.notes[-1] and "put back" in report.notes[-1]
+            assert torch.softmax is softmax
+            assert not check(right).notes
+        finally:
+            torch.softmax = softmax
+
+    def test_a_kernels_own_input_function_is_not_told(self, monkeypatch):
+        monkeypatch.setattr("builtins.input", lambda prompt: "a kernel's")
+        assert mend_functions() == []
+        assert not check(right).notes
+
+    @pytest.mark.parametrize("device", ["meta", "cpu"])
+    def test_a_default_device_does_not_decide(self, device):
+        wrong = check(lambda x: x).to_dict()
+        torch.set_default_device(device)
+        try:
+            fresh = replace(STANDARDISED)  # a key of its own, made under this device
+            assert check(right, fresh).passed
+            assert check(lambda x: x, fresh).to_dict() == wrong
+            assert str(torch.get_default_device()) == device
+        finally:
+            torch.set_default_device(None)
+
+    def test_gradient_mode_and_dtype_do_not_decide(self):
+        with torch.no_grad():
+            assert check(right).passed
+            assert not torch.is_grad_enabled()
+        torch.set_default_dtype(torch.float64)
+        try:
+            fresh = replace(STANDARDISED)
+            assert check(right, fresh).passed
+            usual = torch.get_default_dtype
+            assert not check(lambda x: right(x.to(usual())), fresh).passed
+            assert torch.get_default_dtype() == torch.float64
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+class TestForks:
+    def test_an_answer_that_forks_does_not_multiply(self, tmp_path):
+        calls = tmp_path / "calls"
+
+        def standardised(x):
+            with calls.open("a") as file:
+                file.write(f"{os.getpid()}\n")
+            if len(calls.read_text().split()) < 40 and os.fork() == 0:
+                return right(x)
+            time.sleep(0.02)  # a copy would go on meanwhile
+            return right(x)
+
+        report = check(standardised)
+        assert set(calls.read_text().split()) == {str(os.getpid())}
+        assert costs_a_quarter(report, "leaves_settings")
+        assert "a process that is still running" in str(report)
+
+
+# ---------------------------------------------------------------- another device
+
+
+class MaskInPrivate(CausalMean):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._mask = torch.ones(20, 20).tril()
+
+    def visible(self, x):
+        return self._mask[: x.shape[1], : x.shape[1]].to(x.dtype)
+
+
+class MaskInClass(CausalMean):
+    MASK = torch.ones(20, 20).tril()
+
+    def visible(self, x):
+        return self.MASK[: x.shape[1], : x.shape[1]].to(x.dtype)
+
+
+class MaskKept(CausalMean):
+    def visible(self, x):
+        if not hasattr(self, "kept"):
+            self.kept = super().visible(x)
+        return self.kept
+
+
+class MaskOnTheSpot(CausalMean):
+    def visible(self, x):
+        return torch.ones(x.shape[1], x.shape[1], dtype=x.dtype).tril()
+
+
+class MaskFromRange(CausalMean):
+    def visible(self, x):
+        t = torch.arange(x.shape[1])
+        return (t[:, None] >= t).to(x.dtype)
+
+
+class MaskAsBuffer(CausalMean):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.register_buffer("mask", torch.ones(20, 20).tril(), persistent=False)
+
+    def visible(self, x):
+        return self.mask[: x.shape[1], : x.shape[1]].to(x.dtype)
+
+
+class MaskMoved(CausalMean):
+    MASK = torch.ones(20, 20).tril()
+
+    def visible(self, x):
+        return self.MASK[: x.shape[1], : x.shape[1]].to(x)
+
+
+class ReadsValues(CausalMean):
+    def visible(self, x):
+        return super().visible(x) if x.sum().item() < 1e9 else x.abs().max().item()
+
+
+class TestAnotherDevice:
+    @pytest.mark.parametrize(
+        "answer", [MaskInPrivate, MaskInClass, MaskKept, MaskOnTheSpot, MaskFromRange]
+    )
+    def test_a_module_that_leaves_its_mask_behind_is_refused(self, answer):
+        report = check(answer, CAUSAL_MEAN)
+        assert costs_a_quarter(report, "device"), str(report)
+        assert "another device" in report.message
+
+    @pytest.mark.parametrize("answer", [MaskAsBuffer, MaskMoved, ReadsValues])
+    def test_a_module_that_takes_its_mask_along_passes(self, answer):
+        assert check(answer, CAUSAL_MEAN).passed
+
+    @pytest.mark.parametrize(
+        "made",
+        [
+            lambda x: torch.ones(x.shape, dtype=x.dtype),
+            lambda x: torch.arange(1, x.shape[-1] + 1).to(x.dtype) * 0 + 1,
+            lambda x: torch.eye(x.shape[-1], dtype=x.dtype).sum(0),
+            lambda x: torch.from_numpy(torch.ones(x.shape[-1]).numpy()).to(x.dtype),
+        ],
+        ids=["ones", "arange", "eye", "numpy"],
+    )
+    def test_a_function_that_makes_a_tensor_without_a_device_is_refused(self, made):
+        report = check(lambda x: right(x) * made(x))
+        assert costs_a_quarter(report, "device"), str(report)
+
+    def test_a_result_made_on_the_cpu_is_refused(self):
+        report = check(lambda x: torch.stack(list(right(x))).cpu())
+        assert costs_a_quarter(report, "device"), str(report)
+        assert "came back on the CPU" in report.message
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            lambda x: right(x) if x.max().item() < 1e9 else x,
+            lambda x: right(x) * torch.ones(x.shape[-1], dtype=x.dtype, device=x.device),
+            lambda x: right(x) + torch.zeros_like(x),
+            lambda x: right(x) * x.new_ones(()),
+            lambda x: right(x)[torch.arange(len(x))],
+            lambda x: right(x) * torch.tensor(1.0),
+            lambda x: torch.stack([right(row) for row in x]),
+            lambda x: torch.vmap(right)(x) if len(x) > 1 else right(x),
+        ],
+        ids=["item", "device", "like", "new", "index", "number", "rows", "vmap"],
+    )
+    def test_a_function_that_stays_with_its_input_passes(self, answer):
+        report = check(answer)
+        assert report.passed, str(report)
+
+    def test_a_name_with_a_number_and_one_without_are_the_same_device(self):
+        def lies_on(there, asked):
+            return on_device(SimpleNamespace(device=torch.device(there)), torch.device(asked))
+
+        assert lies_on("cuda:0", "cuda") and lies_on("cuda:1", "cuda")
+        assert lies_on("cpu", "cpu:0") and lies_on("cuda:0", "cuda:0")
+        assert not lies_on("cuda:1", "cuda:0") and not lies_on("cpu", "cuda")
+
+    @pytest.mark.parametrize("device", ["cpu:0", "cuda", "cuda:0"])
+    def test_right_answers_pass_whatever_the_device_is_called(self, monkeypatch, device):
+        monkeypatch.setenv("COURSE_DEVICE", device)
+        assert check(right).passed
+        assert check(MaskAsBuffer, CAUSAL_MEAN).passed
+
+
+# ---------------------------------------------------------------- half precision
+
+
+class TestHalfPrecision:
+    def test_an_answer_that_breaks_in_it_is_refused(self):
+        report = check(
+            lambda x: (
+                right(x)
+                @ torch.eye(x.shape[-1], device=x.device).to(
+                    x.dtype if x.dtype != torch.bfloat16 else torch.float32
+                )
+            )
+        )
+        assert costs_a_quarter(report, "half"), str(report)
+        assert "bfloat16" in report.message and "RuntimeError" in report.message
+
+    def test_an_answer_that_is_far_off_in_it_is_refused(self):
+        report = check(lambda x: right(x) * (1 if x.dtype != torch.bfloat16 else 2))
+        assert costs_a_quarter(report, "half") and "far off" in str(report)
+
+    def test_an_answer_that_computes_in_float32_is_told_and_passes(self):
+        report = check(lambda x: right(x.float()) if x.dtype == torch.bfloat16 else right(x))
+        assert report.passed and "bfloat16" in report.notes[-1]
+
+    def test_a_module_that_breaks_in_it_is_refused(self):
+        class Float32Mask(CausalMean):
+            def visible(self, x):
+                made = torch.ones(x.shape[1], x.shape[1], device=x.device).tril()
+                return made.double() if x.dtype == torch.float64 else made
+
+        assert costs_a_quarter(check(Float32Mask, CAUSAL_MEAN), "half")
+
+
+# ---------------------------------------------------------------- modules
+
+
+class TestModules:
+    def test_whose_second_result_overwrites_the_first_are_refused(self):
+        class Overwrites(CausalMean):
+            def forward(self, x):
+                out = super().forward(x)
+                if self.training or x.requires_grad or self.value.weight.grad is not None:
+                    return out
+                if getattr(self, "memory", out).shape != out.shape:
+                    del self.memory
+                if not hasattr(self, "memory"):
+                    self.memory = torch.empty_like(out)
+                with torch.no_grad():
+                    return self.memory.copy_(out)
+
+        report = check(Overwrites, CAUSAL_MEAN)
+        assert not report.passed
+        assert told(report)["kept"] is False, str(report)
+
+    def test_that_ask_their_input_for_gradients_are_refused(self):
+        class Asks(CausalMean):
+            def forward(self, x):
+                return super().forward(x.requires_grad_())
+
+        report = check(Asks, CAUSAL_MEAN)
+        assert costs_a_quarter(report, "unmodified") and "(x)" in report.message
+
+    def test_that_begin_in_evaluation_mode_are_refused(self):
+        class Begins(CausalMean):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                self.eval()
+
+        report = check(Begins, CAUSAL_MEAN)
+        assert costs_a_quarter(report, "own_state")
+        assert "begins in evaluation mode" in str(report)
+
+    @pytest.mark.parametrize("mode", [True, False])
+    def test_that_change_their_mode_when_called_are_refused(self, mode):
+        class Changes(CausalMean):
+            def forward(self, x):
+                return super().train(mode).shares(self.visible(x)) @ self.value(x)
+
+        report = check(Changes, CAUSAL_MEAN)
+        assert told(report)["own_state"] is False and "changed its mode" in str(report)
+
+    def test_that_make_a_part_when_called_pass(self):
+        class Makes(CausalMean):
+            def shares(self, visible):
+                self.softmax = nn.Softmax(-1)
+                return self.softmax(visible.log())
+
+        assert check(Makes, CAUSAL_MEAN).passed
+
+    def test_that_change_their_weights_when_called_are_refused(self):
+        class Rounds(CausalMean):
+            def forward(self, x):
+                if x.dtype == torch.float32:
+                    with torch.no_grad():
+                        self.value.weight.mul_(2**20).round_().div_(2**20)
+                return super().forward(x)
+
+        report = check(Rounds, CAUSAL_MEAN)
+        assert costs_a_quarter(report, "own_state"), str(report)
+        assert "changed its weights" in str(report)
+
+
+# ---------------------------------------------------------------- refusals, numbers, gradients
+
+
+class TestWhatCountsAsRight:
+    def test_a_subclass_of_value_error(self):
+        class TooNarrow(ValueError):
+            pass
+
+        def standardised(x):
+            if x.shape[-1] < 2:
+                raise TooNarrow(f"{x.shape[-1]} is too narrow")
+            return right(x)
+
+        assert check(standardised).passed
+
+    @pytest.mark.parametrize("error", [TypeError, RuntimeError, AssertionError])
+    def test_no_other_error(self, error):
+        def standardised(x):
+            if x.shape[-1] < 2:
+                raise error(f"{x.shape[-1]} is too narrow")
+            return right(x)
+
+        assert costs_a_quarter(check(standardised), "refuses")
+
+    def test_an_integer_of_numpy(self):
+        import numpy
+
+        count = replace(
+            STANDARDISED,
+            id="count",
+            returns="int",
+            cases=lambda seed: [Case("some", {"x": torch.zeros(3, 4 + seed)})],
+            probe=type(STANDARDISED.probe)(),
+            expect=lambda case: {"out": torch.tensor(case["x"].numel())},
+            properties=(),
+            misconceptions=(),
+        )
+        assert check(lambda x: x.numel(), count).passed
+        assert check(lambda x: numpy.int64(x.numel()), count).passed
+        assert not check(lambda x: float(x.numel()), count).passed
+        assert not check(lambda x: numpy.array([x.numel()]), count).passed
+
+    def test_no_gradient_where_it_is_zero(self):
+        def expected(x, y):
+            return x + 0 * y
+
+        zero = replace(
+            STANDARDISED,
+            id="zero",
+            cases=lambda seed: [
+                Case("some", {"x": torch.ones(2, 3), "y": torch.ones(2, 3)}, roles={"typical"})
+            ],
+            probe=type(STANDARDISED.probe)(gradients=("x", "y")),
+            expect=lambda case: {
+                "out": case["x"] * 1,
+                "grad:x": GRADIENT,
+                "grad:y": torch.zeros(2, 3),
+            },
+            properties=(),
+            misconceptions=(),
+        )
+        from course_utils.checking.calling import cotangent
+
+        GRADIENT = cotangent(torch.ones(2, 3))
+        assert check(expected, zero).passed
+        assert check(lambda x, y: x * 1, zero).passed
+        assert not check(lambda x, y: x.detach() + 0 * y, zero).passed
+
+    def test_an_observation_ends_with_the_case_that_ran_out_of_time(self):
+        cases = STANDARDISED.cases(0)
+        seen = run(STANDARDISED, lambda x: time.sleep(0.4), cases, seconds=0.2)
+        assert [o.error["kind"] for o in seen] == ["time"]
+
+
+def test_the_finished_part_is_told_from_an_answer():
+    report = check(finished)
+    assert report.points == 0 and "finished part" in report.message

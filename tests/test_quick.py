@@ -1,0 +1,56 @@
+"""`make quick LESSON=04` finds the lesson, tests all of it and says what to look at."""
+
+import subprocess
+import sys
+
+import pytest
+
+from course_utils.editions import COURSE, SOLUTIONS
+
+from . import quick
+
+HEADS = "2-single-head/04_single_head"
+
+
+@pytest.mark.parametrize("said", ["04", "4", "04_single_head"])
+def test_a_lesson_goes_by_its_number_or_its_name(said):
+    assert quick.lesson(said) == HEADS
+
+
+@pytest.mark.parametrize("said", ["", "0", "99", "single"])
+def test_another_name_gets_the_list_of_lessons(said, capsys):
+    assert quick.main([said] if said else []) == 2
+    error = capsys.readouterr().err
+    assert all(path.stem in error for path in SOLUTIONS.glob("*/*.ipynb"))
+
+
+def test_every_part_names_the_lesson_and_files_that_are_there():
+    for command in quick.parts(HEADS).values():
+        words = " ".join(command)
+        assert "04_single_head" in words
+        assert all((COURSE / word).exists() for word in command if word.endswith((".ipynb", ".py")))
+
+
+def test_what_fails_is_shown_and_named_and_the_rest_runs_on(capsys):
+    def start(command):
+        fails = "--nbval-lax" in command
+        code = f"import sys; print('said by', {fails}); sys.exit({int(fails)})"
+        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+    assert quick.main(["04"], start) == 1
+    said = capsys.readouterr().out
+    assert "said by True" in said
+    assert "said by False" not in said
+    assert said.splitlines()[-1].startswith(f"{HEADS}: look at the student edition, ")
+
+
+def test_of_the_matrix_only_what_is_wrong_is_shown():
+    said = "softmax  wrong  as it should be\nsoftmax  wrong  2/2  <-- WRONG\n1 cells wrong"
+    assert quick.wrong_cells(said) == "softmax  wrong  2/2  <-- WRONG"
+    assert quick.wrong_cells("Traceback\nImportError") == "Traceback\nImportError"
+
+
+def test_make_quick_passes_the_lesson_on():
+    command = ["make", "-n", "-o", ".venv/.test", "quick", "LESSON=04"]
+    shown = subprocess.run(command, cwd=COURSE, check=True, capture_output=True, text=True).stdout
+    assert shown.splitlines()[-1] == ".venv/bin/python -m tests.quick 04"

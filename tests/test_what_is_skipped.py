@@ -1,0 +1,39 @@
+"""A run that can't test everything says so at its end; in CI it fails."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+COURSE = Path(__file__).parent.parent
+
+
+def run_without_a_browser(*options, **environment):
+    """Some of the browser tests, as on a machine without Chromium."""
+    there = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTEST")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "tests/browser"],
+        cwd=COURSE,
+        env={**there, "COURSE_CHROMIUM": "no-such-browser", **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_what_was_not_tested_is_the_last_thing_said():
+    done = run_without_a_browser("-n", "2", "--dist", "loadfile", "-k", "lab and arrow")
+    *_, said, total = done.stdout.strip().splitlines()
+    assert done.returncode == 0
+    skipped = re.search(r"(\d+) skipped", total)[1]
+    assert said == (
+        f"NOT TESTED HERE, {skipped} tests: what a student sees in a browser (no browser found as "
+        "no-such-browser). To test it, install Chromium and npm (Debian, Ubuntu: apt install "
+        "chromium npm), or name a browser in COURSE_CHROMIUM."
+    )
+
+
+def test_in_ci_a_missing_browser_is_a_failure():
+    done = run_without_a_browser("-q", "-k", "lab and arrow", CI="true")
+    assert done.returncode == 1
+    assert "skipped" not in done.stdout.splitlines()[-1]
