@@ -206,8 +206,10 @@ class TestProgress:
         (course / "nbgrader_config.py").touch()
         monkeypatch.chdir(course / "notebooks" / "1-averages")
         assert progress_path() == course / ".course_progress.json"
-        monkeypatch.chdir(tmp_path)
-        assert progress_path() == tmp_path / ".course_progress.json"
+        (course / "solutions" / "1-averages").mkdir(parents=True)
+        for elsewhere in (tmp_path, course / "solutions", course / "solutions" / "1-averages"):
+            monkeypatch.chdir(elsewhere)
+            assert progress_path() is None
 
     def test_is_readable_json(self, own_progress):
         check("naive_mean", right)

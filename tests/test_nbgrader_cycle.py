@@ -144,7 +144,7 @@ def feedback(course, name, assignment=ASSIGNMENT, lesson="01_naive_mean"):
 def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
     page = feedback(cycle.course, "misconception", lesson="03_softmax_masking")
     assert "masked_softmax: partly right0.25 of 2 points" in page
-    assert "What happened: The mask was applied after the softmax" in page
+    assert "The mask was applied after the softmax" in page
     assert "Where to look:" in page
 
 
