@@ -85,7 +85,8 @@ def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue
 
 
 def _judged(exercise: Exercise, key: AnswerKey, observations: list[Observation]) -> Report:
-    report = judge(exercise, key, observations)
+    nameless = AnswerKey(key.cases, key.expected)
+    report = judge(exercise, nameless, observations)
     if report.passed or not report.attempted or exercise.kind == "quiz":
         return report
     extend_key(exercise, key, observations)

@@ -79,15 +79,21 @@ SPACES: dict[str, Any] = {
 }
 
 
-def _contents() -> dict[str, dict[str, Any]]:
-    return {name: dict(vars(space)) for name, space in SPACES.items()}
-
-
 # What a notebook's kernel replaces itself, anew for each cell.
 NOTEBOOKS_OWN = {("builtins", "input"), ("builtins", "exit"), ("builtins", "quit")}
 
+
+def _is_code(value: Any) -> bool:
+    return callable(value) or isinstance(value, (property, classmethod, staticmethod))
+
+
 # As they were when the course was loaded, before an answer of this notebook could reach them.
-PRISTINE = _contents()
+PRISTINE = [
+    (name, key, value)
+    for name, space in SPACES.items()
+    for key, value in vars(space).items()
+    if _is_code(value) and (name, key) not in NOTEBOOKS_OWN
+]
 
 
 @dataclass(frozen=True)
@@ -133,18 +139,11 @@ class Settings:
 
 def mend_functions() -> list[str]:
     """Puts back functions of PyTorch and Python that were replaced; returns their names."""
-    mended = []
-    for name, space in SPACES.items():
-        before, now = PRISTINE[name], vars(space)
-        for key, value in before.items():
-            if now.get(key) is not value and _is_code(value) and (name, key) not in NOTEBOOKS_OWN:
-                setattr(space, key, value)
-                mended.append(f"{name}.{key}")
-    return mended
-
-
-def _is_code(value: Any) -> bool:
-    return callable(value) or isinstance(value, (property, classmethod, staticmethod))
+    now = {name: vars(space) for name, space in SPACES.items()}
+    lost = [(n, key, value) for n, key, value in PRISTINE if now[n].get(key) is not value]
+    for name, key, value in lost:
+        setattr(SPACES[name], key, value)
+    return [f"{name}.{key}" for name, key, _ in lost]
 
 
 def _folder() -> str:
