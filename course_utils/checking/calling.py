@@ -18,6 +18,7 @@ from .comparing import same
 from .errors import first_lines
 from .exercise import Case
 from .observation import Observation, plain
+from .watching import seen_enough
 
 Call = Callable[[list[Any]], Any]
 
@@ -92,6 +93,7 @@ def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> b
     args = inputs()
     with watch or contextlib.nullcontext():
         out = seeded(args, 1)
+    seen_enough()
     drawn = torch.get_rng_state()
     first = seen.put("out", out)
     changed = [n for n, a in zip(names, args, strict=True) if not untouched(a, case[n])]

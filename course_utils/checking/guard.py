@@ -58,6 +58,19 @@ def time_budget() -> float:
     return seconds if 0 < seconds < threading.TIMEOUT_MAX else DEFAULT_SECONDS
 
 
+_checking: set[int] = set()  # threads in which an answer runs
+
+
+def _end_forked() -> None:
+    """A process that an answer forks would be a second check: it ends before it begins."""
+    if threading.get_ident() in _checking:
+        os._exit(0)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_forked)
+
+
 def run(
     exercise: Exercise,
     answer: Any,
@@ -73,16 +86,19 @@ def run(
     """
     seconds = time_budget() if seconds is None else seconds
     observations: list[Observation] = []
-    output, stopped, process = Output(), threading.Event(), os.getpid()
+    output, stopped = Output(), threading.Event()
 
     def work() -> None:
-        for case in cases:
-            seen = _probe(exercise, answer, case, parts, stopped)
-            if os.getpid() != process:  # the answer forked: its copy of this thread ends here
-                os._exit(0)
-            if stopped.is_set():
-                return
-            observations.append(seen)
+        _checking.add(threading.get_ident())
+        try:
+            for number, case in enumerate(cases):
+                calls = Calls(parts, bool(exercise.forbidden), number == 0) if parts else None
+                seen = _probe(exercise, answer, case, calls, stopped)
+                if stopped.is_set():
+                    return
+                observations.append(seen)
+        finally:
+            _checking.discard(threading.get_ident())
 
     with quiet(output), kept_settings():
         worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
@@ -113,11 +129,10 @@ def _probe(
     exercise: Exercise,
     answer: Any,
     case: Case,
-    parts: Mapping[types.CodeType, str] | None,
+    calls: Calls | None,
     stopped: threading.Event,
 ) -> Observation:
     """One case, watched: what the probe saw, or the error, and what stayed changed afterwards."""
-    calls = Calls(parts, operators=bool(exercise.forbidden)) if parts is not None else None
     settings = Settings.now()
     try:
         with calls.watch() if calls else contextlib.nullcontext():
@@ -127,7 +142,7 @@ def _probe(
     if stopped.is_set():  # out of time: the check has put things back and gone on
         return seen
     if changed := settings.put_back():
-        seen.facts["left_behind"] = changed
+        seen.facts["left_behind"] = seen.facts.get("left_behind", []) + changed
     if calls:
         seen.facts["borrowed"] = sorted(calls.borrowed)
         if exercise.forbidden:

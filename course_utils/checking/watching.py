@@ -20,7 +20,6 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from .answers import functions
 
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 # ---------------------------------------------------------------- which operators ran
@@ -72,15 +71,22 @@ class Calls:
     """What an answer calls, seen by the interpreter: course parts by code, PyTorch's by name.
 
     Sees what the two modes above don't: other threads, and code that switches modes off.
+
+    Args:
+        parts: the code of course parts, with their names.
+        operators: whether PyTorch's functions are of interest.
+        whole: whether all of a probe is watched, or until `seen_enough` says that a call is over.
     """
 
-    def __init__(self, parts: Mapping[types.CodeType, str], operators: bool = True) -> None:
+    def __init__(
+        self, parts: Mapping[types.CodeType, str], operators: bool = True, whole: bool = True
+    ) -> None:
         self.parts = parts
+        self.whole = whole
         self.names = {code.co_name for code in parts}
         self.wanted = operators
         self.borrowed: set[str] = set()
         self.operators: set[str] = set()
-        self.process = os.getpid()
 
     def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
         """Called 100,000 times a check, so what is cheap comes first."""
@@ -99,19 +105,30 @@ class Calls:
                 return
             elif code.co_filename.startswith(TORCH):
                 self.operators.add(code.co_name)
-            elif code.co_filename.startswith(HERE) and os.getpid() != self.process:
-                os._exit(0)  # the answer forked, and this is its copy of the check
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
         before = sys.getprofile(), threading.getprofile()
+        _watching.calls = self
         threading.setprofile(self._note)
         sys.setprofile(self._note)
         try:
             yield
         finally:
+            _watching.calls = None
             sys.setprofile(before[0])
             threading.setprofile(before[1])
+
+
+_watching = threading.local()
+
+
+def seen_enough() -> None:
+    """An answer's first call on a case is over: what repeats it need not be watched again."""
+    calls: Calls | None = getattr(_watching, "calls", None)
+    if calls is not None and not calls.whole:
+        sys.setprofile(None)
+        threading.setprofile(None)
 
 
 def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
