@@ -1,4 +1,4 @@
-"""An instructor's own exercise, word for word as CONTRIBUTING shows it, through all that there is."""
+"""An instructor's own exercise, as CONTRIBUTING shows it, through all that a course has."""
 
 import os
 import re

@@ -108,7 +108,7 @@ def _spread(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((ratio - 1).abs() < 1e-3)
 
 
-class NotTransposed(Mistake):
+class KeysNotTransposed(Mistake):
     """The keys were not transposed, so the product pairs channels with keys.
 
     Why: It stops with an error unless there are as many keys as channels; then it gives numbers
@@ -239,7 +239,7 @@ ATTENTION_SCORES = Exercise(
     misconceptions=Misconceptions.of(
         m.NotScaled,
         m.RootMissing,
-        NotTransposed,
+        KeysNotTransposed,
         m.QueryAndKeySwapped,
         TransposedWithBatch,
         m.ScaledByTokens,
