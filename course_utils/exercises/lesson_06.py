@@ -9,6 +9,7 @@ from ..checking import Entry, Exercise, Misconceptions, Mistake, ModuleProbe, ex
 from ..checking.quizzes import quiz, slip
 from .kit import head_mistakes as h
 from .kit import mistakes as m
+from .kit import module_mistakes as mm
 from .kit.heads import BUILT_IN
 from .kit.many_heads import (
     ATTENTION_PROPERTIES,
@@ -299,7 +300,16 @@ WRAPPER = Exercise(
         ),
         DropoutOnResult,
         DropoutInEvaluation,
-        m.DropoutFixed.on(SideBySide, mend="Pass the constructor's argument on to the heads."),
+        *(
+            wrong.on(SideBySide, mend="Pass the constructor's argument on to the heads.")
+            for wrong in (
+                m.DropoutFixed,
+                m.DropoutFixed.but(rate=lambda self, dropout: 0.1 if dropout else 0.0),
+                m.DropoutFixed.but(rate=lambda self, dropout: 0.5 if dropout else 0.0),
+                mm.DropoutKeepsShare,
+            )
+        ),
+        mm.PaddingKept,
         BiasAlways,
         BiasAndDropoutSwapped,
         LongTextCut,

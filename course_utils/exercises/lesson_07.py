@@ -24,6 +24,7 @@ from ..checking.exercise import Expected, Verdict
 from ..checking.quizzes import quiz, slip
 from .kit import head_mistakes as h
 from .kit import mistakes as m
+from .kit import module_mistakes as mm
 from .kit.draw import Draw
 from .kit.heads import BUILT_IN
 from .kit.many_heads import (
@@ -35,6 +36,7 @@ from .kit.many_heads import (
     split_oracle,
 )
 from .kit.steps import Merge, Split, SplitHeads
+from .lesson_04 import HEAD_MISTAKES
 from .lesson_07_copying import COPY_WRAPPER_TO_SPLIT
 from .lesson_07_counting import COUNT_PARAMETERS
 
@@ -280,6 +282,17 @@ class PadMaskAsItComes(Mistake):
         return pad_mask
 
 
+class ArgumentsInAnotherOrder(Mistake):
+    """The constructor takes `qkv_bias` before `dropout`.
+
+    Why: Whoever passes both by position gets them the other way about, without an error.
+    Mend: Compare the order with the one that was given: …, num_heads, dropout, qkv_bias.
+    """
+
+    def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False, dropout=0.0):
+        super().__init__(d_in, d_out, context_length, num_heads, dropout, qkv_bias)
+
+
 class KeysOfTheFirstHead(Mistake):
     """All heads share the keys of the first.
 
@@ -322,38 +335,21 @@ MULTI_HEAD_ATTENTION = Exercise(
         m.NanRows,
         h.NoOutProj,
         h.ScaledByModelWidth,
-        m.NotScaled,
-        m.RootMissing,
         m.PadMaskIgnored,
-        m.LongTextAccepted,
         UnevenHeadsAccepted,
         m.MaskRequired,
-        m.NoDropout,
-        m.BiasAlways,
-        m.BiasNever,
         h.NotTransposed.on(SplitHeads, mend=_ALL_SPLIT),
         h.HeadsNotJoined.on(SplitHeads, **_NOT_JOINED),
         h.ViewAfterTranspose,
         h.NeverSplit,
-        m.NoMask,
-        m.SeesNextToken,
+        *HEAD_MISTAKES,
         m.BlindToItself,
-        m.PastHidden,
         m.MaskInverted,
         m.MaskIgnored,
-        m.MaskNotCut,
-        m.MaskStaysBehind,
-        m.MaskIsLearned,
-        m.MaskOfFixedSize,
-        m.MaskAfterSoftmax,
-        m.RenormalisedAfterSoftmax,
-        m.ZeroFill,
-        m.FillNotLowEnough,
         m.UniformOnHidden,
         m.NanInGradient,
         m.MaskDroppedWhenEmpty,
         m.PlusInfinity,
-        m.OverQueries,
         h.OverHeads,
         *h.PADDING_FOR_SOME_HEADS,
         m.PaddingOnly,
@@ -361,16 +357,17 @@ MULTI_HEAD_ATTENTION = Exercise(
         m.RowsHidden,
         m.RowsAndColumnsHidden,
         m.BothNeeded,
+        mm.PaddingAfterSoftmax,
         m.FirstSequencesMask,
+        mm.AnySequencesPadding,
         m.DiagonalKept,
         m.PaddedRowsCleared,
         m.TokensCleared,
-        m.DropoutOnScores,
-        m.DropoutOnValues,
-        m.DropoutOnResult,
-        m.DropoutTwice,
-        m.DropoutInEvaluation,
-        m.DropoutFixed,
+        mm.PaddingKept,
+        mm.PaddingInTrainingOnly,
+        mm.PaddingInTrainingOnly.but(mode=False),
+        mm.DropoutWithoutPaddingOnly,
+        h.DropoutSharedByHeads,
         h.SplitInterleaved,
         h.MergedInterleaved,
         h.HeadsAndWidthSwapped,
@@ -382,16 +379,8 @@ MULTI_HEAD_ATTENTION = Exercise(
         h.HeadsSwappedWithWidth,
         h.BatchAndTokensSwapped,
         h.MergedReversed,
-        h.SplitReversed,
-        m.QueryAndKeySwapped,
-        m.KeysFromQueries,
-        m.ValuesFromKeys,
         KeysOfTheFirstHead,
-        m.Multiplied,
-        m.ScaledByTokens,
         h.ScaledByHeadCount,
-        m.ScaledByInputWidth,
-        m.ScaledByContext,
         h.OutProjBeforeMerge,
         h.OutProjOnValues,
         h.OutProjAdded,
@@ -400,14 +389,8 @@ MULTI_HEAD_ATTENTION = Exercise(
         h.OutProjBiasUnused,
         h.OutProjWithoutBias,
         h.HeadsMixedApart,
-        m.LongTextCut,
-        m.FullLengthRefused,
-        m.ChecksTheBatch,
-        m.WeightsReturned,
+        ArgumentsInAnotherOrder,
         h.CutOff,
-        m.CutOff,
-        m.PairReturned,
-        m.LastTokenOnly,
         on=SplitHeads,
     ),
     uses=(

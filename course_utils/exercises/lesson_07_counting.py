@@ -102,10 +102,10 @@ class _NoAddress(nn.Parameter):
 
 
 def _without_addresses(a: int, b: int) -> nn.Module:
-    module = nn.Sequential(nn.Linear(a, b), nn.Linear(b, a))
-    for layer in module:
+    layers = [nn.Linear(a, b), nn.Linear(b, a)]
+    for layer in layers:
         layer.weight, layer.bias = _NoAddress(layer.weight), _NoAddress(layer.bias)
-    return module
+    return nn.Sequential(*layers)
 
 
 # By name: how the module is made from two sizes, what it counts by hand, and the case's role.

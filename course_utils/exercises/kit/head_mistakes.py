@@ -542,6 +542,17 @@ class PaddingForSomeHeads(Mistake):
         return future | (self.columns(pad_mask) & ~spared)
 
 
+class DropoutSharedByHeads(Mistake):
+    """One draw of dropout serves for all heads.
+
+    Why: Heads should do without different tokens, else one can't stand in for another.
+    Mend: Send the weights of all heads through `nn.Dropout`; it draws for each of them.
+    """
+
+    def dropped(self, weights):
+        return weights * super().dropped(torch.ones_like(weights[:, :1]))
+
+
 PADDING_FOR_SOME_HEADS = (
     PaddingForSomeHeads,
     PaddingForSomeHeads.but(masked=lambda self, h, heads: h == heads - 1),

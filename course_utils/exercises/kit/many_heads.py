@@ -176,9 +176,16 @@ def attention_cases(seed: int, style: Style, most_tokens: int) -> list[Case]:
         case("three tokens, two heads of width 1", Sizes(1, 3, 3, 1, 2, 3), roles=small),
         case("random numbers", distinct_sizes(draw), roles=("typical",)),
         case("padding in front, one sequence all padding", front, pad_mask=blind, roles=device),
-        case("padding anywhere", anywhere, pad_mask=holes, roles=("padded",), given="by name"),
         case(
-            "float64 with biases",
+            "padding anywhere, made by name",
+            anywhere,
+            pad_mask=holes,
+            roles=("padded",),
+            bias=True,
+            given="by name",
+        ),
+        case(
+            "float64, made by position",
             behind,
             pad_mask=padding_behind(draw, behind.B, behind.T),
             bias=True,
