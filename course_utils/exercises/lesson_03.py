@@ -326,6 +326,13 @@ class MaximumAfterExp(Mistake):
         return super().divided(exps - self.top(exps, dim), dim)
 
 
+FORBIDDEN = """
+softmax _softmax _safe_softmax log_softmax _log_softmax logsumexp softmin cross_entropy
+cross_entropy_loss nll_loss gumbel_softmax logcumsumexp _logcumsumexp logaddexp logaddexp2
+scaled_dot_product_attention _masked_softmax _sparse_softmax _sparse_log_softmax
+multi_head_attention_forward
+"""
+
 SOFTMAX = Exercise(
     id="softmax",
     lesson=LESSON,
@@ -407,28 +414,7 @@ SOFTMAX = Exercise(
         "`scores.amax(dim=dim, keepdim=True)` gives the largest scores in a shape that can be "
         "subtracted; the sum needs `keepdim=True` as well.",
     ),
-    forbidden=(
-        "softmax",
-        "_softmax",
-        "_safe_softmax",
-        "log_softmax",
-        "_log_softmax",
-        "logsumexp",
-        "softmin",
-        "cross_entropy",
-        "cross_entropy_loss",
-        "nll_loss",
-        "gumbel_softmax",
-        "logcumsumexp",
-        "_logcumsumexp",
-        "logaddexp",
-        "logaddexp2",
-        "scaled_dot_product_attention",
-        "_masked_softmax",
-        "_sparse_softmax",
-        "_sparse_log_softmax",
-        "multi_head_attention_forward",
-    ),
+    forbidden=tuple(FORBIDDEN.split()),
     forbidden_text="Here the softmax is yours to build: from `exp`, the maximum and sums.",
     tolerance={torch.float32: 1e-6, torch.float64: 1e-6},
 )
