@@ -36,7 +36,9 @@ def name_mistakes(
     ]
     # Of several, those first whose errors also say the same.
     exact = [name for name, m in sorted(matches, key=lambda m: not m[1].signatures) if m.exact]
-    close = sorted((m for m in matches if m[1].near), key=lambda m: -m[1].explained)
+    close = sorted(
+        (m for m in matches if m[1].near and "+" not in m[0]), key=lambda m: -m[1].explained
+    )
     single = [name for name in exact if "+" not in name]
     chosen = (single or exact or [name for name, _ in close])[:1]
     return [named[one] for name in chosen for one in name.split("+")]
@@ -141,7 +143,9 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
     if a.error:
-        return _lacks(a.error) == _lacks(b.error or {})
+        refuses = _named(exercise, "refuses")
+        said = refuses.verdict(t), refuses.verdict(Trial(t.case, b, t.expected))
+        return said[0] == said[1] and _lacks(a.error) == _lacks(b.error or {})
     if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
         return False
     if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):

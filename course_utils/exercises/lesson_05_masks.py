@@ -39,8 +39,8 @@ class VisibleInstead(Mistake):
     Mend: One `~` too many, or one too few; or `<` where `>=` should stand.
     """
 
-    def __call__(self, *args, **named):
-        return ~super().__call__(*args, **named)
+    def answered(self, mask):
+        return ~super().answered(mask)
 
 
 class Numbers(Mistake):
@@ -52,8 +52,8 @@ class Numbers(Mistake):
 
     kind = torch.long
 
-    def __call__(self, *args, **named):
-        return super().__call__(*args, **named).to(self.kind)
+    def answered(self, mask):
+        return super().answered(mask).to(self.kind)
 
 
 class Additive(Mistake):
@@ -63,8 +63,8 @@ class Additive(Mistake):
     Mend: Stop before you fill anything in.
     """
 
-    def __call__(self, *args, **named):
-        mask = super().__call__(*args, **named)
+    def answered(self, mask):
+        mask = super().answered(mask)
         return torch.zeros(mask.shape, device=mask.device).masked_fill(mask, -math.inf)
 
 
@@ -75,8 +75,8 @@ class MaskTransposed(Mistake):
     Mend: Which of the two should be a column when you compare them?
     """
 
-    def __call__(self, *args, **named):
-        return super().__call__(*args, **named).mT
+    def answered(self, mask):
+        return super().answered(mask).mT
 
 
 NO_MASKS = (
@@ -125,8 +125,8 @@ def _length_cases(seed: int) -> list[Case]:
         case("negative", [low, -beyond], 9, -beyond),
         case("negative, in a tensor", torch.tensor([low, -1]), 9, -1),
         case("no integer", [2.5, low], 9, 2.5),
-        case("no integer, in a tensor", torch.tensor([2.0, low + 0.5]), 9, low + 0.5),
-        case("a float that is whole", [low, 6.0], 9, "6."),
+        case("no integer, in a tensor", torch.full((2,), low + 0.5), 9, low + 0.5),
+        case("a float that is whole", [6.0, 6.0], 9, "6."),
         case("floats that are whole, in a tensor", torch.tensor([6.0, 3.0]), 9, "6."),
     ]
 
@@ -163,7 +163,10 @@ class PaddingMask:
         for n in lengths.tolist():
             self.refuse(n, max_length)
         places = torch.arange(self.width(lengths, max_length), device=lengths.device)
-        return self.compared(places, lengths[:, None], max_length)
+        return self.answered(self.compared(places, lengths[:, None], max_length))
+
+    def answered(self, mask):
+        return mask
 
     def tensor(self, lengths):
         return torch.as_tensor(lengths)

@@ -257,7 +257,7 @@ class PaddingInTrainingOnly(Mistake):
 
     def with_padding(self, future, pad_mask):
         return super().with_padding(
-            future, pad_mask if self.training == self.mode else pad_mask & 0
+            future, pad_mask if self.training == self.mode else pad_mask & False
         )
 
 

@@ -147,7 +147,10 @@ class AttentionScores(Scoring):
 
 class CausalAndPadding(Hiding):
     def __call__(self, pad_mask):
-        return self.hidden(pad_mask.shape[1], pad_mask.device, pad_mask)
+        return self.answered(self.hidden(pad_mask.shape[1], pad_mask.device, pad_mask))
+
+    def answered(self, mask):
+        return mask
 
 
 class Head(Scoring, Hiding, Weighing, nn.Module):
