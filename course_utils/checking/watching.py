@@ -213,6 +213,24 @@ class AnotherDevice(_Mode):
         return _run_there(func, args, kwargs)
 
 
+class _MadeThere(TorchFunctionMode):
+    """Tensors made of numbers, with `torch.tensor(…, device=x.device)` and the like: PyTorch would
+    make them on `THERE` itself, where they are no `Elsewhere`."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, source = kwargs or {}, None
+        if func is Tensor.new_tensor:
+            source, *args = args
+            kwargs = {"dtype": source.dtype, "device": source.device, **kwargs}
+        if source is None and func not in (torch.tensor, torch.as_tensor, torch.asarray):
+            return func(*args, **kwargs)
+        numbers = not any(isinstance(t, Tensor) for t in tree_iter((args, kwargs)))
+        device = kwargs.get("device")
+        if not numbers or device is None or torch.device(device) != THERE:
+            return func(*(() if source is None else (source,)), *args, **kwargs)
+        return Elsewhere(torch.tensor(*args, **{**kwargs, "device": torch.device("cpu")}))
+
+
 def moved(value: Any) -> Any:
     """An input on the other device; lists and numbers as they are."""
     if isinstance(value, Tensor):
@@ -224,7 +242,7 @@ def happened_elsewhere(call: Any) -> str:
     """What becomes of `call()`, whose inputs lie elsewhere: "there", "here", "two devices", or
     "unknown" where it could not be tried."""
     try:
-        with torch.no_grad(), AnotherDevice():
+        with torch.no_grad(), AnotherDevice(), _MadeThere():
             out = call()
     except TwoDevices:
         return "two devices"

@@ -333,6 +333,20 @@ class PerHeadMapped(Split):
         return torch.vmap(one, in_dims=1, out_dims=1)(q, k, v)
 
 
+class PlacesFromNumbers(Split):
+    """Tensors made of Python's numbers, on the device of the scores."""
+
+    def hidden(self, scores, pad_mask):
+        places = torch.tensor(list(range(scores.shape[-1])), device=scores.device)
+        hidden = torch.gt(places[None, :], places[:, None])
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+    def weights(self, scores, hidden):
+        lowest = scores.new_tensor([-INF])
+        blind = hidden.all(-1, keepdim=True)
+        return torch.where(hidden & ~blind, lowest, scores).softmax(-1).masked_fill(hidden, 0.0)
+
+
 class WithParts(nn.Module):
     """A helper class for a head's work, a static method for the mask, and more options."""
 
@@ -607,6 +621,7 @@ RIGHT = {
         "one query at a time": OneQueryAtATime,
         "vmap over heads": PerHeadMapped,
         "with parts": WithParts,
+        "places from numbers": PlacesFromNumbers,
         "projected at once": ProjectedAtOnce,
     },
     "copy_wrapper_to_split": {

@@ -537,9 +537,8 @@ class PaddingForSomeHeads(Mistake):
         return super().look(h, x, pad_mask if self.masked(h, len(self.heads)) else None)
 
     def with_padding(self, future, pad_mask):
-        masked = [self.masked(h, self.num_heads) for h in range(self.num_heads)]
-        spared = ~pad_mask.new_tensor(masked)[:, None, None]
-        return future | (self.columns(pad_mask) & ~spared)
+        padding, H = self.columns(pad_mask), self.num_heads
+        return torch.cat([future | (padding & self.masked(h, H)) for h in range(H)], dim=1)
 
 
 class DropoutSharedByHeads(Mistake):
