@@ -35,8 +35,8 @@ def mean_cases(seed: int, many: int = 270) -> list[Case]:
     zeros = draw.normal(c, b, t)
     zeros[0], zeros[:, -1], zeros[..., 0] = 0.0, 0.0, 0.0
     return [
-        Case("three tokens by hand", {"x": by_hand}, roles={"small"}),
-        Case("random numbers", {"x": draw.normal(B, T, C)}, roles={"typical"}),
+        Case("three tokens by hand", {"x": by_hand}, roles={"small", "several"}),
+        Case("random numbers", {"x": draw.normal(B, T, C)}, roles={"typical", "several"}),
         Case("float64", {"x": draw.normal(b, t, c, dtype=torch.float64)}),
         Case("many tokens", {"x": draw.normal(2, tall, 1)}, roles={"small"}),
         Case("numbers far from 0", {"x": draw.normal(4, middle, 3) * 10 + offsets}),
@@ -86,7 +86,7 @@ def _mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 MEAN_PROPERTIES = (
-    Property("mixes", "A token listens to the tokens before it", _mixes, gate=True, role="typical"),
+    Property("mixes", "A token listens to the tokens before it", _mixes, gate=True, role="several"),
     Property("first_token", "The first token stays as it is", _first_token, credit=True),
     Property("no_future", "A later token has no say in an earlier one", _no_future, credit=True),
     Property("own_sequence", "Sequences of a batch don't mix", _own_sequence),
