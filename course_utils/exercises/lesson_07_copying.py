@@ -103,7 +103,13 @@ def _cases(seed: int) -> list[Case]:
         # `copy_` would stretch a single column over four without a word.
         case("1 channel into 4", sizes(1, 2, 3), sizes(4, 2, 3), refuses=(), role="small"),
         case("biases in the wrapper only", b, biases=given, refuses=()),
-        case("one head, biases in the wrapper only", sizes(5, 4, 1), None, given, refuses=()),
+        case(
+            "one head, biases in the wrapper only",
+            sizes(5, 4, 1),
+            biases=given,
+            refuses=(),
+            role="small",
+        ),
     ]
 
 
