@@ -165,9 +165,30 @@ def _stop(worker: threading.Thread) -> None:
     deadline = time.monotonic() + 1.0
     while worker.is_alive() and time.monotonic() < deadline:
         # The one exception that ends a thread without a word, wherever it strikes.
-        ident, ending = ctypes.c_ulong(worker.ident or 0), ctypes.py_object(SystemExit)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ending)
+        _raise_in(worker.ident or 0, SystemExit)
         worker.join(0.05)
+    if worker.is_alive():
+        _let_others_run()
+
+
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+class _Swallowed(BaseException):
+    pass
+
+
+def _let_others_run() -> None:
+    """Takes back the flag that a stuck thread has an exception to come.
+
+    While it is up, Python 3.11 hangs in every call that is watched by a profiler. Handling any
+    such exception takes it down; the stuck thread raises it again when it wakes up.
+    """
+    with contextlib.suppress(_Swallowed):
+        _raise_in(threading.get_ident(), _Swallowed)
+        for _ in range(1_000):
+            time.sleep(0)
 
 
 def _where_is(worker: threading.Thread) -> list[str]:
