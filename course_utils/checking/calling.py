@@ -53,8 +53,9 @@ def fresh(value: Any, gradients: bool = False, dtype: torch.dtype | None = None)
 
 def cotangent(like: Tensor) -> Tensor:
     """A fixed direction for gradients, so that both sides differentiate the same number."""
-    generator = torch.Generator().manual_seed(like.numel())
-    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+    generator = torch.Generator("cpu").manual_seed(like.numel())
+    numbers = torch.randn(like.shape, generator=generator, dtype=torch.float64, device="cpu")
+    return numbers.to(like)
 
 
 def set_seed(seed: int) -> None:
