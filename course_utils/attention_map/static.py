@@ -3,7 +3,8 @@
 import html
 from collections import Counter
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal
+
+from course_utils.rounding import fixed
 
 TABLE_SIZE = 24  # tokens a side; a longer map shows a part, so that a saved notebook stays small
 
@@ -25,12 +26,6 @@ def names(labels: Sequence[str]) -> list[str]:
         f"“{label}” at {position}" if count[label] > 1 else f"“{label}”"
         for position, label in enumerate(labels)
     ]
-
-
-def fixed(number: float, digits: int) -> str:
-    """Halves are rounded up, as the page's own `toFixed` does: 1/8 is 0.13."""
-    unit = Decimal(1).scaleb(-digits)
-    return str(Decimal(number).quantize(unit, rounding=ROUND_HALF_UP))
 
 
 def sentence(
