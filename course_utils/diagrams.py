@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .colours import ABOVE
+
 CHARACTER = 7.4  # about the width of one in a box, in CSS pixels
 SHAPE_CHARACTER = 6.7
 LINE = 17
@@ -22,7 +24,8 @@ LANE = 16  # between a box and an arrow that goes around it
 BEND = 7
 HEAD = 7  # of an arrow
 
-BLUE = "#256ebe"
+BLUE = ABOVE[5]  # stands off from white and from black
+GROUND = ABOVE[6]  # white is read on it
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Colours:
     plain: tuple[str, str] = ("none", "currentColor")
     learned: tuple[str, str] = (f"{BLUE}2e", "currentColor")
     later: tuple[str, str] = ("none", "currentColor")
+    heading: tuple[str, str] = ("none", "currentColor")
     border: str = "currentColor"
 
 
@@ -80,8 +84,9 @@ FILE = Colours(
     ink="#808080",
     arrow="#808080",
     plain=("#f4f6f8", "#1f1f1f"),
-    learned=(BLUE, "#ffffff"),
-    later=("#eceff1", "#4a4a4a"),
+    learned=(GROUND, "#ffffff"),
+    later=("#66717b", "#ffffff"),
+    heading=("#4b5560", "#ffffff"),
     border="#808080",
 )
 
@@ -267,7 +272,7 @@ class _Drawing:
         edge = target.x + side * target.width / 2
         if (source.x - edge) * side > 26 and self._free_across(source, target):
             return self._path([(source.x, source.bottom), (source.x, target.y), (edge, target.y)])
-        bar = target.top - BEND - 9
+        bar = target.top - BEND - 11
         port = self._port(source, target)
         self._path([(source.x, source.bottom), (source.x, bar), (port, bar), (port, target.top)])
 
@@ -414,8 +419,16 @@ class _Drawing:
             f'height="{bottom - top:.1f}" rx="10" fill="none" stroke="{self.colours.ink}" '
             'stroke-width="1" stroke-dasharray="2 4"/>'
         )
-        self._text(right + 7, top + 12, heading, "start", bold=True)
-        self.high.append(right + 7 + len(heading) * CHARACTER * 1.1)
+        ground, ink = self.colours.heading
+        width = len(heading) * CHARACTER * 1.1
+        if ground != "none":
+            width += 14
+            self.parts.append(
+                f'<rect x="{right + 8:.1f}" y="{top:.1f}" width="{width:.1f}" height="22" '
+                f'rx="11" fill="{ground}"/>'
+            )
+        self._text(right + 8 + width / 2, top + 15, heading, "middle", ink, bold=True)
+        self.high.append(right + 8 + width)
 
     def _lane_inside(self, boxes: Sequence[_Box], x: float, since: float, to: float) -> bool:
         top, bottom = min(box.top for box in boxes), max(box.bottom for box in boxes)
