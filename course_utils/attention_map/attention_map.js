@@ -618,10 +618,11 @@ function fillPicture(canvas, { words }, shades) {
 
 /**
  * Touches the page only where the text is another one: a repaint costs what has changed.
- * @type {(node: Element, text: string) => void}
+ * @type {(node: HTMLElement, text: string, title?: string) => void}
  */
-function write(node, text) {
+function write(node, text, title) {
   if (node.textContent !== text) node.textContent = text;
+  if (title !== undefined && node.title !== title) node.title = title;
 }
 
 /**
@@ -762,8 +763,7 @@ function drawSteps(map, id) {
   const paint = () => {
     const { query, row } = told(map);
     const text = `${sent.queryNames[query]} → ${sent.keyNames[view.key]}`;
-    write(pair, text);
-    pair.title = text;
+    write(pair, text, text);
     for (const { step, radio, number } of steps) {
       radio.checked = map.get("step") === step;
       write(number, TRAIL[step](row, view.key));
@@ -854,7 +854,7 @@ function measure({ sent, view }, width, family) {
 // ---- the grid ----------------------------------------------------------------------------------
 
 /**
- * @typedef {{ node: HTMLElement, label: HTMLElement, cells: HTMLElement[], inks: string[] }} Line
+ * @typedef {{ node: HTMLElement, label: HTMLElement, cells: HTMLElement[], inks: string[], texts: string[] }} Line
  * @typedef {ReturnType<typeof drawGrid>} Grid
  * @param {AttentionMap} map
  * @param {string} id
@@ -867,7 +867,8 @@ function drawTable({ view: { numRows, numColumns } }, id) {
   const lines = Array.from({ length: numRows }, (_, i) => {
     const label = create("th", { scope: "row" });
     const cells = headings.map((_, j) => create("td", { id: `${id}-${i}-${j}` }));
-    return { node: create("tr", {}, label, ...cells), label, cells, inks: cells.map(() => "") };
+    const node = create("tr", {}, label, ...cells);
+    return { node, label, cells, inks: cells.map(() => ""), texts: cells.map(() => "") };
   });
   const table = create(
     "table",
@@ -900,14 +901,16 @@ function cellPainter({ view, paint }, lines, picture) {
     /** @type {(number | null)[]} */
     const shades = [];
     rows.forEach((row, i) => {
-      const { cells, inks } = lines[i];
+      // What a cell has is remembered: to ask 4096 of them takes milliseconds.
+      const { cells, inks, texts } = lines[i];
       inSection(row[source], view).forEach((x, j) => {
         const masked = isHidden(row, source, view.firstKey + j);
         const shade = masked ? null : shadeOf(x, scale);
         shades.push(shade);
         const ink = masked ? "masked" : dense ? "" : paint.inks[STRONGEST + shade];
         if (ink !== inks[j]) inks[j] = cells[j].className = ink;
-        write(cells[j], dense ? "" : masked && source === "weights" ? "0" : inCell(x));
+        const text = dense ? "" : masked && source === "weights" ? "0" : inCell(x);
+        if (text !== texts[j]) texts[j] = cells[j].textContent = text;
       });
     });
     fillPicture(picture, paint, shades);
@@ -980,10 +983,13 @@ function labelPainter({ sent, view }, { table, headings, lines }, family) {
   const font = `bold 12px ${family}`;
   /** @type {(node: HTMLElement, label: string, room: number) => void} */
   function name(node, label, room) {
-    write(node, shortened(label, (text) => widthOf(text, font) <= room));
-    node.title = label;
+    write(node, shortened(label, (text) => widthOf(text, font) <= room), label);
   }
+  let painted = "";
   return () => {
+    const now = JSON.stringify([view.sizes, view.firstQuery, view.firstKey]);
+    if (now === painted) return;
+    painted = now;
     const { labelWidth, headingHeight, upright } = view.sizes;
     table.classList.toggle("vertical", !upright);
     headings.forEach((cell, j) =>
@@ -1033,8 +1039,8 @@ function drawGrid(map, id, family) {
   }
   function paintShown() {
     if (painted[0] === map.shown() && painted[1] === view.sizes) return;
+    if (painted[1] !== view.sizes) paintSizes();
     painted = [map.shown(), view.sizes];
-    paintSizes();
     paintLabels();
     paintCells(painted[0]);
     cellNames.paint();
@@ -1044,15 +1050,18 @@ function drawGrid(map, id, family) {
   function paintChoice() {
     lines.forEach(({ node }, i) => {
       const query = view.firstQuery + i;
-      node.setAttribute("aria-selected", `${query === map.get("row")}`);
+      const isChosen = `${query === map.get("row")}`;
+      if (node.ariaSelected !== isChosen) node.ariaSelected = isChosen;
       node.classList.toggle("hovered", query === view.hovered);
     });
     headings.forEach((cell, j) =>
       cell.classList.toggle("read", readsColumn(view) && view.firstKey + j === view.key),
     );
     frames.paint();
-    if (current()) table.setAttribute("aria-activedescendant", current().id);
-    else table.removeAttribute("aria-activedescendant");
+    if (current()) {
+      if (table.getAttribute("aria-activedescendant") !== current().id)
+        table.setAttribute("aria-activedescendant", current().id);
+    } else table.removeAttribute("aria-activedescendant");
   }
   const paint = () => {
     paintShown();
@@ -1124,8 +1133,7 @@ function drawSentence(map) {
   const node = create("p", { className: "sentence", "aria-live": "polite", "aria-atomic": "true" });
   const paint = () => {
     const said = saidOf(map);
-    write(node, said);
-    node.title = said;
+    write(node, said, said);
   };
   return { node, paint };
 }
@@ -1144,8 +1152,7 @@ function drawNumbersLine({ paint }) {
   function show(line, largest) {
     node.hidden = !line;
     if (!line) return;
-    [line.label, line.sum, line.result].forEach((text, k) => write(cells[k], text));
-    cells[1].title = line.sum;
+    [line.label, line.sum, line.result].forEach((text, k) => write(cells[k], text, text));
     node.classList.toggle("at", Boolean(line.at));
     strip.hidden = !line.strip;
     if (!line.strip) return;
@@ -1199,8 +1206,7 @@ function drawNumbers(map) {
   const node = create("div", { className: "row" }, words, numbers);
   function paint() {
     const { words: text, lines: texts, total, largest } = explained(map);
-    write(words, text);
-    words.title = text;
+    write(words, text, text);
     lines.forEach((line, k) => line.show(texts[k], largest));
     foot.show(total, largest);
     // The step decides how high it is, and nothing that is pointed at.
@@ -1272,8 +1278,7 @@ function drawThumbnail(map, layer, head, open) {
     if (isOn) title.setAttribute("aria-current", "true");
     else title.removeAttribute("aria-current");
     const said = sentence(sent.walk(layer, head, query), sent.queryNames[query], sent.keyNames);
-    write(caption, said);
-    caption.title = said;
+    write(caption, said, said);
   }
   return { node, picture, dot, compute, fill, paint };
 }

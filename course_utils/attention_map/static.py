@@ -81,7 +81,8 @@ def table(
             f" and keys {columns[0]}–{columns[-1]} of {len(keys)} are shown"
         )
     parts = [
-        '<div class="attention-map-static" style="overflow-x:auto"><table style="width:auto">'
+        '<div class="attention-map-static" style="overflow-x:auto">'
+        '<table style="width:auto;margin-bottom:8px">'
         f'<caption style="text-align:left">{html.escape(caption)}</caption>',
         f'<thead><tr><th scope="col" style="{CELL}">query</th>',
     ]
