@@ -21,20 +21,19 @@ export function withWord(text, word) {
 function render({ model, el }) {
   const input = make("input", { type: "text", spellcheck: false, autocomplete: "off" });
   const label = make("label", {}, "Write, and see what comes next", input);
-  const examples = make("p", { className: "examples" }, "Or take one of these:");
+  const examples = make("p", { className: "examples" }, "Or take:");
   const bars = make("div", { className: "bars" });
   bars.setAttribute("role", "group");
   bars.setAttribute("aria-label", "The likeliest next words: press one to add it");
   const says = make("p", { className: "says" });
   says.setAttribute("aria-live", "polite");
-  const unknown = make("p", { className: "unknown" });
   const words = make(
     "details",
     {},
     make("summary", {}, `All ${model.get("_words").length} words it knows`),
     make("p", {}, model.get("_words").join("  ")),
   );
-  const root = make("section", { className: "next-word" }, label, examples, bars, says, unknown, words);
+  const root = make("section", { className: "next-word" }, label, examples, bars, says, words);
   root.setAttribute("aria-label", "A small language model");
 
   let timer = 0;
@@ -80,8 +79,7 @@ function render({ model, el }) {
       row.bar.style.width = `${100 * share}%`;
       row.button.setAttribute("aria-label", `${name}, ${said}: add it`);
     });
-    says.textContent = model.get("_says");
-    unknown.textContent = model.get("_unknown");
+    says.textContent = `${model.get("_says")} ${model.get("_unknown")}`;
     if (document.activeElement !== input) input.value = model.get("text");
   };
   model.on("change:_bars change:_says change:_unknown change:text", paint);

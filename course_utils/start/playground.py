@@ -18,7 +18,7 @@ from .model import next_words, read, scores
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EXAMPLES = ["the dog near the cats", "the dogs near the cat", "the king that the mice follow"]
-SHOWN = 8  # of the likeliest words
+SHOWN = 7  # of the likeliest words
 LAYER, HEAD = 1, 0  # the one that looks past the nearest noun for a single subject
 
 
@@ -102,7 +102,7 @@ class Playground(ipywidgets.VBox):
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.005 else "< 1 %"
+    return f"{100 * share:.0f}\u00a0%" if share >= 0.005 else "<\u00a01\u00a0%"
 
 
 def _sentence(words: list[str], chances: list[tuple[str, float]]) -> str:
