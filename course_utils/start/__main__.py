@@ -53,7 +53,7 @@ def agreement(model: StartModel, ids: Tensor) -> float:
 def train(steps: int = STEPS, seed: int = 0) -> StartModel:
     torch.manual_seed(seed)
     model, chance = StartModel(), random.Random(seed)
-    held_out, least = batch(random.Random("held out"), HELD_OUT)
+    held_out, least = batch(random.Random("held out"), HELD_OUT if steps == STEPS else BATCH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     for step in range(1, steps + 1):
