@@ -844,7 +844,7 @@ function measure({ sent, view }, width, family) {
   const height = view.numRows > 24 ? 20 : 30;
   const named = widest(sent.keyLabels);
   const upright = !dense && named + 4 <= cellWidth;
-  const headingHeight = upright ? 22 : clamp(named + 8, 22, 120);
+  const headingHeight = upright ? 22 : clamp(named + 8, 22, 96);
   return {
     ...{ dense, cellWidth, labelWidth, upright, headingHeight },
     cellHeight: dense ? cellWidth : height,
@@ -983,7 +983,11 @@ function labelPainter({ sent, view }, { table, headings, lines }, family) {
   const font = `bold 12px ${family}`;
   /** @type {(node: HTMLElement, label: string, room: number) => void} */
   function name(node, label, room) {
-    write(node, shortened(label, (text) => widthOf(text, font) <= room), label);
+    write(
+      node,
+      shortened(label, (text) => widthOf(text, font) <= room),
+      label,
+    );
   }
   let painted = "";
   return () => {
@@ -1084,19 +1088,29 @@ function ticksOf({ signed, low, largest }) {
 
 /** @type {(map: AttentionMap, scaleNow: () => Scale) => Part} */
 function drawLegend(map, scaleNow) {
-  const ramp = create("canvas", { className: "picture", width: 65, height: 1, "aria-hidden": "true" });
+  const ramp = create("canvas", {
+    className: "picture",
+    width: 65,
+    height: 1,
+    "aria-hidden": "true",
+  });
   const ticks = Array.from({ length: 5 }, () => create("span"));
   const scale = create("span", { className: "scale" }, ramp, ...ticks);
   const fitted = drawSwitch(map, "fitted", "colours up to the largest weight");
   const node = create("div", { className: "legend" }, scale);
+  const swatch = create("span", { className: "swatch" });
   if (map.sent.steps.includes("masked"))
-    node.append(create("span", { className: "swatch" }), "hidden");
+    node.append(create("span", { className: "hatched" }, swatch, "hidden"));
   node.append(fitted.node);
   function paint() {
     const now = scaleNow();
     const first = now.signed && now.low < 0 ? -STRONGEST : 0;
     ramp.width = STRONGEST - first + 1;
-    fillPicture(ramp, map.paint, Array.from({ length: ramp.width }, (_, k) => first + k));
+    fillPicture(
+      ramp,
+      map.paint,
+      Array.from({ length: ramp.width }, (_, k) => first + k),
+    );
     const marks = Number.isFinite(now.largest) ? ticksOf(now) : [];
     const digits = now.largest < 0.5 && !now.signed ? 3 : 2;
     ticks.forEach((tick, k) => {
@@ -1158,7 +1172,11 @@ function drawNumbersLine({ paint }) {
     if (!line.strip) return;
     strip.width = line.strip.length;
     const scale = { signed: true, low: -1, largest };
-    fillPicture(strip, paint, Array.from(line.strip, (x) => shadeOf(x, scale)));
+    fillPicture(
+      strip,
+      paint,
+      Array.from(line.strip, (x) => shadeOf(x, scale)),
+    );
   }
   return { node, show };
 }
@@ -1266,7 +1284,10 @@ function drawThumbnail(map, layer, head, open) {
     computed = [];
     write(title, headTitle(sent, layer, head));
     rows.forEach((span, i) => write(span, sent.queryLabels[view.firstQuery + i]));
-    columns.forEach((span, j) => write(span, sent.keyLabels[view.firstKey + j]));
+    columns.forEach((span, j) => {
+      write(span, sent.keyLabels[view.firstKey + j]);
+      span.classList.toggle("single", graphemes(span.textContent).length === 1);
+    });
   }
   function paint() {
     const query = view.hovered ?? get("row");
@@ -1315,7 +1336,9 @@ function drawOverview(map, open) {
   let scale = { signed: false, low: 0, largest: 1 };
   const legend = drawLegend(map, () => scale);
   const hint = create("p", { className: "hint" });
-  hint.append("Click a row in any small map, or press ↑ and ↓, to choose it in all; a title opens its head.");
+  hint.append(
+    "Click a row in any small map, or press ↑ and ↓, to choose it in all; a title opens its head.",
+  );
   const attributes = { className: "overview", role: "group", "aria-label": "all heads" };
   const node = create("div", attributes, hint, grid, legend.node);
   node.addEventListener("keydown", (event) => {
