@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .desk import check, hint, progress
-    from .environment import check_environment, device
+    from .environment import check_environment, device, report_environment
 
 _HOME = {
     "check": "desk",
@@ -17,8 +17,9 @@ _HOME = {
     "progress": "desk",
     "device": "environment",
     "check_environment": "environment",
+    "report_environment": "environment",
 }
-__all__ = ["check", "check_environment", "device", "hint", "progress"]
+__all__ = ["check", "check_environment", "device", "hint", "progress", "report_environment"]
 
 
 def __getattr__(name: str) -> Any:

@@ -40,6 +40,24 @@ def check_environment() -> list[str]:
     return [*_unmet(requirements), *_other_copy()] or [READY]
 
 
+def report_environment() -> None:
+    """Print what `check_environment` says.
+
+    In a notebook that isn't ready, an import that fails from then on says so in the same words, and
+    no traceback is shown.
+    """
+    lines = check_environment()
+    print(*lines, sep="\n")
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None:
+        return
+
+    def say(shell: object, kind: type, error: Exception, *_: object, **__: object) -> None:
+        print(f"{error}.", *lines, sep="\n")
+
+    shell.set_custom_exc(() if lines == [READY] else (ImportError,), say)
+
+
 def _unmet(requirements: list[str]) -> list[str]:
     try:
         from packaging.requirements import Requirement
@@ -97,4 +115,4 @@ def device() -> torch.device:
 
 
 if __name__ == "__main__":
-    print(*check_environment(), sep="\n")
+    report_environment()

@@ -4,6 +4,9 @@ Each function returns a `Picture`. As the last line of a cell it is shown; anywh
 for a figure you drew yourself, call `show`. Every picture has a text alternative: `alt`,
 or a description made from the data. That description is what the cell gives as text, so write
 your own `alt` where the numbers differ from run to run.
+
+Colours are those of the attention map (see `colours`). A dark theme of Jupyter's turns a picture's
+lightness round, so that its background is the page's own.
 """
 
 import base64
@@ -21,17 +24,28 @@ import matplotlib.style
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import (
+    Colormap,
+    LinearSegmentedColormap,
+    ListedColormap,
+    Normalize,
+    PowerNorm,
+)
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
-# Perceptually uniform, and its lightness falls from nearly white to black: it prints in grey.
-COLORMAP = matplotlib.colormaps["magma_r"]
+from course_utils import colours
+from course_utils.rounding import fixed
+
+WEIGHTS = LinearSegmentedColormap.from_list("weights", colours.ABOVE)
+SIGNED = LinearSegmentedColormap.from_list("signed", colours.BELOW[:0:-1] + colours.ABOVE)
+SEEN = ListedColormap([colours.SEEN], "seen")
 HATCH = "/////"
-HATCH_COLOR = "#767676"
+HATCH_COLOR = colours.HATCHING
 
 # Lines are told apart by dashes and markers; the colours differ in lightness as well.
 LINE_STYLES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3))]
@@ -40,8 +54,9 @@ MARKERS = "osD^vP"
 
 CSS_PIXELS_PER_INCH = 96
 PIXEL_DENSITY = 2
-CELLS_WITH_DIGITS = 16  # a wider or taller grid has no room for digits
 CELLS_DESCRIBED = 36
+LARGE_CELLS = 16  # a wider or taller grid gets smaller cells
+DIGIT_POINTS = (6.5, 9.0)  # digits that would be smaller are left out
 
 STYLE = {
     "figure.facecolor": "white",
@@ -62,7 +77,8 @@ class Picture:
     """A finished figure with its text alternative, sharp on dense screens.
 
     A notebook keeps it as HTML, because JupyterLab and nbconvert take the text alternative of an
-    image only from there, and as PNG for what reads no HTML. The background is white on any theme.
+    image only from there, and as PNG for what reads no HTML. White and black change places on a
+    dark page of Jupyter's; elsewhere the background is white.
 
     Args:
         figure: drawn with or without pyplot; it is closed, so that it isn't shown twice.
@@ -87,7 +103,7 @@ class Picture:
         image = (
             f'<img src="data:image/png;base64,{source}" alt="{html.escape(self.alt)}" '
             f'width="{self.width}" height="{self.height}" '
-            'style="max-width: 100%; height: auto; background: white">'
+            f'style="max-width: 100%; height: auto; background: white; filter: {colours.FILTER}">'
         )
         data = {"text/html": image, "image/png": source, "text/plain": self.alt}
         return data, {"image/png": {"alt": self.alt, **size}}
@@ -118,13 +134,17 @@ def heatmap(
 ) -> Picture:
     """Draw one `(T, S)` matrix with its numbers in the cells.
 
+    A matrix with numbers below zero is drawn with orange for these, white for zero and blue above
+    it; any other one with blue that grows as the square root, as in the attention map.
+
     Args:
         matrix: `(T, S)`; `-inf` is drawn as hidden, NaN as such.
         title: what to see.
         rows, columns: T and S labels; positions by default.
         hidden: `(T, S)` bool; `True` is hatched.
-        digits: after the point. They are left out above 16 rows or columns.
-        limits: the values of the lightest and the darkest colour; the matrix's own by default.
+        digits: after the point. Where they don't fit into the cells they are left out.
+        limits: the lowest and the highest number there may be; by default 0 and the matrix's own
+            largest.
         alt: the text alternative; by default the rows, or the range of a large matrix.
 
     Raises:
@@ -135,7 +155,7 @@ def heatmap(
         _names(rows, values.shape[0], "rows"),
         _names(columns, values.shape[1], "columns"),
     )
-    norm = _norm(values, is_hidden, limits)
+    paint = _paint(values, is_hidden, limits)
     with _style():
         cell = _cell_inches(values.shape)
         figure = _figure(
@@ -144,10 +164,12 @@ def heatmap(
             title,
         )
         axes = figure.add_subplot()
-        _draw_cells(axes, values, is_hidden, norm, digits)
+        _draw_cells(axes, values, is_hidden, *paint)
         _label_cells(axes, row_names, column_names, xlabel, ylabel)
-        _draw_scale(figure, [axes], norm)
+        _draw_scale(figure, [axes], *paint)
         _hidden_legend(figure, is_hidden)
+        _fit(figure, [axes])
+        _write_digits([axes], values[None], is_hidden[None], *paint, digits)
     described = _describe_matrix(values, is_hidden, row_names, column_names, digits)
     return Picture(figure, alt or f"Heat map: {_sentence(title)} {described}")
 
@@ -178,7 +200,7 @@ def head_grid(
     head_names = (
         _names(names, H, "headings") if names is not None else [f"head {h}" for h in range(H)]
     )
-    norm = Normalize(0, 1)
+    paint = _paint(values, is_hidden, (0, 1))
     across = min(H, 4)
     down = math.ceil(H / across)
     with _style():
@@ -195,14 +217,17 @@ def head_grid(
             if h >= H:
                 axes.set_axis_off()
                 continue
-            _draw_cells(axes, values[h], is_hidden[h], norm, digits=None)
+            _draw_cells(axes, values[h], is_hidden[h], *paint)
             _label_cells(axes, row_names, column_names)
             axes.set_title(head_names[h], fontsize=10)
             axes.tick_params(labelleft=h % across == 0, labelbottom=h + across >= H)
         figure.supxlabel("key", fontsize=10)
         figure.supylabel("query", fontsize=10)
-        _draw_scale(figure, list(grid.flat), norm)
+        _draw_scale(figure, list(grid.flat), *paint)
         _hidden_legend(figure, is_hidden)
+        panels = list(grid.flat)[:H]
+        _fit(figure, panels)
+        _write_digits(panels, values, is_hidden, *paint, digits=2)
     described = _describe_heads(values, is_hidden, head_names, row_names, column_names)
     return Picture(figure, alt or f"Grid of heads: {_sentence(title)} {described}")
 
@@ -242,10 +267,11 @@ def mask_picture(
             title,
         )
         for b, axes in enumerate(figure.subplots(1, B, sharey=True, squeeze=False).flat):
-            _draw_cells(axes, np.zeros((T, S)), is_hidden[b], Normalize(0, 1), digits=None)
+            _draw_cells(axes, np.zeros((T, S)), is_hidden[b], SEEN, Normalize(0, 1))
             _label_cells(axes, row_names, column_names, "key", "query" if b == 0 else "")
             axes.set_title(headings[b], fontsize=10)
         _hidden_legend(figure, is_hidden, seen=True)
+        _fit(figure, figure.axes)
     rows = []
     for name, mask in zip(headings, is_hidden, strict=True):
         for t in range(T) if mask.size <= CELLS_DESCRIBED else ():
@@ -427,7 +453,7 @@ def _wrapped(text: str, columns: int) -> str:
 
 def _cell_inches(shape: tuple[int, ...]) -> float:
     longest = max(shape[-2:])
-    return 0.5 if longest <= CELLS_WITH_DIGITS else 6.0 / longest
+    return 0.5 if longest <= LARGE_CELLS else max(6.0 / longest, 0.09)
 
 
 def _label_inches(names: Sequence[str]) -> float:
@@ -444,24 +470,21 @@ def _line_look(i: int) -> dict[str, Any]:
 
 
 def _draw_cells(
-    axes: Axes, values: np.ndarray, hidden: np.ndarray, norm: Normalize, digits: int | None
+    axes: Axes, values: np.ndarray, hidden: np.ndarray, colormap: Colormap, norm: Normalize
 ) -> None:
-    axes.imshow(np.where(hidden, np.nan, values), cmap=COLORMAP, norm=norm, aspect="equal")
-    for t, s in zip(*np.nonzero(hidden), strict=True):
-        axes.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, facecolor="white", hatch=HATCH, lw=0))
-    axes.set_facecolor("white")  # what a NaN leaves
     T, S = values.shape
-    if max(T, S) <= CELLS_WITH_DIGITS:
+    # One hatched sheet below, and the cells above it with holes where they are hidden: a hatched
+    # shape a cell would take seconds of a large mask.
+    sheet = Rectangle((-0.5, -0.5), S, T, facecolor="white", hatch=HATCH, linewidth=0, zorder=0)
+    axes.add_patch(sheet)
+    cells = colormap(norm(np.where(np.isnan(values), 0, values)))
+    cells[np.isnan(values)] = 1
+    cells[hidden] = (1, 1, 1, 0)
+    axes.imshow(cells, aspect="equal", zorder=1)
+    if max(T, S) <= 32:
         axes.set_xticks(np.arange(S + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(T + 1) - 0.5, minor=True)
         axes.grid(which="minor", color="#bbbbbb", linewidth=0.6)
-        if digits is not None:
-            for (t, s), value in np.ndenumerate(values):
-                if not hidden[t, s]:
-                    color = "black" if math.isnan(value) else _ink(COLORMAP(norm(value)))
-                    text = _number(value, digits)
-                    size = min(9, 40 / max(len(text), 1))
-                    axes.text(s, t, text, ha="center", va="center", color=color, fontsize=size)
     axes.tick_params(which="both", length=0)
 
 
@@ -469,15 +492,7 @@ def _label_cells(
     axes: Axes, rows: Sequence[str], columns: Sequence[str], xlabel: str = "", ylabel: str = ""
 ) -> None:
     every = max(1, math.ceil(max(len(rows), len(columns)) / 16))
-    slanted = max(len(name) for name in columns) > 3
-    axes.set_xticks(
-        range(0, len(columns), every),
-        columns[::every],
-        rotation=60 if slanted else 0,
-        ha="right" if slanted else "center",
-        rotation_mode="anchor" if slanted else "default",
-        parse_math=False,
-    )
+    axes.set_xticks(range(0, len(columns), every), columns[::every], parse_math=False)
     axes.set_yticks(range(0, len(rows), every), rows[::every], parse_math=False)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
@@ -485,26 +500,109 @@ def _label_cells(
         spine.set_visible(False)
 
 
-def _draw_scale(figure: Figure, axes: Sequence[Axes], norm: Normalize) -> None:
-    mappable = matplotlib.cm.ScalarMappable(norm=norm, cmap=COLORMAP)
-    figure.colorbar(mappable, ax=axes, fraction=0.06, pad=0.03, aspect=18).outline.set_visible(
-        False
-    )
+def _fit(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Slant the columns' labels of all panels if one of them has no room to lie flat."""
+    figure.draw_without_rendering()
+    for axes in panels:
+        ticks = axes.get_xticks()
+        step = ticks[1] - ticks[0] if len(ticks) > 1 else 1
+        room = _cell_pixels(axes) * step - 4
+        if any(label.get_window_extent().width > room for label in axes.get_xticklabels()):
+            break
+    else:
+        return
+    for axes in panels:
+        axes.tick_params(axis="x", labelrotation=60)
+        for label in axes.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
+    figure.draw_without_rendering()
+
+
+def _cell_pixels(axes: Axes) -> float:
+    left, right = axes.get_xlim()
+    return axes.get_window_extent().width / (right - left)
+
+
+def _write_digits(
+    panels: Sequence[Axes],
+    values: np.ndarray,
+    hidden: np.ndarray,
+    colormap: Colormap,
+    norm: Normalize,
+    digits: int,
+) -> None:
+    """Write the numbers into the cells of panels that are laid out, all of one size, if they fit.
+
+    Args:
+        values, hidden: `(panels, T, S)`.
+    """
+    least, most = DIGIT_POINTS
+    texts = {
+        place: _number(values[place], digits) for place in zip(*np.nonzero(~hidden), strict=True)
+    }
+    widest = max((len(text.replace(".", "")) + 0.5 for text in texts.values()), default=1)
+    points = min(map(_cell_pixels, panels)) * 72 / CSS_PIXELS_PER_INCH
+    size = min(most, 0.88 * points / (0.636 * widest))  # 0.636: a digit's width, in its height
+    if size < least:
+        return
+    for (panel, t, s), text in texts.items():
+        value = values[panel, t, s]
+        ink, outline = ("black", None) if math.isnan(value) else _inks(colormap(norm(value)))
+        written = panels[panel].text(
+            s, t, text, ha="center", va="center", color=ink, fontsize=size, in_layout=False
+        )
+        if outline:
+            written.set_path_effects([withStroke(linewidth=2.2, foreground=outline)])
+
+
+def _draw_scale(figure: Figure, axes: Sequence[Axes], colormap: Colormap, norm: Normalize) -> None:
+    """The bar of colours. Its colours are evenly spaced; its ticks stand where the numbers are."""
+    mappable = matplotlib.cm.ScalarMappable(norm=norm, cmap=colormap)
+    bar = figure.colorbar(mappable, ax=axes, fraction=0.06, pad=0.03, aspect=18)
+    bar.outline.set(linewidth=0.6, edgecolor="#bbbbbb")
+    if isinstance(norm, PowerNorm):
+        bar.set_ticks(_bent_ticks(norm), minor=False)
+
+
+def _bent_ticks(norm: Normalize) -> list[float]:
+    """Round numbers that stand apart on a scale that isn't even, the largest first."""
+    assert norm.vmin is not None and norm.vmax is not None
+    size = norm.vmax - norm.vmin
+    unit = 10 ** math.floor(math.log10(size))
+    digits = [0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    ticks: list[float] = []
+    for tick in sorted((norm.vmin + digit * unit for digit in digits), reverse=True):
+        if tick <= norm.vmax and all(abs(norm(tick) - norm(other)) > 0.12 for other in ticks):
+            ticks.append(tick)
+    return ticks
 
 
 def _hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> None:
-    handles = [Patch(facecolor=COLORMAP(0.0), edgecolor="#bbbbbb", label="seen")] if seen else []
+    handles = [Patch(facecolor=colours.SEEN, edgecolor="#bbbbbb", label="seen")] if seen else []
     if hidden.any():
         handles.append(Patch(facecolor="white", edgecolor=HATCH_COLOR, hatch=HATCH, label="hidden"))
     if handles:
         figure.legend(handles=handles, loc="outside lower right", fontsize=9, ncols=2)
 
 
-def _ink(background: tuple[float, float, float, float]) -> str:
-    """Black or white, whichever stands out more (WCAG's relative luminance)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3]]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "black" if luminance > 0.179 else "white"
+def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:
+    """A digit's colour, and that of its outline where it needs one on a light page or a dark one.
+
+    No colour stands out from a middle shade by day and, turned round, by night as well.
+    """
+    red, green, blue, _ = background
+    by_day = (red, green, blue)
+    by_night = colours.in_the_dark(by_day)
+
+    def least(ink: colours.RGB) -> float:
+        return min(
+            colours.contrast(ink, by_day), colours.contrast(colours.in_the_dark(ink), by_night)
+        )
+
+    for name, ink in (("black", colours.BLACK), ("white", colours.WHITE)):
+        if least(ink) >= 4.5:
+            return name, None
+    return "black", colours.shade(1 / 8 if blue >= red else -1 / 8)
 
 
 def _png(figure: Figure) -> tuple[bytes, tuple[int, int]]:
@@ -564,19 +662,24 @@ def _names(names: Sequence[str] | None, count: int, what: str) -> list[str]:
     return [str(name) for name in names]
 
 
-def _norm(values: np.ndarray, hidden: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
-    if limits is not None:
-        return Normalize(*limits, clip=True)
+def _paint(
+    values: np.ndarray, hidden: np.ndarray, limits: tuple[float, float] | None
+) -> tuple[Colormap, Normalize]:
+    """Colours and what they stand for, as `colours.strength` has it."""
     shown = values[~hidden & np.isfinite(values)]
-    low, high = (shown.min(), shown.max()) if shown.size else (0.0, 1.0)
-    return Normalize(low, high if high > low else low + 1)
+    low, high = limits or ((shown.min(), shown.max()) if shown.size else (0.0, 1.0))
+    if low < 0:
+        largest = max(-low, high)
+        return SIGNED, Normalize(-largest, largest, clip=True)
+    low = low if limits else 0.0
+    return WEIGHTS, PowerNorm(0.5, low, high if high > low else low + 1, clip=True)
 
 
 def _number(value: float, digits: int) -> str:
-    if math.isnan(value):
-        return "NaN"
-    text = f"{value:.{digits}f}"
-    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else str(value).replace("-", "−").replace("inf", "∞")
+    text = fixed(value, digits)
+    return text.replace("-", "−") if float(text) else text.replace("-", "")
 
 
 def _largest(values: np.ndarray, hidden: np.ndarray) -> tuple[int, int]:

@@ -97,7 +97,7 @@ def test_a_mask_that_broadcasts_is_taken_as_pytorch_takes_it(shape):
 
 def test_a_score_of_minus_infinity_is_hidden():
     raw = scores(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), -math.inf)
-    assert html_of(attention_map(raw, WORDS)).count("<td>hidden</td>") == 15
+    assert html_of(attention_map(raw, WORDS)).count(">hidden</td>") == 15
 
 
 def test_a_row_that_sees_nothing_has_weights_of_zero_and_says_so():
@@ -212,6 +212,21 @@ def test_the_table_adds_less_than_20_kib_for_4_heads_of_12_tokens():
     assert len(html_of(shown).encode()) < 20 * 1024
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_scores_of_any_precision_are_known_as_what_query_and_key_make(dtype):
+    query, key = scores(2, 3, 6, 8).to(dtype), scores(2, 1, 6, 8, seed=1).to(dtype)
+    shown = attention_map(query @ key.transpose(-2, -1), WORDS, query=query, key=key)
+    assert shown._data["key"]["shape"] == [2, 1, 6, 8]
+
+
+def test_heads_are_told_by_their_names():
+    shown = attention_map(scores(2, 6, 6), WORDS, head_names=["previous", "first"], head=1)
+    assert ", head 1 of 2 (first)): “The”" in repr(shown)
+    assert "<p>head 0 (previous): “The”" in html_of(shown)
+    layered = attention_map(scores(2, 1, 6, 6), WORDS, head_names=[["a"], ["b"]], layer=1)
+    assert "layer 1 of 2" in repr(layered)
+
+
 # ---- in a notebook -----------------------------------------------------------------------------
 
 
@@ -222,8 +237,8 @@ def test_a_cell_puts_out_the_table_and_then_the_widget():
         shown._ipython_display_()
     table, widget = (output.data for output in captured.outputs)
     assert set(table) == {"text/plain", "text/html"}
-    assert set(widget) == {"text/plain", WIDGET_VIEW}
-    assert widget["text/plain"] == ""
+    assert set(widget) == {"text/plain", "text/html", WIDGET_VIEW}
+    assert widget["text/plain"] == widget["text/html"] == ""
     assert widget[WIDGET_VIEW]["model_id"] == shown.model_id
     InteractiveShell.clear_instance()
 
@@ -280,6 +295,20 @@ def test_a_page_made_by_nbconvert_has_the_table():
         ),
         ({"values": torch.full((3, 2), math.nan)}, r"values \(3, 2\) hold nan"),
         ({"scale": 0.0}, "scale must be a finite number above 0; got 0.0"),
+        ({"query": torch.zeros(3, 2)}, "query and key belong together"),
+        (
+            {"query": torch.zeros(4, 2), "key": torch.zeros(3, 2)},
+            r"query must be \(3, D\) for scores \(3, 3\); got \(4, 2\)",
+        ),
+        (
+            {"query": torch.zeros(3, 2), "key": torch.zeros(3, 4)},
+            r"equally wide; got \(1, 1, 3, 2\) and \(1, 1, 3, 4\)",
+        ),
+        (
+            {"query": torch.ones(3, 2), "key": torch.ones(3, 2)},
+            r"scores must be query @ key.transpose\(-2, -1\), before any scale; .* 2 apart",
+        ),
+        ({"head_names": ["a", "b"]}, r"head_names must be 1 names; got \[2\]"),
         ({"temperature": 0.0}, "temperature must be from 0.1 to 10; got 0.0"),
         ({"row": 3}, "row must be from 0 to 2; got 3"),
         ({"head": 1}, "head must be from 0 to 0; got 1"),
@@ -312,6 +341,9 @@ def test_only_the_steps_there_is_something_for_are_there():
         return attention_map(scores(6, 6), WORDS, **arguments)._data["steps"]
 
     assert steps() == ["scores", "softmax"]
+    query, key = scores(6, 4), scores(6, 4, seed=1)
+    shown = attention_map(query @ key.T, WORDS, query=query, key=key)
+    assert shown._data["steps"] == ["query · key", "scores", "softmax"]
     assert steps(causal=True) == ["scores", "masked", "softmax"]
     assert steps(scale=0.5, pad_mask=torch.zeros(6).bool(), values=scores(6, 2)) == [
         "scores",

@@ -4,6 +4,7 @@ import html
 import io
 import math
 import re
+import time
 import warnings
 
 import matplotlib
@@ -20,9 +21,11 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
+from course_utils import colours
 from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
 from course_utils.figures import (
-    COLORMAP,
+    SIGNED,
+    WEIGHTS,
     Picture,
     cost_curve,
     head_grid,
@@ -216,26 +219,180 @@ def test_hidden_cells_are_told_apart_without_colour():
     assert (grey < 150).sum() > 1.5 * (seen < 150).sum()
 
 
-def test_the_colour_map_darkens_steadily_in_grey():
-    colors = COLORMAP(np.linspace(0, 1, 64))[:, :3]
-    luminance = colors @ [0.2126, 0.7152, 0.0722]
-    assert (np.diff(luminance) < 0).all()
+STRENGTHS = [k / 64 for k in range(-64, 65)]
+LIGHT, DARK = colours.WHITE, colours.in_the_dark(colours.WHITE)
+# Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
+COLOUR_BLINDNESS = {
+    "none": np.eye(3),
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+    "tritanopia": np.array(
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ]
+    ),
+}
+NOTICED = 0.02  # a distance in OKLab that is just seen
+THEMES = {"light": lambda colour: colour, "dark": colours.in_the_dark}
 
 
-def test_digits_stand_out_from_their_cells():
-    from course_utils.figures import _ink
+def rgb(code: str) -> colours.RGB:
+    return tuple(int(code[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
-    def contrast(value: float) -> float:
-        color = np.asarray(COLORMAP(value)[:3])
-        linear = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
-        luminance = linear @ [0.2126, 0.7152, 0.0722]
-        return (
-            (luminance + 0.05) / 0.05
-            if _ink(COLORMAP(value)) == "black"
-            else 1.05 / (luminance + 0.05)
-        )
 
-    assert min(contrast(value) for value in np.linspace(0, 1, 64)) >= 4.5
+def oklab(colour: colours.RGB, eyes: str = "none") -> np.ndarray:
+    channels = np.asarray(colour)
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(COLOUR_BLINDNESS[eyes] @ linear, 0, 1)
+    cones = np.array(
+        [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
+        ]
+    )
+    axes = np.array(
+        [
+            [0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
+            [0.0259040371, 0.7827717662, -0.8086757660],
+        ]
+    )
+    return axes @ np.cbrt(cones @ linear)
+
+
+def apart(one: colours.RGB, other: colours.RGB, eyes: str = "none") -> float:
+    return float(np.linalg.norm(oklab(one, eyes) - oklab(other, eyes)))
+
+
+themes = pytest.mark.parametrize("themed", THEMES.values(), ids=THEMES)
+every_eye = pytest.mark.parametrize("eyes", COLOUR_BLINDNESS)
+
+
+def test_white_becomes_the_page_of_jupyterlab_s_dark_theme():
+    assert [round(255 * channel) for channel in DARK] == [0x11] * 3
+
+
+@themes
+@pytest.mark.parametrize("sign", [1, -1])
+def test_colours_darken_or_lighten_steadily_so_that_they_print_in_grey(themed, sign):
+    lightness = [oklab(themed(colours.shade(sign * k / 64)))[0] for k in range(65)]
+    steps = np.diff(lightness)
+    assert (steps < 0).all() or (steps > 0).all()
+
+
+@themes
+@every_eye
+@pytest.mark.parametrize("signed", [False, True])
+def test_neighbouring_steps_of_a_fifth_tell_apart(themed, eyes, signed):
+    numbers = np.arange(-1 if signed else 0, 1.01, 0.2)
+    shades = [themed(colours.shade(colours.strength(x, 1, signed))) for x in numbers]
+    assert min(map(apart, shades, shades[1:], [eyes] * len(shades))) > 2 * NOTICED
+
+
+@themes
+def test_the_strongest_colours_stand_out_from_the_page(themed):
+    page = themed(colours.WHITE)
+    assert all(colours.contrast(themed(colours.shade(sign)), page) >= 3 for sign in (1, -1))
+    assert themed(colours.shade(0)) == page
+
+
+@themes
+@every_eye
+def test_above_and_below_zero_tell_apart(themed, eyes):
+    for k in (13, 26, 38, 51, 64):
+        assert apart(themed(colours.shade(k / 64)), themed(colours.shade(-k / 64)), eyes) > NOTICED
+
+
+@themes
+@every_eye
+def test_seen_is_no_number_s_colour(themed, eyes):
+    seen = themed(rgb(colours.SEEN))
+    assert min(apart(seen, themed(colours.shade(x)), eyes) for x in STRENGTHS) > NOTICED
+    assert colours.contrast(seen, themed(colours.WHITE)) > 1.5
+
+
+def test_digits_of_the_map_stand_out_from_their_cells_in_both_themes():
+    for x in STRENGTHS:
+        by_day = {"text": colours.BLACK, "black": colours.BLACK, "page": colours.WHITE}
+        by_night = {"text": colours.WHITE, "black": colours.BLACK, "page": colours.BLACK}
+        shade, ink = colours.shade(x), colours.ink(x)
+        assert colours.contrast(by_day[ink], shade) >= 4.5
+        assert colours.contrast(by_night[ink], colours.in_the_dark(shade)) >= 4.5
+
+
+@themes
+def test_digits_of_figures_stand_out_from_their_cells_or_their_outline(themed):
+    from course_utils.figures import _inks
+
+    for x in STRENGTHS:
+        shade = colours.shade(x)
+        ink, outline = _inks((*shade, 1.0))
+        ink = themed({"black": colours.BLACK, "white": colours.WHITE}[ink])
+        assert colours.contrast(ink, themed(outline or shade)) >= 4.5
+
+
+def test_figures_paint_numbers_as_the_map_does():
+    np.testing.assert_allclose(WEIGHTS(0.25)[:3], colours.shade(0.25), atol=0.005)
+    np.testing.assert_allclose(SIGNED(0.25)[:3], colours.shade(-0.5), atol=0.005)
+    np.testing.assert_allclose(SIGNED(0.75)[:3], colours.shade(0.5), atol=0.005)
+
+
+def test_a_dark_theme_turns_a_picture_round_and_a_page_of_no_theme_does_not():
+    source = DRAWINGS["heatmap"]()._repr_mimebundle_()[0]["text/html"]
+    assert colours.FILTER in source
+    assert "var(--jp-shadow-base-lightness, 0)" in colours.FILTER
+
+
+def test_a_large_mask_is_drawn_at_once():
+    start = time.perf_counter()
+    mask_picture(causal_mask(8), TITLE)
+    small = time.perf_counter() - start
+    start = time.perf_counter()
+    mask_picture(causal_mask(64), TITLE)
+    assert time.perf_counter() - start < 4 * small + 1
+
+
+@pytest.mark.parametrize(("size", "fit"), [(3, True), (5, True), (20, False)])
+def test_heads_have_digits_where_they_fit(monkeypatch, size, fit):
+    written = []
+    monkeypatch.setattr(
+        "matplotlib.axes.Axes.text", lambda self, x, y, text, **kw: written.append(text)
+    )
+    head_grid(torch.full((2, size, size), 1 / 8), TITLE)
+    assert set(written) == ({"0.13"} if fit else set())
+
+
+def test_halves_are_rounded_as_the_map_rounds_them():
+    assert "row 0: 0.13, −0.13, 0.00" in heatmap(torch.tensor([[0.125, -0.125, -0.001]]), TITLE).alt
+
+
+@pytest.mark.parametrize(
+    ("columns", "slanted"),
+    [(["The", "chased", "sat"], False), (["a long sentence", "b", "c"], True)],
+)
+def test_labels_are_slanted_only_where_they_have_no_room(monkeypatch, columns, slanted):
+    turned = []
+    monkeypatch.setattr(
+        "matplotlib.axes.Axes.tick_params",
+        lambda self, *args, labelrotation=0, **kw: turned.append(labelrotation),
+    )
+    heatmap(weights(3, 3), TITLE, columns=columns)
+    assert any(turned) == slanted
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64])

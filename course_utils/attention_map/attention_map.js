@@ -30,9 +30,15 @@
  * What the cells show, of the chosen layer and head.
  * @typedef {object} Shown
  * @property {Row[]} rows of the section
- * @property {"scores" | "scaled" | "masked" | "weights"} source which numbers of a row
- * @property {number} low the lightest
- * @property {number} high the darkest
+ * @property {Source} source which numbers of a row
+ * @property {Scale} scale
+ * @property {() => Row[]} all rows, of every query there is
+ */
+
+/**
+ * Which colour a number has: −`largest` and `largest` have the strongest ones.
+ * @typedef {"scores" | "scaled" | "masked" | "weights"} Source
+ * @typedef {{ signed: boolean, low: number, largest: number }} Scale
  */
 
 /**
@@ -46,10 +52,13 @@
  * @property {string[]} keyLabels
  * @property {string[]} queryNames the labels in quotes, each another
  * @property {string[]} keyNames
+ * @property {string[][] | null} headNames by layer and head
  * @property {string[]} steps
  * @property {string[]} masks their names
  * @property {number} scale
  * @property {Tensor | null} values
+ * @property {Tensor | null} query
+ * @property {Tensor | null} key
  * @property {Walk} walk
  */
 
@@ -59,11 +68,25 @@
  * @typedef {object} View
  * @property {number} numRows
  * @property {number} numColumns
- * @property {boolean} dense cells have a colour and no number
  * @property {number} firstQuery the corner of the section on show
  * @property {number} firstKey
  * @property {number} key where the arrow keys or the pointer are
  * @property {number | null} hovered a query under the pointer, for as long as it is there
+ * @property {boolean} onHeading the pointer is on the name of the column `key`
+ * @property {boolean} columns columns are read and not rows
+ * @property {boolean} fitted the strongest colour is the largest weight's, and not 1's
+ * @property {Sizes} sizes
+ */
+
+/**
+ * In pixels; `dense` cells have a colour and no number.
+ * @typedef {object} Sizes
+ * @property {boolean} dense
+ * @property {number} cellWidth
+ * @property {number} cellHeight
+ * @property {number} labelWidth of the rows' names
+ * @property {number} headingHeight of the columns' names
+ * @property {boolean} upright columns' names don't lie on their side
  */
 
 /**
@@ -72,18 +95,31 @@
  * @typedef {object} AttentionMap
  * @property {Sent} sent
  * @property {View} view
+ * @property {Paint} paint
  * @property {(name: string) => any} get
  * @property {(changes: Record<string, any>) => void} set
  * @property {Painter} painter
- * @property {(head: number) => Row[]} rowsOf the rows of the section in any head
+ * @property {(layer: number, head: number) => Row[]} rowsOf the rows of the section in any head
  * @property {() => Shown} shown the same object until something else is to be shown
+ */
+
+/**
+ * The course's colours: a word of RGBA and the ink of digits on it, for every shade.
+ * @typedef {{ words: Uint32Array, inks: string[] }} Paint
  */
 
 const WHOLE = 128; // up to here all tokens are shown,
 const SECTION = 64; // beyond it this many at a time
-const DIGITS = 24; // up to here a cell has room for its number
+const DIGITS = { least: 36, most: 46 }; // the width of a cell that has its number in it
+const DOTS = { least: 11, most: 22 }; // and of one that has only its colour
+const MAP_HEIGHT = 560; // what a map of many rows should keep to
+const PANEL = 300; // the least width of the numbers beside the map
 const DIMENSIONS = 4; // of a value vector, written out
-const SHADES = Array.from({ length: 65 }, (_, k) => `rgba(37, 110, 190, ${(0.7 * k) / 64})`);
+const CHANNELS = 128; // of a query and a key, at most so many are listed
+const STRONGEST = 64; // shades go from −64 to 64
+const SMALL = { one: 168, many: 104 }; // a small map's side, of one layer and of many
+const HINT =
+  "Point at a row, or walk with the arrow keys, to read it; a click keeps it. A column's name tells who looks at it.";
 const WATCHED = ["layer", "head", "row", "temperature", "step", "overview", "active_masks"];
 
 // ---- arithmetic --------------------------------------------------------------------------------
@@ -127,7 +163,7 @@ function tensor({ shape, dtype, bytes }) {
 
 /**
  * Weights hide where the mask does; scores before the mask, where they came as −Infinity.
- * @type {(row: Row, source: Shown["source"], key: number) => boolean}
+ * @type {(row: Row, source: Source, key: number) => boolean}
  */
 const isHidden = (row, source, key) =>
   (source === "weights" ? row.masked : row[source])[key] === -Infinity;
@@ -157,51 +193,149 @@ function names(labels) {
   return labels.map((label, i) => (count.get(label) > 1 ? `“${label}” at ${i}` : `“${label}”`));
 }
 
+/**
+ * The places of the largest of some numbers, among those in `from`.
+ * @type {(numbers: Numbers, from: number[]) => { largest: number, top: number[] }}
+ */
+function best(numbers, from) {
+  const largest = from.reduce((most, i) => Math.max(most, numbers[i]), -Infinity);
+  const least = largest - 1e-6 * Math.abs(largest);
+  return { largest, top: from.filter((i) => numbers[i] >= least) };
+}
+
+/** @type {(top: number[], names: string[]) => string} */
+const listed = (top, names) =>
+  top.length <= 3
+    ? top.map((i) => names[i]).join(" and ")
+    : `${names[top[0]]} and ${top.length - 1} more`;
+
 /** @type {(row: Row, queryName: string, keyNames: string[]) => string} */
 function sentence({ masked, weights }, queryName, keyNames) {
   const total = number(sum(weights), 3);
   const seen = [...keyNames.keys()].filter((key) => masked[key] !== -Infinity);
   if (!seen.length) return `${queryName} sees no key: every weight is 0; the row sums to ${total}`;
-  const largest = weights.reduce((a, b) => Math.max(a, b));
-  const top = seen.filter((key) => weights[key] >= largest * (1 - 1e-6));
+  const { largest, top } = best(weights, seen);
   const share = number(largest, 2);
-  let looks = `looks most at ${keyNames[top[0]]} and ${top.length - 1} more (${share} each)`;
+  let looks = `looks most at ${listed(top, keyNames)} (${share}${top.length > 1 ? " each" : ""})`;
   if (seen.length === 1) looks = `looks only at ${keyNames[seen[0]]} (${share})`;
   else if (top.length === seen.length)
     looks = `looks equally at all ${seen.length} keys it sees (${share} each)`;
-  else if (top.length === 1) looks = `looks most at ${keyNames[top[0]]} (${share})`;
-  else if (top.length <= 3)
-    looks = `looks most at ${top.map((key) => keyNames[key]).join(" and ")} (${share} each)`;
   return `${queryName} ${looks}; the row sums to ${total}`;
+}
+
+/** @type {Record<Source, string>} */
+const SCORE = { scores: "score", scaled: "scaled score", masked: "score", weights: "weight" };
+
+/**
+ * Of a row of scores, of which none sums to anything.
+ * @type {(row: Row, source: Source, queryName: string, keyNames: string[]) => string}
+ */
+function sentenceOfScores(row, source, queryName, keyNames) {
+  const seen = [...keyNames.keys()].filter((key) => !isHidden(row, source, key));
+  if (!seen.length) return `${queryName} sees no key: every score is −∞`;
+  const { largest, top } = best(row[source], seen);
+  const among = seen.length < keyNames.length ? ` of the ${seen.length} keys it sees` : "";
+  return `${queryName} matches ${listed(top, keyNames)} best${among}: ${SCORE[source]} ${number(largest, 3)}`;
+}
+
+/** @type {(rows: Row[], source: Source, key: number, queryNames: string[], keyName: string) => string} */
+function sentenceOfColumn(rows, source, key, queryNames, keyName) {
+  const column = Float64Array.from(rows, (row) => row[source][key]);
+  const seeing = [...rows.keys()].filter((query) => !isHidden(rows[query], source, key));
+  const ofWeights = source === "weights";
+  const total = ofWeights ? `; the column sums to ${number(sum(column), 3)}` : "";
+  if (!seeing.length) return `No query sees ${keyName}${total}`;
+  const { largest, top } = best(column, seeing);
+  const by = top.length === rows.length && top.length > 3 ? "all queries" : listed(top, queryNames);
+  return ofWeights
+    ? `${keyName} is looked at most by ${by} (${number(largest, 2)}${top.length > 1 ? " each" : ""})${total}`
+    : `${keyName} is matched best by ${by}: ${SCORE[source]} ${number(largest, 3)}`;
+}
+
+/** @type {(text: string) => string[]} */
+const graphemes =
+  "Segmenter" in Intl
+    ? (text) => Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment)
+    : (text) => [...text];
+
+/**
+ * As much of a label as there is room for, in whole characters as a reader counts them.
+ * @type {(label: string, fits: (text: string) => boolean) => string}
+ */
+export function shortened(label, fits) {
+  if (fits(label)) return label;
+  const parts = graphemes(label);
+  while (parts.length > 1 && !fits(`${parts.join("")}…`)) parts.pop();
+  return `${parts.join("")}…`;
 }
 
 // ---- the row in words, a step each -------------------------------------------------------------
 
 /**
- * What happens, in words, and per key [arithmetic, result], and the same under all of them.
- * @typedef {{ words: string, perKey: string[][], inTotal?: string[] }} Explanation
- * @typedef {{ scale: number, temperature: number, values: Numbers[] | null }} Settings
+ * What happens, in words; a line a key, a query or a channel; and the same under all of them.
+ * @typedef {{ words: string, lines: ExplainedLine[], total?: ExplainedLine, largest?: number }} Explanation
+ * @typedef {{ label: string, sum: string, result: string, strip?: Numbers, at?: boolean }} ExplainedLine
+ */
+
+/**
+ * @typedef {object} Settings
+ * @property {number} scale
+ * @property {number} temperature
+ * @property {number} key the chosen one
+ * @property {string[]} keyNames
+ * @property {string[]} keyLabels
+ * @property {Numbers[] | null} values
+ * @property {Numbers | null} queryVector
+ * @property {Numbers | null} keyVector
  * @typedef {(row: Row, queryName: string, settings: Settings) => Explanation} Explain
  */
 
-/** @type {(row: Row, line: (key: number) => string[]) => string[][]} */
-const eachKey = (row, line) => Array.from(row.scores, (_, key) => line(key));
+/** @type {(settings: Settings, line: (key: number) => string[]) => ExplainedLine[]} */
+const eachKey = ({ keyLabels, key }, line) =>
+  keyLabels.map((label, k) => {
+    const [sum, result] = line(k);
+    return { label, sum, result, at: k === key };
+  });
+
+/** @type {(numbers: Iterable<number>) => number} */
+const largestOf = (numbers) => [...numbers].reduce((most, x) => Math.max(most, Math.abs(x)), 0);
 
 /** @type {Explain} */
-function explainScores(row, queryName) {
+function explainProducts(_row, queryName, { key, keyNames, queryVector, keyVector }) {
+  const products = Float64Array.from(queryVector, (x, d) => x * keyVector[d]);
+  const shown = products.subarray(0, CHANNELS);
+  const more = products.length > CHANNELS ? ` The first ${CHANNELS} are listed.` : "";
   return {
-    words: `How well ${queryName} matches each key: one score a key.`,
-    perKey: eachKey(row, (key) => ["score", number(row.scores[key], 3)]),
+    words:
+      `The query of ${queryName} times the key of ${keyNames[key]}, channel by channel; ` +
+      `the ${products.length} products add up to the score.${more}`,
+    lines: Array.from(shown, (product, d) => ({
+      label: `channel ${d}`,
+      sum: `${number(queryVector[d], 3)} × ${number(keyVector[d], 3)}`,
+      result: number(product, 3),
+      strip: shown.subarray(d, d + 1),
+    })),
+    total: { label: "score", sum: "their sum", result: number(sum(products), 3) },
+    largest: largestOf(products),
   };
 }
 
 /** @type {Explain} */
-function explainScaled(row, _queryName, { scale }) {
+function explainScores(row, queryName, settings) {
+  return {
+    words: `How well ${queryName} matches each key: one score a key.`,
+    lines: eachKey(settings, (key) => ["score", number(row.scores[key], 3)]),
+  };
+}
+
+/** @type {Explain} */
+function explainScaled(row, _queryName, settings) {
+  const { scale } = settings;
   const root = Math.round(1 / scale ** 2);
   const of = root > 1 && Math.abs(scale * Math.sqrt(root) - 1) < 1e-6 ? ` = 1 ÷ √${root}` : "";
   return {
     words: `Each score times the scale ${number(scale, 3)}${of}.`,
-    perKey: eachKey(row, (key) => [
+    lines: eachKey(settings, (key) => [
       `${number(row.scores[key], 3)} × ${number(scale, 3)}`,
       number(row.scaled[key], 3),
     ]),
@@ -209,14 +343,14 @@ function explainScaled(row, _queryName, { scale }) {
 }
 
 /** @type {Explain} */
-function explainMasked(row, queryName) {
+function explainMasked(row, queryName, settings) {
   const count = row.masked.filter((s) => s === -Infinity).length;
   const become = count === 1 ? "1 key becomes" : `${count} keys become`;
   return {
     words: count
       ? `${queryName} may not see everything: the scores of ${become} −∞, all others stay.`
       : `${queryName} may see every key: all scores stay.`,
-    perKey: eachKey(row, (key) => [
+    lines: eachKey(settings, (key) => [
       isHidden(row, "masked", key) ? "hidden" : "stays",
       number(row.masked[key], 3),
     ]),
@@ -224,7 +358,8 @@ function explainMasked(row, queryName) {
 }
 
 /** @type {Explain} */
-function explainSoftmax(row, queryName, { temperature }) {
+function explainSoftmax(row, queryName, settings) {
+  const { temperature } = settings;
   const largest = number(row.largest, 3);
   const less = row.largest < 0 ? `(${largest})` : largest;
   return {
@@ -233,41 +368,80 @@ function explainSoftmax(row, queryName, { temperature }) {
         `${temperature === 1 ? "" : `, divide by the temperature, ${temperature}`}, and raise e ` +
         `to that. Then divide by the total of these powers, ${number(row.total, 3)}.`
       : `${queryName} sees no key: there is nothing to share out, and every weight is 0.`,
-    perKey: eachKey(row, (key) => {
+    lines: eachKey(settings, (key) => {
       if (isHidden(row, "masked", key)) return ["hidden", "0"];
       const difference = `${number(row.masked[key], 3)} − ${less}`;
       const exponent = temperature === 1 ? difference : `(${difference}) ÷ ${temperature}`;
       return [`e^(${exponent}) = ${number(row.powers[key], 3)}`, number(row.weights[key], 3)];
     }),
-    inTotal: [number(row.total, 3), number(sum(row.weights), 3)],
+    total: { label: "total", sum: number(row.total, 3), result: number(sum(row.weights), 3) },
   };
 }
 
 /** @type {Explain} */
-function explainWeightedSum(row, queryName, { values }) {
+function explainWeightedSum(row, queryName, settings) {
+  const { values } = settings;
+  const parts = values.map((value, key) => Float64Array.from(value, (x) => row.weights[key] * x));
   const output = new Float64Array(values[0].length);
-  row.weights.forEach((weight, key) => values[key].forEach((x, d) => (output[d] += weight * x)));
+  for (const part of parts) part.forEach((x, d) => (output[d] += x));
+  const lines = eachKey(settings, (key) =>
+    isHidden(row, "masked", key)
+      ? ["hidden", "0"]
+      : [`${number(row.weights[key], 2)} × ${vector(values[key])}`, vector(parts[key])],
+  );
+  lines.forEach((line, key) => {
+    if (!isHidden(row, "masked", key)) line.strip = parts[key];
+  });
   return {
     words: `Each key's value times its weight; their sum is what ${queryName} takes away.`,
-    perKey: eachKey(row, (key) =>
-      isHidden(row, "masked", key)
-        ? ["hidden", "0"]
-        : [
-            `${number(row.weights[key], 2)} × ${vector(values[key])}`,
-            vector(values[key].map((x) => x * row.weights[key])),
-          ],
-    ),
-    inTotal: ["", vector(output)],
+    lines,
+    total: { label: "sum", sum: "what comes out", result: vector(output), strip: output },
+    largest: Math.max(largestOf(output), ...parts.map(largestOf)),
   };
 }
 
-/** @type {Record<string, { explain: Explain, source: Shown["source"] }>} */
+/**
+ * A column: the same number of every row.
+ * @type {(rows: Row[], source: Source, query: number, key: number, sent: Sent) => Explanation}
+ */
+function explainColumn(rows, source, query, key, sent) {
+  const whose = source === "weights" ? "Who looks at" : "Who matches";
+  const lines = rows.map((row, i) => {
+    const hidden = isHidden(row, source, key);
+    const result = hidden && source === "weights" ? "0" : number(row[source][key], 3);
+    return {
+      ...{ label: sent.queryLabels[i], sum: hidden ? "hidden" : SCORE[source], result },
+      at: i === query,
+    };
+  });
+  const column = Float64Array.from(rows, (row) => row[source][key]);
+  const words = `${whose} ${sent.keyNames[key]}? Its column, one ${SCORE[source]} a query.`;
+  if (source !== "weights") return { words, lines };
+  const total = { label: "total", sum: "", result: number(sum(column), 3) };
+  return { words: `${words} Rows sum to 1, columns need not.`, lines, total };
+}
+
+/** @type {Record<string, { explain: Explain, source: Source }>} */
 const STEPS = {
+  "query · key": { explain: explainProducts, source: "scores" },
   scores: { explain: explainScores, source: "scores" },
   scaled: { explain: explainScaled, source: "scaled" },
   masked: { explain: explainMasked, source: "masked" },
   softmax: { explain: explainSoftmax, source: "weights" },
   "weighted sum": { explain: explainWeightedSum, source: "weights" },
+};
+
+/**
+ * The chosen cell's number at each step.
+ * @type {Record<string, (row: Row, key: number) => string>}
+ */
+const TRAIL = {
+  "query · key": (row, key) => `Σ ${number(row.scores[key], 3)}`,
+  scores: (row, key) => number(row.scores[key], 3),
+  scaled: (row, key) => number(row.scaled[key], 3),
+  masked: (row, key) => number(row.masked[key], 3),
+  softmax: (row, key) => number(row.weights[key], 3),
+  "weighted sum": (row, key) => `${number(row.weights[key], 3)} × v`,
 };
 
 // ---- what is shown -----------------------------------------------------------------------------
@@ -297,7 +471,10 @@ function unpack(model) {
     queryNames: names(data.queries),
     keyNames: names(data.keys),
     steps: data.steps,
+    headNames: data.head_names,
     values: data.values && tensor(data.values),
+    query: data.query && tensor(data.query),
+    key: data.key && tensor(data.key),
   };
 }
 
@@ -305,33 +482,52 @@ function unpack(model) {
 function look({ numQueries, numKeys }) {
   const numRows = numQueries > WHOLE ? SECTION : numQueries;
   const numColumns = numKeys > WHOLE ? SECTION : numKeys;
-  const dense = numColumns > DIGITS;
-  return { numRows, numColumns, dense, firstQuery: 0, firstKey: 0, key: 0, hovered: null };
+  const sizes = { dense: true, cellWidth: 11, cellHeight: 11, labelWidth: 40, headingHeight: 40 };
+  return {
+    ...{ numRows, numColumns, firstQuery: 0, firstKey: 0, key: 0, hovered: null },
+    ...{ onHeading: false, columns: false, fitted: false, sizes: { ...sizes, upright: true } },
+  };
 }
 
 /**
- * The lowest and the highest number on show; of none, Infinity and −Infinity.
- * @type {(rows: Row[], source: Shown["source"], view: View) => { low: number, high: number }}
+ * Weights have one scale, to 1 or to the largest of them; scores one around zero.
+ * @type {(rows: Row[], source: Source, view: View) => Scale}
  */
-function range(rows, source, view) {
-  if (source === "weights") return { low: 0, high: 1 };
-  const finite = rows
-    .flatMap((row) => [...inSection(row[source], view)])
-    .filter((x) => x !== -Infinity);
-  return {
-    low: finite.reduce((a, b) => Math.min(a, b), Infinity),
-    high: finite.reduce((a, b) => Math.max(a, b), -Infinity),
-  };
+function scaleOf(rows, source, view) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const row of rows)
+    for (const x of inSection(row[source], view))
+      if (x !== -Infinity) [low, high] = [Math.min(low, x), Math.max(high, x)];
+  if (source === "weights") return { signed: false, low: 0, largest: view.fitted ? high : 1 };
+  return { signed: true, low, largest: Math.max(Math.abs(low), Math.abs(high)) };
+}
+
+/**
+ * As `colours.strength` in Python has it.
+ * @type {(x: number, scale: Scale) => number}
+ */
+function shadeOf(x, { signed, largest }) {
+  if (!(largest > 0) || !Number.isFinite(largest)) return 0;
+  const share = clamp(x / largest, -1, 1);
+  return Math.round(STRONGEST * (signed ? share : Math.sqrt(Math.max(0, share))));
 }
 
 /** @type {(numbers: Numbers, view: View) => Numbers} */
 const inSection = (numbers, { firstKey, numColumns }) =>
   numbers.subarray(firstKey, firstKey + numColumns);
 
+/** @type {(sent: { shades: number[][], inks: string[] }) => Paint} */
+function mix({ shades, inks }) {
+  const bytes = new Uint8Array(4 * shades.length);
+  shades.forEach((shade, k) => bytes.set([...shade, 255], 4 * k));
+  return { words: new Uint32Array(bytes.buffer), inks };
+}
+
 /** @type {(model: any, painter: Painter) => AttentionMap} */
 function createMap(model, painter) {
   const sent = unpack(model);
   const view = look(sent);
+  const paint = mix(model.get("_data").colours);
   /** @type {AttentionMap["get"]} */
   const get = (name) => model.get(name);
   /** @type {AttentionMap["set"]} */
@@ -341,24 +537,27 @@ function createMap(model, painter) {
     model.save_changes();
   };
   /** @type {AttentionMap["rowsOf"]} */
-  const rowsOf = (head) =>
-    Array.from({ length: view.numRows }, (_, i) =>
-      sent.walk(get("layer"), head, view.firstQuery + i),
-    );
+  const rowsOf = (layer, head) =>
+    Array.from({ length: view.numRows }, (_, i) => sent.walk(layer, head, view.firstQuery + i));
+  const everyRow = () =>
+    Array.from({ length: sent.numQueries }, (_, i) => sent.walk(get("layer"), get("head"), i));
   let wanted = "";
   /** @type {Shown} */
   let last;
   const shown = () => {
     const settings = ["layer", "head", "temperature", "step", "active_masks"].map(get);
-    const now = JSON.stringify([...settings, view.firstQuery, view.firstKey]);
+    const now = JSON.stringify([...settings, view.firstQuery, view.firstKey, view.fitted]);
     if (now === wanted) return last;
     wanted = now;
-    const rows = rowsOf(get("head"));
+    const rows = rowsOf(get("layer"), get("head"));
     const { source } = STEPS[get("step")];
-    last = { rows, source, ...range(rows, source, view) };
+    /** @type {Row[]} */
+    let every;
+    const all = () => (every ??= rows.length === sent.numQueries ? rows : everyRow());
+    last = { rows, source, all, scale: scaleOf(rows, source, view) };
     return last;
   };
-  return { sent, view, get, set, painter, rowsOf, shown };
+  return { sent, view, paint, get, set, painter, rowsOf, shown };
 }
 
 /**
@@ -369,6 +568,13 @@ function told({ view, get, shown }) {
   const query = view.hovered ?? get("row");
   return { query, row: shown().rows[query - view.firstQuery] };
 }
+
+/** @param {View} view */
+const readsColumn = (view) => view.columns || view.onHeading;
+
+/** @type {(sent: Sent, layer: number, head: number) => string} */
+const headTitle = ({ headNames }, layer, head) =>
+  headNames ? `head ${head}: ${headNames[layer][head]}` : `head ${head}`;
 
 /** @param {AttentionMap} map */
 const roundedTemperature = (map) => Number(map.get("temperature").toPrecision(3));
@@ -397,21 +603,26 @@ const labelled = (text, ...controls) => create("label", {}, text, ...controls);
 /** @param {HTMLCanvasElement} canvas */
 const brushOf = (canvas) => canvas.getContext("2d");
 
-/** For a canvas, which has no style sheet: the hatching of hidden cells. */
-const HATCH = create("canvas", { width: 8, height: 8 });
-brushOf(HATCH).strokeStyle = "rgba(128, 128, 128, 0.8)";
-for (const x of [-8, 0, 8]) {
-  brushOf(HATCH).moveTo(x, 8);
-  brushOf(HATCH).lineTo(x + 8, 0);
+/**
+ * Colours cells with a picture under them, a dot a cell; hidden ones are holes in it, through which
+ * its hatched background is seen.
+ * @type {(canvas: HTMLCanvasElement, paint: Paint, shades: Iterable<number | null>) => void}
+ */
+function fillPicture(canvas, { words }, shades) {
+  const image = new ImageData(canvas.width, canvas.height);
+  const dots = new Uint32Array(image.data.buffer);
+  let k = 0;
+  for (const shade of shades) dots[k++] = shade === null ? 0 : words[STRONGEST + shade];
+  brushOf(canvas).putImageData(image, 0, 0);
 }
-brushOf(HATCH).stroke();
 
 /**
  * Touches the page only where the text is another one: a repaint costs what has changed.
- * @type {(node: Element, text: string) => void}
+ * @type {(node: HTMLElement, text: string, title?: string) => void}
  */
-function write(node, text) {
+function write(node, text, title) {
   if (node.textContent !== text) node.textContent = text;
+  if (title !== undefined && node.title !== title) node.title = title;
 }
 
 /**
@@ -439,18 +650,26 @@ function oncePerFrame(paint) {
 
 /** @type {(map: AttentionMap, name: "layer" | "head", size: number) => Part} */
 function drawPicker(map, name, size) {
+  const { headNames } = map.sent;
   const options = Array.from({ length: size }, (_, k) => create("option", { value: k }, `${k}`));
   const select = create("select", {}, ...options);
   select.onchange = () => map.set({ [name]: Number(select.value) });
-  const paint = () => (select.value = map.get(name));
+  const paint = () => {
+    if (name === "head" && headNames)
+      options.forEach((option, k) => write(option, `${k}: ${headNames[map.get("layer")][k]}`));
+    select.value = map.get(name);
+  };
   return { node: labelled(`${name} `, select), paint };
 }
 
 /** @type {Draw} */
 function drawOverviewButton(map) {
-  const node = create("button", { type: "button" }, "all heads");
+  const node = create("button", { type: "button" });
   node.onclick = () => map.set({ overview: !map.get("overview") });
-  const paint = () => node.setAttribute("aria-pressed", map.get("overview"));
+  const paint = () => {
+    write(node, map.get("overview") ? "← back to one head" : "all heads");
+    node.setAttribute("aria-pressed", map.get("overview"));
+  };
   return { node, paint };
 }
 
@@ -492,12 +711,29 @@ function drawMaskSwitch(map, name) {
   return { node: labelled(box, name === "hidden" ? " mask" : ` ${name} mask`), paint };
 }
 
+/**
+ * Something the page alone knows, to be switched on and off.
+ * @type {(map: AttentionMap, name: "columns" | "fitted", text: string) => Part}
+ */
+function drawSwitch({ view, painter }, name, text) {
+  const box = create("input", { type: "checkbox", name });
+  box.onchange = () => {
+    view[name] = box.checked;
+    painter.soon();
+  };
+  const paint = () => {
+    box.checked = view[name];
+  };
+  return { node: labelled(box, ` ${text}`), paint };
+}
+
 /** @type {Draw} */
 function drawControls(map) {
   const { numLayers, numHeads, masks } = map.sent;
   const parts = [
     ...(numLayers > 1 ? [drawPicker(map, "layer", numLayers)] : []),
-    ...(numHeads > 1 ? [drawPicker(map, "head", numHeads), drawOverviewButton(map)] : []),
+    ...(numHeads > 1 ? [drawPicker(map, "head", numHeads)] : []),
+    ...(numLayers * numHeads > 1 ? [drawOverviewButton(map)] : []),
     drawTemperature(map),
     ...masks.map((name) => drawMaskSwitch(map, name)),
   ];
@@ -505,21 +741,33 @@ function drawControls(map) {
   return { node, paint: () => parts.forEach((part) => part.paint()) };
 }
 
-/** @type {(map: AttentionMap, id: string) => Part} */
+/**
+ * The steps, and under each the chosen cell's number there: it can be followed to where it is from.
+ * @type {(map: AttentionMap, id: string) => Part}
+ */
 function drawSteps(map, id) {
-  const radios = map.sent.steps.map((step) => {
+  const { sent, view } = map;
+  const steps = sent.steps.map((step) => {
     const radio = create("input", { type: "radio", name: `${id}-step`, value: step });
     radio.onchange = () => map.set({ step });
-    return radio;
+    const number = create("span", { className: "number" });
+    return { step, radio, number, label: labelled(create("span", {}, radio, ` ${step}`), number) };
   });
+  const pair = create("span", { className: "pair" });
   const node = create(
     "fieldset",
     { className: "steps" },
-    create("legend", {}, "step"),
-    ...radios.map((radio) => labelled(radio, ` ${radio.value}`)),
+    create("legend", {}, create("span", {}, "step"), pair),
+    ...steps.map(({ label }) => label),
   );
   const paint = () => {
-    for (const radio of radios) radio.checked = map.get("step") === radio.value;
+    const { query, row } = told(map);
+    const text = `${sent.queryNames[query]} → ${sent.keyNames[view.key]}`;
+    write(pair, text, text);
+    for (const { step, radio, number } of steps) {
+      radio.checked = map.get("step") === step;
+      write(number, TRAIL[step](row, view.key));
+    }
   };
   return { node, paint };
 }
@@ -567,29 +815,66 @@ function drawSection(map) {
   return { node, paint };
 }
 
+// ---- sizes -------------------------------------------------------------------------------------
+
+const PENCIL = brushOf(create("canvas"));
+
+/** @type {(text: string, font: string) => number} */
+function widthOf(text, font) {
+  PENCIL.font = font;
+  return Math.ceil(PENCIL.measureText(text).width);
+}
+
+/**
+ * What there is room for in so many pixels, beside the numbers where that leaves enough.
+ * @type {(map: AttentionMap, width: number, family: string) => Sizes}
+ */
+function measure({ sent, view }, width, family) {
+  const bold = `bold 12px ${family}`;
+  /** @param {string[]} labels */
+  const widest = (labels) => Math.max(...labels.map((label) => widthOf(label, bold)));
+  const labelWidth = clamp(widest(["query", ...sent.queryLabels]) + 12, 30, 130);
+  const room = width - labelWidth - 24;
+  const beside = Math.floor((room - PANEL) / view.numColumns);
+  const alone = Math.floor(room / view.numColumns);
+  const dense = alone < DIGITS.least;
+  const { least, most } = dense ? DOTS : DIGITS;
+  const fits = dense ? Math.floor(MAP_HEIGHT / view.numRows) : most;
+  const cellWidth = clamp(beside >= least ? beside : alone, least, clamp(fits, least, most));
+  const height = view.numRows > 24 ? 20 : 30;
+  const named = widest(sent.keyLabels);
+  const upright = !dense && named + 4 <= cellWidth;
+  const headingHeight = upright ? 22 : clamp(named + 8, 22, 96);
+  return {
+    ...{ dense, cellWidth, labelWidth, upright, headingHeight },
+    cellHeight: dense ? cellWidth : height,
+  };
+}
+
 // ---- the grid ----------------------------------------------------------------------------------
 
 /**
- * @typedef {{ node: HTMLElement, label: HTMLElement, cells: HTMLElement[] }} Line
+ * @typedef {{ node: HTMLElement, label: HTMLElement, cells: HTMLElement[], inks: string[], texts: string[] }} Line
  * @typedef {ReturnType<typeof drawGrid>} Grid
  * @param {AttentionMap} map
  * @param {string} id
  */
-function drawTable({ sent, view: { numRows, numColumns, dense } }, id) {
-  const upright = !dense && sent.keyLabels.every((label) => [...label].length <= 6);
-  const headings = Array.from({ length: numColumns }, () => create("th", { scope: "col" }));
+function drawTable({ view: { numRows, numColumns } }, id) {
+  const headings = Array.from({ length: numColumns }, () =>
+    create("th", { scope: "col" }, create("span")),
+  );
   /** @type {Line[]} */
   const lines = Array.from({ length: numRows }, (_, i) => {
     const label = create("th", { scope: "row" });
     const cells = headings.map((_, j) => create("td", { id: `${id}-${i}-${j}` }));
-    return { node: create("tr", {}, label, ...cells), label, cells };
+    const node = create("tr", {}, label, ...cells);
+    return { node, label, cells, inks: cells.map(() => ""), texts: cells.map(() => "") };
   });
   const table = create(
     "table",
     {
       role: "grid",
       tabIndex: 0,
-      className: `${dense ? "dense" : "digits"} ${upright ? "" : "vertical"}`,
       "aria-label": "attention map: rows are queries, columns are keys; arrow keys choose",
     },
     create("thead", {}, create("tr", {}, create("th", { scope: "col" }, "query"), ...headings)),
@@ -599,46 +884,36 @@ function drawTable({ sent, view: { numRows, numColumns, dense } }, id) {
 }
 
 /**
- * Thousands of cells are coloured by one picture under them, a pixel a cell: see .dense.
- * @param {View} view
+ * A number in a cell: as many digits as there is room for.
+ * @param {number} x
  */
-function drawPicture({ numRows, numColumns }) {
-  const size = { width: numColumns, height: numRows };
-  const picture = create("canvas", { ...size, "aria-hidden": "true" });
-  picture.style.cssText = `width: ${11 * numColumns}px; height: ${11 * numRows}px`;
-  return picture;
-}
+const inCell = (x) => number(x, Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2);
 
 /**
  * @param {AttentionMap} map
  * @param {Line[]} lines
- * @param {CanvasRenderingContext2D | null} brush of the picture under dense cells
+ * @param {HTMLCanvasElement} picture
  */
-function cellPainter({ view }, lines, brush) {
-  // Of each cell, −1 for hatching and −2 before the first painting: most stay as they are.
-  const shades = lines.map(() => new Int8Array(view.numColumns).fill(-2));
+function cellPainter({ view, paint }, lines, picture) {
   /** @param {Shown} shown */
-  return ({ rows, source, low, high }) => {
-    /** @param {number} x */
-    const strength = (x) => (source === "weights" ? Math.sqrt(x) : (x - low) / (high - low || 1));
-    brush?.clearRect(0, 0, view.numColumns, view.numRows);
+  return ({ rows, source, scale }) => {
+    const { dense } = view.sizes;
+    /** @type {(number | null)[]} */
+    const shades = [];
     rows.forEach((row, i) => {
-      const { cells } = lines[i];
+      // What a cell has is remembered: to ask 4096 of them takes milliseconds.
+      const { cells, inks, texts } = lines[i];
       inSection(row[source], view).forEach((x, j) => {
         const masked = isHidden(row, source, view.firstKey + j);
-        const shade = masked ? -1 : Math.round(64 * strength(x));
-        const before = shades[i][j];
-        shades[i][j] = shade;
-        if (masked !== (before === -1)) cells[j].classList.toggle("masked", masked);
-        if (brush) {
-          brush.fillStyle = SHADES[shade] ?? "transparent";
-          brush.fillRect(j, i, 1, 1);
-        } else {
-          if (shade !== before) cells[j].style.backgroundColor = SHADES[shade] ?? "";
-          write(cells[j], masked && source === "weights" ? "0" : number(x, 2));
-        }
+        const shade = masked ? null : shadeOf(x, scale);
+        shades.push(shade);
+        const ink = masked ? "masked" : dense ? "" : paint.inks[STRONGEST + shade];
+        if (ink !== inks[j]) inks[j] = cells[j].className = ink;
+        const text = dense ? "" : masked && source === "weights" ? "0" : inCell(x);
+        if (text !== texts[j]) texts[j] = cells[j].textContent = text;
       });
     });
+    fillPicture(picture, paint, shades);
   };
 }
 
@@ -670,93 +945,272 @@ function cellNamer({ sent, view, shown }, lines) {
 }
 
 /**
+ * Frames over the grid, which move without a cell being touched: the chosen row, the crosshair and
+ * the cell where the arrow keys are.
+ * @type {(map: AttentionMap) => Part & { nodes: HTMLElement[] }}
+ */
+function drawFrames({ view, get }) {
+  const names = ["wide chosen", "wide across", "down", "cursor"];
+  const nodes = names.map((name) => create("div", { className: `frame ${name}` }));
+  const [chosen, across, down, cursor] = nodes;
+  /** @type {(node: HTMLElement, i: number, j: number, isShown: boolean) => void} */
+  function place(node, i, j, isShown) {
+    node.hidden = !isShown;
+    node.style.setProperty("--i", `${i}`);
+    node.style.setProperty("--j", `${j}`);
+  }
+  function paint() {
+    const row = get("row") - view.firstQuery;
+    const j = view.key - view.firstKey;
+    const inside = !outside(j, 0, view.numColumns);
+    const pointed = view.hovered === null ? row : view.hovered - view.firstQuery;
+    place(chosen, row, 0, !view.columns);
+    place(across, pointed, 0, view.hovered !== null);
+    place(down, 0, j, inside && (view.hovered !== null || readsColumn(view)));
+    down.classList.toggle("chosen", readsColumn(view));
+    place(cursor, pointed, j, inside);
+  }
+  return { node: chosen, nodes, paint };
+}
+
+/**
+ * Names of rows and columns, cut to their room; the whole name is told when it is pointed at.
+ * @param {AttentionMap} map
+ * @param {ReturnType<typeof drawTable>} drawn
+ * @param {string} family
+ */
+function labelPainter({ sent, view }, { table, headings, lines }, family) {
+  const font = `bold 12px ${family}`;
+  /** @type {(node: HTMLElement, label: string, room: number) => void} */
+  function name(node, label, room) {
+    write(
+      node,
+      shortened(label, (text) => widthOf(text, font) <= room),
+      label,
+    );
+  }
+  let painted = "";
+  return () => {
+    const now = JSON.stringify([view.sizes, view.firstQuery, view.firstKey]);
+    if (now === painted) return;
+    painted = now;
+    const { labelWidth, headingHeight, upright } = view.sizes;
+    table.classList.toggle("vertical", !upright);
+    headings.forEach((cell, j) =>
+      name(
+        /** @type {HTMLElement} */ (cell.firstChild),
+        sent.keyLabels[view.firstKey + j],
+        upright ? 999 : headingHeight - 8,
+      ),
+    );
+    lines.forEach(({ label }, i) =>
+      name(label, sent.queryLabels[view.firstQuery + i], labelWidth - 12),
+    );
+  };
+}
+
+/**
  * @param {AttentionMap} map
  * @param {string} id
+ * @param {string} family of letters
  */
-function drawGrid(map, id) {
-  const { sent, view } = map;
-  const { table, headings, lines } = drawTable(map, id);
-  const picture = view.dense ? drawPicture(view) : null;
-  const plate = create("div", { className: "plate" }, ...(picture ? [picture] : []), table);
-  const paintCells = cellPainter(map, lines, picture && brushOf(picture));
+function drawGrid(map, id, family) {
+  const { view } = map;
+  const drawn = drawTable(map, id);
+  const { table, headings, lines } = drawn;
+  const size = { width: view.numColumns, height: view.numRows };
+  const picture = create("canvas", { ...size, className: "picture", "aria-hidden": "true" });
+  const frames = drawFrames(map);
+  const plate = create("div", { className: "plate" }, picture, table, ...frames.nodes);
+  const paintCells = cellPainter(map, lines, picture);
+  const paintLabels = labelPainter(map, drawn, family);
   const cellNames = cellNamer(map, lines);
-  /** @type {Shown} so that choosing a row need not paint all cells again */
-  let painted;
+  /** @type {[Shown?, Sizes?]} so that choosing a row need not paint all cells again */
+  let painted = [];
 
+  function paintSizes() {
+    const { dense, cellWidth, cellHeight, labelWidth, headingHeight } = view.sizes;
+    const sizes = {
+      ...{ "cell-width": cellWidth, "cell-height": cellHeight },
+      ...{ "label-width": labelWidth, "heading-height": headingHeight },
+    };
+    for (const [name, pixels] of Object.entries(sizes))
+      plate.style.setProperty(`--${name}`, `${pixels}px`);
+    plate.style.setProperty("--rows", `${view.numRows}`);
+    plate.style.setProperty("--columns", `${view.numColumns}`);
+    table.classList.toggle("dense", dense);
+    table.classList.toggle("digits", !dense);
+  }
   function paintShown() {
-    if (painted === map.shown()) return;
-    painted = map.shown();
-    headings.forEach((cell, j) => write(cell, sent.keyLabels[view.firstKey + j]));
-    lines.forEach(({ label }, i) => write(label, sent.queryLabels[view.firstQuery + i]));
-    paintCells(painted);
+    if (painted[0] === map.shown() && painted[1] === view.sizes) return;
+    if (painted[1] !== view.sizes) paintSizes();
+    painted = [map.shown(), view.sizes];
+    paintLabels();
+    paintCells(painted[0]);
     cellNames.paint();
   }
   /** The cell where the arrow keys are, if its key is in the section. */
   const current = () => lines[map.get("row") - view.firstQuery].cells[view.key - view.firstKey];
   function paintChoice() {
     lines.forEach(({ node }, i) => {
-      node.setAttribute("aria-selected", `${view.firstQuery + i === map.get("row")}`);
-      node.classList.toggle("hovered", view.firstQuery + i === view.hovered);
+      const query = view.firstQuery + i;
+      const isChosen = `${query === map.get("row")}`;
+      if (node.ariaSelected !== isChosen) node.ariaSelected = isChosen;
+      node.classList.toggle("hovered", query === view.hovered);
     });
-    table.querySelector("td.at")?.classList.remove("at");
-    current()?.classList.add("at");
-    if (current()) table.setAttribute("aria-activedescendant", current().id);
-    else table.removeAttribute("aria-activedescendant");
+    headings.forEach((cell, j) =>
+      cell.classList.toggle("read", readsColumn(view) && view.firstKey + j === view.key),
+    );
+    frames.paint();
+    if (current()) {
+      if (table.getAttribute("aria-activedescendant") !== current().id)
+        table.setAttribute("aria-activedescendant", current().id);
+    } else table.removeAttribute("aria-activedescendant");
   }
   const paint = () => {
     paintShown();
     paintChoice();
   };
   const node = create("div", { className: "scroll" }, plate);
-  return { node, table, lines, current, paint, stop: cellNames.stop };
+  return { node, table, headings, lines, current, paint, stop: cellNames.stop };
 }
 
-/** @type {Draw} */
-function drawLegend(map) {
-  const ends = create("span");
-  const node = create("p", { className: "legend" }, create("span", { className: "ramp" }), ends);
+/**
+ * The ramp, and a tick where each number's colour is: of weights they are unevenly spaced.
+ * @type {(scale: Scale) => { at: number, x: number }[]}
+ */
+function ticksOf({ signed, low, largest }) {
+  if (!signed) return [0, 0.05, 0.2, 0.5, 1].map((x) => ({ at: Math.sqrt(x), x: x * largest }));
+  return low < 0
+    ? [-1, -0.5, 0, 0.5, 1].map((x) => ({ at: (x + 1) / 2, x: x * largest }))
+    : [0, 0.5, 1].map((x) => ({ at: x, x: x * largest }));
+}
+
+/** @type {(map: AttentionMap, scaleNow: () => Scale) => Part} */
+function drawLegend(map, scaleNow) {
+  const ramp = create("canvas", {
+    className: "picture",
+    width: 65,
+    height: 1,
+    "aria-hidden": "true",
+  });
+  const ticks = Array.from({ length: 5 }, () => create("span"));
+  const scale = create("span", { className: "scale" }, ramp, ...ticks);
+  const fitted = drawSwitch(map, "fitted", "colours up to the largest weight");
+  const node = create("div", { className: "legend" }, scale);
+  const swatch = create("span", { className: "swatch" });
   if (map.sent.steps.includes("masked"))
-    node.append(create("span", { className: "swatch masked" }), "hidden");
+    node.append(create("span", { className: "hatched" }, swatch, "hidden"));
+  node.append(fitted.node);
   function paint() {
-    const { source, low, high } = map.shown();
-    const digits = source === "weights" ? 0 : 2;
-    write(ends, low > high ? "" : `${number(low, digits)} to ${number(high, digits)}`);
+    const now = scaleNow();
+    const first = now.signed && now.low < 0 ? -STRONGEST : 0;
+    ramp.width = STRONGEST - first + 1;
+    fillPicture(
+      ramp,
+      map.paint,
+      Array.from({ length: ramp.width }, (_, k) => first + k),
+    );
+    const marks = Number.isFinite(now.largest) ? ticksOf(now) : [];
+    const digits = now.largest < 0.5 && !now.signed ? 3 : 2;
+    ticks.forEach((tick, k) => {
+      tick.hidden = !marks[k];
+      if (tick.hidden) return;
+      tick.style.left = `${100 * marks[k].at}%`;
+      const isWhole = Number.isInteger(marks[k].x) || marks[k].x === 0;
+      write(tick, number(marks[k].x, isWhole ? 0 : digits));
+    });
+    fitted.node.style.visibility = now.signed ? "hidden" : "";
+    fitted.paint();
   }
   return { node, paint };
 }
 
 // ---- the chosen row ----------------------------------------------------------------------------
 
+/** @type {(map: AttentionMap) => string} */
+function saidOf(map) {
+  const { sent, view, get, shown } = map;
+  const { query, row } = told(map);
+  const { source, all } = shown();
+  const [queryName, keyName] = [sent.queryNames[query], sent.keyNames[view.key]];
+  if (readsColumn(view)) return sentenceOfColumn(all(), source, view.key, sent.queryNames, keyName);
+  if (get("step") === "query · key")
+    return `${queryName} and ${keyName}: their products add up to the score ${number(row.scores[view.key], 3)}`;
+  return source === "weights"
+    ? sentence(row, queryName, sent.keyNames)
+    : sentenceOfScores(row, source, queryName, sent.keyNames);
+}
+
 /** @type {Draw} */
 function drawSentence(map) {
-  const { queryNames, keyNames } = map.sent;
   const node = create("p", { className: "sentence", "aria-live": "polite", "aria-atomic": "true" });
   const paint = () => {
-    const { query, row } = told(map);
-    write(node, sentence(row, queryNames[query], keyNames));
+    const said = saidOf(map);
+    write(node, said, said);
   };
   return { node, paint };
 }
 
-/** A heading and two cells: a key, its arithmetic and its result. */
-function drawNumbersLine() {
+/**
+ * A line of the numbers: a name, its arithmetic, its result, and a vector's picture.
+ * @param {AttentionMap} map
+ */
+function drawNumbersLine({ paint }) {
   const cells = [create("th"), create("td"), create("td")];
   cells[0].scope = "row";
-  return { cells, node: create("tr", {}, ...cells) };
+  const strip = create("canvas", { className: "picture", height: 1, "aria-hidden": "true" });
+  const drawing = create("td", { className: "strip" }, strip);
+  const node = create("tr", {}, ...cells, drawing);
+  /** @type {(line: ExplainedLine | undefined, largest: number | undefined) => void} */
+  function show(line, largest) {
+    node.hidden = !line;
+    if (!line) return;
+    [line.label, line.sum, line.result].forEach((text, k) => write(cells[k], text, text));
+    node.classList.toggle("at", Boolean(line.at));
+    strip.hidden = !line.strip;
+    if (!line.strip) return;
+    strip.width = line.strip.length;
+    const scale = { signed: true, low: -1, largest };
+    fillPicture(
+      strip,
+      paint,
+      Array.from(line.strip, (x) => shadeOf(x, scale)),
+    );
+  }
+  return { node, show };
+}
+
+/** @type {(map: AttentionMap) => Explanation} */
+function explained(map) {
+  const { sent, view, get, shown } = map;
+  const { query, row } = told(map);
+  const { source, all } = shown();
+  if (readsColumn(view)) return explainColumn(all(), source, query, view.key, sent);
+  const [layer, head] = [get("layer"), get("head")];
+  return STEPS[get("step")].explain(row, sent.queryNames[query], {
+    scale: sent.scale,
+    temperature: roundedTemperature(map),
+    key: view.key,
+    keyNames: sent.keyNames,
+    keyLabels: sent.keyLabels,
+    values: sent.values && sent.keyNames.map((_, key) => sent.values.at(layer, head, key)),
+    queryVector: sent.query && sent.query.at(layer, head, query),
+    keyVector: sent.key && sent.key.at(layer, head, view.key),
+  });
 }
 
 /**
- * The row in words and numbers; `isPointed` tells whether a key is being pointed at in the grid.
- * @param {AttentionMap} map
- * @param {() => boolean} isPointed
- * @returns {Part}
+ * The row, the column or the cell in words and numbers.
+ * @type {Draw}
  */
-function drawNumbers(map, isPointed) {
+function drawNumbers(map) {
   const { sent, view, get } = map;
   const words = create("p", { className: "words" });
-  const lines = Array.from({ length: view.numColumns }, drawNumbersLine);
-  const foot = drawNumbersLine();
-  foot.cells[0].append("total");
+  const channels = sent.query ? Math.min(sent.query.shape[3], CHANNELS) : 0;
+  const count = Math.max(sent.numKeys, sent.numQueries, channels);
+  const lines = Array.from({ length: count }, () => drawNumbersLine(map));
+  const foot = drawNumbersLine(map);
   const numbers = create(
     "div",
     { className: "scroll", tabIndex: 0, role: "region", "aria-label": "the row's numbers" },
@@ -767,101 +1221,204 @@ function drawNumbers(map, isPointed) {
       create("tfoot", {}, foot.node),
     ),
   );
-  const values = () =>
-    sent.values && sent.keyNames.map((_, key) => sent.values.at(get("layer"), get("head"), key));
+  const node = create("div", { className: "row" }, words, numbers);
   function paint() {
-    const { query, row } = told(map);
-    const explained = STEPS[get("step")].explain(row, sent.queryNames[query], {
-      scale: sent.scale,
-      temperature: roundedTemperature(map),
-      values: values(),
-    });
-    const pointed = isPointed();
-    write(words, explained.words);
-    lines.forEach(({ cells, node }, j) => {
-      const key = view.firstKey + j;
-      const texts = [sent.keyLabels[key], ...explained.perKey[key]];
-      texts.forEach((text, k) => write(cells[k], text));
-      node.classList.toggle("at", key === view.key && pointed);
-    });
-    foot.node.hidden = !explained.inTotal;
-    explained.inTotal?.forEach((text, k) => write(foot.cells[k + 1], text));
+    const { words: text, lines: texts, total, largest } = explained(map);
+    write(words, text, text);
+    lines.forEach((line, k) => line.show(texts[k], largest));
+    foot.show(total, largest);
+    // The step decides how high it is, and nothing that is pointed at.
+    const isProducts = get("step") === "query · key";
+    const most = Math.max(view.numRows, view.numColumns, isProducts ? channels : 0);
+    node.style.setProperty("--lines", `${most + 1}`);
+    const isSum = get("step") === "weighted sum" && !readsColumn(view);
+    node.classList.toggle("drawn", isProducts || isSum);
+    node.classList.toggle("vectors", isSum);
   }
-  return { node: create("div", { className: "row" }, words, numbers), paint };
+  return { node, paint };
 }
 
 // ---- all heads ---------------------------------------------------------------------------------
 
-/** @type {(map: AttentionMap, head: number, open: (head: number) => void) => Part} */
-function drawThumbnail(map, head, open) {
-  const { sent, view } = map;
-  // a cell's pixels: two a dot of the screen
-  const dot = Math.ceil(400 / Math.max(view.numRows, view.numColumns));
-  const size = { width: view.numColumns * dot, height: view.numRows * dot };
-  const canvas = create("canvas", { ...size, "aria-hidden": "true" });
+/**
+ * One small map. `look` computes it and returns its largest weight, `paint` paints it on the scale
+ * that it shares with the others.
+ * @param {AttentionMap} map
+ * @param {number} layer
+ * @param {number} head
+ * @param {(layer: number, head: number) => void} open
+ */
+function drawThumbnail(map, layer, head, open) {
+  const { sent, view, get } = map;
+  const side = sent.numLayers > 1 ? SMALL.many : SMALL.one;
+  const dot = clamp(Math.floor(side / Math.max(view.numRows, view.numColumns)), 1, 24);
+  const size = { width: view.numColumns, height: view.numRows };
+  const canvas = create("canvas", { ...size, className: "picture", "aria-hidden": "true" });
+  const title = create("button", { type: "button", title: "open this head" });
+  title.onclick = () => open(layer, head);
+  const bars = ["chosen", "across"].map((name) => create("div", { className: `frame ${name}` }));
+  const rows = Array.from({ length: dot > 9 ? view.numRows : 0 }, () => create("span"));
+  const columns = Array.from({ length: dot > 9 ? view.numColumns : 0 }, () => create("span"));
+  const names = create("div", { className: "names" }, ...rows);
+  const heads = create("div", { className: "heads" }, ...columns);
+  const picture = create("div", { className: "mini" }, canvas, ...bars);
   const caption = create("small");
-  const title = create("span", {}, `head ${head}`);
-  const button = { type: "button", onclick: () => open(head) };
-  function paint() {
-    const rows = map.rowsOf(head);
-    const brush = brushOf(canvas);
-    brush.clearRect(0, 0, canvas.width, canvas.height);
-    const hatching = brush.createPattern(HATCH, "repeat");
-    rows.forEach((row, i) =>
-      inSection(row.weights, view).forEach((weight, j) => {
-        const masked = isHidden(row, "weights", view.firstKey + j);
-        brush.fillStyle = masked ? hatching : SHADES[Math.round(64 * Math.sqrt(weight))];
-        brush.fillRect(j * dot, i * dot, dot, dot);
-      }),
-    );
-    const chosen = map.get("row");
-    const row = rows[chosen - view.firstQuery];
-    write(caption, sentence(row, sent.queryNames[chosen], sent.keyNames));
+  const body = create("div", { className: "small-map" }, heads, names, picture);
+  const node = create("div", { className: "thumbnail" }, title, body, caption);
+  node.style.cssText = `--dot: ${dot}px; --columns: ${view.numColumns}; --rows: ${view.numRows}`;
+  /** @type {Row[]} */
+  let computed = [];
+  function compute() {
+    computed = map.rowsOf(layer, head);
+    const weights = computed.map((row) => largestOf(inSection(row.weights, view)));
+    return Math.max(...weights);
   }
-  return { node: create("button", button, title, canvas, caption), paint };
+  /** @param {Scale} scale */
+  function fill(scale) {
+    const shades = computed.flatMap((row) =>
+      Array.from(inSection(row.weights, view), (weight, j) =>
+        isHidden(row, "weights", view.firstKey + j) ? null : shadeOf(weight, scale),
+      ),
+    );
+    fillPicture(canvas, map.paint, shades);
+    computed = [];
+    write(title, headTitle(sent, layer, head));
+    rows.forEach((span, i) => write(span, sent.queryLabels[view.firstQuery + i]));
+    columns.forEach((span, j) => {
+      write(span, sent.keyLabels[view.firstKey + j]);
+      span.classList.toggle("single", graphemes(span.textContent).length === 1);
+    });
+  }
+  function paint() {
+    const query = view.hovered ?? get("row");
+    [get("row"), view.hovered].forEach((which, k) => {
+      bars[k].hidden = which === null;
+      bars[k].style.setProperty("--i", `${(which ?? 0) - view.firstQuery}`);
+    });
+    const isOn = layer === get("layer") && head === get("head");
+    if (isOn) title.setAttribute("aria-current", "true");
+    else title.removeAttribute("aria-current");
+    const said = sentence(sent.walk(layer, head, query), sent.queryNames[query], sent.keyNames);
+    write(caption, said, said);
+  }
+  return { node, picture, dot, compute, fill, paint };
 }
 
-/** @type {(map: AttentionMap, open: (head: number) => void) => Part} */
+/**
+ * Rows of small maps are chosen as rows of the large one are.
+ * @param {AttentionMap} map
+ * @param {ReturnType<typeof drawThumbnail>} thumbnail
+ */
+function listenToThumbnail({ view, set, painter }, { picture, dot }) {
+  /** @param {PointerEvent | MouseEvent} event */
+  const under = (event) => {
+    const i = Math.floor((event.clientY - picture.getBoundingClientRect().top) / dot);
+    return view.firstQuery + clamp(i, 0, view.numRows - 1);
+  };
+  picture.addEventListener("pointermove", (event) => {
+    view.hovered = under(event);
+    painter.soon();
+  });
+  picture.addEventListener("pointerleave", () => {
+    view.hovered = null;
+    painter.soon();
+  });
+  picture.addEventListener("click", (event) => set({ row: under(event) }));
+}
+
+/** @type {(map: AttentionMap, open: (layer: number, head: number) => void) => Part} */
 function drawOverview(map, open) {
-  const { numHeads } = map.sent;
-  const thumbnails = Array.from({ length: numHeads > 1 ? numHeads : 0 }, (_, head) =>
-    drawThumbnail(map, head, open),
+  const { sent, view, get, set } = map;
+  const many = sent.numLayers * sent.numHeads;
+  /** @type {ReturnType<typeof drawThumbnail>[]} */
+  let thumbnails = [];
+  const grid = create("div", { className: "thumbnails" });
+  let scale = { signed: false, low: 0, largest: 1 };
+  const legend = drawLegend(map, () => scale);
+  const hint = create("p", { className: "hint" });
+  hint.append(
+    "Click a row in any small map, or press ↑ and ↓, to choose it in all; a title opens its head.",
   );
-  const node = create(
-    "div",
-    { className: "overview", role: "group", "aria-label": "all heads; choose one to open it" },
-    ...thumbnails.map((thumbnail) => thumbnail.node),
-  );
-  return { node, paint: () => thumbnails.forEach((thumbnail) => thumbnail.paint()) };
+  const attributes = { className: "overview", role: "group", "aria-label": "all heads" };
+  const node = create("div", attributes, hint, grid, legend.node);
+  node.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (by) set({ row: clamp(get("row") + by, 0, sent.numQueries - 1) });
+    else if (event.key === "Escape") open(get("layer"), get("head"));
+    else return;
+    event.preventDefault();
+  });
+  /** Nothing is drawn before it is asked for: there may be hundreds. */
+  function draw() {
+    for (let layer = 0; many > 1 && layer < sent.numLayers; layer++) {
+      const line = create("div", { className: "heads-of-layer" });
+      if (sent.numLayers > 1) line.append(create("div", { className: "layer" }, `layer ${layer}`));
+      for (let head = 0; head < sent.numHeads; head++) {
+        const thumbnail = drawThumbnail(map, layer, head, open);
+        listenToThumbnail(map, thumbnail);
+        thumbnails.push(thumbnail);
+        line.append(thumbnail.node);
+      }
+      grid.append(line);
+    }
+  }
+  let painted = "";
+  function paint() {
+    if (!thumbnails.length) draw();
+    const settings = ["temperature", "active_masks"].map(get);
+    const now = JSON.stringify([...settings, view.firstQuery, view.firstKey, view.fitted]);
+    if (now !== painted) {
+      painted = now;
+      const largest = Math.max(...thumbnails.map((thumbnail) => thumbnail.compute()));
+      scale = { signed: false, low: 0, largest: view.fitted ? largest : 1 };
+      for (const thumbnail of thumbnails) thumbnail.fill(scale);
+    }
+    for (const thumbnail of thumbnails) thumbnail.paint();
+    legend.paint();
+  }
+  return { node, paint };
 }
 
 // ---- pointer and keys --------------------------------------------------------------------------
 
 /**
- * Hovering tells about a row, a click chooses it.
+ * Hovering tells about a row, or on a column's name about a column; a click chooses it.
  * @type {(map: AttentionMap, grid: Grid) => void}
  */
 function listenToPointer({ view, set, painter }, { table, lines }) {
   /** @param {any} event */
   const under = ({ target }) => {
-    const cell = target.closest("td, th[scope=row]");
-    const i = lines.findIndex(({ node }) => node === cell?.parentNode);
-    return i < 0 ? null : { query: view.firstQuery + i, key: view.firstKey + cell.cellIndex - 1 };
+    const cell = target.closest("td, th");
+    if (!cell) return null;
+    const key = view.firstKey + cell.cellIndex - 1;
+    const i = lines.findIndex(({ node }) => node === cell.parentNode);
+    if (i >= 0) return { query: view.firstQuery + i, key };
+    return key >= view.firstKey ? { query: null, key } : null;
   };
   table.addEventListener("pointermove", (event) => {
     const at = under(event);
-    if (!at || (at.query === view.hovered && at.key === view.key)) return;
+    if (!at) return;
+    const onHeading = at.query === null;
+    const isSame = at.query === view.hovered && onHeading === view.onHeading;
+    if (isSame && (at.key === view.key || at.key < view.firstKey)) return;
     view.hovered = at.query;
+    view.onHeading = onHeading;
     if (at.key >= view.firstKey) view.key = at.key;
     painter.soon();
   });
   table.addEventListener("pointerleave", () => {
     view.hovered = null;
+    view.onHeading = false;
     painter.soon();
   });
   table.addEventListener("click", (event) => {
     const at = under(event);
-    if (at) set({ row: at.query });
+    if (!at) return;
+    if (at.query !== null) return set({ row: at.query });
+    view.key = at.key;
+    view.columns = true;
+    painter.soon();
   });
 }
 
@@ -926,20 +1483,22 @@ function showChosen({ sent, view, get }) {
     view.hovered = null;
 }
 
-/** @param {AttentionMap} map */
-function drawMap(map) {
+/** @type {(map: AttentionMap, family: string) => Part & { stop: () => void }} */
+function drawMap(map, family) {
   const { sent, view, get } = map;
   const id = `attention-map-${Math.random().toString(36).slice(2)}`;
   const isLong = view.numRows < sent.numQueries || view.numColumns < sent.numKeys;
   const controls = drawControls(map);
   const section = isLong ? [drawSection(map)] : [];
+  const columns = drawSwitch(map, "columns", "read columns: who looks at a key?");
+  controls.node.append(columns.node);
   const steps = drawSteps(map, id);
-  const grid = drawGrid(map, id);
-  const legend = drawLegend(map);
+  const grid = drawGrid(map, id, family);
+  const legend = drawLegend(map, () => map.shown().scale);
   const live = drawSentence(map);
-  const numbers = drawNumbers(map, () => view.hovered !== null || grid.table.matches(":focus"));
-  const overview = drawOverview(map, (head) => {
-    map.set({ head, overview: false });
+  const numbers = drawNumbers(map);
+  const overview = drawOverview(map, (layer, head) => {
+    map.set({ layer, head, overview: false });
     map.painter.now();
     grid.table.focus();
   });
@@ -947,10 +1506,12 @@ function drawMap(map) {
     "div",
     {},
     steps.node,
+    create("p", { className: "hint" }, HINT),
+    live.node,
     create(
       "div",
       { className: "body" },
-      create("div", { className: "map" }, grid.node, legend.node, live.node),
+      create("div", { className: "map" }, grid.node, legend.node),
       numbers.node,
     ),
   );
@@ -970,8 +1531,9 @@ function drawMap(map) {
     showChosen(map);
     one.hidden = get("overview");
     overview.node.hidden = !get("overview");
-    const visible = get("overview") ? [overview] : [grid, legend, numbers, live];
-    for (const part of [controls, ...section, steps, ...visible]) part.paint();
+    const visible = get("overview") ? [overview] : [steps, grid, legend, numbers, live];
+    columns.node.hidden = get("overview");
+    for (const part of [controls, columns, ...section, ...visible]) part.paint();
   }
   return { node, paint, stop: grid.stop };
 }
@@ -982,11 +1544,23 @@ function drawMap(map) {
  */
 function render({ model, el }) {
   const painter = oncePerFrame(() => drawn.paint());
-  const drawn = drawMap(createMap(model, painter));
+  const map = createMap(model, painter);
+  const family = "system-ui, sans-serif";
+  const drawn = drawMap(map, family);
   for (const name of WATCHED) model.on(`change:${name}`, painter.soon);
+  // As wide as the page lets it be: nothing is known of that before it is in the page.
+  const watcher = new ResizeObserver(([{ contentRect }]) => {
+    const sizes = measure(map, contentRect.width || 900, family);
+    if (JSON.stringify(sizes) === JSON.stringify(map.view.sizes)) return;
+    map.view.sizes = sizes;
+    painter.now();
+  });
+  map.view.sizes = measure(map, el.clientWidth || 900, family);
   painter.now();
   el.append(drawn.node);
+  watcher.observe(drawn.node);
   return () => {
+    watcher.disconnect();
     painter.stop();
     drawn.stop();
     for (const name of WATCHED) model.off(`change:${name}`, painter.soon);

@@ -3,9 +3,12 @@
 import html
 from collections import Counter
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal
+
+from course_utils.rounding import fixed
 
 TABLE_SIZE = 24  # tokens a side; a longer map shows a part, so that a saved notebook stays small
+CELL = "padding:2px 6px;text-align:right"  # pages that take both away run the digits together
+BLUE = "38,122,209"  # of colours.ABOVE, see-through, because the page may be light or dark
 
 
 def visible(label: object) -> str:
@@ -25,12 +28,6 @@ def names(labels: Sequence[str]) -> list[str]:
         f"“{label}” at {position}" if count[label] > 1 else f"“{label}”"
         for position, label in enumerate(labels)
     ]
-
-
-def fixed(number: float, digits: int) -> str:
-    """Halves are rounded up, as the page's own `toFixed` does: 1/8 is 0.13."""
-    unit = Decimal(1).scaleb(-digits)
-    return str(Decimal(number).quantize(unit, rounding=ROUND_HALF_UP))
 
 
 def sentence(
@@ -83,20 +80,26 @@ def table(
             f"; queries {rows[0]}–{rows[-1]} of {len(queries)}"
             f" and keys {columns[0]}–{columns[-1]} of {len(keys)} are shown"
         )
-    parts = [f'<div class="attention-map-static"><table><caption>{html.escape(caption)}</caption>']
-    parts.append('<thead><tr><th scope="col">query</th>')
-    parts += [f'<th scope="col">{html.escape(keys[key])}</th>' for key in columns]
-    parts.append('<th scope="col">sum</th></tr></thead><tbody>')
+    parts = [
+        '<div class="attention-map-static" style="overflow-x:auto">'
+        '<table style="width:auto;margin-bottom:8px">'
+        f'<caption style="text-align:left">{html.escape(caption)}</caption>',
+        f'<thead><tr><th scope="col" style="{CELL}">query</th>',
+    ]
+    parts += [f'<th scope="col" style="{CELL}">{html.escape(keys[key])}</th>' for key in columns]
+    parts.append(f'<th scope="col" style="{CELL}">sum</th></tr></thead><tbody>')
     for query in rows:
-        parts.append(f'<tr><th scope="row">{html.escape(queries[query])}</th>')
+        parts.append(f'<tr><th scope="row" style="{CELL}">{html.escape(queries[query])}</th>')
         for key in columns:
             if hidden[query][key]:
-                parts.append("<td>hidden</td>")
+                parts.append(f'<td style="{CELL}">hidden</td>')
                 continue
             weight = weights[query][key]
             shade = fixed(0.6 * weight**0.5, 2)
-            parts.append(f'<td style="background:rgba(37,110,190,{shade})">{fixed(weight, 2)}</td>')
-        parts.append(f"<td>{fixed(sum(weights[query]), 3)}</td></tr>")
+            parts.append(
+                f'<td style="{CELL};background:rgba({BLUE},{shade})">{fixed(weight, 2)}</td>'
+            )
+        parts.append(f'<td style="{CELL}">{fixed(sum(weights[query]), 3)}</td></tr>')
     parts.append("</tbody></table>")
     parts += [f"<p>{html.escape(note)}</p>" for note in notes]
     parts.append("</div>")

@@ -10,6 +10,7 @@ import torch
 import traitlets
 from IPython.display import display
 
+from course_utils import colours
 from course_utils.attention_map import static
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -25,8 +26,11 @@ def attention_map(
     *,
     causal: bool = False,
     pad_mask: torch.Tensor | None = None,
+    query: torch.Tensor | None = None,
+    key: torch.Tensor | None = None,
     values: torch.Tensor | None = None,
     scale: float | None = None,
+    head_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
     temperature: float = 1.0,
     layer: int = 0,
     head: int = 0,
@@ -47,14 +51,19 @@ def attention_map(
         hidden: bool, broadcastable to `scores`; True is hidden.
         causal: also hide the keys behind each query; needs T = S.
         pad_mask: bool, `(S,)`; True is padding, hidden from every query.
+        query, key: `(T, D)` and `(S, D)`, `(heads, T, D)` and `(heads, S, D)` or `(layers, heads,
+            T, D)` and `(layers, heads, S, D)`, whose products the scores are, unscaled; together
+            they add the step "query · key".
         values: `(S, D)`, `(heads, S, D)` or `(layers, heads, S, D)`; adds the step
             "weighted sum".
         scale: what the scores are multiplied by, such as `d_head ** -0.5`, as in
             `F.scaled_dot_product_attention`; adds the step "scaled". Left out, the scores are
             taken as scaled already.
+        head_names: one a head, such as "previous token", or of each layer one a head.
         temperature: from 0.1 to 10.
         layer, head, row: where to begin, from 0.
-        step: what the cells show: "scores", "scaled", "masked", "softmax" or "weighted sum".
+        step: what the cells show: "query · key", "scores", "scaled", "masked", "softmax" or
+            "weighted sum".
         overview: begin with all heads of the layer side by side.
 
     Returns:
@@ -74,7 +83,9 @@ def attention_map(
         queries=shown_queries,
         keys=shown_keys,
         masks=_masks(scores, hidden, causal, pad_mask),
-        values=None if values is None else _values(values, scores),
+        query_key=_query_key(query, key, scores),
+        values=None if values is None else _vectors("values", values, scores, scores.shape[-1]),
+        head_names=_head_names(head_names, four),
         scale=None if scale is None else float(scale),
         temperature=temperature,
         layer=layer,
@@ -107,6 +118,8 @@ class AttentionMap(anywidget.AnyWidget):
         keys: list[str],
         masks: dict[str, torch.Tensor],
         values: torch.Tensor | None,
+        query_key: tuple[torch.Tensor, torch.Tensor] | None,
+        head_names: list[list[str]] | None,
         scale: float | None,
         **chosen: Any,
     ) -> None:
@@ -115,7 +128,8 @@ class AttentionMap(anywidget.AnyWidget):
         self._keys = keys
         self._masks = masks  # each (L or 1, H or 1, T or 1, S), True is hidden
         self._scale = 1.0 if scale is None else scale
-        self._steps = ["scores"]
+        self._head_names = head_names
+        self._steps = ["scores"] if query_key is None else ["query · key", "scores"]
         if scale is not None:
             self._steps.append("scaled")
         if masks or (scores == -math.inf).any():
@@ -128,6 +142,10 @@ class AttentionMap(anywidget.AnyWidget):
                 "scores": _packed(scores),
                 "masks": {name: _packed(mask) for name, mask in masks.items()},
                 "values": None if values is None else _packed(values),
+                "query": None if query_key is None else _packed(query_key[0]),
+                "key": None if query_key is None else _packed(query_key[1]),
+                "head_names": head_names,
+                "colours": colours.for_the_page(),
                 "scale": scale,
                 "steps": self._steps,
                 "queries": queries,
@@ -198,9 +216,12 @@ class AttentionMap(anywidget.AnyWidget):
     def _place(self) -> str:
         layers, heads = self._scores.shape[:2]
         place = [f"layer {self.layer} of {layers}"] if layers > 1 else []
-        place += [f"head {self.head} of {heads}"] if heads > 1 else []
+        place += [f"head {self.head} of {heads}{self._named(self.head)}"] if heads > 1 else []
         place += [f"temperature {self.temperature:g}"] if self.temperature != 1 else []
         return ", ".join(place)
+
+    def _named(self, head: int) -> str:
+        return f" ({self._head_names[self.layer][head]})" if self._head_names else ""
 
     def __repr__(self) -> str:
         sizes = f"{len(self._queries)} queries × {len(self._keys)} keys"
@@ -219,7 +240,7 @@ class AttentionMap(anywidget.AnyWidget):
             title=f"Attention weights{place and ', ' + place}",
             row=self.row,
             notes=[self._sentence(self.head)]
-            + [f"head {head}: {self._sentence(head)}" for head in others],
+            + [f"head {head}{self._named(head)}: {self._sentence(head)}" for head in others],
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
@@ -235,7 +256,8 @@ class AttentionMap(anywidget.AnyWidget):
         bundle, _ = self._repr_mimebundle_()
         view = bundle.pop(WIDGET_VIEW)
         display(bundle, raw=True)
-        display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)
+        # Without the widget, empty HTML is nothing on a page, and empty text an empty grey box.
+        display({WIDGET_VIEW: view, "text/html": "", "text/plain": ""}, raw=True)
 
 
 def _size(tensor: torch.Tensor) -> str:
@@ -364,33 +386,76 @@ def _padding(given: Any, scores: torch.Tensor) -> torch.Tensor:
     return pad_mask[None, None, None]  # (1, 1, 1, S)
 
 
-def _values(given: Any, scores: torch.Tensor) -> torch.Tensor:
-    values = _numbers("values", given)
-    wanted = (*scores.shape[:-2], scores.shape[-1])
+def _vectors(name: str, given: Any, scores: torch.Tensor, count: int) -> torch.Tensor:
+    """One vector a token, (L or 1, H or 1, T or S, D); `count` is T or S."""
+    vectors = _numbers(name, given)
+    wanted = (*scores.shape[:-2], count)
     fits = (
-        2 <= values.dim() <= scores.dim()
-        and values.shape[-1] > 0
-        and values.shape[-2] == scores.shape[-1]
+        2 <= vectors.dim() <= scores.dim()
+        and vectors.shape[-1] > 0
+        and vectors.shape[-2] == count
         and all(
             mine in (1, theirs)
-            for mine, theirs in zip(values.shape[-3::-1], scores.shape[-3::-1], strict=False)
+            for mine, theirs in zip(vectors.shape[-3::-1], scores.shape[-3::-1], strict=False)
         )
     )
     if not fits:
         shapes = [f"({', '.join(map(str, wanted[i:]))}, D)" for i in range(len(wanted))]
         others = ", ".join(shapes[:0:-1])
         raise ValueError(
-            f"values must be {others}{others and ' or '}{shapes[0]} for scores {_size(scores)}; "
-            f"got {_size(values)}."
+            f"{name} must be {others}{others and ' or '}{shapes[0]} for scores {_size(scores)}; "
+            f"got {_size(vectors)}."
         )
-    if not values.isfinite().all():
-        raise ValueError(f"values {_size(values)} hold nan or inf; only finite numbers add up.")
-    if values.numel() > MOST_NUMBERS:
+    if not vectors.isfinite().all():
+        raise ValueError(f"{name} {_size(vectors)} hold nan or inf; only finite numbers add up.")
+    if vectors.numel() > MOST_NUMBERS:
         raise ValueError(
-            f"values {_size(values)} hold {values.numel():,} numbers; a page takes up to "
+            f"{name} {_size(vectors)} hold {vectors.numel():,} numbers; a page takes up to "
             f"{MOST_NUMBERS:,}."
         )
-    return values.reshape((1,) * (4 - values.dim()) + tuple(values.shape))
+    return vectors.reshape((1,) * (4 - vectors.dim()) + tuple(vectors.shape))
+
+
+def _query_key(
+    query: Any, key: Any, scores: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Queries and keys, checked to be what the scores are made of."""
+    if query is None and key is None:
+        return None
+    if query is None or key is None:
+        raise ValueError("query and key belong together: pass both, or neither.")
+    queries = _vectors("query", query, scores, scores.shape[-2])
+    keys = _vectors("key", key, scores, scores.shape[-1])
+    if queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"query and key must be equally wide; got {_size(queries)} and {_size(keys)}."
+        )
+    products = queries.double() @ keys.double().transpose(-2, -1)
+    gap = (products - scores)[scores.expand_as(products) != -math.inf].abs()
+    size = products.abs().max().item()
+    if gap.numel() and gap.max() > 0.02 * max(size, 1e-6):  # bfloat16 has two digits
+        raise ValueError(
+            "scores must be query @ key.transpose(-2, -1), before any scale; they are "
+            f"{gap.max().item():.3g} apart. A scale goes in as scale=."
+        )
+    return queries, keys
+
+
+def _head_names(given: Any, four: tuple[int, ...]) -> list[list[str]] | None:
+    """Names by layer and head."""
+    if given is None:
+        return None
+    layers, heads = four[:2]
+    flat = all(isinstance(name, str) for name in given)
+    named = [
+        [static.visible(name) for name in row] for row in ([given] * layers if flat else given)
+    ]
+    if [len(row) for row in named] != [heads] * layers:
+        per_layer = f", or {layers} lists of them" if layers > 1 else ""
+        raise ValueError(
+            f"head_names must be {heads} names{per_layer}; got {[len(row) for row in named]}."
+        )
+    return named
 
 
 def _packed(tensor: torch.Tensor) -> dict[str, Any]:

@@ -1,0 +1,290 @@
+"""The start page: a trained model to play with, the path, and the first cell in a wrong kernel."""
+
+import importlib.util
+import math
+import random
+import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
+import torch
+from PIL import Image
+
+from course_utils.attention import causal_mask, count_parameters, masked_softmax
+from course_utils.diagrams import FILE
+from course_utils.editions import COURSE, NOTEBOOKS, SOLUTIONS, WIDGET_VIEW
+from course_utils.start import language
+from course_utils.start.__main__ import agreement, batch, loss, train
+from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS, draw
+from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
+from course_utils.start.playground import EXAMPLES, HEAD, LAYER, playground
+
+PICTURES = COURSE / "docs" / "pictures"
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def page(folder=SOLUTIONS):
+    return nbformat.read(folder / "index.ipynb", as_version=4)
+
+
+# ---- the language ------------------------------------------------------------------------------
+
+
+def test_every_sentence_is_of_known_words_ends_once_and_fits():
+    chance = random.Random(5)
+    sentences = [draw(chance).words for _ in range(3_000)]
+    assert {word for words in sentences for word in words} == set(WORDS)
+    assert len(set(WORDS)) == len(WORDS)
+    assert all(words.index(END) == len(words) - 1 for words in sentences)
+    assert max(map(len, sentences)) == LONGEST == CONTEXT_LENGTH
+
+
+def test_the_probability_of_a_sentence_is_how_often_it_is_drawn():
+    """Words tell all that was chosen, so nothing is counted twice and the least loss is true."""
+    chance = random.Random(6)
+    known = {}
+    for _ in range(3_000):
+        sentence = draw(chance)
+        text, nats = " ".join(sentence.words), sentence.log_probability
+        assert math.isclose(known.setdefault(text, nats), nats, rel_tol=1e-12)
+    # One first word, then 8 of 28 second words are adjectives' four at 1/4 · 1/4 each.
+    second = [draw(chance).words[1] for _ in range(8_000)]
+    assert abs(second.count("old") / 8_000 - 1 / 16) < 0.01
+
+
+# ---- the model ---------------------------------------------------------------------------------
+
+
+def test_the_weights_are_small_and_the_page_tells_their_number():
+    assert WEIGHTS.stat().st_size < 2**20
+    assert f"{count_parameters(trained()):,} numbers" in "\n".join(c.source for c in page().cells)
+    assert f"{len(WORDS)} words" in "\n".join(c.source for c in page().cells)
+
+
+@torch.no_grad()
+def test_it_has_learned_nearly_all_there_is_to_learn():
+    ids, least = batch(random.Random("never seen"), 2_000)
+    assert least - 0.02 < float(loss(trained(), ids)) < least + 0.01
+    assert agreement(trained(), ids) > 0.999
+
+
+def test_the_command_learns_and_gives_the_same_model_each_time():
+    ids, _ = batch(random.Random("more"), 200)
+    before, after, again = train(steps=1), train(steps=20), train(steps=20)
+    with torch.no_grad():
+        assert float(loss(after, ids)) < float(loss(before, ids)) - 1
+    for one, other in zip(after.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_head_of_the_page_looks_for_a_subject_in_the_singular():
+    """What the page says it does "in each of a thousand new sentences"."""
+    chance, sentences, wanted = random.Random(99), [], []
+    singular, nouns = set(NOUNS["one"]), {*NOUNS["one"], *NOUNS["many"]}
+    while len(sentences) < 1_000:
+        words = draw(chance).words
+        first, *others = [place for place, word in enumerate(words) if word in nouns]
+        if words[first + 1] not in {*PLACES, "that"} or not others:
+            continue
+        verb = others[0] + (1 if words[first + 1] in PLACES else 2)
+        sentences.append([END, *words[:verb]])
+        wanted.append(first + 1 if words[first] in singular else 0)
+    last = torch.tensor([len(words) - 1 for words in sentences])
+    longest = int(last.max()) + 1  # full stops behind a sentence are behind its last row
+    ids = torch.tensor([_ids(words + [END] * (longest - len(words))) for words in sentences])
+    with torch.no_grad():
+        weights = masked_softmax(trained().scores(ids)[:, LAYER, HEAD], causal_mask(longest))
+    assert weights[range(1_000), last].argmax(dim=-1).tolist() == wanted
+
+
+def _ids(words):
+    return [IDS[word] for word in words]
+
+
+def test_a_verb_agrees_with_its_subject_and_not_with_the_nearest_noun():
+    for text, number in zip(EXAMPLES, ["one", "many", "one"], strict=True):
+        words = next_words(read(text)[0])
+        assert next(iter(words)) in VERBS[number]
+        assert math.isclose(sum(words.values()), 1, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text, seen, unknown",
+    [
+        ("", [END], []),
+        ("The DOG", [END, "the", "dog"], []),
+        ("the king sings. the", [END, "the"], []),
+        ("the zebra near a zebra", [END, "the", "near"], ["zebra", "a"]),
+        ("the cat " * 20, ["the", "cat"] * 6, []),
+    ],
+)
+def test_it_reads_one_sentence_of_words_it_knows(text, seen, unknown):
+    words, strange = read(text)
+    assert (words[-len(seen) :], strange) == (seen, unknown)
+    assert len(words) <= CONTEXT_LENGTH
+    assert len(next_words(words)) == len(WORDS)
+
+
+def test_importing_the_model_draws_nothing_from_the_reader_s_seed():
+    trained.cache_clear()
+    torch.manual_seed(0)
+    wanted = torch.rand(1)
+    torch.manual_seed(0)
+    trained()
+    assert torch.equal(torch.rand(1), wanted)
+
+
+# ---- the playground ----------------------------------------------------------------------------
+
+
+def test_what_is_typed_changes_bars_and_map():
+    shown = playground()
+    assert shown.children == (shown.line, shown.map)
+    shown.map.head = 3
+    shown.line.text = "the dogs near the cat"
+    assert next(word for word, _, _ in shown.line._bars) in VERBS["many"]
+    assert (shown.map.head, shown.map.row) == (3, 5)
+    assert "“the dogs near the cat”" in shown.line._says
+
+
+def test_unknown_words_are_told_and_nothing_breaks():
+    shown = playground()
+    for text in ["zebra", "", ".", "...", "the <b>dog</b> near", "the " * 50, "🐱 the dog"]:
+        shown.line.text = text
+        assert ("It has never met" in shown.line._unknown) == any(
+            word not in WORDS for word in text.lower().replace(".", " ").split()
+        )
+        assert "<b>" not in shown._html()
+
+
+def test_without_a_kernel_there_is_a_table_of_the_same_numbers():
+    shown = playground()
+    for word, _, said in shown.line._bars:
+        assert re.search(rf">{word}</th><td[^>]*>{said}</td>", shown._html())
+        assert re.search(rf"{said}  {word}\n", repr(shown))
+    assert shown._html() == playground()._html()
+
+
+# ---- the page ----------------------------------------------------------------------------------
+
+
+def test_the_check_of_the_environment_is_the_first_code_of_the_page():
+    code = [cell.source for cell in page().cells if cell.cell_type == "code"]
+    assert code[0] == "%run ../course_utils/environment.py"
+    assert "import" not in code[0]
+
+
+def test_the_page_keeps_a_table_and_no_state_of_a_widget():
+    notebook = page()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    kept = [output.data["text/html"] for output in outputs if "text/html" in output.get("data", {})]
+    assert any("next-word-static" in html for html in kept)
+    assert not any(WIDGET_VIEW in output.get("data", {}) for output in outputs)
+    assert "widgets" not in notebook.metadata
+
+
+def test_the_picture_of_the_path_is_the_one_that_its_script_draws():
+    spec = importlib.util.spec_from_file_location("make_pictures", PICTURES / "make.py")
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    assert (PICTURES / "path.svg").read_text(encoding="utf-8") == make.path().svg(FILE) + "\n"
+    there = {path.stem[:2] for path in SOLUTIONS.glob("*/*.ipynb")}
+    assert {number for lessons in make.LESSONS.values() for number in lessons} == there
+    told = "\n".join(cell.source for cell in page(NOTEBOOKS).cells)
+    assert f"![{make.path().alt}](../docs/pictures/path.svg)" in told
+    assert f"![{make.path().alt}](docs/pictures/path.svg)" in (COURSE / "README.md").read_text()
+
+
+def test_pictures_of_the_readme_exist_are_used_and_one_of_them_moves():
+    shown = re.findall(r"\]\((docs/pictures/[^)]+)\)", (COURSE / "README.md").read_text())
+    assert {f"docs/pictures/{path.name}" for path in PICTURES.glob("*.*[!y]")} == set(shown)
+    assert all((COURSE / path).stat().st_size < 2**20 for path in shown)
+    with Image.open(PICTURES / "start.webp") as moving:
+        assert moving.n_frames > 5
+
+
+# ---- a wrong kernel ----------------------------------------------------------------------------
+
+WITHOUT_THE_COURSE = """
+import importlib.metadata, os, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "course_utils"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+def requires(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+
+sys.meta_path.insert(0, Missing())
+importlib.metadata.requires = requires
+os.chdir(sys.argv[1])
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for code in sys.argv[2:]:
+    done = shell.run_cell(code)
+    print("went on" if done.success else "stopped")
+"""
+
+FIRST_CELL_OF_A_LESSON = """
+try:
+    from course_utils import report_environment
+except ModuleNotFoundError as error:
+    said = "This is not the course's kernel: choose it at the top right, or start with `make lab`."
+    error._render_traceback_ = lambda: [said]
+    raise
+report_environment()
+"""
+
+
+def in_a_wrong_kernel(*cells):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_COURSE, str(SOLUTIONS), *cells],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_start_page_in_a_wrong_kernel_says_so_and_shows_no_traceback():
+    first, second = [cell.source for cell in page().cells if cell.cell_type == "code"][:2]
+    line, went_on, missing, again, stopped = in_a_wrong_kernel(first, second)
+    assert line.startswith("This Python is not the course's environment")
+    assert (went_on, stopped, again) == ("went on", "stopped", line)
+    assert missing == "No module named 'course_utils'."
+
+
+def test_a_lesson_in_a_wrong_kernel_stops_with_one_line():
+    assert in_a_wrong_kernel(FIRST_CELL_OF_A_LESSON) == [
+        "This is not the course's kernel: choose it at the top right, or start with `make lab`.",
+        "stopped",
+    ]
+
+
+def test_after_a_right_environment_a_failed_import_is_shown_as_ever():
+    code = (
+        "from IPython.core.interactiveshell import InteractiveShell as S\n"
+        "shell = S.instance(colors='nocolor')\n"
+        "shell.run_cell('from course_utils import report_environment\\nreport_environment()')\n"
+        "shell.run_cell('import not_there')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=COURSE
+    )
+    assert "Everything the course needs is here." in done.stdout
+    assert "Traceback (most recent call last)" in done.stdout
+
+
+def test_the_language_stays_small():
+    assert len(language.WORDS) < 64
