@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -33,33 +34,36 @@ def _make_pair(case: Case) -> tuple[nn.Module, nn.Module]:
     )
 
 
+def _case(
+    draw: Draw,
+    name: str,
+    s: Sizes,
+    target: Sizes | None = None,
+    biases: tuple[bool, bool] = (False, False),
+    frozen: tuple[str, ...] = (),
+    dtype: torch.dtype = torch.float32,
+    refuses: tuple[str, ...] | None = None,
+    role: str = "",
+) -> Case:
+    t = target or s
+    weights = {
+        "wrapper": wrapper_weights(draw, s, biases[0], dtype),
+        "split": split_weights(draw, t, biases[1], dtype),
+    }
+    options = {
+        "wrapper": (s.d_in, s.D, s.length, s.H),
+        "split": (t.d_in, t.width, t.length, t.H),
+        "x": draw.normal(t.B, t.T, t.d_in, dtype=dtype),
+        "frozen": frozen,
+        "dtype": dtype,
+        "heads": s.H,
+    }
+    return Case(name, weights, refuses, options, roles=set(role.split()))
+
+
 def _cases(seed: int) -> list[Case]:
     draw = Draw(seed)
-
-    def case(
-        name: str,
-        s: Sizes,
-        target: Sizes | None = None,
-        biases: tuple[bool, bool] = (False, False),
-        frozen: tuple[str, ...] = (),
-        dtype: torch.dtype = torch.float32,
-        refuses: tuple[str, ...] | None = None,
-        role: str = "",
-    ) -> Case:
-        t = target or s
-        weights = {
-            "wrapper": wrapper_weights(draw, s, biases[0], dtype),
-            "split": split_weights(draw, t, biases[1], dtype),
-        }
-        options = {
-            "wrapper": (s.d_in, s.D, s.length, s.H),
-            "split": (t.d_in, t.width, t.length, t.H),
-            "x": draw.normal(t.B, t.T, t.d_in, dtype=dtype),
-            "frozen": frozen,
-            "dtype": dtype,
-            "heads": s.H,
-        }
-        return Case(name, weights, refuses, options, roles=set(role.split()))
+    case = partial(_case, draw)
 
     def sizes(d_in: int, D: int, H: int) -> Sizes:
         return Sizes(7, 9, d_in, D, H, 11)
