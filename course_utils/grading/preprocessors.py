@@ -18,6 +18,7 @@ from ..editions import (
     without_hidden_tests,
 )
 
+IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
 PUT_BACK = "# This cell was missing from the submission and was put back.\n"
 
 
@@ -105,7 +106,8 @@ class MendCells(NbGraderPreprocessor):
             return len(nb.cells)
         code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
         places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
-        return (places[-1:] or code[:1] or [-1])[0] + 1
+        imports = [i for i in code if IMPORTS_CHECK.search(nb.cells[i].source)]
+        return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
 
 
 def _retype(cell: NotebookNode, cell_type: str) -> None:
