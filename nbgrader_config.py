@@ -65,3 +65,5 @@ c.GenerateFeedback.preprocessors = [
     course.TidyFeedback,
     CSSHTMLHeaderPreprocessor,
 ]
+# No big ¶ beside each heading.
+c.HTMLExporter.exclude_anchor_links = True

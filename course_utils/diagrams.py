@@ -507,3 +507,27 @@ def _towards(corner: tuple[float, float], other: tuple[float, float]) -> tuple[f
         corner[0] + _sign(other[0] - corner[0]) * bend,
         corner[1] + _sign(other[1] - corner[1]) * bend,
     )
+
+
+# ---------------------------------------------------------------- drawings of the lessons
+
+_X, _HEADS, _PAIRS = "(B, T, C)", "(B, H, T, D)", "(B, H, T, T)"
+
+# Lesson 07: three ways that part and meet again, and a mask that comes in from the side.
+MULTI_HEAD_ATTENTION = [
+    Step("x", shape=_X),
+    Step("query", ["x"], _X, learned=True, column=-1),
+    Step("key", ["x"], _X, learned=True),
+    Step("value", ["x"], _X, learned=True, column=1),
+    Step("Q", ["query"], _HEADS, label="split_heads"),
+    Step("K", ["key"], _HEADS, label="split_heads"),
+    Step("V", ["value"], _HEADS, label="split_heads"),
+    Step("scores", ["Q", "K"], _PAIRS, label="Q @ Kᵀ / √D"),
+    Step("hidden", shape="(B, 1, T, T)"),
+    Step("mask", ["scores", "hidden"], _PAIRS, label="hidden to −∞"),
+    Step("softmax", ["mask"], _PAIRS),
+    Step("dropout", ["softmax"], _PAIRS),
+    Step("context", ["dropout", "V"], _HEADS, label="weights @ V"),
+    Step("merge_heads", ["context"], _X),
+    Step("out_proj", ["merge_heads"], _X, learned=True),
+]

@@ -6,33 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from course_utils.diagrams import FILE, Step, diagram
+from course_utils.diagrams import FILE, MULTI_HEAD_ATTENTION, Step, diagram
 
 X, HEADS, ALL_PAIRS = "(B, T, C)", "(B, H, T, D)", "(B, H, T, T)"
 
 
 def multi_head_attention():
     """Lesson 07: three ways that part and meet again, and a mask that comes in from the side."""
-    return diagram(
-        [
-            Step("x", shape=X),
-            Step("query", ["x"], X, learned=True, column=-1),
-            Step("key", ["x"], X, learned=True),
-            Step("value", ["x"], X, learned=True, column=1),
-            Step("Q", ["query"], HEADS, label="split_heads"),
-            Step("K", ["key"], HEADS, label="split_heads"),
-            Step("V", ["value"], HEADS, label="split_heads"),
-            Step("scores", ["Q", "K"], ALL_PAIRS, label="Q @ Kᵀ / √D"),
-            Step("hidden", shape="(B, 1, T, T)"),
-            Step("mask", ["scores", "hidden"], ALL_PAIRS, label="hidden to −∞"),
-            Step("softmax", ["mask"], ALL_PAIRS),
-            Step("dropout", ["softmax"], ALL_PAIRS),
-            Step("context", ["dropout", "V"], HEADS, label="weights @ V"),
-            Step("merge_heads", ["context"], X),
-            Step("out_proj", ["merge_heads"], X, learned=True),
-        ],
-        "Multi-head attention",
-    )
+    return diagram(MULTI_HEAD_ATTENTION, "Multi-head attention")
 
 
 def block():
