@@ -89,6 +89,9 @@ def _judged(exercise: Exercise, key: AnswerKey, observations: list[Observation])
     report = judge(exercise, nameless, observations)
     if report.passed or not report.attempted or exercise.kind == "quiz":
         return report
+    own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
+    if not own:  # finished parts were called: there is no mistake to name
+        return report
     extend_key(exercise, key, observations)
     return judge(exercise, key, observations)
 

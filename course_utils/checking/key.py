@@ -131,9 +131,12 @@ def _follow(
 ) -> Match:
     match = replace(begun)
     if name not in key.wrong:
-        seen = _glance(exercise, key, name, answer, order[0])
-        if seen and _parts(exercise, trials[order[0]], seen, begun.possible):
-            return Match(alike=False, possible=False)
+        for i in order:
+            if i != order[0] and key.cases[i].options.get("once"):
+                continue  # large
+            seen = _glance(exercise, key, name, answer, i)
+            if seen and _parts(exercise, trials[i], seen, begun.possible):
+                return Match(alike=False, possible=False)
     known = key.wrong.setdefault(name, {})
     for i in order:
         if i not in known:
@@ -158,7 +161,7 @@ def _glance(
 
 
 def _parts(exercise: Exercise, t: Trial, wrong: Observation, hopeful: bool) -> bool:
-    """Whether the result alone, on the most telling case, already differs from what was seen."""
+    """Whether the result alone, on one case, already differs from what was seen."""
     if t.seen.error:
         if wrong.error is None:  # a later call may have raised, unless there is only one
             return bool(t.case.options.get("once"))
