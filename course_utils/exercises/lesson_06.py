@@ -57,6 +57,23 @@ class FirstSequencesMask(Mistake):
         return super().look(h, x, pad_mask)
 
 
+class PaddingInTrainingOnly(Mistake):
+    __doc__ = mm.PaddingInTrainingOnly.__doc__
+    mode = True
+
+    def look(self, h, x, pad_mask):
+        return super().look(h, x, pad_mask if self.training == self.mode else None)
+
+
+class MaskDroppedWhenEmpty(Mistake):
+    __doc__ = m.MaskDroppedWhenEmpty.__doc__
+
+    def look(self, h, x, pad_mask):
+        if pad_mask is not None:
+            pad_mask = pad_mask & ~pad_mask.all(1, keepdim=True)
+        return super().look(h, x, pad_mask)
+
+
 class FirstHeadEverywhere(Mistake):
     """Every part of the result comes from the first head.
 
@@ -290,6 +307,9 @@ WRAPPER = Exercise(
         EachHeadOnTheLast,
         PaddingInverted,
         FirstSequencesMask,
+        PaddingInTrainingOnly,
+        PaddingInTrainingOnly.but(mode=False),
+        MaskDroppedWhenEmpty,
         m.TokensCleared,
         m.PaddedRowsCleared,
         h.OutProjAdded,
