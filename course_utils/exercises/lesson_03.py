@@ -105,18 +105,6 @@ def _shift_free(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(seen.tensors["shifted"], seen.tensors["out"])
 
 
-class Overflows(Mistake):
-    """The formula is right on paper, but `exp` of a big score is infinite: inf / inf is NaN.
-
-    Why: In float32 `exp` overflows at 89, and real scores do get that big.
-    Mend: Adding the same number to all scores changes nothing. Which number makes the biggest
-        score harmless?
-    """
-
-    def shifted(self, scores, dim):
-        return scores
-
-
 class GlobalMaximum(Mistake):
     """You subtracted the maximum of the whole tensor: rows far below it became 0/0.
 
@@ -181,17 +169,6 @@ class SumsEverything(Mistake):
 
     def total(self, exps, dim):
         return exps.sum()
-
-
-class ClampsScores(Mistake):
-    """You clamped the scores, so those beyond the limit became equal.
-
-    Why: Two big scores that differ should get different weights.
-    Mend: Shift all scores by the same amount instead of cutting them off.
-    """
-
-    def shifted(self, scores, dim):
-        return scores.clamp(-80, 80)
 
 
 class HidesNan(Mistake):
@@ -357,7 +334,7 @@ SOFTMAX = Exercise(
         ),
     ),
     misconceptions=Misconceptions.of(
-        Overflows,
+        m.Overflows,
         SumWithoutKeepdim,
         SumWithoutKeepdim.but(
             top=lambda self, scores, dim: scores.amax(dim), total=Softmax.total
@@ -376,7 +353,7 @@ SOFTMAX = Exercise(
         ValuesAndIndices,
         NotDivided,
         HidesNan,
-        ClampsScores,
+        m.ClampsScores,
         NotTheMaximum,
         NotTheMaximum.but(top=lambda self, scores, dim: scores.amin(dim, keepdim=True)).on(
             Softmax, what="You subtracted the minimum, so the biggest score still overflows."
@@ -527,17 +504,6 @@ class InfinityAfterSoftmax(Mistake):
         return self.softmax(scores).masked_fill(hidden, -INF)
 
 
-class InfinityTimesZero(Mistake):
-    """You multiplied the mask by -inf: where the mask is 0 that gives 0 · inf, which is NaN.
-
-    Why: One NaN in a row makes the whole row NaN.
-    Mend: Choose between two values instead of multiplying: `masked_fill` or `torch.where`.
-    """
-
-    def hide(self, scores, hidden):
-        return scores + hidden.to(scores.dtype) * -INF
-
-
 class SubtractsMask(Mistake):
     """You subtracted the mask itself: hidden scores went down by 1 only.
 
@@ -547,29 +513,6 @@ class SubtractsMask(Mistake):
 
     def hide(self, scores, hidden):
         return scores - hidden.to(scores.dtype)
-
-
-class SubtractsBigNumber(Mistake):
-    """You subtracted a big number from the hidden scores, so what they hold still counts.
-
-    Why: A hidden score that is bigger still, or visible ones that are lower, and the mask fails.
-    Mend: What a hidden score holds should not matter at all: put something else in its place.
-    """
-
-    def hide(self, scores, hidden):
-        return scores - hidden.to(scores.dtype) * 1e9
-
-
-class ZeroTakenForHidden(Mistake):
-    """Hidden scores were set to 0 and every 0 to -inf: scores that *are* 0 were hidden too.
-
-    Why: 0 is an ordinary score, and a mask that is read off the numbers can't know better.
-    Mend: Ask `hidden` which scores to replace, not the scores.
-    """
-
-    def hide(self, scores, hidden):
-        shown = scores * ~hidden
-        return shown.masked_fill(shown == 0, -INF)
 
 
 class FirstSequencesMask(Mistake):
@@ -615,28 +558,6 @@ class OverEverything(Mistake):
 
     def softmax(self, scores):
         return torch.softmax(scores.flatten(), 0).view_as(scores)
-
-
-class SoftmaxTwice(Mistake):
-    """The softmax was taken twice: of the scores, and of the weights again.
-
-    Why: Weights lie between 0 and 1, so their softmax is nearly flat, and hidden keys are back.
-    Mend: One softmax, of the scores with the hidden ones at -inf.
-    """
-
-    def softmax(self, scores):
-        return super().softmax(super().softmax(scores))
-
-
-class ScoresIgnored(Mistake):
-    """All visible keys got equal weights: the scores had no say.
-
-    Why: That is the mean again; attention begins where the scores differ.
-    Mend: Fill the mask into `scores`, not into zeros.
-    """
-
-    def hide(self, scores, hidden):
-        return super().hide(torch.zeros_like(scores), hidden)
 
 
 class HiddenKeysDropped(Mistake):
@@ -691,15 +612,15 @@ MASKED_SOFTMAX = Exercise(
         m.OverQueries,
         OverDimensionOne,
         InfinityAfterSoftmax,
-        InfinityTimesZero,
-        SubtractsBigNumber,
+        m.InfinityTimesZero,
+        m.SubtractsBigNumber,
         SubtractsMask,
         m.PlusInfinity,
-        ZeroTakenForHidden,
+        m.ZeroTakenForHidden,
         AlwaysCausal,
         FirstSequencesMask,
-        SoftmaxTwice,
-        ScoresIgnored,
+        m.SoftmaxTwice,
+        m.ScoresIgnored,
         OverEverything,
         HiddenKeysDropped,
         m.ChangesItsInput.on(

@@ -43,7 +43,7 @@ from .kit.heads import (
     head_oracle,
     see_head,
 )
-from .kit.steps import AttentionScores, Head
+from .kit.steps import AttentionScores, Head, Refusing, Scoring
 
 LESSON = "2-single-head/04_single_head"
 
@@ -279,6 +279,11 @@ ATTENTION_SCORES = Exercise(
 
 # ---------------------------------------------------------------- CausalSelfAttention
 
+
+def _clamped(self, query, key):
+    return Scoring.scores(self, query, key).clamp(-50, 50)
+
+
 # What a head can get wrong in lessons 04 and 05 alike, the likeliest first.
 HEAD_MISTAKES = (
     m.NotScaled,
@@ -303,6 +308,7 @@ HEAD_MISTAKES = (
     m.Multiplied,
     m.ScaledByTokens,
     m.ScaledByContext,
+    m.SoftmaxTwice,
     m.FillNotLowEnough.but(fill=-1e4),
     m.FillNotLowEnough.but(fill=-1e3),
     m.FillNotLowEnough.but(fill=-100.0),
@@ -321,9 +327,9 @@ HEAD_MISTAKES = (
     m.FullLengthRefused,
     m.ChecksTheBatch,
     m.LongTextCut,
-    mm.RefusedWithoutNumbers,
-    mm.RefusedOtherwise,
-    mm.RefusedOtherwise.but(kind=RuntimeError),
+    m.RefusedWithoutNumbers,
+    m.RefusedOtherwise,
+    m.RefusedOtherwise.but(kind=RuntimeError),
     m.MaskOfFixedSize,
     m.MaskOfFixedSize.but(
         future=lambda self, T, device=None: torch.ones(32, 32, device=device).triu(1)[:T, :T] > 0
@@ -351,6 +357,11 @@ HEAD_MISTAKES = (
     mm.BiasOnSome.but(with_bias=("value",)),
     mm.BiasOnSome.but(with_bias=("query", "value")),
     mm.NoSoftmax,
+    m.ScoresIgnored,
+    m.Overflows,
+    m.ClampsScores.but(scores=_clamped),
+    m.InfinityTimesZero,
+    m.ZeroTakenForHidden,
     mm.OverSequences,
     mm.WeightsTransposed,
     mm.Cosine,
@@ -486,7 +497,7 @@ def _right_matrix(name: str) -> Callable[[Case, Observation, Expected], Verdict]
     return holds
 
 
-class Copying:
+class Copying(Refusing):
     """The right copy in steps."""
 
     def __call__(self, linear_attention, matrix_attention):
@@ -505,7 +516,7 @@ class Copying:
 
     def compare(self, given, matrix):
         if given.shape != matrix.shape:
-            raise ValueError(f"{tuple(given.shape)} doesn't fit into {tuple(matrix.shape)}")
+            self.complain(tuple(given.shape), tuple(matrix.shape))
 
     def turned(self, weight):
         return weight.T
@@ -571,18 +582,6 @@ class OneWidthCompared(Mistake):
     def compare(self, given, matrix):
         if given.shape[self.axis] != matrix.shape[self.axis]:
             super().compare(given, matrix)
-
-
-class NoNumbersInMessage(Mistake):
-    """Sizes that don't fit are refused, but the message doesn't say which.
-
-    Why: Whoever meets the error has to find out by themselves what doesn't fit.
-    Mend: Put both shapes into the message, with an f-string.
-    """
-
-    def compare(self, given, matrix):
-        if given.shape != matrix.shape:
-            raise ValueError("the sizes don't fit")
 
 
 class ReshapedToFit(Mistake):
@@ -783,7 +782,9 @@ COPY_LINEAR_TO_MATRIX = Exercise(
         OneForgotten,
         OneForgotten.but(left_out="key"),
         ByOrder,
-        NoNumbersInMessage,
+        m.RefusedWithoutNumbers,
+        m.RefusedOtherwise,
+        m.RefusedOtherwise.but(kind=TypeError),
         FrozenAfterwards,
         UnfrozenAfterwards,
         ModuleReturned,

@@ -23,7 +23,7 @@ from ..checking.exercise import Expected, Verdict
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
 from .kit.draw import Draw
-from .kit.steps import CausalAndPadding
+from .kit.steps import CausalAndPadding, Refusing
 
 LESSON = "2-single-head/05_padding_mask"
 
@@ -155,7 +155,7 @@ def _tokens_first(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"].double().diff(dim=1) >= 0).all()) if expected else None
 
 
-class PaddingMask:
+class PaddingMask(Refusing):
     """The right mask in steps."""
 
     def __call__(self, lengths, max_length):
@@ -172,23 +172,14 @@ class PaddingMask:
         return torch.as_tensor(lengths)
 
     def refuse(self, n, max_length):
-        if not self.whole(n) or not self.within(n, max_length):
+        if not self.whole(n) or not self.above(n) or self.too_many(n, max_length):
             self.complain(n, max_length)
 
     def whole(self, n):
         return isinstance(n, int)
 
-    def within(self, n, max_length):
-        return self.above(n) and self.below(n, max_length)
-
     def above(self, n):
         return n >= 0
-
-    def below(self, n, max_length):
-        return n <= max_length
-
-    def complain(self, n, max_length):
-        raise ValueError(f"a length must be an integer from 0 to {max_length}, got {n}")
 
     def width(self, lengths, max_length):
         return max_length
@@ -261,8 +252,8 @@ class TooLongAccepted(Mistake):
     Mend: The lengths have an upper limit too.
     """
 
-    def below(self, n, max_length):
-        return True
+    def too_many(self, number, limit):
+        return False
 
 
 class FractionsAccepted(Mistake):
@@ -323,17 +314,6 @@ class EmptyRefused(Mistake):
         return n >= 1
 
 
-class FullLengthRefused(Mistake):
-    """A sequence of exactly max_length tokens was refused.
-
-    Why: The longest sequence of a batch has no padding at all, and it is welcome.
-    Mend: Which of `>` and `>=` says "more than"?
-    """
-
-    def below(self, n, max_length):
-        return n < max_length
-
-
 class ListsOnly(Mistake):
     """It works for lists and fails for tensors.
 
@@ -381,30 +361,6 @@ class MadeOnTheCpu(Mistake):
         return torch.as_tensor(lengths).cpu()
 
 
-class RefusedOtherwise(Mistake):
-    """Lengths that make no sense are stopped by an error that is no ValueError.
-
-    Why: An `assert` is left out when Python runs with `-O`, and whoever calls catches ValueErrors.
-    Mend: `raise ValueError(…)` with the length and the limit in its message.
-    """
-
-    kind = AssertionError
-
-    def complain(self, n, max_length):
-        raise self.kind(f"{n} of {max_length}")
-
-
-class RefusedWithoutNumbers(Mistake):
-    """Lengths that make no sense are refused, but the message doesn't say which.
-
-    Why: Whoever meets the error has to go through all lengths to find the wrong one.
-    Mend: Put the length and the limit into the message, with an f-string.
-    """
-
-    def complain(self, n, max_length):
-        raise ValueError("a length makes no sense")
-
-
 PADDING_MASK = Exercise(
     id="padding_mask",
     lesson=LESSON,
@@ -436,12 +392,12 @@ PADDING_MASK = Exercise(
         TooLongAccepted,
         OwnMaximum,
         EmptyRefused,
-        FullLengthRefused,
+        m.FullLengthRefused,
         ListsOnly,
         TensorsOnly,
-        RefusedWithoutNumbers,
-        RefusedOtherwise,
-        RefusedOtherwise.but(kind=TypeError),
+        m.RefusedWithoutNumbers,
+        m.RefusedOtherwise,
+        m.RefusedOtherwise.but(kind=TypeError),
         PaddingFirst,
         Clamped,
         CutToIntegers,

@@ -609,14 +609,15 @@ class PlainAttribute(Plain):
 
 
 class MaskInAList(Plain):
-    """Plain tensors in a list stay behind as well."""
+    """A plain tensor in a list stays behind as well."""
 
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
         super().__init__(d_in, d_out, context_length, dropout, qkv_bias)
-        self.masks = [torch.ones(T, T).triu(1).bool() for T in range(context_length + 1)]
+        self.masks = [torch.ones(context_length, context_length).triu(1).bool()]
 
     def future(self, scores):
-        return self.masks[scores.shape[-1]]
+        T = scores.shape[-1]
+        return self.masks[0][:T, :T]
 
 
 class TransposedAttribute(Plain):

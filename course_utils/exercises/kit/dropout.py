@@ -49,7 +49,10 @@ def dropout_case(
     """
     places = torch.eye(TOKENS).expand(SEQUENCES, -1, -1)
     x = torch.cat([places, draw.normal(SEQUENCES, TOKENS, FEATURES)], -1)
-    options: dict[str, Any] = {"args": args, "kwargs": {"dropout": draw.integer(2, 4) / 10 + 0.03}}
+    options: dict[str, Any] = {
+        "args": args,
+        "kwargs": {"dropout": (23, 33, 43)[draw.integer(0, 2)] / 100},
+    }
     made = [_head(draw) for _ in range(heads)]
     options["weights"] = join(made)
     options["scores"] = torch.stack([_scores(x, head) for head in made], 1)
@@ -108,7 +111,10 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     looks = [("out", plain, ""), ("padded", ["draw:1 padded", "draw:2 padded"], PADDED)]
     for still, drawn, where in looks[: 2 if "padded" in seen.tensors else 1]:
         weights = _shown(seen.tensors[still], heads)
-        if not bool(_close(weights[0], weights[1]).all()):
+        sums = weights[0].sum(-1)
+        if not bool(_close(weights[0], weights[1]).all()) or not bool(
+            (_close(sums, 1.0) | _close(sums, 0.0)).all()
+        ):
             return None  # no weights to read, for a reason that is told elsewhere
         draws = torch.stack([_shown(seen.tensors[n], heads) for n in drawn])
         fault = _fault(weights[0], draws, p, case.options["scores"])

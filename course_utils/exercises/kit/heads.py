@@ -103,7 +103,8 @@ def head_case(
         args, kwargs = (), kwargs | {"dropout": 0.0, "qkv_bias": bias}
     inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
     options = {"args": args, "kwargs": kwargs, "dtype": x.dtype, "once": once}
-    options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
+    if refuses is None:  # else a stub, which has no weights, would not be seen as one
+        options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
     return Case(name, inputs, refuses, options, roles=frozenset(roles.split()))
 
 
@@ -159,7 +160,7 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
             else []
         ),
         case("1,040 channels in, 270 out", padding_behind, (2, 3, 1040, 270), once=True),
-        case("1,040 sequences", padding_anywhere, (1040, 3, 2, 5), once=True),
+        case("1,040 sequences", padding_anywhere, (1040, 2, 3, 5), once=True),
         case("1,040 tokens", half_padded, (1, 1040, 3, 4), "small", once=True),
         dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
         *(

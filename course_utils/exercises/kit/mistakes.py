@@ -150,6 +150,89 @@ class MaskIgnored(Mistake):
         return scores
 
 
+class InfinityTimesZero(Mistake):
+    """You multiplied the mask by -inf: where the mask is 0 that gives 0 · inf, which is NaN.
+
+    Why: One NaN in a row makes the whole row NaN.
+    Mend: Choose between two values instead of multiplying: `masked_fill` or `torch.where`.
+    """
+
+    def hide(self, scores, hidden):
+        return scores + hidden.to(scores.dtype) * -INF
+
+
+class SubtractsBigNumber(Mistake):
+    """You subtracted a big number from the hidden scores, so what they hold still counts.
+
+    Why: A hidden score that is bigger still, or visible ones that are lower, and the mask fails.
+    Mend: What a hidden score holds should not matter at all: put something else in its place.
+    """
+
+    def hide(self, scores, hidden):
+        return scores - hidden.to(scores.dtype) * 1e9
+
+
+class ZeroTakenForHidden(Mistake):
+    """Hidden scores were set to 0 and every 0 to -inf: scores that *are* 0 were hidden too.
+
+    Why: 0 is an ordinary score, and a mask that is read off the numbers can't know better.
+    Mend: Ask `hidden` which scores to replace, not the scores.
+    """
+
+    def hide(self, scores, hidden):
+        shown = scores * ~hidden
+        return shown.masked_fill(shown == 0, -INF)
+
+
+class SoftmaxTwice(Mistake):
+    """The softmax was taken twice: of the scores, and of the weights again.
+
+    Why: Weights lie between 0 and 1, so their softmax is nearly flat, and hidden keys are back.
+    Mend: One softmax, of the scores with the hidden ones at -inf.
+    """
+
+    def softmax(self, scores):
+        return super().softmax(super().softmax(scores))
+
+
+class ScoresIgnored(Mistake):
+    """All visible keys got equal weights: the scores had no say.
+
+    Why: That is the mean again; attention begins where the scores differ.
+    Mend: Fill the mask into `scores`, not into zeros.
+    """
+
+    def hide(self, scores, hidden):
+        return super().hide(torch.zeros_like(scores), hidden)
+
+
+class Overflows(Mistake):
+    """The formula is right on paper, but `exp` of a big score is infinite: inf / inf is NaN.
+
+    Why: In float32 `exp` overflows at 89, and real scores do get that big.
+    Mend: Adding the same number to all scores changes nothing. Which number makes the biggest
+        score harmless?
+    """
+
+    def shifted(self, scores, dim):
+        return scores
+
+    def softmax(self, scores):
+        exps = scores.exp()
+        return exps / exps.sum(self.axis, keepdim=True)
+
+
+class ClampsScores(Mistake):
+    """You clamped the scores, so those beyond the limit became equal.
+
+    Why: Two big scores that differ should get different weights.
+    Mend: Shift all scores by the same amount instead of cutting them off.
+    """
+
+    def shifted(self, scores, dim):
+        return scores.clamp(-80, 80)
+
+
 # ---------------------------------------------------------------- rows that see nothing
 
 
@@ -626,16 +709,14 @@ class LongTextCut(Mistake):
 
 
 class FullLengthRefused(Mistake):
-    """A text of exactly context_length tokens was refused.
+    """A text that is exactly as long as the limit was refused.
 
     Why: The limit is the most tokens that fit, so that many must still be welcome.
     Mend: Which of `>` and `>=` says "more than"?
     """
 
-    def accepted(self, x):
-        if x.shape[1] >= self.context_length:
-            raise ValueError(f"{x.shape[1]} tokens, and context_length is {self.context_length}")
-        return x
+    def too_many(self, number, limit):
+        return number >= limit
 
 
 class ChecksTheBatch(Mistake):
@@ -646,9 +727,33 @@ class ChecksTheBatch(Mistake):
     """
 
     def accepted(self, x):
-        if x.shape[0] > self.context_length:
-            raise ValueError(f"{x.shape[0]} tokens, and context_length is {self.context_length}")
+        if self.too_many(x.shape[0], self.context_length):
+            self.complain(x.shape[0], self.context_length)
         return x
+
+
+class RefusedWithoutNumbers(Mistake):
+    """What makes no sense is refused, but the message doesn't hold the numbers that say why.
+
+    Why: Whoever meets the error has to find out by themselves what is wrong, and what would fit.
+    Mend: Put the number and the limit, or both shapes, into the message, with an f-string.
+    """
+
+    def complain(self, *numbers):
+        raise ValueError("this makes no sense")
+
+
+class RefusedOtherwise(Mistake):
+    """What makes no sense is stopped by an error that is no ValueError.
+
+    Why: An `assert` is left out when Python runs with `-O`, and whoever calls catches ValueErrors.
+    Mend: `raise ValueError(…)`, with the numbers in its message.
+    """
+
+    kind = AssertionError
+
+    def complain(self, *numbers):
+        raise self.kind(" and ".join(map(str, numbers)))
 
 
 # ---------------------------------------------------------------- what is returned

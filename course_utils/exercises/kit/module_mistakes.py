@@ -1,5 +1,5 @@
-"""What goes wrong in a module that attends, beside its scores and masks: projections, where dropout
-acts, what is refused, what is returned.
+"""What goes wrong in a module that attends, beside its scores and masks: projections, padding,
+where dropout acts.
 
 As in `mistakes.py`: one idea, one id, one set of sentences.
 """
@@ -401,36 +401,3 @@ class DropoutWithoutPaddingOnly(Mistake):
     def dropped(self, weights):
         padding, self.padding = self.padding, None
         return super().dropped(weights) if padding is None else weights
-
-
-# ---------------------------------------------------------------- what is refused
-
-
-class RefusedWithoutNumbers(Mistake):
-    """A text that is too long is refused, but the message doesn't say both numbers.
-
-    Why: Whoever meets the error has to find out by themselves how long is too long.
-    Mend: Put T and context_length into the message, with an f-string.
-    """
-
-    def accepted(self, x):
-        try:
-            return super().accepted(x)
-        except ValueError:
-            raise ValueError("the text is too long") from None
-
-
-class RefusedOtherwise(Mistake):
-    """A text that is too long is stopped by an error that is no ValueError.
-
-    Why: An `assert` is left out when Python runs with `-O`, and whoever calls catches ValueErrors.
-    Mend: `raise ValueError(…)` with both numbers in its message.
-    """
-
-    kind = AssertionError
-
-    def accepted(self, x):
-        try:
-            return super().accepted(x)
-        except ValueError as error:
-            raise self.kind(str(error)) from None

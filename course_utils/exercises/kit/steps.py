@@ -153,7 +153,17 @@ class CausalAndPadding(Hiding):
         return mask
 
 
-class Head(Scoring, Hiding, Weighing, nn.Module):
+class Refusing:
+    """What is too much, and the error that says so."""
+
+    def too_many(self, number, limit):
+        return number > limit
+
+    def complain(self, *numbers):
+        raise ValueError(f"got {' and '.join(map(str, numbers))}")
+
+
+class Head(Scoring, Hiding, Weighing, Refusing, nn.Module):
     """One causal head."""
 
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
@@ -182,8 +192,8 @@ class Head(Scoring, Hiding, Weighing, nn.Module):
         return self.result(self.collected(weights, value), pad_mask)
 
     def accepted(self, x):
-        if x.shape[1] > self.context_length:
-            raise ValueError(f"{x.shape[1]} tokens, and context_length is {self.context_length}")
+        if self.too_many(x.shape[1], self.context_length):
+            self.complain(x.shape[1], self.context_length)
         return x
 
     def projected(self, x):
