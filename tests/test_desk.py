@@ -51,7 +51,9 @@ class TestBorrowedAnswers:
     def test_earlier_finished_parts_may_be_used(self):
         def softmax_mean(x):
             T = x.shape[1]
-            return attention.masked_softmax(x.new_zeros(T, T), attention.causal_mask(T, x.device)) @ x
+            return (
+                attention.masked_softmax(x.new_zeros(T, T), attention.causal_mask(T, x.device)) @ x
+            )
 
         assert check("softmax_mean", softmax_mean).passed
 
