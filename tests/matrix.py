@@ -62,7 +62,7 @@ class Cell:
         """What is not as it should be, or nothing: what is named, and the points that are kept."""
         if not self.is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
-        if report.points != self.kept_points:
+        if self.kept_points is not None and report.points != self.kept_points:
             return f"{self} gets {report.points:g}, and {self.kept_points} are kept:\n{report}"
         return ""
 
