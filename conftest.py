@@ -15,6 +15,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
     os.environ["COURSE_PROGRESS"] = "off"
+    os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
 
 
 def pytest_report_header(config: pytest.Config) -> str:

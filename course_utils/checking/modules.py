@@ -86,7 +86,8 @@ class ModuleProbe:
     training mode; as `traits` the number of trainable parameters, whether the mode was changed, and
     the names of weights that a call changed. A case of the role "typical" or "device" also gives
     `elsewhere`, one of the role "typical" `half`. A case with the option `once` gives `out` alone,
-    in evaluation mode: for sizes that take long. Without inputs the module is only made.
+    in evaluation mode: for sizes that take long. One that is to be refused is tried in training
+    mode with the option `train`. Without inputs the module is only made.
 
     Args:
         gradients: names of inputs that gradients must reach; all injected weights are added.
@@ -113,7 +114,7 @@ class ModuleProbe:
         module = build(answer, case)
         parts = list(module.modules())
         mode = "" if all(m.training for m in parts) else "begins in evaluation mode"
-        module.eval()
+        module.train(bool(case.options.get("train")))
         before = {n: p.detach().clone() for n, p in module.named_parameters()}
         watch = operators.watch() if self.watch else None
         worth = see_calls(lambda args: module(*args), case, seen, watch)

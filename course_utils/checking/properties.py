@@ -142,7 +142,8 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
         said = f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
         return said, "\n".join(filter(None, [given, where]))
     if error["kind"] == "call":
-        return f"`{exercise.call}` can't be called as asked: {error['message']}", given
+        called = "forward" if ".forward() " in error["message"] else exercise.call
+        return f"`{called}` can't be called as asked: {error['message']}", given
     if error["kind"] == "weights":
         return error["message"], given
     said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,9 @@ SPACES: dict[str, Any] = {
 }
 
 
+# Environment variables that PyTorch sets itself when its compiler is first needed.
+TORCHS_OWN = ("TORCHINDUCTOR_", "TRITON_")
+
 # What a notebook's kernel replaces itself, anew for each cell.
 NOTEBOOKS_OWN = {("builtins", "input"), ("builtins", "exit"), ("builtins", "quit")}
 
@@ -125,7 +129,9 @@ class Settings:
                 changed.append(name)
                 write(self.switches[name])
         if dict(os.environ) != self.environment:
-            changed.append("environment variables")
+            named = {n for n in {**os.environ, **self.environment} if not n.startswith(TORCHS_OWN)}
+            if any(os.environ.get(n) != self.environment.get(n) for n in named):
+                changed.append("environment variables")
             os.environ.clear()
             os.environ.update(self.environment)
         if _folder() != self.folder:
@@ -138,12 +144,27 @@ class Settings:
 
 
 def mend_functions() -> list[str]:
-    """Puts back functions of PyTorch and Python that were replaced; returns their names."""
+    """Puts back functions of PyTorch and Python that were replaced; returns their names.
+
+    Not told are those that PyTorch wraps itself when its compiler is first needed, as by
+    `torch.utils.checkpoint`.
+    """
     now = {name: vars(space) for name, space in SPACES.items()}
     lost = [(n, key, value) for n, key, value in PRISTINE if now[n].get(key) is not value]
+    told = [f"{n}.{key}" for n, key, value in lost if not _wrapped_by_torch(now[n].get(key), value)]
     for name, key, value in lost:
         setattr(SPACES[name], key, value)
-    return [f"{name}.{key}" for name, key, _ in lost]
+    return told
+
+
+def _wrapped_by_torch(new: Any, value: Any) -> bool:
+    home = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+    code = getattr(new, "__code__", None)
+    return (
+        isinstance(code, types.CodeType)
+        and code.co_filename.startswith(home)
+        and getattr(new, "__wrapped__", None) is value
+    )
 
 
 def _folder() -> str:

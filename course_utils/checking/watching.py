@@ -149,8 +149,8 @@ class Elsewhere(Tensor):
     """A tensor that says it lies on another device, and keeps its numbers here.
 
     It refuses to meet tensors that don't, as tensors on a GPU do, so that a machine without one
-    shows which tensors an answer leaves behind. Numbers in it can be read; `.numpy()` and
-    `.tolist()` can't be had.
+    shows which tensors an answer leaves behind. Numbers in it can be read; `.numpy()` can't be had,
+    as on a GPU.
     """
 
     here: Tensor
@@ -169,6 +169,9 @@ class Elsewhere(Tensor):
 
     def __init__(self, here: Tensor) -> None:
         self.here = here.detach()
+
+    def tolist(self) -> Any:
+        return self.here.tolist()
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,16 +41,18 @@ from .lesson_05_masks import CAUSAL_AND_PADDING, LESSON, PADDING_MASK, behind, m
 # ---------------------------------------------------------------- safe_masked_softmax
 
 
+def _with_empty_row(draw: Draw, *shape: int) -> Tensor:
+    """A mask of this shape with a row that sees nothing, if it has more than one row."""
+    hidden = draw.hidden(*shape)
+    if hidden.dim() > 1:
+        hidden.view(-1, shape[-1])[draw.integer(0, hidden[..., 0].numel() - 1)] = True
+    return hidden
+
+
 def _safe_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
     A, B, H, T, S = draw.sizes(5, 2, 7)
-
-    def masked(*shape: int) -> Tensor:
-        """A mask of this shape with a row that sees nothing, if it has more than one row."""
-        hidden = draw.hidden(*shape)
-        if hidden.dim() > 1:
-            hidden.view(-1, shape[-1])[draw.integer(0, hidden[..., 0].numel() - 1)] = True
-        return hidden
+    masked = partial(_with_empty_row, draw)
 
     def case(name: str, scores: Any, hidden: Tensor, roles: str = "", **options: Any) -> Case:
         scores = scores if isinstance(scores, Tensor) else draw.normal(*scores)

@@ -1,7 +1,7 @@
 """Answers that the checks are held to: right ones of other build, wrong ones outside the catalogue.
 
-One module a lesson. `RIGHT` maps an exercise id to answers that must get full points, `WRONG` to
-answers that must not; each by a short name.
+One module a lesson, and one more for heads. `RIGHT` maps an exercise id to answers that must get
+full points, `WRONG` to answers that must not; each by a short name.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from course_utils.exercises import LESSONS
 
 
 def _collect(name: str) -> dict[str, dict[str, Any]]:
-    modules = [importlib.import_module(f"{__name__}.{module}") for module in LESSONS.values()]
-    return {id: answers for module in modules for id, answers in getattr(module, name).items()}
+    collected: dict[str, dict[str, Any]] = {}
+    for module in (*LESSONS.values(), "odd_heads"):
+        answers = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        for id, of_exercise in answers.items():
+            collected.setdefault(id, {}).update(of_exercise)
+    return collected
 
 
 RIGHT = _collect("RIGHT")

@@ -177,8 +177,15 @@ def _before_the_weights(weights: Tensor, draws: Tensor, visible: Tensor) -> str:
     alike = _close(factors, factors.amax(-1, keepdim=True)) | (draws <= 1e-6)
     if bool((alike.all(-1) & (_close(sums, 1.0) | _close(sums, 0.0))).all()):
         return "makes the weights that are left sum to 1 again"
+    lost = (draws == 0) & visible
     if bool((_close(sums, 1.0) | ~visible.any(-1)).all()):
+        if bool(lost.any()):
+            return "drops before the softmax, so that the weights that are left sum to 1 again"
         return "acts before the softmax, on queries or keys"
+    if bool(lost.any()) and bool(
+        (lost == lost[..., -1:, :])[:, visible & visible[..., -1:, :]].all()
+    ):
+        return "acts on the tokens that come in"
     return "acts on something else than the weights"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -163,19 +164,17 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         case("1,040 sequences", padding_anywhere, (1040, 2, 3, 5), once=True),
         case("1,040 tokens", half_padded, (1, 1040, 3, 4), "small", once=True),
         dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
-        *(
-            head_case(
-                draw,
-                "one token too many" + (", padded" if pad_mask is not None else ""),
-                draw.normal(3, longest, 4),
-                5,
-                longest - 1,
-                pad_mask,
-                refuses=(str(longest), str(longest - 1)),
-            )
-            for pad_mask in [None, (torch.arange(longest) > 4).expand(3, -1)][: 1 + padded]
-        ),
+        *(_too_long(draw, longest, pad, train) for pad in (0, 1)[: 1 + padded] for train in (0, 1)),
     ]
+
+
+def _too_long(draw: Draw, T: int, padded: int, train: int) -> Case:
+    """One token more than fits; padded, the real tokens would fit."""
+    pad_mask = (torch.arange(T) > 5).expand(3, -1) if padded else None
+    name = f"one token too many{', padded' * padded}{', in training' * train}"
+    limit = str(T), str(T - 1)
+    case = head_case(draw, name, draw.normal(3, T, 4), 5, T - 1, pad_mask, refuses=limit)
+    return replace(case, options=dict(case.options) | {"train": bool(train)})
 
 
 def four_sizes(draw: Draw) -> tuple[int, ...]:
