@@ -18,9 +18,9 @@ class FunctionProbe:
     """Calls a function on a case and sees its result, its gradients and its side effects.
 
     Each case gives: `out`; `grad:<name>` for the inputs named in `gradients` that are floating
-    point; the facts of `calling.see_calls`; with `watch`, the fact `ops`. A case of the role
-    "typical" also gives `half` and `elsewhere`. A case with the option `once` gives `out`
-    alone: for sizes that take long.
+    point; the facts of `calling.see_calls` and `elsewhere`; with `watch`, the fact `ops`. A case of
+    the role "typical" also gives `half`. A case with the option `once` gives `out` alone: for sizes
+    that take long.
 
     Args:
         gradients: names of inputs that gradients must reach.
@@ -51,12 +51,12 @@ class FunctionProbe:
             return seen
         if self.gradients and not seen.facts.get("modified"):
             see_gradients(call, case, self.gradients, seen)
-        if "typical" in case.roles:
-            if any(isinstance(v, Tensor) for v in case.inputs.values()):
-                inputs = [moved(v) for v in case.inputs.values()]
-                seen.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
-            if any(isinstance(v, Tensor) and v.is_floating_point() for v in case.inputs.values()):
-                see_half(call, case, seen)
+        tensors = [v for v in case.inputs.values() if isinstance(v, Tensor)]
+        if tensors:
+            inputs = [moved(v) for v in case.inputs.values()]
+            seen.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+        if "typical" in case.roles and any(v.is_floating_point() for v in tensors):
+            see_half(call, case, seen)
         if self.extra:
             self.extra(answer, case, seen)
         return seen

@@ -92,7 +92,8 @@ def run(
         _checking.add(threading.get_ident())
         try:
             for number, case in enumerate(cases):
-                calls = Calls(parts, bool(exercise.forbidden), number == 0) if parts else None
+                whole = number == 0 or bool(case.roles & {"typical", "dropout"})
+                calls = Calls(parts, bool(exercise.forbidden), whole) if parts else None
                 seen = _probe(exercise, answer, case, calls, stopped)
                 if stopped.is_set():
                     return
@@ -169,6 +170,14 @@ def _stop(worker: threading.Thread) -> None:
         worker.join(0.05)
     if worker.is_alive():
         _let_others_run()
+    _forget_half_imported()
+
+
+def _forget_half_imported() -> None:
+    """An import that was stopped half-way would fail for ever after."""
+    for name, module in list(sys.modules.items()):
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            sys.modules.pop(name, None)
 
 
 def _raise_in(thread: int, error: type[BaseException]) -> None:

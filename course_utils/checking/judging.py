@@ -124,7 +124,11 @@ def _result(
     return BehaviourResult(property.id, text, holds, property.credit, property.gate)
 
 
-CONSEQUENCES = {"gradients": {"values", "unmodified"}, "half": {"runs", "values", "dtype"}}
+CONSEQUENCES = {
+    "gradients": {"values", "unmodified"},
+    "half": {"runs", "values", "dtype"},
+    "trains": {"runs", "values", "stable", "gradients"},
+}
 
 
 def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourResult]:

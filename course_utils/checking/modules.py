@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -82,17 +84,18 @@ class ModuleProbe:
     """Builds a module on a case and sees what `forward` gives, in evaluation and in training.
 
     Each case gives `out` (evaluation mode) and the facts of `calling.see_calls`; `grad:<input>` and
-    `grad:<weight>`; where the case's dropout is 0, also `train` and `train-grad:<input>`, from
-    training mode; as `traits` the number of trainable parameters, whether the mode was changed, and
-    the names of weights that a call changed. A case of the role "typical" or "device" also gives
+    `grad:<weight>`; where the case's dropout is 0, also `train` and its gradients as
+    `train-grad:…`, from training mode; as `traits` the number of trainable numbers, and whether a
+    call changed the mode or a weight. A case of the role "typical" or "device" also gives
     `elsewhere`, one of the role "typical" `half`. A case with the option `once` gives `out` alone,
     in evaluation mode: for sizes that take long. One that is to be refused is tried in training
-    mode with the option `train`. Without inputs the module is only made.
+    mode with the option `train`. The option `others` holds arguments of modules that are made
+    beside it. Without inputs the module is only made.
 
     Args:
         gradients: names of inputs that gradients must reach; all injected weights are added.
-        extra: `(build_module, case, observation)`, for what an exercise wants to see besides;
-            `build_module()` gives a fresh module in evaluation mode.
+        extra: `(make, case, observation)`, for what an exercise wants to see besides; `make()`
+            gives a fresh module in evaluation mode, `make(dtype, as_made=True)` in its first mode.
     """
 
     def __init__(
@@ -106,46 +109,56 @@ class ModuleProbe:
         self.extra = extra
 
     def __call__(self, answer: Any, case: Case) -> Observation:
-        seen = Observation()
         if case.options.get("once") or not case.inputs:
             return self.glance(answer, case)
-        operators = Operators()
+        seen, operators, training = Observation(), Operators(), bool(case.options.get("train"))
         set_seed(1)
         module = build(answer, case)
-        parts = list(module.modules())
-        mode = "" if all(m.training for m in parts) else "begins in evaluation mode"
-        module.train(bool(case.options.get("train")))
-        before = {n: p.detach().clone() for n, p in module.named_parameters()}
+        for args, kwargs in case.options.get("others", ()):  # what it keeps is its own
+            with contextlib.suppress(Exception):
+                answer(*args, **kwargs)
+        traits = seen.facts["traits"] = {}
+        if not all(m.training for m in module.modules()):
+            traits["mode"] = "begins in evaluation mode"
         watch = operators.watch() if self.watch else None
-        worth = see_calls(lambda args: module(*args), case, seen, watch)
+        with _unchanged(module.train(training), traits):
+            worth = see_calls(lambda args: module(*args), case, seen, watch)
         if self.watch:
             seen.facts["ops"] = operators.names()
-        traits: dict[str, Any] = {}
-        seen.facts["traits"] = traits
-        traits["trainable"] = sum(p.numel() for p in module.parameters() if p.requires_grad)
-        if mode or any(m.training for m in parts):
-            traits["mode"] = mode or "changed its mode"
-        after = dict(module.named_parameters())
-        if any(not same(p, after.get(n)) for n, p in before.items()):
-            traits["weights"] = "changed its weights"
+        learned = [*module.parameters(), *module.buffers()]
+        traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)
         if not worth or case.refuses is not None:
             return seen
-        self._see_gradients(answer, case, seen)
+        self._see_gradients(build(answer, case).eval(), case, seen, "grad:")
         if not _dropout(case):
-            trained = build(answer, case).train()
-            seen.put("train", trained(*map(fresh, case.inputs.values())))
-            if not trained.training:
-                traits["mode"] = mode or "changed its mode"
-            trained.zero_grad()
-            see_gradients(lambda a: trained(*a), case, self.gradients, seen, "train-grad:")
+            self._see_training(answer, case, seen)
         if case.roles & {"typical", "device"}:
-            seen.facts["elsewhere"] = _moved_there(module, case)
+            seen.facts["elsewhere"] = happened_there(module, case)
         if "typical" in case.roles:
             half = build(answer, case, torch.bfloat16).eval()
             see_half(lambda args: half(*args), case, seen)
+            if _sets_the_seed(answer, case):
+                seen.facts.setdefault("left_behind", []).append("the random seed")
         if self.extra:
-            self.extra(lambda: build(answer, case).eval(), case, seen)
+            self.extra(partial(_made, answer, case), case, seen)
         return seen
+
+    def _see_training(self, answer: Any, case: Case, seen: Observation) -> None:
+        """With a dropout of 0 all is as in evaluation mode."""
+        module = build(answer, case).train()
+        with _unchanged(module, seen.traits):
+            if case.roles & {"typical", "device", "padded"}:
+                trained = Observation()
+                see_calls(lambda args: module(*args), case, trained)
+                seen.facts["types"]["train"] = trained.facts["types"]["out"]
+                if "out" in trained.tensors:
+                    seen.tensors["train"] = trained.tensors["out"]
+                for fact in ("modified", "unstable", "overwritten", "device", "left_behind"):
+                    if fact in trained.facts:
+                        seen.facts.setdefault(fact, trained.facts[fact])
+            else:
+                seen.put("train", module(*map(fresh, case.inputs.values())))
+        self._see_gradients(build(answer, case).train(), case, seen, "train-grad:")
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """The result alone, in evaluation mode."""
@@ -159,9 +172,8 @@ class ModuleProbe:
             seen.put("out", module(*map(fresh, case.inputs.values())))
         return seen
 
-    def _see_gradients(self, answer: Any, case: Case, seen: Observation) -> None:
-        module = build(answer, case).eval()
-        see_gradients(lambda args: module(*args), case, self.gradients, seen)
+    def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> None:
+        see_gradients(lambda args: module(*args), case, self.gradients, seen, prefix)
         try:
             # With each parameter's gradient in its place, a gradient is read under the name of
             # its weight even where that weight is a view of a larger parameter.
@@ -172,16 +184,47 @@ class ModuleProbe:
             for name in case.options.get("weights", {}):
                 value = part(module, name)
                 if not bool(value.isnan().any()):
-                    seen.put(f"grad:{name}", value)
+                    seen.put(f"{prefix}{name}", value)
         except Exception as error:
             seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+
+
+@contextlib.contextmanager
+def _unchanged(module: nn.Module, traits: dict[str, Any]) -> Iterator[None]:
+    """Notes whether calls changed the mode of a module, or its weights."""
+    modes = [m.training for m in module.modules()]
+    before = {n: p.detach().clone() for n, p in module.named_parameters()}
+    yield
+    if [m.training for m in module.modules()] != modes:
+        traits.setdefault("mode", "changed its mode")
+    after = dict(module.named_parameters())
+    if any(not same(p, after.get(n)) for n, p in before.items()):
+        traits["weights"] = "changed its weights"
+
+
+def _made(
+    answer: Any, case: Case, dtype: torch.dtype | None = None, as_made: bool = False
+) -> nn.Module:
+    """A module for further looks: in evaluation mode, or in the mode that it begins in."""
+    module: nn.Module = build(answer, case, dtype)
+    return module if as_made else module.eval()
+
+
+def _sets_the_seed(answer: Any, case: Case) -> bool:
+    """Whether making a module leaves the generator in one state, whatever it was before."""
+    states = []
+    for seed in (1, 2):
+        set_seed(seed)
+        build(answer, case)
+        states.append(torch.get_rng_state())
+    return torch.equal(*states)
 
 
 def _dropout(case: Case) -> float:
     return case.options.get("kwargs", {}).get("dropout", 0.0)
 
 
-def _moved_there(module: nn.Module, case: Case) -> str:
+def happened_there(module: nn.Module, case: Case) -> str:
     """What becomes of a call on another device, for a module that has run here already."""
     inputs = [moved(fresh(v)) for v in case.inputs.values()]
 
@@ -214,9 +257,8 @@ def expect_module(
             expected[f"grad:{name}"] = grad.to(dtype)
         if not _dropout(case):
             expected["train"] = expected["out"]
-            for name in gradients:
-                if f"grad:{name}" in expected:
-                    expected[f"train-grad:{name}"] = expected[f"grad:{name}"]
+            for name in leaves:
+                expected[f"train-grad:{name}"] = expected[f"grad:{name}"]
         return expected
 
     return expect

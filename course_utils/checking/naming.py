@@ -61,8 +61,8 @@ class Match:
 
     @property
     def exact(self) -> bool:
-        """An answer that never ran shows only its errors: then those must say the same."""
-        return self.complete and self.alike and (self.ran or self.signatures)
+        """Errors that say something else come from another mistake."""
+        return self.complete and self.alike and self.signatures
 
     @property
     def near(self) -> bool:

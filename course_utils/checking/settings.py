@@ -56,6 +56,11 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
         _unhook_modules,
         None,
     ),
+    "float32 matmul precision": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        None,
+    ),
     "number of threads": (torch.get_num_threads, torch.set_num_threads, None),
     "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit, None),
 }

@@ -140,6 +140,9 @@ def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
 THERE = torch.device("meta")  # the one name of a device that every build of PyTorch knows
 
 
+TAKES_CPU_POSITIONS = ("index", "index_put", "index_put_", "_index_put_impl_")
+
+
 class TwoDevices(RuntimeError):
     """A tensor that stayed behind met one that lies on the other device."""
 
@@ -171,6 +174,12 @@ class Elsewhere(Tensor):
 
     def tolist(self) -> Any:
         return self.here.tolist()
+
+    def numpy(self, **_: Any) -> Any:
+        raise TwoDevices("numpy lives on the CPU")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.numpy()
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]
@@ -207,7 +216,7 @@ def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     device = kwargs.get("device")
     moves = name in ("_to_copy", "copy_")
     others = [t for t in tensors if t.dim() and not isinstance(t, Elsewhere)]
-    if name.startswith(("index", "_index")):  # positions may lie on the CPU
+    if name in TAKES_CPU_POSITIONS:
         others = [t for t in others if t is args[0] or t.is_floating_point()]
     if mine and not moves and others:
         raise TwoDevices("two devices")

@@ -274,7 +274,7 @@ WRAPPER = Exercise(
     call="MultiHeadAttentionWrapper(d_in, d_head, context_length, num_heads)",
     points=3.0,
     kind="class",
-    cases=lambda seed: attention_cases(seed, SIDE_BY_SIDE, most_tokens=70),
+    cases=lambda seed: attention_cases(seed, SIDE_BY_SIDE, most_tokens=300),
     probe=ModuleProbe(gradients=("x",), extra=see_attention),
     expect=expect_module(wrapper_oracle),
     reference=MultiHeadAttentionWrapper,

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...checking import Case, Observation, Property
-from ...checking.calling import fresh, set_seed
+from ...checking.calling import cotangent, fresh, see_half, set_seed
+from ...checking.errors import first_lines
 from ...checking.exercise import Expected, Verdict
+from ...checking.modules import happened_there, inject
 from .draw import Draw
 
 SEQUENCES, TOKENS, FEATURES = 40, 4, 3
@@ -74,26 +77,74 @@ def _scores(x: Tensor, head: Mapping[str, Tensor]) -> Tensor:
     return query @ key.mT / math.sqrt(WIDTH)
 
 
-def see_dropout(build: Callable[[], Any], case: Case, seen: Observation) -> None:
+def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """Calls in training mode: two modules, two seeds, one module again, with and without padding,
-    with and without gradients."""
+    with and without gradients; in bfloat16, and on another device."""
     if "dropout" not in case.roles:
         return
     pad_mask = case.options.get("pad_mask")
+    masks = [()] if pad_mask is None else [(), (pad_mask,)]
 
     def call(module: Any, gradients: bool, *mask: Any) -> Any:
         with torch.set_grad_enabled(gradients):
             return module(fresh(case["x"]), *map(fresh, mask))
 
     for seed in (1, 2):
-        module = build().train()
+        module = make(as_made=True)
+        with suppress(Exception):  # another one made beside it
+            type(module)(*case.options["args"])
+        if seed == 1:
+            module.train()
         set_seed(seed)
         seen.put(f"draw:{seed}", call(module, True))
         seen.put(f"draw:{seed} again", call(module, False))
         if pad_mask is not None:
             seen.put(f"draw:{seed} padded", call(module, seed == 1, pad_mask))
     if pad_mask is not None:
-        seen.put("padded", call(build(), True, pad_mask))
+        seen.put("padded", call(make(), True, pad_mask))
+    try:
+        scores, others = _slopes(make, case, True, *masks[-1]), _slopes(make, case, False)
+        seen.put("draw:slopes", torch.stack([scores, others]))
+    except Exception as error:
+        seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
+    half = make(torch.bfloat16, as_made=True).train()
+    see_half(lambda args: half(*args, *map(fresh, masks[-1])), case, seen)
+    seen.tensors.pop("half", None)  # draws
+    seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
+
+
+def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -> Tensor:
+    """How steeply the result of one draw rises along a direction through the weights of query and
+    key, or through all others and the tokens: as measured, and as its gradients have it."""
+    module, way = (make(torch.float64, as_made=True) for _ in range(2))
+    with torch.no_grad():
+        for parameter in way.parameters():
+            parameter.zero_()
+    along = {
+        name: cotangent(w) * (("query" in name or "key" in name) == scores)
+        for name, w in case.options["weights"].items()
+    }
+    inject(way, along)
+    x = case["x"].detach().double().requires_grad_()
+    places = [x, *module.parameters()]
+    directions = [cotangent(x) * (not scores), *(p.detach() for p in way.parameters())]
+
+    def total(step: float) -> Tensor:
+        with torch.no_grad():
+            for place, direction in zip(places, directions, strict=True):
+                place.add_(direction, alpha=step)
+        set_seed(3)
+        out = module(x * 1.0, *map(fresh, mask))
+        return (out * cotangent(out)).sum()
+
+    step = 1e-3
+    with torch.no_grad():
+        rise = total(step) - total(-2 * step)
+    total(step).backward()
+    by_gradient = sum(
+        (p.grad * d).sum() for p, d in zip(places, directions, strict=True) if p.grad is not None
+    )
+    return torch.stack([rise / (2 * step), torch.as_tensor(by_gradient)]).detach()
 
 
 # ---------------------------------------------------------------- what they show
@@ -124,7 +175,17 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return "draws once for all calls"
     if torch.equal(seen.tensors["draw:1"], seen.tensors["draw:2"]):
         return "draws the same in each module, whatever the seed"
+    if torch.equal(seen.tensors["draw:1 again"], seen.tensors["draw:2 again"]):
+        return "sets the random seed, so that later calls draw the same"
     return True
+
+
+def _trains(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if "slopes" in seen.facts:
+        return f"raises {seen.facts['slopes']}"
+    measured, by_gradient = seen.tensors["draw:slopes"].unbind(-1)
+    far = (measured - by_gradient).abs() > 0.02 * measured.abs().clamp(min=0.1)
+    return not bool((far | ~by_gradient.isfinite()).any())
 
 
 def _fault(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:
@@ -154,7 +215,9 @@ def _fault(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:
         if _drops_scores(draws[:, 0, ..., 1, :2], scores[..., 1, :2], p):
             return "drops scores, before the softmax"
         return _before_the_weights(weights, draws[:, 0], visible)
-    return _of_weights(scale, p) or _together(draws[:, 0].abs() < 1e-6, visible, p)
+    lost = draws[:, 0].abs() < 1e-6
+    share = float(lost[:, visible].double().mean())
+    return _of_weights(scale, share, p) or _together(lost, visible, p)
 
 
 def _close(a: Tensor, b: Tensor | float) -> Tensor:
@@ -198,7 +261,8 @@ def _drops_scores(drawn: Tensor, scores: Tensor, p: float) -> bool:
     return bool(_close(drawn[..., None, :], possible).all(-1).any(-1).all())
 
 
-def _of_weights(scale: float, p: float) -> str:
+def _of_weights(scale: float, share: float, p: float) -> str:
+    """What is wrong with the factor of what is left, or with the share that isn't."""
     if math.isinf(scale):
         return "drops everything"
     if _near(scale, 1 / (1 - p)):
@@ -209,6 +273,8 @@ def _of_weights(scale: float, p: float) -> str:
         return "drops twice"
     if scale < 1:
         return f"scales the others by {scale:.2f}, down and not up"
+    if abs(share - p) < 0.05:
+        return f"scales the others by {scale:.2f} in place of {1 / (1 - p):.2f}"
     return f"drops with probability {1 - 1 / scale:.2g} in place of {p:.2g}"
 
 
@@ -226,6 +292,8 @@ def _together(dropped: Tensor, visible: Tensor, p: float) -> str:
     for together, fault in zip(always, TOGETHER, strict=True):
         if together:
             return fault
+    if abs(float(share.mean()) - p) > 0.05:
+        return f"drops with probability {float(share.mean()):.2f} in place of {p:.2g}"
     chance = p * p + (1 - p) ** 2
     if not _by_chance(share, p) or not all(_by_chance(equal, chance) for equal in pairs):
         return "does not draw each weight on its own, with probability p"
@@ -265,6 +333,17 @@ DROPOUT = Property(
     draws=True,
     breaks="In training, dropout should set single weights to 0, after the softmax, and scale the "
     "others by 1/(1 - p)",
+)
+
+TRAINS = Property(
+    "trains",
+    "With dropout too, gradients in training are those of the result",
+    _trains,
+    secondary=True,
+    role="dropout",
+    draws=True,
+    breaks="With dropout, gradients in training are not those of the result: is a step cut off, or "
+    "written over?",
 )
 
 

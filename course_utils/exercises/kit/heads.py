@@ -17,7 +17,7 @@ from ...checking.comparing import near
 from ...checking.exercise import Expected, Verdict
 from ...checking.modules import MODULE_PROPERTIES
 from .draw import Draw
-from .dropout import CONTEXT, D_IN, DROPOUT, WIDTH, dropout_case, joined, see_dropout
+from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, dropout_case, joined, see_dropout
 
 # The built-in attention is the exercise of lessons 04 to 07, however it is called.
 BUILT_IN = (
@@ -106,6 +106,8 @@ def head_case(
     options = {"args": args, "kwargs": kwargs, "dtype": x.dtype, "once": once}
     if refuses is None:  # else a stub, which has no weights, would not be seen as one
         options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
+    if "typical" in roles:  # others are made beside it, with a shorter context
+        options["others"] = [((d_in, d_out, 1), {"dropout": 0.9})]
     return Case(name, inputs, refuses, options, roles=frozenset(roles.split()))
 
 
@@ -143,14 +145,14 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         case("made by position", padding_in_front, bias=True, made="by position"),
         case("made by name", padding_anywhere, bias=True, made="by name"),
         case("float64", padding_anywhere, (2, 3, 5, 4), dtype=torch.float64),
-        case("as many tokens as fit", padding_behind, (2, 4, 5, 3, 4), "small"),
+        case("as many tokens as fit", padding_behind, (2, 4, 5, 3, 4), "small device"),
         big_numbers(draw, -1.0, padding_in_front(draw, 2, 5) if padded else None),
         big_numbers(draw, 1.0, padding_behind(draw, 2, 5) if padded else None),
         equal_scores,
         case("equal tokens", padding_behind, (B, T, d_in, d_out), x=equal),
         case("tokens of zeros", padding_anywhere, (B, T, d_in, d_out), x=zeros),
         case("not contiguous in memory", padding_behind, (B, T, d_in, d_out), x=turned),
-        case("one token", every_second, (7, 1, 3, 2, 5), "small"),
+        case("one token, one channel", every_second, (7, 1, 1, 1, 5), "small"),
         *(
             [
                 case("padding in front", padding_in_front),
@@ -165,6 +167,7 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         case("1,040 tokens", half_padded, (1, 1040, 3, 4), "small", once=True),
         dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
         *(_too_long(draw, longest, pad, train) for pad in (0, 1)[: 1 + padded] for train in (0, 1)),
+        _refused(draw, "twice as many tokens as fit", 2 * longest, longest),
     ]
 
 
@@ -172,8 +175,14 @@ def _too_long(draw: Draw, T: int, padded: int, train: int) -> Case:
     """One token more than fits; padded, the real tokens would fit."""
     pad_mask = (torch.arange(T) > 5).expand(3, -1) if padded else None
     name = f"one token too many{', padded' * padded}{', in training' * train}"
-    limit = str(T), str(T - 1)
-    case = head_case(draw, name, draw.normal(3, T, 4), 5, T - 1, pad_mask, refuses=limit)
+    return _refused(draw, name, T, T - 1, pad_mask, train)
+
+
+def _refused(
+    draw: Draw, name: str, T: int, limit: int, pad_mask: Tensor | None = None, train: int = 0
+) -> Case:
+    x, said = draw.normal(3, T, 4), (str(T), str(limit))
+    case = head_case(draw, name, x, 5, limit, pad_mask, refuses=said)
     return replace(case, options=dict(case.options) | {"train": bool(train)})
 
 
@@ -251,7 +260,7 @@ def see_head(make: Callable[[], Any], case: Case, seen: Observation) -> None:
     half = (T + 1) // 2
 
     def call(module: Any, x: Tensor) -> Any:
-        mask = () if pad_mask is None else (fresh(pad_mask[:, : x.shape[1]]),)
+        mask = () if pad_mask is None else (fresh(pad_mask[-len(x) :, : x.shape[1]]),)
         with torch.no_grad():
             return module(fresh(x), *mask)
 
@@ -264,10 +273,11 @@ def see_head(make: Callable[[], Any], case: Case, seen: Observation) -> None:
     seen.put("equal", make()(fresh(x[:, :1].expand_as(x))))
     if "typical" not in case.roles:
         return
-    one, other = make(), make()
+    one, other = make(as_made=True), make()  # with a dropout of 0 either mode gives the same
     seen.put("long first", call(one, x))
-    seen.put("short second", call(one, x[:, :half]))
-    seen.put("short first", call(other, x[:, :half]))
+    seen.put("few", call(one, x[1:]))
+    seen.put("short second", call(one, x[1:, :half]))
+    seen.put("short first", call(other, x[1:, :half]))
     seen.put("long second", call(other, x))
 
 
@@ -305,7 +315,8 @@ def _sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
     t = seen.tensors
-    return near(t["short second"], t["short first"]) and near(t["long second"], t["long first"])
+    pairs = [("short second", "short first"), ("long second", "long first")]
+    return all(near(t[a], t[b]) for a, b in pairs) and near(t["few"], t["out"][1:])
 
 
 HEAD_PROPERTIES = (
@@ -319,8 +330,12 @@ HEAD_PROPERTIES = (
         "sums_to_one", "Among equal tokens the result is their value", _sums_to_one, credit=True
     ),
     Property(
-        "any_length", "One module takes long and short texts in turn", _any_length, role="typical"
+        "any_length",
+        "One module takes long and short texts, many and few, in turn",
+        _any_length,
+        role="typical",
     ),
     DROPOUT,
+    TRAINS,
     *MODULE_PROPERTIES,
 )

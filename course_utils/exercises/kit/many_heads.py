@@ -17,7 +17,7 @@ from ...checking.comparing import near
 from ...checking.exercise import Expected, Verdict
 from ...checking.modules import MODULE_PROPERTIES, inject
 from .draw import Draw
-from .dropout import CONTEXT, D_IN, DROPOUT, WIDTH, beside, dropout_case, see_dropout, split
+from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, beside, dropout_case, see_dropout, split
 from .heads import (
     PROJECTIONS,
     linear_weights,
@@ -127,16 +127,20 @@ class Cases:
             "dtype": dtype,
             "heads": s.H,
         }
+        if "typical" in roles:  # others are made beside it, with a shorter context
+            named |= {"context_length": 1, "dropout": 0.9}
+            made["others"] = [((), named)]
         return Case(name, inputs, options=made | options, roles=set(roles))
 
-    def refused(self, name: str, padded: bool) -> Case:
-        """One token too many."""
+    def refused(self, name: str, padded: bool, train: bool = False, times: int = 1) -> Case:
+        """One token too many, or a text `times` as long as fits."""
         limit = self.draw.integer(8, 11)
-        s = Sizes(2, limit + 1, 3, 5, 4, limit)
+        s = Sizes(2, times * limit + (times == 1), 3, 5, 4, limit)
         inputs = {"x": self.draw.normal(s.B, s.T, s.d_in)}
         if padded:
             inputs["pad_mask"] = padding_behind(self.draw, s.B, s.T)
         made = {"args": tuple(self.style.arguments(s).values()), "kwargs": {}, "heads": s.H}
+        made["train"] = train
         return Case(name, inputs, (str(s.T), str(limit)), made)
 
     def big_numbers(self, name: str) -> Case:
@@ -171,7 +175,7 @@ def attention_cases(seed: int, style: Style, most_tokens: int) -> list[Case]:
     blind[draw.integer(1, front.B - 1)] = True  # not the first: its mask for all would hide all
     holes = padding_anywhere(draw, anywhere.B, anywhere.T)
     full = torch.tensor([[True, False, False], [False, False, True]])
-    long, wide = Sizes(1, most_tokens, 4, 2, 1, most_tokens + 3), Sizes(3, 4, 300, 40, 9, 7)
+    long, wide = Sizes(1, most_tokens, 4, 2, 1, most_tokens + 3), Sizes(3, 4, 300, 64, 12, 7)
     return [
         case("three tokens, two heads of width 1", Sizes(1, 3, 3, 1, 2, 3), roles=small),
         case("random numbers", distinct_sizes(draw), roles=("typical",)),
@@ -193,7 +197,10 @@ def attention_cases(seed: int, style: Style, most_tokens: int) -> list[Case]:
             given="by position",
         ),
         case(
-            "one head, as many tokens as fit", Sizes(2, 3, 5, 4, 1, 3), pad_mask=full, roles=small
+            "one head, as many tokens as fit",
+            Sizes(2, 3, 5, 4, 1, 3),
+            pad_mask=full,
+            roles=("small", "device"),
         ),
         case("one token", Sizes(1, 1, 4, 3, 2, 5), roles=small),
         cases.big_numbers("big numbers"),
@@ -213,9 +220,12 @@ def attention_cases(seed: int, style: Style, most_tokens: int) -> list[Case]:
             pad_mask=padding_anywhere(draw, 270, 3),
             once=True,
         ),
-        case("300 channels in, 9 heads of 40", wide, once=True),
+        case("300 channels in, 12 heads of 64", wide, once=True),
         cases.refused("one token too many", padded=False),
         cases.refused("one token too many, padded", padded=True),
+        cases.refused("one token too many, in training", padded=False, train=True),
+        cases.refused("one token too many, padded, in training", padded=True, train=True),
+        cases.refused("twice as many tokens as fit", padded=False, times=2),
     ]
 
 
@@ -281,7 +291,7 @@ def see_attention(build: Callable[[], Any], case: Case, seen: Observation) -> No
     half = (x.shape[1] + 1) // 2
 
     def call(module: Any, x: Tensor, mask: Tensor | None = pad_mask) -> Any:
-        mask = None if mask is None else fresh(mask[:, : x.shape[1]])
+        mask = None if mask is None else fresh(mask[-len(x) :, : x.shape[1]])
         return module(x=fresh(x), pad_mask=mask)
 
     changed = x.clone()
@@ -290,21 +300,23 @@ def see_attention(build: Callable[[], Any], case: Case, seen: Observation) -> No
     else:
         changed[pad_mask] += 1.0
 
-    def made() -> Any:
+    def made(training: bool = False) -> Any:
         set_seed(1)  # a parameter too many is the same in each
-        return build()
+        return build(as_made=training)
 
-    one, other = made(), made()
-    seen.put("changed", call(one, changed))
+    one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("changed", call(other, changed))
+    call(one, x)
     if pad_mask is None:
         first = x.clone()
         first[:, 0] += 1.0
-        seen.put("first", call(one, first))
+        seen.put("first", call(other, first))
     else:
         seen.put("unmasked second", call(one, x, None))
         seen.put("unmasked first", call(made(), x, None))
-    seen.put("short second", call(one, x[:, :half]))
-    seen.put("short first", call(other, x[:, :half]))
+    seen.put("few", call(one, x[1:]))
+    seen.put("short second", call(one, x[1:, :half]))
+    seen.put("short first", call(other, x[1:, :half]))
     seen.put("long second", call(other, x))
     if pad_mask is not None:
         width = case.options["weights"]["out_proj.weight"].shape[0]
@@ -351,7 +363,7 @@ def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not case.roles & {"typical", "padded"}:
         return None
     t = seen.tensors
-    pairs = [("short second", t["short first"]), ("long second", t["out"])]
+    pairs = [("short second", t["short first"]), ("long second", t["out"]), ("few", t["out"][1:])]
     if "unmasked first" in t:
         pairs += [("unmasked second", t["unmasked first"])]
     return all(near(t[name], wanted) for name, wanted in pairs)
@@ -389,5 +401,6 @@ ATTENTION_PROPERTIES = (
         breaks="The result depends on the calls before: another length or mask is remembered",
     ),
     DROPOUT,
+    TRAINS,
     *MODULE_PROPERTIES,
 )
