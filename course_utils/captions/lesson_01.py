@@ -1,8 +1,8 @@
 CAPTIONS = {
     "additions": (
         "Twice the tokens, four times the additions",
-        "Line chart: twice the tokens, four times the additions. Additions a channel against tokens "
-        "T from 8 to 512, beside a line that grows as T to the power 2.",
+        "Line chart: twice the tokens, four times the additions. Additions a channel against "
+        "tokens T from 8 to 512, beside a line that grows as T to the power 2.",
     ),
     "who hears whom": (
         "A token is heard by itself and by later tokens",

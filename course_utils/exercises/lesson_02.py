@@ -213,6 +213,11 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
         "to?",
         "Divide by `weights.sum(dim=1, keepdim=True)`: shape (T, 1), one number beside each row.",
     ),
+    other_way="""\
+# The sums of the rows are known before: 1, 2, …, T. `None` makes a column of them.
+def causal_mean_weights(T):
+    counts = torch.arange(1, T + 1)[:, None]  # (T, 1)
+    return torch.ones(T, T).tril() / counts""",
 )
 
 
@@ -414,6 +419,11 @@ TRIL_MEAN = Exercise(
         "Take T from `x.shape`, make the weights, bring them to the dtype and device of `x` with "
         "`.to(x)`, and return `weights @ x`.",
     ),
+    other_way="""\
+# einsum names every dimension and adds up along those that the result has not: here s.
+def tril_mean(x):
+    weights = causal_mean_weights(x.shape[1]).to(x)
+    return torch.einsum("ts,bsc->btc", weights, x)""",
 )
 
 EXERCISES = (CAUSAL_MEAN_WEIGHTS, TRIL_MEAN)

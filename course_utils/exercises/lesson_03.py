@@ -391,6 +391,11 @@ SOFTMAX = Exercise(
         "`scores.amax(dim=dim, keepdim=True)` gives the largest scores in a shape that can be "
         "subtracted; the sum needs `keepdim=True` as well.",
     ),
+    other_way="""\
+# Dividing by a sum is subtracting its logarithm before exp: most libraries keep this form.
+def softmax(scores, dim=-1):
+    shifted = scores - scores.amax(dim, keepdim=True)
+    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).exp()""",
     forbidden=tuple(FORBIDDEN.split()),
     forbidden_text="Here the softmax is yours to build: from `exp`, the maximum and sums.",
     tolerance={torch.float32: 1e-6, torch.float64: 1e-6},
@@ -641,6 +646,10 @@ MASKED_SOFTMAX = Exercise(
         "masks are broadcast to the scores.",
         'Fill with `float("-inf")`, then softmax over the last dimension.',
     ),
+    other_way="""\
+# where takes the first number if the mask is True, else the second.
+def masked_softmax(scores, hidden):
+    return torch.where(hidden, float("-inf"), scores).softmax(dim=-1)""",
 )
 
 
@@ -786,6 +795,12 @@ SOFTMAX_MEAN = Exercise(
         "`torch.ones(T, T, dtype=torch.bool).triu(diagonal=1)` is the future. Then "
         "`masked_softmax(scores, hidden) @ x`.",
     ),
+    other_way="""\
+# Scores and mask in one: -inf above the diagonal, and triu leaves 0 on it and below.
+def softmax_mean(x):
+    T = x.shape[1]
+    scores = x.new_full((T, T), float("-inf")).triu(diagonal=1)  # (T, T)
+    return scores.softmax(dim=-1) @ x""",
 )
 
 EXERCISES = (SOFTMAX, MASKED_SOFTMAX, SOFTMAX_MEAN)
