@@ -327,6 +327,15 @@ def triangle_of_x(x):
     return torch.tril(x)
 
 
+def batch_for_length(x):
+    """Your weights have as many rows as the batch has sequences: `x.shape[0]` is B, not T.
+
+    Why: A row of the weights belongs to a token, so there must be T of them.
+    Mend: In `(B, T, C)`, at which place does T stand? Places count from 0.
+    """
+    return causal_mean_weights(x.shape[0]).to(x) @ x
+
+
 TRIL_MEAN = Exercise(
     id="tril_mean",
     lesson=LESSON,
@@ -409,6 +418,7 @@ TRIL_MEAN = Exercise(
         m.ChangesItsInput.on(Mean, mend="Return the product; it is a new tensor."),
         m.CutOff,
         means.FixedSize.but(future=means.eight),
+        batch_for_length,
         on=Mean,
     ),
     notes=_matmul_note,

@@ -339,6 +339,10 @@ SOFTMAX = Exercise(
         SumWithoutKeepdim.but(
             top=lambda self, scores, dim: scores.amax(dim), total=Softmax.total
         ).on(Softmax, what="The maximum lost its dimension and lined up with the wrong one."),
+        SumWithoutKeepdim.but(top=lambda self, scores, dim: scores.amax(dim)).on(
+            Softmax,
+            what="The maximum and the sum lost their dimension and lined up with the wrong one.",
+        ),
         GlobalMaximum,
         IgnoresDim,
         IgnoresDim.but(__call__=lambda self, scores, dim=-1: Softmax()(scores, 0)).on(
@@ -350,6 +354,9 @@ SOFTMAX = Exercise(
             __call__=Softmax.__call__, total=lambda self, exps, dim: exps.sum(-1, keepdim=True)
         ).on(Softmax, what="The sum runs along the last dimension whatever `dim` says."),
         SumsEverything,
+        SumsEverything.but(top=lambda self, scores, dim: scores.max()).on(
+            Softmax, what="You took the maximum and the sum over the whole tensor."
+        ),
         ValuesAndIndices,
         NotDivided,
         HidesNan,
@@ -576,6 +583,18 @@ class HiddenKeysDropped(Mistake):
         return super().weights(scores, hidden)[~hidden.expand_as(scores)]
 
 
+def indexes_with_the_mask(scores, hidden):
+    """You wrote `scores[hidden] = …`: an index must have the scores' own shape, and masks may be
+    smaller.
+
+    Why: A mask often lacks the batch and the heads, or has a 1 there; then this stops.
+    Mend: Which method of a tensor fills in a value and broadcasts the mask by itself?
+    """
+    scores = scores.clone()
+    scores[hidden] = -INF
+    return torch.softmax(scores, dim=-1)
+
+
 def _order_of_all(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
@@ -616,6 +635,13 @@ MASKED_SOFTMAX = Exercise(
         m.MaskIgnored,
         m.OverQueries,
         OverDimensionOne,
+        OverDimensionOne.but(axis=0).on(
+            MaskedSoftmax,
+            what="The softmax runs over dimension 0: the rows don't sum to 1.",
+            why="Each query should spread one unit of attention over its keys.",
+            mend="In `(…, T, S)` the keys are the last dimension, -1.",
+        ),
+        indexes_with_the_mask,
         InfinityAfterSoftmax,
         m.InfinityTimesZero,
         m.SubtractsBigNumber,
@@ -694,6 +720,17 @@ class TokensAsScores(Mistake):
 
     def __call__(self, x):
         return torch.softmax(x, dim=1)
+
+
+class MaskOfNumbers(Mistake):
+    """Your mask holds the numbers 0 and 1; a mask holds `True` and `False`.
+
+    Why: PyTorch refuses to guess which numbers mean hidden.
+    Mend: `.bool()` turns 1 into `True` and 0 into `False`.
+    """
+
+    def future(self, T, device=None):
+        return super().future(T, device).float()
 
 
 class UnequalScores(Mistake):
@@ -777,6 +814,7 @@ SOFTMAX_MEAN = Exercise(
         TokensAsScores,
         TokensAsScores.but(__call__=lambda self, x: torch.softmax(x, dim=-1)),
         UnequalScores,
+        MaskOfNumbers,
         *(m.FillNotLowEnough.but(fill=fill) for fill in (-5.0, -10.0)),
         m.PlusInfinity,
         m.LastTokenOnly,
