@@ -59,7 +59,7 @@ def test_words_are_what_is_read(source, words):
 def test_predictions_and_figures_are_counted():
     map_ = {"text/html": "…", "text/plain": "attention_map(3 queries × 3 keys)"}
     cells = [
-        text("**Predict:** a\n\n**Predict** b; predict c"),
+        text("**Predict:** a\n\n**predict** b; predict c"),
         cell("show()", {"image/png": "…"}, {"text/html": "<svg></svg>"}, map_, {"text/html": "no"}),
     ]
     counted = count(cells, {})
