@@ -15,7 +15,7 @@ import io
 import math
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -428,6 +428,38 @@ def cost_curve(
     described = f"{ylabel} against {xlabel} from {x[0]:g} to {x[-1]:g} for {', '.join(costs)}"
     if power is not None:
         described += f", beside a line that grows as size to the power {power:g}"
+    return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
+
+
+def points_and_lines(
+    x: Tensor,
+    y: Tensor,
+    lines: Mapping[str, Callable[[Tensor], Tensor]],
+    title: str,
+    *,
+    alt: str | None = None,
+) -> Picture:
+    """Draw points and the lines that were fitted to them.
+
+    Args:
+        x, y: N numbers each.
+        lines: by name, what gives the line's y for any x, such as a module.
+        title: what to see.
+        alt: the text alternative. The default leaves the lines' numbers out, because trained ones
+            differ from machine to machine.
+    """
+    wide = torch.linspace(float(x.min()) - 0.5, float(x.max()) + 0.5, 2)
+    with _style():
+        figure = _figure(6.0, 3.6, title)
+        axes = figure.add_subplot()
+        for i, (name, line) in enumerate(lines.items()):
+            axes.plot(_array(wide), _array(line(wide)), label=name, **_line_look(i))
+        axes.plot(_array(x), _array(y), "D", color="black", markersize=7, label="the points")
+        axes.set_xlabel("x")
+        axes.set_ylabel("y")
+        axes.legend(loc="upper left", handlelength=3)
+    points = ", ".join(f"({a:g}, {b:g})" for a, b in zip(_array(x), _array(y), strict=True))
+    described = f"the points {points} and a line for each of: {', '.join(lines)}"
     return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
 
 

@@ -60,19 +60,21 @@ def _plain(value: Any) -> Any:
     """Numbers, words and lists of them."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist()
-    if isinstance(value, torch.Size | tuple | list):
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
 
 
 def _unanswered(guess: Any) -> bool:
-    if isinstance(guess, list):
+    if isinstance(guess, list | tuple):
         return any(_unanswered(item) for item in guess)
     return guess is ... or guess is None
 
 
 def _same(guess: Any, result: Any, within: float) -> bool:
-    if isinstance(guess, list) and isinstance(result, list):
+    if isinstance(guess, list | tuple) and isinstance(result, list | tuple):
         pairs = zip(guess, result, strict=False)
         return len(guess) == len(result) and all(_same(g, r, within) for g, r in pairs)
     if isinstance(guess, str) and isinstance(result, str):
@@ -95,6 +97,8 @@ def _word(text: str) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
     if isinstance(value, float) and math.isfinite(value):
         return fixed(value, 2).rstrip("0").rstrip(".")
     return str(value)

@@ -36,7 +36,7 @@ MINUTES_A_POINT = 5
 
 SITTING = re.compile(r"^#{1,2} (Sitting \d+ of \d+|Workshop)\b.*", re.M)
 HEADING = re.compile(r"^#{1,2} .*", re.M)
-PREDICTION = re.compile(r"\*\*(?:Predict|Guess)")
+PREDICTION = re.compile(r"\*\*(?:predict|guess)", re.I)
 STATED = re.compile(r"(?<=\()(?P<about>about )?\d+ minutes?(?=\)$)", re.M)
 PROMISED = re.compile(r"\babout \d+ minutes\b")
 EXERCISE = re.compile(r"^### Exercise: `(\w+)`", re.M)

@@ -228,7 +228,8 @@ def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
         f"{lesson}.ipynb": {exercise.id: exercise.points for exercise in exercises}
         for lesson, exercises in COURSE.by_lesson.items()
     }
-    assert graded == wanted
+    assert {lesson: exercises for lesson, exercises in graded.items() if exercises} == wanted
+    assert set(graded) - set(wanted) == {"0-start/00_before_you_start.ipynb"}
 
 
 def test_the_start_page_and_the_readme_lead_to_every_lesson_once():
@@ -258,7 +259,7 @@ def test_no_stub_is_secretly_solved(lesson, monkeypatch, tmp_path):
     space: dict = {}
     for cell in (kernel, imports):
         exec(compile(cell.source, lesson, "exec"), space)
-    wanted = {exercise.id for exercise in COURSE.by_lesson[str(Path(lesson).with_suffix(""))]}
+    wanted = {e.id for e in COURSE.by_lesson.get(str(Path(lesson).with_suffix("")), ())}
     assert not wanted & space.keys(), "grading puts a lost check behind the first cell"
     said = {}
     for cell in rest:

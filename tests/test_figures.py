@@ -32,6 +32,7 @@ from course_utils.figures import (
     heatmap,
     loss_curve,
     mask_picture,
+    points_and_lines,
     score_distributions,
 )
 
@@ -60,6 +61,9 @@ DRAWINGS = {
     ),
     "cost_curve": lambda **kw: cost_curve(
         [8, 16], {"A": [1.0, 4.0]}, TITLE, xlabel="tokens", ylabel="ms", power=2, **kw
+    ),
+    "points_and_lines": lambda **kw: points_and_lines(
+        torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.5]), {"A": lambda x: 2 * x}, TITLE, **kw
     ),
 }
 
@@ -408,6 +412,9 @@ def test_curves_describe_no_measured_value():
     assert DRAWINGS["cost_curve"]().alt == (
         "Line chart: What to see. ms against tokens from 8 to 16 for A, "
         "beside a line that grows as size to the power 2."
+    )
+    assert DRAWINGS["points_and_lines"]().alt == (
+        "Line chart: What to see. the points (1, 3), (2, 5.5) and a line for each of: A."
     )
 
 

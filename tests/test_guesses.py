@@ -67,6 +67,14 @@ def test_a_guess_that_is_not(guess, result, capsys):
     assert OTHER in said(capsys, guess, result)
 
 
+def test_a_shape_is_shown_as_one(capsys):
+    assert said(capsys, ..., torch.Size([3])).endswith("the result: (3,)\n")
+    assert said(capsys, [4, 8], torch.Size([4, 8])).splitlines() == [
+        "your guess: [4, 8]",
+        f"the result: (4, 8)  ({SAME})",
+    ]
+
+
 def test_how_far_a_guess_may_be_off_is_the_lessons_to_say(capsys):
     assert OTHER in said(capsys, 0.7, 0.66)
     assert SAME in said(capsys, 0.7, 0.66, within=0.05)

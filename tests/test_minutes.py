@@ -1,11 +1,14 @@
 """The minutes that lessons state are counted by one rule."""
 
+import re
 from copy import deepcopy
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course_utils.editions import SOLUTIONS, catalogue_points
+from course_utils.exercises import COURSE
 from course_utils.minutes import Count, count, main, sittings, state, table
 
 POINTS = {"double": 2.0, "sizes": 0.5}
@@ -56,7 +59,7 @@ def test_words_are_what_is_read(source, words):
 def test_predictions_and_figures_are_counted():
     map_ = {"text/html": "…", "text/plain": "attention_map(3 queries × 3 keys)"}
     cells = [
-        text("**Predict:** a\n\n**Predict** b; predict c"),
+        text("**Predict:** a\n\n**predict** b; predict c"),
         cell("show()", {"image/png": "…"}, {"text/html": "<svg></svg>"}, map_, {"text/html": "no"}),
     ]
     counted = count(cells, {})
@@ -153,3 +156,43 @@ def test_the_table_says_which_sitting_is_too_long(tmp_path, capsys):
     assert main(["01"], tmp_path) == 0
     assert main([], tmp_path) == 1
     assert "02_long" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- the course as it is
+
+
+LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
+each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+@each_lesson
+def test_no_sitting_of_the_course_is_too_long(path):
+    lines, well = table([path], catalogue_points())
+    assert well, "\n".join(lines)
+
+
+@each_lesson
+def test_a_lesson_states_what_the_rule_counts(path):
+    notebook = nbformat.read(path, as_version=4)
+    before = [cell.source for cell in notebook.cells]
+    state(notebook, catalogue_points())
+    assert [cell.source for cell in notebook.cells] == before, "run `make notebooks`"
+
+
+@each_lesson
+def test_a_lesson_of_several_sittings_names_them_in_order(path):
+    names = [name for name, _ in sittings(nbformat.read(path, as_version=4).cells)]
+    numbered = [name for name in names if name.startswith("Sitting")]
+    assert numbered == [f"Sitting {i} of {len(numbered)}" for i in range(1, len(numbered) + 1)]
+
+
+@each_lesson
+def test_every_exercise_says_how_hard_it_is_and_what_it_is_worth(path):
+    texts = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown"]
+    said = re.findall(
+        r"^### Exercise: `(\w+)`\n\n\*Difficulty: [●○]{3} · about \d+ minutes · [\d.]+ points?\*$",
+        "\n\n".join(texts),
+        re.M,
+    )
+    lesson = f"{path.parent.name}/{path.stem}"
+    assert sorted(said) == sorted(e.id for e in COURSE.by_lesson.get(lesson, ()))

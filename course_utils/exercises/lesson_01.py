@@ -112,6 +112,15 @@ def float32_result(x):
     return out
 
 
+def averages_channels(x):
+    """You averaged over dimension 1 of `x[b, :t+1]`: the channels of each token, not the tokens.
+
+    Why: That leaves t + 1 numbers, one a token; `out[b, t]` has room for C, one a channel.
+    Mend: `x[b, :t+1]` has the shape (t+1, C). Which of its dimensions counts tokens?
+    """
+    return _loop(x, lambda x, b, t: x[b, : t + 1].mean(1))
+
+
 def fixed_size(x):
     """The sizes 4, 8 and 2 of the example are written into the code.
 
@@ -164,6 +173,7 @@ NAIVE_MEAN = Exercise(
         means.NotDivided,
         means.MixesTheBatch,
         means.MixesChannels,
+        averages_channels,
         first_token_left_out,
         m.LastTokenOnly.on(
             Mean,
@@ -206,6 +216,11 @@ NAIVE_MEAN = Exercise(
         "`x[b, :t+1]` has shape (t+1, C). Its mean over dimension 0 has shape (C,), which is what "
         "`out[b, t]` takes.",
     ),
+    other_way="""\
+# One loop is enough: the slice and the mean can take all sequences of the batch at once.
+def naive_mean(x):
+    means = [x[:, : t + 1].mean(dim=1) for t in range(x.shape[1])]  # T times (B, C)
+    return torch.stack(means, dim=1)  # (B, T, C)""",
 )
 
 ROWS, ROWS_MEAN, OUT = "x[b, :t+1]", "x[b, :t+1].mean(0)", "out"

@@ -213,6 +213,11 @@ CAUSAL_MEAN_WEIGHTS = Exercise(
         "to?",
         "Divide by `weights.sum(dim=1, keepdim=True)`: shape (T, 1), one number beside each row.",
     ),
+    other_way="""\
+# The sums of the rows are known before: 1, 2, …, T. `None` makes a column of them.
+def causal_mean_weights(T):
+    counts = torch.arange(1, T + 1)[:, None]  # (T, 1)
+    return torch.ones(T, T).tril() / counts""",
 )
 
 
@@ -322,6 +327,15 @@ def triangle_of_x(x):
     return torch.tril(x)
 
 
+def batch_for_length(x):
+    """Your weights have as many rows as the batch has sequences: `x.shape[0]` is B, not T.
+
+    Why: A row of the weights belongs to a token, so there must be T of them.
+    Mend: In `(B, T, C)`, at which place does T stand? Places count from 0.
+    """
+    return causal_mean_weights(x.shape[0]).to(x) @ x
+
+
 TRIL_MEAN = Exercise(
     id="tril_mean",
     lesson=LESSON,
@@ -404,6 +418,7 @@ TRIL_MEAN = Exercise(
         m.ChangesItsInput.on(Mean, mend="Return the product; it is a new tensor."),
         m.CutOff,
         means.FixedSize.but(future=means.eight),
+        batch_for_length,
         on=Mean,
     ),
     notes=_matmul_note,
@@ -414,6 +429,11 @@ TRIL_MEAN = Exercise(
         "Take T from `x.shape`, make the weights, bring them to the dtype and device of `x` with "
         "`.to(x)`, and return `weights @ x`.",
     ),
+    other_way="""\
+# einsum names every dimension and adds up along those that the result has not: here s.
+def tril_mean(x):
+    weights = causal_mean_weights(x.shape[1]).to(x)
+    return torch.einsum("ts,bsc->btc", weights, x)""",
 )
 
 EXERCISES = (CAUSAL_MEAN_WEIGHTS, TRIL_MEAN)

@@ -339,6 +339,10 @@ SOFTMAX = Exercise(
         SumWithoutKeepdim.but(
             top=lambda self, scores, dim: scores.amax(dim), total=Softmax.total
         ).on(Softmax, what="The maximum lost its dimension and lined up with the wrong one."),
+        SumWithoutKeepdim.but(top=lambda self, scores, dim: scores.amax(dim)).on(
+            Softmax,
+            what="The maximum and the sum lost their dimension and lined up with the wrong one.",
+        ),
         GlobalMaximum,
         IgnoresDim,
         IgnoresDim.but(__call__=lambda self, scores, dim=-1: Softmax()(scores, 0)).on(
@@ -350,6 +354,9 @@ SOFTMAX = Exercise(
             __call__=Softmax.__call__, total=lambda self, exps, dim: exps.sum(-1, keepdim=True)
         ).on(Softmax, what="The sum runs along the last dimension whatever `dim` says."),
         SumsEverything,
+        SumsEverything.but(top=lambda self, scores, dim: scores.max()).on(
+            Softmax, what="You took the maximum and the sum over the whole tensor."
+        ),
         ValuesAndIndices,
         NotDivided,
         HidesNan,
@@ -391,6 +398,11 @@ SOFTMAX = Exercise(
         "`scores.amax(dim=dim, keepdim=True)` gives the largest scores in a shape that can be "
         "subtracted; the sum needs `keepdim=True` as well.",
     ),
+    other_way="""\
+# Dividing by a sum is subtracting its logarithm before exp: most libraries keep this form.
+def softmax(scores, dim=-1):
+    shifted = scores - scores.amax(dim, keepdim=True)
+    return (shifted - shifted.exp().sum(dim, keepdim=True).log()).exp()""",
     forbidden=tuple(FORBIDDEN.split()),
     forbidden_text="Here the softmax is yours to build: from `exp`, the maximum and sums.",
     tolerance={torch.float32: 1e-6, torch.float64: 1e-6},
@@ -571,6 +583,18 @@ class HiddenKeysDropped(Mistake):
         return super().weights(scores, hidden)[~hidden.expand_as(scores)]
 
 
+def indexes_with_the_mask(scores, hidden):
+    """You wrote `scores[hidden] = …`: an index must have the scores' own shape, and masks may be
+    smaller.
+
+    Why: A mask often lacks the batch and the heads, or has a 1 there; then this stops.
+    Mend: Which method of a tensor fills in a value and broadcasts the mask by itself?
+    """
+    scores = scores.clone()
+    scores[hidden] = -INF
+    return torch.softmax(scores, dim=-1)
+
+
 def _order_of_all(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
@@ -611,6 +635,13 @@ MASKED_SOFTMAX = Exercise(
         m.MaskIgnored,
         m.OverQueries,
         OverDimensionOne,
+        OverDimensionOne.but(axis=0).on(
+            MaskedSoftmax,
+            what="The softmax runs over dimension 0: the rows don't sum to 1.",
+            why="Each query should spread one unit of attention over its keys.",
+            mend="In `(…, T, S)` the keys are the last dimension, -1.",
+        ),
+        indexes_with_the_mask,
         InfinityAfterSoftmax,
         m.InfinityTimesZero,
         m.SubtractsBigNumber,
@@ -641,6 +672,10 @@ MASKED_SOFTMAX = Exercise(
         "masks are broadcast to the scores.",
         'Fill with `float("-inf")`, then softmax over the last dimension.',
     ),
+    other_way="""\
+# where takes the first number if the mask is True, else the second.
+def masked_softmax(scores, hidden):
+    return torch.where(hidden, float("-inf"), scores).softmax(dim=-1)""",
 )
 
 
@@ -685,6 +720,17 @@ class TokensAsScores(Mistake):
 
     def __call__(self, x):
         return torch.softmax(x, dim=1)
+
+
+class MaskOfNumbers(Mistake):
+    """Your mask holds the numbers 0 and 1; a mask holds `True` and `False`.
+
+    Why: PyTorch refuses to guess which numbers mean hidden.
+    Mend: `.bool()` turns 1 into `True` and 0 into `False`.
+    """
+
+    def future(self, T, device=None):
+        return super().future(T, device).float()
 
 
 class UnequalScores(Mistake):
@@ -768,6 +814,7 @@ SOFTMAX_MEAN = Exercise(
         TokensAsScores,
         TokensAsScores.but(__call__=lambda self, x: torch.softmax(x, dim=-1)),
         UnequalScores,
+        MaskOfNumbers,
         *(m.FillNotLowEnough.but(fill=fill) for fill in (-5.0, -10.0)),
         m.PlusInfinity,
         m.LastTokenOnly,
@@ -786,6 +833,12 @@ SOFTMAX_MEAN = Exercise(
         "`torch.ones(T, T, dtype=torch.bool).triu(diagonal=1)` is the future. Then "
         "`masked_softmax(scores, hidden) @ x`.",
     ),
+    other_way="""\
+# Scores and mask in one: -inf above the diagonal, and triu leaves 0 on it and below.
+def softmax_mean(x):
+    T = x.shape[1]
+    scores = x.new_full((T, T), float("-inf")).triu(diagonal=1)  # (T, T)
+    return scores.softmax(dim=-1) @ x""",
 )
 
 EXERCISES = (SOFTMAX, MASKED_SOFTMAX, SOFTMAX_MEAN)

@@ -20,6 +20,7 @@ sys.path[:0] = [str(COURSE), str(COURSE / "tests" / "browser")]
 from course_utils.diagrams import FILE, Diagram, Step, diagram  # noqa: E402
 
 LESSONS = {
+    "0 Start": {"00": "Before you start"},
     "1 Averages": {"01": "Naive mean", "02": "Tril matmul", "03": "Softmax masking"},
     "2 Single head": {"04": "Single head", "05": "Padding mask"},
     "3 Multi-head": {"06": "Heads side by side", "07": "Split heads"},
