@@ -323,9 +323,7 @@ class KeyNotSplit(Mistake):
 
     def projected(self, x):
         whole = self.merge(super().projected(x)[self.left])
-        return tuple(
-            whole if i == self.left else p for i, p in enumerate(super().projected(x))
-        )
+        return tuple(whole if i == self.left else p for i, p in enumerate(super().projected(x)))
 
 
 class ArgumentsInAnotherOrder(Mistake):
@@ -715,7 +713,8 @@ SPLIT_REASONS = quiz(
             "root_missing",
             {DIVISOR: 16.0},
             "You divided by D; its root is missing.",
-            "The spread of a dot product grows with √D; divided by D, the weights become nearly equal.",
+            "The spread of a dot product grows with √D; divided by D, the weights become nearly "
+            "equal.",
             "16 is the width of a head. What is asked?",
         ),
         slip(
