@@ -86,7 +86,7 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
         width: channels of a token: the numbers 1 to `width` are those of token 0.
         title, alt: what to see, and the same without seeing it.
     """
-    figure, row = plt.subplots(1, len(pieces), figsize=(7.4, 2.6))
+    figure, row = plt.subplots(1, len(pieces), figsize=(6.6, 2.3))
     for axes, (name, numbers) in zip(row, pieces.items(), strict=True):
         axes.imshow((numbers - 1) // width, cmap="Greys", vmin=0, vmax=5)
         for t, channels in enumerate(numbers.tolist()):
@@ -187,7 +187,7 @@ def kept_bytes(module: nn.Module, x: Tensor) -> int:
 def cost_of_styles(x: Tensor, numbers_of_heads: Sequence[int], title: str, alt: str) -> Picture:
     """Measure both styles on `x`, `(B, T, C)`, and draw time and memory against the heads."""
     _, T, C = x.shape
-    figure, (left, right) = plt.subplots(1, 2, figsize=(7.8, 3.4))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.0))
     for (name, make), line in zip(STYLES.items(), ["ko-", "bs--"], strict=True):
         modules = [make(C, T, H).to(x.device) for H in numbers_of_heads]
         left.plot(numbers_of_heads, [1000 * seconds(m, x) for m in modules], line, label=name)

@@ -461,6 +461,31 @@ MULTI_HEAD_ATTENTION = Exercise(
         "`hidden = causal | pad_mask[:, None, None, :]`, weights through dropout, "
         "`merge_heads(weights @ value)`, and last `out_proj`.",
     ),
+    other_way="""\
+# causal_and_padding of lesson 05 makes (B, T, T); one None makes room for the heads.
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        if d_out % num_heads:
+            raise ValueError(f"{d_out} channels can't be cut into {num_heads} heads")
+        self.num_heads, self.context_length = num_heads, context_length
+        for name in ["query", "key", "value"]:
+            setattr(self, name, nn.Linear(d_in, d_out, bias=qkv_bias))
+        self.out_proj, self.dropout = nn.Linear(d_out, d_out), nn.Dropout(dropout)
+
+    def forward(self, x, pad_mask=None):
+        B, T, _ = x.shape
+        if T > self.context_length:
+            raise ValueError(f"{T} tokens came in, at most {self.context_length} fit")
+        if pad_mask is None:
+            pad_mask = torch.zeros(B, T, dtype=torch.bool, device=x.device)
+        hidden = attention.causal_and_padding(pad_mask)[:, None]  # (B, T, T) -> (B, 1, T, T)
+        layers = [self.query, self.key, self.value]
+        query, key, value = (split_heads(layer(x), self.num_heads) for layer in layers)
+        scores = attention.attention_scores(query, key)  # (B, H, T, T)
+        weights = self.dropout(attention.safe_masked_softmax(scores, hidden))
+        return self.out_proj(merge_heads(weights @ value))
+""",
     forbidden=BUILT_IN,
     forbidden_text="Here attention is yours to build: from scores, a mask, the softmax and `@`.",
 )
