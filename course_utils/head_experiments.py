@@ -159,9 +159,9 @@ def operations(module: nn.Module, x: Tensor) -> int:
 
 
 def seconds(module: nn.Module, x: Tensor) -> float:
-    """The shortest of five times of forward and backward."""
+    """The shortest of ten times of forward and backward."""
     runs = []
-    for _ in range(5):
+    for _ in range(10):
         start = time.perf_counter()
         loss = module(x).sum()
         loss.backward()

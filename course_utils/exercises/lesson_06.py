@@ -335,10 +335,10 @@ WRAPPER = Exercise(
             merge=lambda self, x: x.transpose(0, 1).reshape(len(x), x.shape[2], -1)
         ).on(SideBySide, **_RESHAPED),
         h.MergedInterleaved.on(SideBySide, mend=_SIDE_BY_SIDE),
-        h.HeadsAdded,
         h.HeadsAveraged.but(merge=_repeated(lambda x: x.mean(1))),
         h.HeadsAdded.but(merge=_repeated(lambda x: x.sum(1))),
         h.HeadsAdded.but(__init__=_narrow),
+        h.HeadsAdded,
         FirstHeadEverywhere,
         EachHeadOnTheLast,
         PaddingInverted,
