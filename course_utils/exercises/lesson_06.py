@@ -215,6 +215,28 @@ class LongTextCut(m.LongTextCut):
         return super().forward(x, pad_mask)
 
 
+class ListOfContexts(Mistake):
+    """`out_proj` gets a list of the heads' results, and a layer takes one tensor.
+
+    Why: Only in one tensor do all channels of a token stand in one row.
+    Mend: One step is missing before `out_proj`: put the results side by side.
+    """
+
+    def result(self, context, pad_mask):
+        return self.mixed(list(context.unbind(1)))
+
+
+class ListOfHeadsCalled(Mistake):
+    """You called the list of heads as if it were a layer.
+
+    Why: An `nn.ModuleList` only keeps modules. It doesn't know in which order to use them.
+    Mend: Go through it with a loop, and call each head by itself.
+    """
+
+    def contexts(self, x, pad_mask):
+        return self.heads(x, pad_mask)
+
+
 class DHeadIsTheTotal(Mistake):
     """You took `d_head` for the width of all heads together.
 
@@ -261,12 +283,25 @@ _RESHAPED = {
     "mend": "A reshape keeps the order in memory. Which function puts tensors side by side along "
     "the last dimension?",
 }
+_ELSEWHERE = {
+    "what": "The heads were put together along another dimension than the last, and `out_proj` "
+    "gets D channels where it wants H · D.",
+    "why": "Along the batch there are more texts than came in, along the tokens longer ones.",
+}
 _SIDE_BY_SIDE = "In which order and along which dimension does `torch.cat` put the heads?"
 
 
 def _repeated(average):
     return lambda self, x: average(x).repeat(1, 1, x.shape[1])
 
+
+_JOINED_ELSEWHERE = (
+    lambda self, x: x.transpose(0, 1).flatten(0, 1),  # cat along the batch
+    lambda self, x: x.flatten(1, 2),  # cat along the tokens
+    lambda self, x: x.transpose(0, 1),  # stack
+    lambda self, x: x.permute(0, 2, 3, 1),  # stack, heads last
+    h.HeadsNotJoined.merge,
+)
 
 WRAPPER = Exercise(
     id="MultiHeadAttentionWrapper",
@@ -289,12 +324,12 @@ WRAPPER = Exercise(
         ArgumentsNotHandedOn,
         m.MaskRequired.on(SideBySide, mend="Give `pad_mask` a default; the heads have the same."),
         OneHeadRepeated,
-        h.HeadsNotJoined.on(
-            SideBySide,
-            what="The heads were put together along another dimension than the last, and "
-            "`out_proj` gets D channels where it wants H · D.",
-            mend=_SIDE_BY_SIDE,
+        *(
+            h.HeadsNotJoined.but(merge=merge).on(SideBySide, **_ELSEWHERE, mend=_SIDE_BY_SIDE)
+            for merge in _JOINED_ELSEWHERE
         ),
+        ListOfContexts,
+        ListOfHeadsCalled,
         h.MergedWithoutTranspose.on(SideBySide, **_RESHAPED),
         h.MergedWithoutTranspose.but(
             merge=lambda self, x: x.transpose(0, 1).reshape(len(x), x.shape[2], -1)
@@ -303,6 +338,7 @@ WRAPPER = Exercise(
         h.HeadsAveraged.but(merge=_repeated(lambda x: x.mean(1))),
         h.HeadsAdded.but(merge=_repeated(lambda x: x.sum(1))),
         h.HeadsAdded.but(__init__=_narrow),
+        h.HeadsAdded,
         FirstHeadEverywhere,
         EachHeadOnTheLast,
         PaddingInverted,
@@ -357,6 +393,20 @@ WRAPPER = Exercise(
     ),
     uses=("PaddedCausalSelfAttention",),
     same_as=("MultiHeadAttention",),
+    other_way="""\
+# `stack` keeps the heads apart as a dimension (B, T, H, D), and `flatten` joins its last two.
+class MultiHeadAttentionWrapper(nn.Module):
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        made = (d_in, d_head, context_length, dropout, qkv_bias)
+        heads = [attention.PaddedCausalSelfAttention(*made) for _ in range(num_heads)]
+        self.heads = nn.ModuleList(heads)
+        self.out_proj = nn.Linear(d_head * num_heads, d_head * num_heads)
+
+    def forward(self, x, pad_mask=None):
+        contexts = torch.stack([head(x, pad_mask) for head in self.heads], dim=2)
+        return self.out_proj(contexts.flatten(2))
+""",
     forbidden=BUILT_IN,
     forbidden_text="Here the heads do the work: build it from `PaddedCausalSelfAttention`.",
 )

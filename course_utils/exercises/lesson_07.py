@@ -164,7 +164,10 @@ SPLIT_HEADS = Exercise(
     ),
     misconceptions=Misconceptions.of(
         h.ViewWithoutTranspose,
+        h.ViewedAtOnce,
         h.NotTransposed,
+        h.WidthInFractions,
+        h.SizesOfTheExample,
         h.RefusalLeftToView,
         h.ChannelsDropped,
         h.SplitInterleaved,
@@ -190,6 +193,13 @@ SPLIT_HEADS = Exercise(
         "raise a `ValueError` first that names both.",
         "After the cut the shape is (B, T, H, D). `.transpose(1, 2)` makes it (B, H, T, D).",
     ),
+    other_way="""\
+# `unflatten` cuts one dimension and leaves all others alone: nothing can get into the wrong place.
+def split_heads(x, num_heads):
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"{x.shape[-1]} channels can't be cut into {num_heads} heads")
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+""",
 )
 
 MERGE_HEADS = Exercise(
@@ -209,11 +219,15 @@ MERGE_HEADS = Exercise(
     misconceptions=Misconceptions.of(
         h.MergedWithoutTranspose,
         h.ViewAfterTranspose,
+        h.OrderedTooEarly,
         h.HeadsNotJoined,
         h.TokensSwappedWithWidth,
         h.HeadsSwappedWithWidth,
         h.MergedInterleaved,
         h.JoinedWithTokens,
+        h.TokensJoinedWithWidth,
+        h.JoinedWithBatch,
+        h.SequencesJoined,
         h.HeadsAdded,
         h.HeadsAveraged,
         h.FirstHeadOnly,
@@ -228,6 +242,11 @@ MERGE_HEADS = Exercise(
         "`x.transpose(1, 2)` is (B, T, H, D). `view` would complain; `reshape` (or `contiguous()` "
         "before the `view`) copies the numbers into the new order.",
     ),
+    other_way="""\
+# Side by side, as in lesson 06: the heads one after the other along the channels.
+def merge_heads(x):
+    return torch.cat(x.unbind(dim=1), dim=-1)
+""",
 )
 
 
@@ -280,6 +299,31 @@ class PadMaskAsItComes(Mistake):
 
     def columns(self, pad_mask):
         return pad_mask
+
+
+class MaskAlwaysUsed(Mistake):
+    """`forward` uses `pad_mask` even where there is none, and None can't be indexed.
+
+    Why: Most calls come without padding.
+    Mend: Ask first whether there is a `pad_mask`; without one, the future alone is hidden.
+    """
+
+    def hidden(self, T, device, pad_mask=None):
+        return self.with_padding(self.future(T, device), pad_mask)
+
+
+class KeyNotSplit(Mistake):
+    """One of query, key and value was not split into heads.
+
+    Why: Split are (B, H, T, D), unsplit (B, T, C): a product of the two can't fit.
+    Mend: Which of the three doesn't go through `split_heads`?
+    """
+
+    left = 1
+
+    def projected(self, x):
+        whole = self.merge(super().projected(x)[self.left])
+        return tuple(whole if i == self.left else p for i, p in enumerate(super().projected(x)))
 
 
 class ArgumentsInAnotherOrder(Mistake):
@@ -338,8 +382,16 @@ MULTI_HEAD_ATTENTION = Exercise(
         m.PadMaskIgnored,
         UnevenHeadsAccepted,
         m.MaskRequired,
+        MaskAlwaysUsed,
+        KeyNotSplit,
+        KeyNotSplit.but(left=0),
+        KeyNotSplit.but(left=2),
+        h.KeyNotTransposed,
+        h.KeyNotTransposed.but(compared=lambda self, query, key: query @ key.transpose(1, 2)),
+        h.KeyNotTransposed.but(compared=lambda self, query, key: query @ key.permute(3, 2, 1, 0)),
         h.NotTransposed.on(SplitHeads, mend=_ALL_SPLIT),
         h.HeadsNotJoined.on(SplitHeads, **_NOT_JOINED),
+        h.HeadsNotJoined.but(merge=lambda self, x: x).on(SplitHeads, **_NOT_JOINED),
         h.ViewAfterTranspose,
         h.NeverSplit,
         *HEAD_MISTAKES,
@@ -409,6 +461,31 @@ MULTI_HEAD_ATTENTION = Exercise(
         "`hidden = causal | pad_mask[:, None, None, :]`, weights through dropout, "
         "`merge_heads(weights @ value)`, and last `out_proj`.",
     ),
+    other_way="""\
+# causal_and_padding of lesson 05 makes (B, T, T); one None makes room for the heads.
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        if d_out % num_heads:
+            raise ValueError(f"{d_out} channels can't be cut into {num_heads} heads")
+        self.num_heads, self.context_length = num_heads, context_length
+        for name in ["query", "key", "value"]:
+            setattr(self, name, nn.Linear(d_in, d_out, bias=qkv_bias))
+        self.out_proj, self.dropout = nn.Linear(d_out, d_out), nn.Dropout(dropout)
+
+    def forward(self, x, pad_mask=None):
+        B, T, _ = x.shape
+        if T > self.context_length:
+            raise ValueError(f"{T} tokens came in, at most {self.context_length} fit")
+        if pad_mask is None:
+            pad_mask = torch.zeros(B, T, dtype=torch.bool, device=x.device)
+        hidden = attention.causal_and_padding(pad_mask)[:, None]  # (B, T, T) -> (B, 1, T, T)
+        layers = [self.query, self.key, self.value]
+        query, key, value = (split_heads(layer(x), self.num_heads) for layer in layers)
+        scores = attention.attention_scores(query, key)  # (B, H, T, T)
+        weights = self.dropout(attention.safe_masked_softmax(scores, hidden))
+        return self.out_proj(merge_heads(weights @ value))
+""",
     forbidden=BUILT_IN,
     forbidden_text="Here attention is yours to build: from scores, a mask, the softmax and `@`.",
 )
@@ -577,11 +654,158 @@ HEAD_SHAPES = quiz(
     ),
 )
 
+
+# ---------------------------------------------------------------- why it is built so
+
+ROW, DIVISOR, GROWS = "token in row 0 of head 1", "scores divided by", "grows with more heads"
+HIDDEN, SWAPPED = "mask of text 1 hides keys from", "also to be swapped"
+MORE_HEADS = ("parameters", "attention weights", "both", "neither")
+FROM_WHOM = ("text 1", "head 1 of every text", "query 1 of every text")
+OUT_PROJ = ("nothing", "rows of out_proj.weight", "columns of out_proj.weight")
+
+SPLIT_REASONS = quiz(
+    "split_reasons",
+    lesson=LESSON,
+    points=1.0,
+    about="why heads are cut, scaled, masked and mixed the way they are",
+    entries=(
+        Entry(
+            ROW,
+            2,
+            "`view` counts on: 4 rows of 3 numbers are in head 0, so row 0 of head 1 begins at "
+            "number 12, the first one of token 2.",
+            "How many numbers does head 0 take up, and to which token does the next one belong?",
+        ),
+        Entry(
+            DIVISOR,
+            4.0,
+            "A head is 144 / 9 = 16 wide, and √16 = 4.",
+            "Which vectors are multiplied here, and how wide are they?",
+        ),
+        Entry(
+            GROWS,
+            "attention weights",
+            "The layers go from C to C whatever H is; each head has a (T, T) matrix of weights.",
+            "What has a dimension H in it: a layer's weight, or the weights of the softmax?",
+            MORE_HEADS,
+        ),
+        Entry(
+            HIDDEN,
+            "query 1 of every text",
+            "Shapes line up from the right: (B, T) meets (queries, keys).",
+            "Line (4, 4) up with (B, H, T, T) from the right: which two sizes does it meet?",
+            FROM_WHOM,
+        ),
+        Entry(
+            SWAPPED,
+            "columns of out_proj.weight",
+            "A column of a weight belongs to a channel that comes in, and those have changed "
+            "places.",
+            "`out_proj.weight` is (out, in). On which side do the heads come?",
+            OUT_PROJ,
+        ),
+    ),
+    misconceptions=(
+        slip(
+            "view_taken_for_split",
+            {ROW: 0},
+            "You read the view as if it were a split: row 0 of every head is token 0.",
+            "That is so after a cut and a swap. A single view counts on through the memory.",
+            "Number the 24 numbers from 0, and write them into 2 tables of 4 rows and 3 columns.",
+        ),
+        slip(
+            "head_taken_for_token",
+            {ROW: 1},
+            "You let head 1 begin at token 1.",
+            "Head 0 takes up half of all numbers, and that is two tokens of four.",
+            "Number the 24 numbers from 0, and write them into 2 tables of 4 rows and 3 columns.",
+        ),
+        slip(
+            "scaled_by_model_width",
+            {DIVISOR: 12.0},
+            "You took the root of C, the width of all heads together.",
+            "The scores come out too small, so every head looks too evenly at all tokens.",
+            "How wide is one head?",
+        ),
+        slip(
+            "scaled_by_head_count",
+            {DIVISOR: 3.0},
+            "You took the root of the number of heads.",
+            "How big a dot product gets depends on its vectors, not on how many heads there are.",
+            "How wide is one head?",
+        ),
+        slip(
+            "root_missing",
+            {DIVISOR: 16.0},
+            "You divided by D; its root is missing.",
+            "The spread of a dot product grows with √D; divided by D, the weights become nearly "
+            "equal.",
+            "16 is the width of a head. What is asked?",
+        ),
+        slip(
+            "parameters_grow_with_heads",
+            {GROWS: "parameters"},
+            "You let the parameters grow with the heads.",
+            "More heads are narrower heads: together they are C wide, as before.",
+            "What are the sizes of `query.weight` with 12 heads, and with 24?",
+        ),
+        slip(
+            "all_grows_with_heads",
+            {GROWS: "both"},
+            "You let the parameters grow along with the weights of the softmax.",
+            "More heads are narrower heads: together they are C wide, as before.",
+            "What are the sizes of `query.weight` with 12 heads, and with 24?",
+        ),
+        slip(
+            "heads_cost_nothing",
+            {GROWS: "neither"},
+            "You found that nothing grows.",
+            "Each head compares all tokens with all tokens, and keeps what it found.",
+            "What is the shape of the scores with 12 heads, and with 24?",
+        ),
+        slip(
+            "pad_mask_as_it_comes",
+            {HIDDEN: "text 1"},
+            "You took it that B finds B by itself.",
+            "Scores are (B, H, T, T); only when B and T happen to be equal is there no error.",
+            "Shapes line up from the right.",
+        ),
+        slip(
+            "pad_mask_without_heads",
+            {HIDDEN: "head 1 of every text"},
+            "You lined the mask up with the heads.",
+            "When B and H happen to be equal, it hides the wrong columns without an error.",
+            "That is so with `[:, None, :]`. Here the mask has two dimensions.",
+        ),
+        slip(
+            "out_proj_finds_heads",
+            {SWAPPED: "nothing"},
+            "You left `out_proj` as it was.",
+            "It knows a head by the place of its channels alone.",
+            "Which channels does head 0 fill before the swap, and which after it?",
+        ),
+        slip(
+            "rows_for_columns",
+            {SWAPPED: "rows of out_proj.weight"},
+            "You swapped the rows of `out_proj.weight`.",
+            "A row makes a channel that comes out, and those are mixtures of all heads.",
+            "`out_proj.weight` is (out, in). On which side do the heads come?",
+        ),
+    ),
+    hints=(
+        "For the first: number the 24 numbers from 0, six a token, and write them into 2 tables "
+        "of 4 rows and 3 columns. For the second: what is multiplied with what?",
+        "For the third, write down the shapes of `query.weight` and of the scores. For the "
+        "fourth, line the shapes up from the right. For the last, `weight` is (out, in).",
+    ),
+)
+
 EXERCISES = (
     SPLIT_HEADS,
     MERGE_HEADS,
     HEAD_SHAPES,
     MULTI_HEAD_ATTENTION,
+    SPLIT_REASONS,
     COPY_WRAPPER_TO_SPLIT,
     COUNT_PARAMETERS,
 )

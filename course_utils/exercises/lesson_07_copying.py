@@ -299,6 +299,17 @@ class JoinedAlongTheInput(Mistake):
         return torch.cat(parts, dim=-1)
 
 
+class StateDictLoaded(Mistake):
+    """You loaded the wrapper's `state_dict` as it is, and its names are others.
+
+    Why: It speaks of `heads.0.query.weight`; the split has one `query.weight` for all heads.
+    Mend: Make the split's weight out of those of all heads, and write that into it.
+    """
+
+    def __call__(self, wrapper, split):
+        split.load_state_dict(wrapper.state_dict())
+
+
 class StackedWeights(Mistake):
     """`torch.stack` gave the heads a dimension of their own: (H, D, d_in).
 
@@ -591,7 +602,7 @@ COPY_WRAPPER_TO_SPLIT = Exercise(
     id="copy_wrapper_to_split",
     lesson=LESSON,
     call="copy_wrapper_to_split(wrapper, split)",
-    points=2.0,
+    points=1.0,
     cases=_cases,
     probe=CopyProbe(_make_pair),
     expect=_expect,
@@ -619,7 +630,9 @@ COPY_WRAPPER_TO_SPLIT = Exercise(
         ParametersShared,
         DataShared,
         TensorAssigned,
+        TensorAssigned.but(refuse=SizesNotCompared.refuse),
         NoGradMissing,
+        NoGradMissing.but(refuse=SizesNotCompared.refuse),
         BiasesNotCopied,
         BiasesZeroed,
         OutBiasNotCopied,
@@ -628,6 +641,8 @@ COPY_WRAPPER_TO_SPLIT = Exercise(
         ReturnsTheSplit,
         StackedWeights,
         JoinedAlongTheInput,
+        JoinedAlongTheInput.but(refuse=SizesNotCompared.refuse),
+        StateDictLoaded,
         RowsInterleaved,
         HeadsReversed,
         HeadsReversed.but(sources=Copy.sources, stacked=_only_weights_reversed),

@@ -586,6 +586,14 @@ def shapes(**changes):
     return SHAPES | {name.replace("_", " "): shape for name, shape in changes.items()}
 
 
+REASONS = {
+    "token in row 0 of head 1": 2,
+    "scores divided by": 4.0,
+    "grows with more heads": "attention weights",
+    "mask of text 1 hides keys from": "query 1 of every text",
+    "also to be swapped": "columns of out_proj.weight",
+}
+
 RIGHT = {
     "split_heads": {
         "stack": split_by_stack,
@@ -639,6 +647,13 @@ RIGHT = {
         "numpy": count_by_numpy,
         "recursion": count_by_recursion,
         "dict": count_by_dict,
+    },
+    "split_reasons": {
+        "a whole number for the root": {**REASONS, "scores divided by": 4},
+        "in capitals, with blanks": {
+            name: f" {a.upper()} " if isinstance(a, str) else a for name, a in REASONS.items()
+        },
+        "a bit off": {**REASONS, "scores divided by": 16**0.5 + 1e-9},
     },
     "head_shapes": {
         "lists": {name: list(shape) for name, shape in SHAPES.items()},
@@ -1658,6 +1673,14 @@ WRONG = {
         "height and width": count_height_and_width,
         "two levels": count_two_levels,
         "weight and bias": count_by_attributes,
+    },
+    "split_reasons": {
+        "token 3": {**REASONS, "token in row 0 of head 1": 3},
+        "the number, not its token": {**REASONS, "token in row 0 of head 1": 12},
+        "multiplied": {**REASONS, "scores divided by": 0.25},
+        "columns of another weight": {**REASONS, "also to be swapped": "columns"},
+        "one missing": {n: a for n, a in REASONS.items() if n != "also to be swapped"},
+        "a head's width in words": {**REASONS, "scores divided by": "4"},
     },
     "head_shapes": {
         "all the same": dict.fromkeys(SHAPES, (1, 4, 768)),

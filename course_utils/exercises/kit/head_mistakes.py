@@ -36,6 +36,45 @@ class ViewWithoutTranspose(Mistake):
         return x.reshape(B, H, T, D)
 
 
+def _viewed_and_not_refused(self, x, num_heads):
+    return x.view(len(x), num_heads, x.shape[1], x.shape[-1] // num_heads)
+
+
+# As a first attempt has it: neither the swap nor the check of the width.
+ViewedAtOnce = ViewWithoutTranspose.but(
+    split=_viewed_and_not_refused, refuse=lambda self, width, num_heads: None
+)
+
+
+class WidthInFractions(Mistake):
+    """The width of a head came out as a float, and a shape takes whole numbers.
+
+    Why: `/` gives a float even where it comes out even: 12 / 3 is 4.0.
+    Mend: Which division gives whole numbers?
+    """
+
+    def refuse(self, width, num_heads):
+        pass
+
+    def split(self, x, num_heads):
+        B, T, C = x.shape
+        return x.view(B, T, num_heads, C / num_heads).transpose(1, 2)
+
+
+class SizesOfTheExample(Mistake):
+    """The sizes of the example are written into the function: 1 text, 3 tokens, 2 heads of 2.
+
+    Why: Every other input has other sizes.
+    Mend: `B, T, C = x.shape` tells them, and D follows from C and `num_heads`.
+    """
+
+    def refuse(self, width, num_heads):
+        pass
+
+    def split(self, x, num_heads):
+        return x.view(1, 3, 2, 2).transpose(1, 2)
+
+
 class NotTransposed(Mistake):
     """The width is cut, but the heads stand behind the tokens: (B, T, H, D).
 
@@ -294,6 +333,14 @@ class ViewAfterTranspose(Mistake):
         return x.transpose(1, 2).view(B, T, H * D)
 
 
+def _ordered_too_early(self, x):
+    B, H, T, D = x.shape
+    return x.contiguous().transpose(1, 2).view(B, T, H * D)
+
+
+OrderedTooEarly = ViewAfterTranspose.but(merge=_ordered_too_early)
+
+
 class HeadsNotJoined(Mistake):
     """The heads are back behind the tokens, but still a dimension of their own.
 
@@ -314,6 +361,39 @@ class JoinedWithTokens(Mistake):
 
     def merge(self, x):
         return x.flatten(1, 2)
+
+
+class TokensJoinedWithWidth(Mistake):
+    """The tokens were joined with the channels: (B, H, T · D).
+
+    Why: The last two dimensions are T and D as long as the heads stand in front of them.
+    Mend: Which step of the split has to be undone before anything is joined?
+    """
+
+    def merge(self, x):
+        return x.flatten(2)
+
+
+class JoinedWithBatch(Mistake):
+    """The heads were joined with the batch: (H · B, T, D).
+
+    Why: A batch of B texts must stay one of B texts.
+    Mend: The heads belong beside each other in the channels.
+    """
+
+    def merge(self, x):
+        return x.transpose(0, 1).flatten(0, 1)
+
+
+class SequencesJoined(Mistake):
+    """The texts of the batch were put side by side, and not the heads.
+
+    Why: Going through a tensor goes through its first dimension, and that is the batch.
+    Mend: Which dimension holds the heads?
+    """
+
+    def merge(self, x):
+        return torch.cat(list(x), dim=-1)
 
 
 class HeadsAdded(Mistake):
@@ -510,6 +590,17 @@ class ScaledByHeadCount(Mistake):
 
     def scale(self, query, key):
         return math.sqrt(self.num_heads)
+
+
+class KeyNotTransposed(Mistake):
+    """The key was not transposed, or other dimensions of it than its last two.
+
+    Why: `query @ …` wants (B, H, D, T): the heads stay in front, and each compares for itself.
+    Mend: Which two dimensions does a matrix product work on, counted from the end?
+    """
+
+    def compared(self, query, key):
+        return query @ key
 
 
 class OverHeads(Mistake):
