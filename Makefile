@@ -2,6 +2,7 @@
 # make test       everything that holds the course together
 # make quick      the tests of one lesson, in half a minute: make quick LESSON=04
 # make notebooks  run solutions/ again and make notebooks/ from it
+# make minutes    how long each sitting of each lesson takes, counted
 # make matrix     exercises × answers: what passes, what fails, which misconception is named
 # make clean      remove the environment
 #
@@ -37,7 +38,7 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test quick notebooks matrix clean
+.PHONY: lab test quick notebooks minutes matrix clean
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
@@ -54,6 +55,9 @@ quick: $(VENV)/.test
 
 notebooks: $(VENV)/.test
 	$(BIN)/python -m course_utils.editions
+
+minutes: $(VENV)/.test
+	@$(BIN)/python -m course_utils.minutes
 
 matrix: $(VENV)/.test
 	$(BIN)/python -m tests.matrix

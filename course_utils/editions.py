@@ -4,7 +4,8 @@ An author writes plain cells; what nbgrader needs is added here:
 
 - a cell that holds only `check("name", name)` becomes a locked, graded cell with the points of
   the catalogue, and gets the same call with other inputs as its hidden test;
-- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines.
+- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines;
+- the minutes that a lesson states are counted (see `minutes`).
 """
 
 from __future__ import annotations
@@ -212,11 +213,14 @@ def assignments(solutions: Path = SOLUTIONS) -> list[str]:
 
 def run_solution(path: Path, points: dict[str, float]) -> bool:
     """Run and tidy one notebook of solutions/; whether its file changed."""
+    from . import minutes
+
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
     measured = {c.id: c for c in nbformat.reads(before, as_version=4).cells if is_measured(c)}
     annotate(notebook, points)
     execute(notebook, path.parent)
+    minutes.state(notebook, points)
     normalise(notebook)
     for cell in notebook.cells:
         kept = measured.get(cell.id)

@@ -4,7 +4,8 @@
 
 prints a line an answer, with the points that it gets and those that are kept for it in
 matrix_points.json, and ends with the number of cells that are not as they should be, which is
-also the exit status. `--keep` keeps the points as they are now: look at the difference.
+also the exit status. `--keep` keeps the points as they are now, and the symptoms of misconceptions
+in course_utils/exercises/symptoms.json: look at the difference.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,10 +21,12 @@ from typing import Any
 
 import torch
 
-from course_utils.checking import Exercise, Report, check_exercise, judge, kept_key
+from course_utils.checking import AnswerKey, Exercise, Report, check_exercise, judge, make_key
 from course_utils.checking.guard import run
+from course_utils.checking.naming import symptoms
 from course_utils.checking.quizzes import filled
 from course_utils.desk import catalogue
+from course_utils.exercises import COURSE, SYMPTOMS
 
 from .answers import RIGHT, WRONG
 
@@ -43,26 +47,22 @@ class Cell:
         return f"{self.exercise.id}-{self.kind}-{self.name}"
 
     def report(self, seed: int = 0) -> Report:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # a second one waits more than it helps with sizes like these
-        try:
-            return self._report(seed)
-        finally:
-            torch.set_num_threads(threads)
-
-    def _report(self, seed: int) -> Report:
-        e = self.exercise
-        if self.kind == "reference" and e.kind != "quiz":
-            # As an answer it would be refused: it is the course's own.
-            key = kept_key(e, seed)
-            return judge(e, key, run(e, self.answer, key.cases))
-        return check_exercise(e, self.answer, seed, catalogue())
+        """What the answer gets. A misconception was run already, for the key."""
+        e, key = self.exercise, whole_key(self.exercise, seed)
+        if e.kind == "quiz":
+            return check_exercise(e, self.answer, seed, catalogue(), key)
+        with one_thread():
+            if self.kind == "misconception":
+                return judge(e, key, list(key.wrong[self.name].values()))
+            if self.kind == "reference":  # as an answer it would be refused: it is the course's own
+                return judge(e, key, run(e, self.answer, key.cases))
+            return check_exercise(e, self.answer, seed, catalogue(), key)
 
     def fault(self, report: Report) -> str:
         """What is not as it should be, or nothing: what is named, and the points that are kept."""
         if not self.is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
-        if self.kept_points is not None and report.points != self.kept_points:
+        if report.points != self.kept_points:
             return f"{self} gets {report.points:g}, and {self.kept_points} are kept:\n{report}"
         return ""
 
@@ -83,6 +83,28 @@ class Cell:
 
 
 SEEDS = (0, 20_261_121)
+_keys: dict[tuple[str, int], tuple[Exercise, AnswerKey]] = {}
+
+
+def whole_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The key of an exercise, made once: other properties leave it as it is."""
+    made_for, key = _keys.get((exercise.id, seed), (None, None))
+    if key is None or made_for.probe is not exercise.probe:
+        with one_thread():
+            key = make_key(exercise, seed)
+        _keys[exercise.id, seed] = exercise, key
+    return key
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A second one waits more than it helps with sizes like these."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @cache
@@ -127,20 +149,43 @@ def main(arguments: list[str]) -> int:
         )
         looked_at.add(e.id)
     if keep:
-        _keep({id: points[id] for id in looked_at if id in points})
+        _keep(points, looked_at)
     print(f"{bad} cells wrong")
     return min(bad, 100)
 
 
-def _keep(points: dict[str, dict[str, float]]) -> None:
-    """Writes the points of these exercises beside those of others, for cells that are there."""
+def _keep(points: dict[str, dict[str, float]], looked_at: set[str]) -> None:
+    """Writes points and symptoms of these exercises beside those of others that are there."""
     kept_points.cache_clear()
     there = {(c.exercise.id, f"{c.kind}: {c.name}") for c in cells()}
     kept = {
         id: {name: p for name, p in row.items() if (id, name) in there}
-        for id, row in (kept_points() | points).items()
+        for id, row in (
+            kept_points() | {id: points[id] for id in looked_at if id in points}
+        ).items()
     }
     POINTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    known = json.loads(SYMPTOMS.read_text()) if SYMPTOMS.exists() else {}
+    for e in COURSE:
+        if e.id in looked_at and e.kind != "quiz":
+            known[e.id] = {name: broken(e, name) for name in e.variants}
+    lines = [
+        f" {json.dumps(id)}: {{\n"
+        + ",\n".join(f"  {json.dumps(n)}: {json.dumps(b)}" for n, b in known[id].items())
+        + "\n }"
+        for id in sorted(known)
+        if COURSE.find(id)
+    ]
+    SYMPTOMS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
+    """The properties that a misconception breaks, each with the numbers of the cases."""
+    key = whole_key(exercise, 0)
+    shown: dict[str, list[int]] = {}
+    for property, i in sorted(symptoms(exercise, key.trials(list(key.wrong[name].values())))):
+        shown.setdefault(property, []).append(i)
+    return shown
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .exercise import Exercise
+from .key import Symptoms
 
 
 class Catalogue:
@@ -17,10 +18,16 @@ class Catalogue:
 
     Args:
         load: gives the exercises of each lesson by `assignment/notebook`; called when first needed.
+        symptoms: gives what their misconceptions break, for naming them sooner.
     """
 
-    def __init__(self, load: Callable[[], Mapping[str, Iterable[Exercise]]]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Mapping[str, Iterable[Exercise]]],
+        symptoms: Callable[[], Mapping[str, Symptoms]] = dict,
+    ) -> None:
         self._load = load
+        self._symptoms = symptoms
 
     @classmethod
     def of(cls, *exercises: Exercise) -> Catalogue:
@@ -66,7 +73,17 @@ class Catalogue:
                 lessons[lesson] = lessons.get(lesson, []) + exercises
             return lessons
 
-        return Catalogue(load)
+        def symptoms() -> dict[str, Symptoms]:
+            own = {e.id for e in other}
+            kept = {id: known for id, known in self.symptoms.items() if id not in own}
+            return kept | dict(other.symptoms)
+
+        return Catalogue(load, symptoms)
+
+    @cached_property
+    def symptoms(self) -> Mapping[str, Symptoms]:
+        """What each misconception breaks, by the exercise's id and its name."""
+        return self._symptoms()
 
     @cached_property
     def by_lesson(self) -> dict[str, list[Exercise]]:

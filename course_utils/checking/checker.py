@@ -10,7 +10,7 @@ from .answers import argument_mismatch, is_stub, is_stub_class, names_bound, nam
 from .catalogue import Catalogue
 from .exercise import Case, Exercise
 from .guard import run, time_budget
-from .judging import judge
+from .judging import judge, with_names
 from .key import AnswerKey, begin_key, extend_key
 from .observation import Observation, class_name
 from .report import Report
@@ -32,17 +32,22 @@ def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
 
 
 def check_exercise(
-    exercise: Exercise, answer: Any, seed: int = 0, catalogue: Catalogue | None = None
+    exercise: Exercise,
+    answer: Any,
+    seed: int = 0,
+    catalogue: Catalogue | None = None,
+    key: AnswerKey | None = None,
 ) -> Report:
     """The report on an answer to an exercise, without keeping it.
 
     Args:
         catalogue: where the exercise stands, for the finished parts that it may or may not call.
+        key: a whole key to judge with; else that of the seed, made as far as it is needed.
     """
     catalogue = catalogue or Catalogue.of(exercise)
     replaced = mend_functions()
     try:
-        key = kept_key(exercise, seed)
+        key = key or kept_key(exercise, seed)
     except Exception as error:
         said = f"The exercise itself has a fault, not your answer: {type(error).__name__}: {error}"
         return Report.refused(exercise, said)
@@ -67,7 +72,7 @@ def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue
     if refused is not None:
         return refused
     until = time.monotonic() + time_budget()
-    report = _judged(exercise, key, observe(exercise, answer, key.cases, catalogue))
+    report = _judged(exercise, key, observe(exercise, answer, key.cases, catalogue), catalogue)
     if report.passed or exercise.kind == "quiz" or not exercise.uses:
         return report
     parts = catalogue.earlier_parts(exercise, names_called(answer))
@@ -76,7 +81,7 @@ def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue
         return report
     with names_bound(answer, parts):
         seen = observe(exercise, answer, key.cases, catalogue, seconds=left)
-    again = _judged(exercise, key, seen)
+    again = _judged(exercise, key, seen, catalogue)
     if not again.passed:
         return report
     names = " and ".join(f"`{name}`" for name in parts)
@@ -84,16 +89,19 @@ def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue
     return replace(again, notes=[*again.notes, note])
 
 
-def _judged(exercise: Exercise, key: AnswerKey, observations: list[Observation]) -> Report:
-    nameless = AnswerKey(key.cases, key.expected)
-    report = judge(exercise, nameless, observations)
+def _judged(
+    exercise: Exercise, key: AnswerKey, observations: list[Observation], catalogue: Catalogue
+) -> Report:
+    if key.whole:
+        return judge(exercise, key, observations)
+    report = judge(exercise, AnswerKey(key.cases, key.expected), observations)
     if report.passed or not report.attempted or exercise.kind == "quiz":
         return report
     own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
     if not own:  # finished parts were called: there is no mistake to name
         return report
-    extend_key(exercise, key, observations)
-    return judge(exercise, key, observations)
+    extend_key(exercise, key, observations, catalogue.symptoms.get(exercise.id))
+    return with_names(exercise, key, observations, report)
 
 
 def observe(

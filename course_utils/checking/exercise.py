@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -112,10 +113,14 @@ class Property:
         """What it says of a case; None if it looks at others, or at what isn't there."""
         if self.role and self.role not in t.case.roles:
             return None
-        try:
-            return self.holds(t.case, t.seen, t.expected)
-        except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
-            return None
+        known = t.seen.verdicts
+        if self.holds not in known:
+            try:
+                known[self.holds] = self.holds(t.case, t.seen, t.expected)
+            except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
+                known[self.holds] = None
+        verdict: Verdict = known[self.holds]
+        return verdict
 
 
 # ---------------------------------------------------------------- misconceptions
@@ -267,7 +272,7 @@ class Entry:
     ordered: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exercise:
     """An exercise of the course; its id is the name of what the student writes.
 
@@ -324,7 +329,7 @@ class Exercise:
     def misconception(self, id: str) -> Misconception:
         return next(m for m in self.misconceptions if m.id == id)
 
-    @property
+    @cached_property
     def variants(self) -> dict[str, Misconception]:
         """Misconceptions by name: the id, with a number where one idea shows in several ways."""
         named: dict[str, Misconception] = {}

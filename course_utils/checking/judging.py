@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -58,21 +59,31 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
             message=message,
             notes=notes,
         )
-    named = [] if forbidden else name_mistakes(exercise, key, trials)
     message, detail = _explain(exercise, properties, trials, results, forbidden)
-    return Report(
+    report = Report(
         exercise.id,
         0.0 if forbidden else _partial(exercise, properties, results),
         exercise.points,
         False,
         results,
-        misconceptions=tuple(m.id for m in named),
-        advice=tuple(m.advice for m in named),
         message=message,
         detail=detail,
         notes=notes,
         hints_left=len(exercise.hints),
         row=_row(exercise, trials) if "First difference at" in detail else None,
+    )
+    return report if forbidden else with_names(exercise, key, observations, report)
+
+
+def with_names(
+    exercise: Exercise, key: AnswerKey, observations: Sequence[Observation], report: Report
+) -> Report:
+    """The report with the misconceptions that explain the observations, as far as the key goes."""
+    named = name_mistakes(exercise, key, key.trials(observations))
+    return replace(
+        report,
+        misconceptions=tuple(m.id for m in named),
+        advice=tuple(m.advice for m in named),
     )
 
 

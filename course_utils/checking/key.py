@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .errors import describe_error
 from .exercise import Case, Exercise, Expected, Misconception, Mistake, Trial, mixed
 from .guard import undisturbed
-from .naming import Match, begin_match, same_values, telling_first
+from .naming import Match, Symptom, begin_match, same_values, similarity, telling_first
+from .naming import symptoms as shown_by
 from .observation import Observation
 
 PAIR_SECONDS = 0.2
+LIKELIEST = 40  # so many misconceptions, or more that are as likely, are compared with an answer
+Symptoms = Mapping[str, frozenset[Symptom]]
 Named = tuple[str, Misconception]
 
 
@@ -32,12 +35,14 @@ class AnswerKey:
         wrong: what each misconception gives, by its name and the number of the case; two at once
             stand under both names with a `+` between.
         glances: their results alone, where those were enough to part them from an answer.
+        whole: every misconception is there, on every case.
     """
 
     cases: list[Case]
     expected: list[Expected]
     wrong: dict[str, dict[int, Observation]] = field(default_factory=dict)
     glances: dict[tuple[str, int], Observation] = field(default_factory=dict)
+    whole: bool = False
 
     def trials(self, observations: Sequence[Observation]) -> list[Trial]:
         """Observations beside their cases and what is right."""
@@ -58,6 +63,7 @@ def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
 def make_key(exercise: Exercise, seed: int) -> AnswerKey:
     """The whole key, two mistakes at once left out: those are looked for with `extend_key`."""
     key = begin_key(exercise, seed)
+    key.whole = True
     if exercise.kind == "quiz":
         return key
     with undisturbed():
@@ -72,20 +78,26 @@ def extend_key(
     exercise: Exercise,
     key: AnswerKey,
     observations: Sequence[Observation],
+    symptoms: Symptoms | None = None,
     pair_seconds: float = PAIR_SECONDS,
 ) -> None:
     """Adds to the key what naming these observations may need.
 
-    Each misconception is tried until it parts from them, up to the first that fits. If none does,
-    two at once are tried, the likeliest first, for `pair_seconds`.
+    Misconceptions are tried until they part from the observations, up to the first that fits. If
+    none does, two at once are tried, the likeliest first, for `pair_seconds`.
+
+    Args:
+        symptoms: what each misconception is known to break. With it the most similar are tried
+            first, and those that break other things not at all.
     """
     if exercise.kind == "quiz" or not exercise.misconceptions:
         return
     trials = key.trials(observations)
-    order, begun = telling_first(exercise, trials), begin_match(exercise, trials)
+    shown = shown_by(exercise, trials)
+    order, begun = telling_first(trials, shown), begin_match(shown)
     with undisturbed():
         found = False
-        for name, m in exercise.variants.items():
+        for name, m in _likeliest(exercise, symptoms or {}, shown):
             match = _follow(exercise, key, trials, order, begun, name, m.answer)
             if match.exact and match.signatures:
                 return
@@ -93,7 +105,7 @@ def extend_key(
         if found or all(t.seen.error for t in trials):
             return
         deadline = time.monotonic() + pair_seconds
-        for (one, a), (other, b) in _pairs(exercise):
+        for (one, a), (other, b) in _pairs(exercise, symptoms or {}, shown):
             if time.monotonic() > deadline:
                 return
             name = f"{one}+{other}"
@@ -105,12 +117,32 @@ def extend_key(
                 return
 
 
-def _pairs(exercise: Exercise) -> Iterator[tuple[Named, Named]]:
-    """Two mistakes that touch different steps of the same right answer; near ones first, for the
-    catalogue begins with what people get wrong most often."""
+def _likeliest(exercise: Exercise, symptoms: Symptoms, shown: frozenset[Symptom]) -> list[Named]:
+    """Misconceptions by how similar their symptoms are; as the catalogue has them if unknown."""
+    every = list(exercise.variants.items())
+    if not all(name in symptoms for name, _ in every):
+        return every
+    alike = {name: similarity(symptoms[name], shown) for name, _ in every}
+    least = sorted(alike.values(), reverse=True)[:LIKELIEST][-1]
+    every.sort(key=lambda named: -alike[named[0]])
+    return [(name, m) for name, m in every if alike[name] >= least]
+
+
+def _pairs(
+    exercise: Exercise, symptoms: Symptoms, shown: frozenset[Symptom]
+) -> Iterator[tuple[Named, Named]]:
+    """Two mistakes that touch different steps of the same right answer. Those first whose symptoms
+    together are most like those shown; else near ones, for the catalogue begins with what people
+    get wrong most often."""
     made = [named for named in exercise.variants.items() if named[1].mistake is not None]
-    numbered = itertools.combinations(enumerate(made), 2)
-    for (_, one), (_, other) in sorted(numbered, key=lambda p: p[0][0] + p[1][0]):
+    none: frozenset[Symptom] = frozenset()
+
+    def unlikely(pair: tuple[tuple[int, Named], tuple[int, Named]]) -> tuple[float, int]:
+        (i, (one, _)), (j, (other, _)) = pair
+        both = symptoms.get(one, none) | symptoms.get(other, none)
+        return -similarity(both, shown), i + j
+
+    for (_, one), (_, other) in sorted(itertools.combinations(enumerate(made), 2), key=unlikely):
         if one[1].right is other[1].right and not (_steps(one[1]) & _steps(other[1])):
             yield one, other
 

@@ -15,6 +15,7 @@ from .properties import main_results, standard
 if TYPE_CHECKING:
     from .key import AnswerKey
 
+Symptom = tuple[str, int]  # a property that fails, and the number of the case
 FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
 
 
@@ -25,11 +26,8 @@ def name_mistakes(
     one that gives the same wrong values wherever both gave some; none if nothing fits."""
     if not key.wrong:
         return []
-    named, order, begun = (
-        exercise.variants,
-        telling_first(exercise, trials),
-        begin_match(exercise, trials),
-    )
+    shown = symptoms(exercise, trials)
+    named, order, begun = exercise.variants, telling_first(trials, shown), begin_match(shown)
     matches = [
         (name, match_all(exercise, trials, wrong, order, begun))
         for name, wrong in key.wrong.items()
@@ -99,24 +97,32 @@ def match_all(
     return match
 
 
-def begin_match(exercise: Exercise, trials: Sequence[Trial]) -> Match:
+def symptoms(exercise: Exercise, trials: Sequence[Trial]) -> frozenset[Symptom]:
+    """Which properties fail, on which cases."""
+    properties = (*standard(exercise), *exercise.properties)
+    return frozenset((p.id, i) for i, t in enumerate(trials) for p in properties if _fails(p, t))
+
+
+def similarity(a: frozenset[Symptom], b: frozenset[Symptom]) -> float:
+    """Shared symptoms among all that either has, from 0 to 1."""
+    return len(a & b) / len(a | b) if a or b else 1.0
+
+
+def begin_match(shown: frozenset[Symptom]) -> Match:
     """Nothing compared yet. Without a wrong value nothing but a full likeness counts."""
-    values = _named(exercise, "values")
-    return Match(possible=any(_fails(values, t) for t in trials))
+    return Match(possible=any(id == "values" for id, _ in shown))
 
 
-def telling_first(exercise: Exercise, trials: Sequence[Trial]) -> list[int]:
+def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[int]:
     """Where an answer is wrong most misconceptions part from it at once, and values say most."""
-
-    values, others = _named(exercise, "values"), (*standard(exercise), *exercise.properties)
+    wrong = {i for _, i in shown}
 
     def rank(i: int) -> int:
-        t = trials[i]
-        if _fails(values, t):
+        if ("values", i) in shown:
             return 0
-        if t.seen.error and t.case.options.get("once"):
+        if trials[i].seen.error and trials[i].case.options.get("once"):
             return 1  # the one call shows the error, and costs least
-        return 2 if any(_fails(p, t) for p in others) else 3
+        return 2 if i in wrong else 3
 
     return sorted(range(len(trials)), key=rank)
 

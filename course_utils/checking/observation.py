@@ -32,6 +32,8 @@ class Observation:
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    # What properties said of it, for its one case: naming asks many times.
+    verdicts: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def error(self) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -358,6 +358,7 @@ def number(value: Tensor) -> str:
 # ---------------------------------------------------------------- all of them, in order
 
 
+@cache
 def standard(exercise: Exercise) -> tuple[Property, ...]:
     """The properties that every exercise asks, in the order in which they are told."""
 

@@ -8,14 +8,13 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter, tree_map_only
 
 from .answers import functions
 
@@ -178,9 +177,32 @@ class Elsewhere(Tensor):
         return _run_there(func, args, kwargs or {})
 
 
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """The arguments of an operator; those in lists, which never hold lists, one by one."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
+
+
+def _map(change: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([change(v) for v in value])
+    return change(value)
+
+
+def _here(value: Any) -> Any:
+    return value.here if isinstance(value, Elsewhere) else value
+
+
+def _there(value: Any) -> Any:
+    return Elsewhere(value) if isinstance(value, Tensor) else value
+
+
 def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = func._schema.name.split("::")[-1]
-    tensors = [t for t in tree_iter((args, kwargs)) if isinstance(t, Tensor)]
+    tensors = [t for t in _leaves((*args, *kwargs.values())) if isinstance(t, Tensor)]
     mine = [t for t in tensors if isinstance(t, Elsewhere)]
     device = kwargs.get("device")
     moves = name in ("_to_copy", "copy_")
@@ -194,14 +216,13 @@ def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         there = isinstance(args[0], Elsewhere)
     if device is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    here_args, here_kwargs = tree_map_only(Elsewhere, lambda t: t.here, (args, kwargs))
-    out = func(*here_args, **here_kwargs)
+    out = func(*[_map(_here, a) for a in args], **{k: _map(_here, v) for k, v in kwargs.items()})
     if not there:
         return out
     for t in mine:  # in place: the same object goes back
-        if any(o is t.here for o in tree_iter(out)):
+        if any(o is t.here for o in _leaves((out,))):
             return t
-    return tree_map_only(Tensor, Elsewhere, out)
+    return _map(_there, out)
 
 
 class AnotherDevice(_Mode):
@@ -210,7 +231,7 @@ class AnotherDevice(_Mode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if kwargs.get("device") is None and not any(
-            isinstance(t, Elsewhere) for t in tree_iter((args, kwargs))
+            isinstance(t, Elsewhere) for t in _leaves((*args, *kwargs.values()))
         ):
             return func(*args, **kwargs)
         return _run_there(func, args, kwargs)
@@ -227,7 +248,7 @@ class _MadeThere(TorchFunctionMode):
             kwargs = {"dtype": source.dtype, "device": source.device, **kwargs}
         if source is None and func not in (torch.tensor, torch.as_tensor, torch.asarray):
             return func(*args, **kwargs)
-        numbers = not any(isinstance(t, Tensor) for t in tree_iter((args, kwargs)))
+        numbers = not any(isinstance(t, Tensor) for t in _leaves((*args, *kwargs.values())))
         device = kwargs.get("device")
         if not numbers or device is None or torch.device(device) != THERE:
             return func(*(() if source is None else (source,)), *args, **kwargs)

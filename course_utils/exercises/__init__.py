@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
+from pathlib import Path
 
 from ..checking.catalogue import Catalogue
 from ..checking.exercise import Exercise
+from ..checking.key import Symptoms
 
 LESSONS = {
     "1-averages/01_naive_mean": "lesson_01",
@@ -25,4 +28,18 @@ def _load() -> dict[str, tuple[Exercise, ...]]:
     }
 
 
-COURSE = Catalogue(_load)
+SYMPTOMS = Path(__file__).with_name("symptoms.json")
+
+
+def _symptoms() -> dict[str, Symptoms]:
+    """Kept by `python -m tests.matrix --keep`: the cases on which each property fails."""
+    return {
+        id: {
+            name: frozenset((property, i) for property, cases in broken.items() for i in cases)
+            for name, broken in known.items()
+        }
+        for id, known in json.loads(SYMPTOMS.read_text()).items()
+    }
+
+
+COURSE = Catalogue(_load, _symptoms)

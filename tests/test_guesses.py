@@ -1,0 +1,106 @@
+"""Guesses run whatever is typed in, and the words of figures are found by name."""
+
+import ast
+import math
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_utils import captions
+from course_utils.editions import SOLUTIONS
+from course_utils.guesses import NONE_YET, OTHER, SAME, caption, reveal
+
+from .test_editions import code_cells
+
+LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
+CAPTION = re.compile(r'caption\(\s*"(\d\d) ([^"]+)"')
+
+
+def said(capsys, guess, result, **options) -> str:
+    reveal(guess, result, **options)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("guess", [..., None, [..., ...], (4.67, ...)])
+def test_what_is_not_guessed_yet_shows_the_result_all_the_same(guess, capsys):
+    assert said(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == (
+        f"your guess: {NONE_YET}\nthe result: [4.67, 5.33]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("guess", "result"),
+    [
+        ([4.67, 5.33], torch.tensor([4.6667, 5.3333])),
+        ((4, 8, 2), torch.Size([4, 8, 2])),
+        ("The Query", "the query"),
+        ("four-times", "four times"),
+        (True, torch.tensor(True)),
+        (120, 120),
+        (math.inf, math.inf),
+        (math.nan, math.nan),
+        (torch.tensor([[1.0, 0.0]]), [[1, 0]]),
+    ],
+)
+def test_a_guess_that_is_right(guess, result, capsys):
+    assert SAME in said(capsys, guess, result)
+
+
+@pytest.mark.parametrize(
+    ("guess", "result"),
+    [
+        ([4.67, 5.4], torch.tensor([4.6667, 5.3333])),
+        ([4, 8], (4, 8, 2)),
+        ("key", "query"),
+        (1, True),
+        ("120", 120),
+        (math.nan, 1.0),
+        ([[1]], [1]),
+        (object(), 1.0),
+        ({"a": 1}, [1]),
+    ],
+)
+def test_a_guess_that_is_not(guess, result, capsys):
+    assert OTHER in said(capsys, guess, result)
+
+
+def test_how_far_a_guess_may_be_off_is_the_lessons_to_say(capsys):
+    assert OTHER in said(capsys, 0.7, 0.66)
+    assert SAME in said(capsys, 0.7, 0.66, within=0.05)
+
+
+def test_a_title_is_kept_by_name():
+    words = caption("01 who hears whom")
+    assert words.keys() == {"title", "alt"}
+    assert all(words.values())
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_the_captions_kept_for_a_lesson_are_those_it_uses(path):
+    number = path.stem[:2]
+    file = Path(captions.__file__).parent / f"lesson_{number}.py"
+    kept = runpy.run_path(str(file))["CAPTIONS"] if file.exists() else {}
+    used = CAPTION.findall("\n".join(cell.source for cell in code_cells(path)))
+    assert set(used) == {(number, figure) for figure in kept}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_every_guess_is_left_open_and_revealed_in_a_later_cell(path):
+    typed: set[str] = set()
+    revealed: set[str] = set()
+    for cell in code_cells(path):
+        code = "".join(line for line in cell.source.splitlines(True) if line[0] not in "%!")
+        tree = ast.parse(code)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "reveal":
+                revealed.add(ast.unparse(node.args[0]))
+                assert revealed <= typed, f"no cell to type the guess in:\n{cell.source}"
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("guess_"):
+                answers = node.value.elts if isinstance(node.value, ast.List) else [node.value]
+                assert {ast.unparse(answer) for answer in answers} == {"..."}, cell.source
+                typed.add(ast.unparse(node.targets[0]))
+    assert revealed == typed

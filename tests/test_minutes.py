@@ -1,0 +1,155 @@
+"""The minutes that lessons state are counted by one rule."""
+
+from copy import deepcopy
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_utils.minutes import Count, count, main, sittings, state, table
+
+POINTS = {"double": 2.0, "sizes": 0.5}
+SOLVED = "### BEGIN SOLUTION\n    {}\n    ### END SOLUTION"
+STUB = 'def double(x):\n    """Twice x."""\n    ' + SOLVED.format("y = x\n    return y + y")
+QUIZ = "sizes = {\n    " + SOLVED.format('"out": (3,),\n    "in": (2,),') + "\n}"
+
+
+def text(source):
+    return new_markdown_cell(source)
+
+
+def cell(source, *outputs):
+    return new_code_cell(source, outputs=[new_output("display_data", data=d) for d in outputs])
+
+
+@pytest.mark.parametrize(
+    ("counted", "minutes"),
+    [
+        (Count(words=130), 1),
+        (Count(words=65), 1),
+        (Count(words=64), 0),
+        (Count(lines=60), 7),
+        (Count(predictions=5), 3),
+        (Count(figures=10), 7),
+        (Count(points=2), 10),
+        (Count(words=130) + Count(lines=60, predictions=5) + Count(figures=10, points=0.5), 21),
+    ],
+)
+def test_the_rule_of_the_curriculum(counted, minutes):
+    assert counted.minutes == minutes
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("Two words — and a dash.", 5),
+        ("| a | b |\n|---|---|\n| one | two |", 4),
+        ("[a link](https://example.org/a b)", 2),
+        ("$$\nx + y\n$$\nonly this, and $T^2$", 4),
+        ("<details><summary>So?</summary>Yes.</details>", 2),
+    ],
+)
+def test_words_are_what_is_read(source, words):
+    assert count([text(source)], {}).words == words
+
+
+def test_predictions_and_figures_are_counted():
+    map_ = {"text/html": "…", "text/plain": "attention_map(3 queries × 3 keys)"}
+    cells = [
+        text("**Predict:** a\n\n**Predict** b; predict c"),
+        cell("show()", {"image/png": "…"}, {"text/html": "<svg></svg>"}, map_, {"text/html": "no"}),
+    ]
+    counted = count(cells, {})
+    assert (counted.predictions, counted.figures) == (2, 3)
+
+
+def test_lines_are_those_a_student_reads_in_front_of_the_answer():
+    cells = [
+        cell("a = 1\n\nb = 2  # why"),
+        cell(STUB),  # def, docstring, your code here
+        cell(QUIZ),  # four lines: the questions stay
+        cell('# hint("double")  # remove the first #'),
+        cell("try:\n    x\nfinally:\n    report_environment()"),
+        cell('check("double", double)\n### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS'),
+    ]
+    assert count(cells, POINTS) == Count(lines=2 + 3 + 4, points=2.0)
+
+
+def test_a_lesson_without_headings_is_one_sitting():
+    cells = [text("# 01 · A lesson"), text("## 1. First")]
+    assert sittings(cells) == [("", cells)]
+
+
+def test_what_stands_before_the_first_sitting_belongs_to_it():
+    cells = [
+        text("# 01 · A lesson"),
+        text("## Sitting 1 of 2 · One (about 9 minutes)"),
+        cell("1"),
+        text("## Sitting 2 of 2 · Two"),
+        text("## 4. Two"),
+        text("## Workshop (about 3 minutes)"),
+    ]
+    assert sittings(cells) == [
+        ("Sitting 1 of 2", cells[:3]),
+        ("Sitting 2 of 2", cells[3:5]),
+        ("Workshop", cells[5:]),
+    ]
+
+
+def test_a_lesson_of_one_sitting_states_its_minutes():
+    notebook = new_notebook(
+        cells=[
+            text("# 01 · A lesson\n\nIt takes about 99 minutes."),
+            text("## 1. First (3 minutes)\n\n" + "word " * 1300),
+            text(
+                "### Exercise: `double`\n\n*Difficulty: ●○○ · about 0 minutes · 0 points*\n\nWrite."
+            ),
+            cell(STUB),
+            cell('check("double", double)'),
+            text("## 2. Second (1 minute) of all (2 minutes)\n\n" + "word " * 130),
+            text("## What just happened\n\nTime (3 minutes)"),
+        ]
+    )
+    state(notebook, POINTS)
+    said = [c.source.strip("word \n") for c in notebook.cells]
+    assert "about 22 minutes" in said[0]
+    assert said[1] == "## 1. First (20 minutes)"
+    assert "*Difficulty: ●○○ · about 10 minutes · 2 points*" in said[2]
+    assert said[5] == "## 2. Second (1 minute) of all (1 minute)"
+    assert said[6].endswith("Time (3 minutes)")
+    before = deepcopy(notebook)
+    state(notebook, POINTS)
+    assert notebook == before
+
+
+def test_each_of_several_sittings_states_its_own():
+    notebook = new_notebook(
+        cells=[
+            text("# 01 · A lesson\n\nA break of about 5 minutes between the sittings helps."),
+            text("## Sitting 1 of 2 · One (about 9 minutes)\n\n" + "word " * 1300),
+            text("## Sitting 2 of 2 · Two (about 9 minutes)\n\n" + "word " * 130),
+            text("## 3. Third (7 minutes)\n\n" + "word " * 260),
+        ]
+    )
+    state(notebook, POINTS)
+    said = [c.source.strip("word \n") for c in notebook.cells]
+    assert "about 5 minutes" in said[0]
+    assert said[1:] == [
+        "## Sitting 1 of 2 · One (about 10 minutes)",
+        "## Sitting 2 of 2 · Two (about 3 minutes)",
+        "## 3. Third (2 minutes)",
+    ]
+
+
+def test_the_table_says_which_sitting_is_too_long(tmp_path, capsys):
+    (tmp_path / "1-a").mkdir()
+    for name, words in {"01_short": 130, "02_long": 46 * 130}.items():
+        notebook = new_notebook(cells=[text("word " * words)])
+        nbformat.write(notebook, tmp_path / "1-a" / f"{name}.ipynb")
+    paths = sorted(tmp_path.glob("*/*"))
+    lines, well = table(paths, {})
+    assert [line.endswith("too long") for line in lines[1:]] == [False, True]
+    assert not well
+    assert main(["01"], tmp_path) == 0
+    assert main([], tmp_path) == 1
+    assert "02_long" in capsys.readouterr().out
