@@ -19,8 +19,10 @@ class TestLookup:
     def test_each_token_wants_the_payload_of_the_next_kind(self):
         kinds, tokens, wanted = lookup.texts(4)
         for b in range(4):
-            payload = {int(kind): token[6:] for kind, token in zip(kinds[b], tokens[b])}
-            for kind, fetched in zip(kinds[b], wanted[b]):
+            payload = {
+                int(kind): token[6:] for kind, token in zip(kinds[b], tokens[b], strict=True)
+            }
+            for kind, fetched in zip(kinds[b], wanted[b], strict=True):
                 assert torch.equal(fetched, payload[(int(kind) + 1) % 6])
 
     def test_the_mean_is_off_by_five_sixths(self):

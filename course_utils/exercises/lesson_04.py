@@ -18,6 +18,7 @@ from ..attention import (
 )
 from ..checking import (
     Case,
+    Entry,
     Exercise,
     FunctionProbe,
     Misconceptions,
@@ -27,6 +28,8 @@ from ..checking import (
     Property,
     expect_function,
     expect_module,
+    quiz,
+    slip,
 )
 from ..checking.comparing import near
 from ..checking.copies import COPY_PROPERTIES, CopyProbe
@@ -272,8 +275,143 @@ ATTENTION_SCORES = Exercise(
         "`query @ key.transpose(-2, -1)` has the shape `(B, T, S)`; divide it by "
         "`math.sqrt(query.shape[-1])`.",
     ),
+    other_way='''def attention_scores(query, key):
+    # einsum names the dimensions: d stands in both and not in the result, so it is added up.
+    return torch.einsum("btd,bsd->bts", query, key) / query.shape[-1] ** 0.5
+''',
     forbidden=BUILT_IN,
     forbidden_text="Here the scores are yours to compute: the built-in attention comes later.",
+)
+
+
+# ---------------------------------------------------------------- the quiz
+
+SEEKS, BACK, CHANGED = "W_q", "score back", "changed by W_v"
+BY_KEY, BY_VALUE = "told by the key", "told by the value"
+TOLD = ("kind", "payload")
+
+WHY_THREE_PROJECTIONS = quiz(
+    "why_three_projections",
+    lesson=LESSON,
+    points=1.0,
+    about="an article seeks a noun, a noun a verb, a verb an article",
+    entries=(
+        Entry(
+            SEEKS,
+            [(0, 0, 4), (4, 0, 0), (0, 4, 0)],
+            "Column by column: an article's 4 stands in the row of nouns, a noun's in the row of "
+            "verbs, a verb's in the row of articles.",
+            "An article is (1, 0, 0) and picks the first column. In which row of it must the 4 be?",
+            ordered=True,
+        ),
+        Entry(
+            BACK,
+            3,
+            "With one matrix each token's query is its key, and a dot product is the same both "
+            "ways.",
+            "The query of each is also its key. Does a dot product know which side came first?",
+        ),
+        Entry(
+            CHANGED,
+            "context",
+            "Scores and weights are made of queries and keys alone.",
+            "Which of the three are made before any value is looked at?",
+            choices=("scores", "weights", "context"),
+        ),
+        Entry(
+            BY_KEY,
+            "kind",
+            "A token is sought by its kind, so the key has to show it.",
+            "What does the token that looks for it know of it?",
+            choices=TOLD,
+        ),
+        Entry(
+            BY_VALUE,
+            "payload",
+            "What is handed over is the payload; whoever looked knows the kind already.",
+            "What should arrive at the token that looked?",
+            choices=TOLD,
+        ),
+    ),
+    misconceptions=(
+        slip(
+            "rows_and_columns_of_a_matrix_swapped",
+            {SEEKS: [(0, 4, 0), (0, 0, 4), (4, 0, 0)]},
+            "Rows and columns of W_q are swapped: with yours a noun seeks an article.",
+            "A matrix times a vector with one 1 picks a column, so who seeks stands in the columns.",
+            "Multiply your matrix by (1, 0, 0), an article. Where is the 4?",
+        ),
+        slip(
+            "seeks_its_own_kind",
+            {SEEKS: [(4, 0, 0), (0, 4, 0), (0, 0, 4)]},
+            "With your W_q each kind seeks its own kind.",
+            "That is what a head without a query matrix does already.",
+            "Multiply your matrix by (1, 0, 0), an article. Which kind's channel has the 4?",
+        ),
+        slip(
+            "keeps_the_matrix_of_the_example",
+            {SEEKS: [(0, 4, 0), (4, 0, 4), (0, 0, 0)]},
+            "This is the matrix of section 3: with it a noun seeks an article, and nobody a verb.",
+            "Another wish needs other columns, one for each kind that seeks.",
+            "Take the kinds one by one: which column does a noun pick, and what should it seek?",
+        ),
+        slip(
+            "a_shared_matrix_looks_one_way",
+            {BACK: 0},
+            "You let 'cat' look at 'chased' and not the other way round.",
+            "With one matrix for both there is no other way round: looking and being looked at are "
+            "the same. That is why a ring of seekers can't be learned.",
+            "Write the score as a dot product of two vectors, then swap them.",
+        ),
+        slip(
+            "a_shared_matrix_turns_the_sign",
+            {BACK: -3},
+            "You turned the sign of the score for the way back.",
+            "A dot product adds up products of numbers, and 2 · 5 is 5 · 2.",
+            "Write the score as a dot product of two vectors, then swap them.",
+        ),
+        slip(
+            "values_make_the_weights",
+            {CHANGED: "weights"},
+            "You let the values have a say in the weights.",
+            "Where to look and what is found there are two questions, and values answer the second.",
+            "Which two of the three vectors meet in a score?",
+        ),
+        slip(
+            "values_make_the_weights",
+            {CHANGED: "scores"},
+            "You let the values have a say in the scores.",
+            "Where to look and what is found there are two questions, and values answer the second.",
+            "Which two of the three vectors meet in a score?",
+        ),
+        slip(
+            "key_and_value_told_apart_wrongly",
+            {BY_KEY: "payload", BY_VALUE: "kind"},
+            "You swapped what a token is found by and what it hands over.",
+            "A payload is random: nobody could look for it.",
+            "The seeker knows which kind it wants. Which vector must show that?",
+        ),
+        slip(
+            "value_is_the_key",
+            {BY_VALUE: "kind"},
+            "You let a token hand over what it is found by.",
+            "Whoever looked knows the kind already, and learns nothing new.",
+            "What did each token of the lookup want to fetch?",
+        ),
+        slip(
+            "key_is_the_value",
+            {BY_KEY: "payload"},
+            "You let a token be found by what it hands over.",
+            "A payload is random: nobody could look for it.",
+            "The seeker knows which kind it wants. Which vector must show that?",
+        ),
+    ),
+    hints=(
+        "A matrix times a vector that holds a single 1 picks a column. Article, noun and verb pick "
+        "the first, the second and the third column of W_q.",
+        "The query of an article should be (0, 4, 0), of a noun (0, 0, 4), of a verb (4, 0, 0). "
+        "These are the columns; you write rows.",
+    ),
 )
 
 
@@ -749,7 +887,7 @@ COPY_LINEAR_TO_MATRIX = Exercise(
     id="copy_linear_to_matrix",
     lesson=LESSON,
     call="copy_linear_to_matrix(linear_attention, matrix_attention)",
-    points=2.0,
+    points=1.0,
     cases=_copy_cases,
     probe=CopyProbe(_copy_make),
     expect=_copy_expect,
@@ -799,6 +937,20 @@ COPY_LINEAR_TO_MATRIX = Exercise(
         '.weight` and `matrix = getattr(matrix_attention, f"W_{name}")`; if `weight.T.shape != '
         "matrix.shape`, raise a ValueError with both shapes; else `matrix.copy_(weight.T)`.",
     ),
+    other_way='''def copy_linear_to_matrix(linear_attention, matrix_attention):
+    # load_state_dict copies in place and by name, and compares sizes: its RuntimeError names both.
+    names = ["query", "key", "value"]
+    turned = {f"W_{name}": getattr(linear_attention, name).weight.T for name in names}
+    try:
+        matrix_attention.load_state_dict(turned)
+    except RuntimeError as error:
+        raise ValueError(error) from None
+''',
 )
 
-EXERCISES = (ATTENTION_SCORES, CAUSAL_SELF_ATTENTION, COPY_LINEAR_TO_MATRIX)
+EXERCISES = (
+    ATTENTION_SCORES,
+    WHY_THREE_PROJECTIONS,
+    CAUSAL_SELF_ATTENTION,
+    COPY_LINEAR_TO_MATRIX,
+)
