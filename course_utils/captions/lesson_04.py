@@ -1,7 +1,8 @@
 CAPTIONS = {
     "projections": (
         "With W_q, a verb and an article look at nouns",
-        "Heat map of 5 words. 'chased' and each 'the' give 0.44 to 'cat' and to 'mouse', both nouns "
+        "Heat map of 5 words. 'chased' and each 'the' give 0.44 to 'cat' and to 'mouse', "
+        "both nouns "
         "give 0.44 to each 'the', and everything else is 0.04.",
     ),
     "lookup": (
@@ -17,7 +18,8 @@ CAPTIONS = {
     "saturation": (
         "Not scaled, one key takes all and the gradient vanishes",
         "Two line charts for D = 4 to 1024. The largest of 8 weights rises from 0.47 to 1.00 when "
-        "not scaled, and stays near 0.33 divided by √D. The gradient of a row falls from 0.3 to two "
+        "not scaled, and stays near 0.33 divided by √D. The gradient of a row falls from "
+        "0.3 to two "
         "millionths when not scaled, and stays near 0.3 divided by √D.",
     ),
 }

@@ -7,13 +7,15 @@ CAPTIONS = {
     ),
     "behind": (
         "Padding behind a text lies in the future of its tokens",
-        "Three masks of 5 by 5. cats sleep: row 0 sees 0, rows 1 to 4 see 0 and 1. the dog chased a "
+        "Three masks of 5 by 5. cats sleep: row 0 sees 0, rows 1 to 4 see 0 and 1. the "
+        "dog chased a "
         "ball: each row sees itself and what comes before. she reads books: row 0 sees 0, row 1 "
         "sees 0 and 1, rows 2 to 4 see 0, 1 and 2.",
     ),
     "sees nothing": (
         "The first row sees nothing",
-        "Mask of 3 by 3. The row of <pad> sees nothing, the row of cats sees cats, the row of sleep "
+        "Mask of 3 by 3. The row of <pad> sees nothing, the row of cats sees cats, the "
+        "row of sleep "
         "sees cats and sleep.",
     ),
 }

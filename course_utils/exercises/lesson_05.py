@@ -31,6 +31,7 @@ from ..checking.calling import cotangent, fresh
 from ..checking.comparing import near
 from ..checking.exercise import Expected, Trial, Verdict
 from ..experiments.nan_hunt import nan_on_the_way_back
+from .kit import first_attempts as first
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
 from .kit.draw import Draw
@@ -355,6 +356,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
         m.RenormalisedAfterSoftmax,
         AnyForAll,
         EmptyColumns,
+        first.WithoutKeepdim,
         MaskNotExpanded,
         OneKeyKept,
         EmptyGuessed,
@@ -387,12 +389,12 @@ SAFE_MASKED_SOFTMAX = Exercise(
         "`scores.masked_fill(hidden, -inf).masked_fill(empty, 0.0)`, softmax over the last "
         "dimension, then `.masked_fill(empty, 0.0)` once more.",
     ),
-    other_way='''def safe_masked_softmax(scores, hidden):
-    # The smallest finite number in place of -inf: no row is empty, and clearing makes hidden exact.
+    other_way="""\
+# The smallest finite number in place of -inf: no row is empty, and clearing makes hidden exact.
+def safe_masked_softmax(scores, hidden):
     hidden = hidden.expand_as(scores)
     weights = torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), dim=-1)
-    return weights.masked_fill(hidden, 0.0)
-''',
+    return weights.masked_fill(hidden, 0.0)""",
     forbidden=BUILT_IN,
     forbidden_text="Here the softmax under a mask is yours to build: `torch.softmax` is welcome, "
     "the built-in attention is not.",
@@ -513,6 +515,9 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         m.NanRows,
         m.PadMaskIgnored,
         m.RowsHidden,
+        first.LinedUpFromTheRight,
+        first.MaskWrittenOver.but(hidden=first.padding_written_over),
+        first.MaskWrittenOver.but(hidden=first.padding_written_over_a_cut),
         m.PaddingOnly,
         m.UniformOnHidden,
         m.NanInGradient,

@@ -23,6 +23,7 @@ from ..checking import (
     slip,
 )
 from ..checking.exercise import Expected, Verdict
+from .kit import first_attempts as first
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
 from .kit.draw import Draw
@@ -386,6 +387,7 @@ PADDING_MASK = Exercise(
     ),
     misconceptions=Misconceptions.of(
         NotChecked,
+        first.NotStoodUp,
         *NO_MASKS,
         OneTooLate,
         OneTooEarly,
@@ -416,15 +418,15 @@ PADDING_MASK = Exercise(
         "int, or not between 0 and max_length, raise a ValueError with both numbers. At the end: "
         "`torch.arange(max_length, device=lengths.device) >= lengths[:, None]`.",
     ),
-    other_way='''def padding_mask(lengths, max_length):
-    # Row n of a triangle is the mask of a text of n tokens, and the lengths pick their rows.
+    other_way="""\
+# Row n of a triangle is the mask of a text of n tokens, and the lengths pick their rows.
+def padding_mask(lengths, max_length):
     lengths = torch.as_tensor(lengths)
     for n in lengths.tolist():
         if not (isinstance(n, int) and 0 <= n <= max_length):
             raise ValueError(f"{n} is no integer from 0 to {max_length}")
     table = torch.ones(max_length + 1, max_length, dtype=torch.bool, device=lengths.device).triu()
-    return table[lengths.long()]
-''',
+    return table[lengths.long()]""",
 )
 
 
@@ -499,17 +501,6 @@ class EitherNotBoth(Mistake):
         return future ^ self.columns(pad_mask)
 
 
-class LinedUpFromTheRight(Mistake):
-    """`(T, T) | (B, T)` lines the sequences up with the rows of the triangle.
-
-    Why: With as many sequences as tokens there is no error, only a wrong mask; else there is one.
-    Mend: The batch needs a dimension of its own, and the rows one of size 1.
-    """
-
-    def columns(self, pad_mask):
-        return pad_mask
-
-
 class FourDimensions(Mistake):
     """There is a dimension of size 1 for heads in the mask: its shape is `(B, 1, T, T)`.
 
@@ -576,7 +567,7 @@ CAUSAL_AND_PADDING = Exercise(
     ),
     misconceptions=Misconceptions.of(
         m.RowsHidden,
-        LinedUpFromTheRight,
+        first.LinedUpFromTheRight,
         m.RowsAndColumnsHidden,
         m.BothNeeded,
         m.PadMaskIgnored.but(with_padding=_future_alone).on(
@@ -586,6 +577,7 @@ CAUSAL_AND_PADDING = Exercise(
             CausalAndPadding, what="Only the padding is hidden; the future is not."
         ),
         EitherNotBoth,
+        first.MaskOfNumbers,
         m.PaddingInverted,
         *NO_MASKS,
         m.PastHidden,
@@ -607,12 +599,12 @@ CAUSAL_AND_PADDING = Exercise(
         "`future = torch.ones(T, T, dtype=torch.bool, device=pad_mask.device).triu(diagonal=1)`, "
         "then `future | pad_mask[:, None, :]`.",
     ),
-    other_way='''def causal_and_padding(pad_mask):
-    # Say what may be seen: not the future *and* no padding. Then turn it round.
+    other_way="""\
+# Say what may be seen: not the future *and* no padding. Then turn it round.
+def causal_and_padding(pad_mask):
     places = torch.arange(pad_mask.shape[1], device=pad_mask.device)
     seen = (places <= places[:, None]) & ~pad_mask[:, None, :]
-    return ~seen
-''',
+    return ~seen""",
 )
 
 
@@ -676,7 +668,8 @@ WHO_HEARS_PADDING = quiz(
             "padding_in_front_is_safe",
             {IN_FRONT: 0},
             "You took the causal mask for enough with padding in front.",
-            "It hides what comes later. Padding in front comes earlier, and is heard by every word.",
+            "It hides what comes later. Padding in front comes earlier, and is heard by "
+            "every word.",
             "Draw the causal mask for six places and look at rows 4 and 5.",
         ),
         slip(
@@ -701,7 +694,7 @@ WHO_HEARS_PADDING = quiz(
             "Four paddings stand in places 0 to 3.",
         ),
         slip(
-            "blind_to_itself_in_the_quiz",
+            "word_hidden_from_itself",
             {RAINS: (4,)},
             "You hid 'rains' from itself.",
             "A token always sees itself in a causal head; only padding may not be looked at.",
@@ -746,8 +739,9 @@ WHO_HEARS_PADDING = quiz(
     hints=(
         "Write the six places in a row, `it rains <pad> <pad> <pad> <pad>`, and below it the other "
         "way round. The causal mask lets a place see itself and what is left of it.",
-        "A key is hidden if it lies to the right, where the causal mask is on, or if it is padding, "
-        "where the padding mask is on. For the shape: B first, S last, and a 1 for what is the same "
-        "for all queries.",
+        "A key is hidden if it lies to the right, where the causal mask is on, or if it "
+        "is padding, "
+        "where the padding mask is on. For the shape: B first, S last, and a 1 for what is the "
+        "same for all queries.",
     ),
 )
