@@ -77,15 +77,15 @@ class Picture:
     """A finished figure with its text alternative, sharp on dense screens.
 
     A notebook keeps it as HTML, because JupyterLab and nbconvert take the text alternative of an
-    image only from there, and as PNG for what reads no HTML. White and black change places on a
-    dark page of Jupyter's; elsewhere the background is white.
+    image only from there, and as PNG, of half the density, for what reads no HTML. White and black
+    change places on a dark page of Jupyter's; elsewhere the background is white.
 
     Args:
         figure: drawn with or without pyplot; it is closed, so that it isn't shown twice.
         alt: what to know from the picture without seeing it.
 
     Attributes:
-        png: the image as bytes, the same for the same figure.
+        png, coarse: the image as bytes, the same for the same figure.
         alt: the text alternative.
         width, height: size on the page in CSS pixels.
     """
@@ -94,7 +94,10 @@ class Picture:
         if not alt.strip():
             raise ValueError("alt is empty: say in a sentence what the figure shows")
         self.alt = " ".join(alt.split())
-        self.png, (self.width, self.height) = _png(figure)
+        image = _drawn(figure)
+        self.width, self.height = (round(side / PIXEL_DENSITY) for side in image.size)
+        self.png = _png(image)
+        self.coarse = _png(image.resize((self.width, self.height), Image.Resampling.LANCZOS))
         _close(figure)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -105,7 +108,7 @@ class Picture:
             f'width="{self.width}" height="{self.height}" '
             f'style="max-width: 100%; height: auto; background: white; filter: {colours.FILTER}">'
         )
-        data = {"text/html": image, "image/png": source, "text/plain": self.alt}
+        data = {"text/html": image, "image/png": _base64(self.coarse), "text/plain": self.alt}
         return data, {"image/png": {"alt": self.alt, **size}}
 
     def __repr__(self) -> str:
@@ -645,19 +648,19 @@ def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.R
     return "black", colours.shade(1 / 8 if blue >= red else -1 / 8)
 
 
-def _png(figure: Figure) -> tuple[bytes, tuple[int, int]]:
-    """Bytes and CSS size; the same figure gives the same bytes: no time, no version in them."""
+def _drawn(figure: Figure) -> Image.Image:
     buffer = io.BytesIO()
     dpi = CSS_PIXELS_PER_INCH * PIXEL_DENSITY
     with _style():
-        figure.savefig(
-            buffer, format="png", dpi=dpi, facecolor="white", metadata={"Software": None}
-        )
-    image = Image.open(buffer).convert("RGB")
+        figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
+    return Image.open(buffer).convert("RGB")
+
+
+def _png(image: Image.Image) -> bytes:
+    """The same image gives the same bytes: no time, no version in them."""
     small = io.BytesIO()  # a palette makes it a third of the size
     image.quantize(colors=256, dither=Image.Dither.NONE).save(small, format="PNG", optimize=True)
-    width, height = (round(side / PIXEL_DENSITY) for side in image.size)
-    return small.getvalue(), (width, height)
+    return small.getvalue()
 
 
 def _base64(data: bytes) -> str:

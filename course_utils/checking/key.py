@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from .errors import describe_error
@@ -95,10 +96,15 @@ def extend_key(
     trials = key.trials(observations)
     shown = shown_by(exercise, trials)
     order, begun = telling_first(trials, shown), begin_match(shown)
+    # Where all values are right the likely ones give the same: results alone part none of them.
+    if symptoms and not begun.possible and not any(t.seen.error for t in trials):
+        follow = partial(_follow, exercise, key, trials, order, begun)
+    else:
+        follow = partial(_glance_and_follow, exercise, key, trials, order, begun)
     with undisturbed():
         found = False
         for name, m in _likeliest(exercise, symptoms or {}, shown):
-            match = _follow(exercise, key, trials, order, begun, name, m.answer)
+            match = follow(name, m.answer)
             if match.exact and match.signatures:
                 return
             found = found or match.exact
@@ -113,7 +119,7 @@ def extend_key(
                 answer = mixed(a.right, a.mistake, b.mistake)  # type: ignore[arg-type]
             except TypeError:
                 continue
-            if _follow(exercise, key, trials, order, begun, name, answer).exact:
+            if follow(name, answer).exact:
                 return
 
 
@@ -125,7 +131,7 @@ def _likeliest(exercise: Exercise, symptoms: Symptoms, shown: frozenset[Symptom]
     alike = {name: similarity(symptoms[name], shown) for name, _ in every}
     least = sorted(alike.values(), reverse=True)[:LIKELIEST][-1]
     every.sort(key=lambda named: -alike[named[0]])
-    return [(name, m) for name, m in every if alike[name] >= least]
+    return [(name, m) for name, m in every if alike[name] >= least and alike[name] > 0]
 
 
 def _pairs(
@@ -161,14 +167,8 @@ def _follow(
     name: str,
     answer: Any,
 ) -> Match:
+    """Case by case, until it parts from what was seen."""
     match = replace(begun)
-    if name not in key.wrong:
-        for i in order:
-            if i != order[0] and key.cases[i].options.get("once"):
-                continue  # large
-            seen = _glance(exercise, key, name, answer, i)
-            if seen and _parts(exercise, trials[i], seen, begun.possible):
-                return Match(alike=False, possible=False)
     known = key.wrong.setdefault(name, {})
     for i in order:
         if i not in known:
@@ -178,6 +178,26 @@ def _follow(
             return match
     match.complete = True
     return match
+
+
+def _glance_and_follow(
+    exercise: Exercise,
+    key: AnswerKey,
+    trials: Sequence[Trial],
+    order: Sequence[int],
+    begun: Match,
+    name: str,
+    answer: Any,
+) -> Match:
+    """As `_follow`, if the results alone don't part the two."""
+    if name not in key.wrong:
+        for i in order:
+            if i != order[0] and key.cases[i].options.get("once"):
+                continue  # large
+            seen = _glance(exercise, key, name, answer, i)
+            if seen and _parts(exercise, trials[i], seen, begun.possible):
+                return Match(alike=False, possible=False)
+    return _follow(exercise, key, trials, order, begun, name, answer)
 
 
 def _glance(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 from .comparing import agrees, alike
 from .exercise import Exercise, Misconception, Property, Trial
 from .observation import Observation
@@ -117,12 +119,14 @@ def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[in
     """Where an answer is wrong most misconceptions part from it at once, and values say most."""
     wrong = {i for _, i in shown}
 
-    def rank(i: int) -> int:
+    def rank(i: int) -> tuple[int, int]:
+        case = trials[i].case
         if ("values", i) in shown:
-            return 0
-        if trials[i].seen.error and trials[i].case.options.get("once"):
-            return 1  # the one call shows the error, and costs least
-        return 2 if i in wrong else 3
+            return 0, 0
+        if trials[i].seen.error and case.options.get("once"):
+            sizes = [v.numel() for v in case.inputs.values() if isinstance(v, Tensor)]
+            return 1, sum(sizes)  # the one call shows the error, and a small one costs least
+        return 2 if i in wrong else 3, 0
 
     return sorted(range(len(trials)), key=rank)
 

@@ -50,6 +50,7 @@ def unscaled(query, key):
 SCORES_WRONG = {
     "distance": lambda q, k: -torch.cdist(q, k) / math.sqrt(q.shape[-1]),
     "squared distance": lambda q, k: -(torch.cdist(q, k) ** 2) / math.sqrt(q.shape[-1]),
+    "keys in reverse": lambda q, k: unscaled(q, k.flip(1)) / math.sqrt(q.shape[-1]),
     "fourth root": lambda q, k: unscaled(q, k) / q.shape[-1] ** 0.25,
     "width less one": lambda q, k: unscaled(q, k) / math.sqrt(max(q.shape[-1] - 1, 1)),
     "whole root": lambda q, k: unscaled(q, k) / math.isqrt(q.shape[-1]),

@@ -563,8 +563,16 @@ class SwitchesGradientsOff(Wrapper):
         return out
 
 
+class ValuesAlone(Wrapper):
+    """Every token keeps its own value; nobody listens."""
+
+    def contexts(self, x, pad_mask):
+        return [head.value(x) for head in self.heads]
+
+
 WRONG = {
     "MultiHeadAttentionWrapper": {
+        "values alone": ValuesAlone,
         "padding for every second head": HalfOfTheHeads,
         "nothing handed on": NothingHandedOn,
         "dropout only without a mask": DropoutOnlyWithoutMask,

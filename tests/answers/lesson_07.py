@@ -1508,6 +1508,9 @@ WRONG = {
     },
     "merge_heads": {
         "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
+        "the first head alone": lambda x: merge_by_cat(
+            torch.cat([x[:, :1], torch.zeros_like(x[:, 1:])], dim=1)
+        ),
         "identity": lambda x: x,
         "assumes memory in reading order": strided_merge,
         "first and last head": merge_uses_two_heads,
