@@ -463,6 +463,46 @@ def points_and_lines(
     return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
 
 
+def curve_panels(
+    sizes: Sequence[float],
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    title: str,
+    *,
+    xlabel: str,
+    alt: str | None = None,
+) -> Picture:
+    """Draw curves against a size in panels side by side, one line a name, the same in each panel.
+
+    The sizes are on a logarithmic axis; so is what spans more than a factor of 1,000.
+
+    Args:
+        sizes: N positive sizes.
+        panels: by what is measured, N numbers by name.
+        title: what to see.
+        alt: the text alternative; by default the first and the last number of each line.
+    """
+    x, described = _array(sizes), []
+    with _style():
+        figure = _figure(8.0, 3.3, title)
+        drawn = figure.subplots(1, len(panels), squeeze=False).flat
+        for axes, (what, curves) in zip(drawn, panels.items(), strict=True):
+            for i, (name, values) in enumerate(curves.items()):
+                y = _array(values)
+                axes.plot(x, y, label=name, marker=MARKERS[i], markersize=5, **_line_look(i))
+                described.append(f"{what}, {name}: from {y[0]:.2g} to {y[-1]:.2g}")
+            everything = np.concatenate([_array(values) for values in curves.values()])
+            axes.set_xscale("log", base=2)
+            if everything.min() > 0 and everything.max() > 1000 * everything.min():
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(0, 1.05 * everything.max())
+            axes.set_xticks(x, [f"{size:g}" for size in x])
+            axes.minorticks_off()
+            axes.set(xlabel=xlabel, ylabel=what)
+            axes.legend(loc="best", fontsize=8, handlelength=3)
+    return Picture(figure, alt or f"Line charts: {_sentence(title)} {'; '.join(described)}.")
+
+
 # Drawing ---------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
-from course_utils import colours
+from course_utils import colours, figures
 from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
 from course_utils.figures import (
     SIGNED,
@@ -462,3 +462,21 @@ def test_all_of_a_causal_head_can_be_hidden_at_once():
         "hidden, hidden, hidden"
         in heatmap(masked_softmax(torch.zeros(3, 3), causal_mask(3)), TITLE, hidden=nothing).alt
     )
+
+
+PANELS = {
+    "share": {"one": [0.2, 0.9], "other": [0.3, 0.3]},
+    "gradient": {"one": [0.3, 2e-6], "other": [0.3, 0.3]},
+}
+
+
+class TestCurvePanels:
+    def test_the_text_alternative_gives_both_ends_of_each_line(self):
+        picture = figures.curve_panels([4, 1024], PANELS, "Title", xlabel="width")
+        assert picture.alt.startswith("Line charts: Title. share, one: from 0.2 to 0.9; ")
+        assert "gradient, one: from 0.3 to 2e-06" in picture.alt
+
+    def test_what_spans_many_powers_of_ten_is_drawn_so(self, monkeypatch):
+        monkeypatch.setattr(figures, "Picture", lambda figure, alt: figure)
+        drawn = figures.curve_panels([4, 1024], PANELS, "Title", xlabel="width")
+        assert [axes.get_yscale() for axes in drawn.axes] == ["linear", "log"]

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..attention import (
-    CausalSelfAttention,
-    MatrixSelfAttention,
-    SelfAttention,
-    attention_scores,
-    copy_linear_to_matrix,
-)
+from ..attention import CausalSelfAttention, attention_scores
 from ..checking import (
     Case,
+    Entry,
     Exercise,
     FunctionProbe,
     Misconceptions,
@@ -27,23 +21,25 @@ from ..checking import (
     Property,
     expect_function,
     expect_module,
+    quiz,
+    slip,
 )
 from ..checking.comparing import near
-from ..checking.copies import COPY_PROPERTIES, CopyProbe
 from ..checking.exercise import Expected, Verdict
+from .kit import first_attempts as first
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
 from .kit.draw import Draw
 from .kit.heads import (
     BUILT_IN,
     HEAD_PROPERTIES,
-    PROJECTIONS,
     THREE_TOKENS,
     head_cases,
     head_oracle,
     see_head,
 )
-from .kit.steps import AttentionScores, Head, Refusing, Scoring
+from .kit.steps import AttentionScores, Head, Scoring
+from .lesson_04_copying import COPY_LINEAR_TO_MATRIX
 
 LESSON = "2-single-head/04_single_head"
 
@@ -272,8 +268,146 @@ ATTENTION_SCORES = Exercise(
         "`query @ key.transpose(-2, -1)` has the shape `(B, T, S)`; divide it by "
         "`math.sqrt(query.shape[-1])`.",
     ),
+    other_way="""\
+# einsum names the dimensions: d stands in both and not in the result, so it is added up.
+def attention_scores(query, key):
+    return torch.einsum("btd,bsd->bts", query, key) / query.shape[-1] ** 0.5""",
     forbidden=BUILT_IN,
     forbidden_text="Here the scores are yours to compute: the built-in attention comes later.",
+)
+
+
+# ---------------------------------------------------------------- the quiz
+
+SEEKS, BACK, CHANGED = "W_q", "score back", "changed by W_v"
+BY_KEY, BY_VALUE = "told by the key", "told by the value"
+TOLD = ("kind", "payload")
+
+WHY_THREE_PROJECTIONS = quiz(
+    "why_three_projections",
+    lesson=LESSON,
+    points=1.0,
+    about="an article seeks a noun, a noun a verb, a verb an article",
+    entries=(
+        Entry(
+            SEEKS,
+            [(0, 0, 4), (4, 0, 0), (0, 4, 0)],
+            "Column by column: an article's 4 stands in the row of nouns, a noun's in the row of "
+            "verbs, a verb's in the row of articles.",
+            "An article is (1, 0, 0) and picks the first column. In which row of it must the 4 be?",
+            ordered=True,
+        ),
+        Entry(
+            BACK,
+            3,
+            "With one matrix each token's query is its key, and a dot product is the same both "
+            "ways.",
+            "The query of each is also its key. Does a dot product know which side came first?",
+        ),
+        Entry(
+            CHANGED,
+            "context",
+            "Scores and weights are made of queries and keys alone.",
+            "Which of the three are made before any value is looked at?",
+            choices=("scores", "weights", "context"),
+        ),
+        Entry(
+            BY_KEY,
+            "kind",
+            "A token is sought by its kind, so the key has to show it.",
+            "What does the token that looks for it know of it?",
+            choices=TOLD,
+        ),
+        Entry(
+            BY_VALUE,
+            "payload",
+            "What is handed over is the payload; whoever looked knows the kind already.",
+            "What should arrive at the token that looked?",
+            choices=TOLD,
+        ),
+    ),
+    misconceptions=(
+        slip(
+            "rows_and_columns_of_a_matrix_swapped",
+            {SEEKS: [(0, 4, 0), (0, 0, 4), (4, 0, 0)]},
+            "Rows and columns of W_q are swapped: with yours a noun seeks an article.",
+            "A matrix times a vector with one 1 picks a column, so who seeks stands in the "
+            "columns.",
+            "Multiply your matrix by (1, 0, 0), an article. Where is the 4?",
+        ),
+        slip(
+            "seeks_its_own_kind",
+            {SEEKS: [(4, 0, 0), (0, 4, 0), (0, 0, 4)]},
+            "With your W_q each kind seeks its own kind.",
+            "That is what a head without a query matrix does already.",
+            "Multiply your matrix by (1, 0, 0), an article. Which kind's channel has the 4?",
+        ),
+        slip(
+            "keeps_the_matrix_of_the_example",
+            {SEEKS: [(0, 4, 0), (4, 0, 4), (0, 0, 0)]},
+            "This is the matrix of section 3: with it a noun seeks an article, and nobody a verb.",
+            "Another wish needs other columns, one for each kind that seeks.",
+            "Take the kinds one by one: which column does a noun pick, and what should it seek?",
+        ),
+        slip(
+            "a_shared_matrix_looks_one_way",
+            {BACK: 0},
+            "You let 'cat' look at 'chased' and not the other way round.",
+            "With one matrix for both there is no other way round: looking and being looked at are "
+            "the same. That is why a ring of seekers can't be learned.",
+            "Write the score as a dot product of two vectors, then swap them.",
+        ),
+        slip(
+            "a_shared_matrix_turns_the_sign",
+            {BACK: -3},
+            "You turned the sign of the score for the way back.",
+            "A dot product adds up products of numbers, and 2 · 5 is 5 · 2.",
+            "Write the score as a dot product of two vectors, then swap them.",
+        ),
+        slip(
+            "values_make_the_weights",
+            {CHANGED: "weights"},
+            "You let the values have a say in the weights.",
+            "Where to look and what is found there are two questions, and values answer the "
+            "second.",
+            "Which two of the three vectors meet in a score?",
+        ),
+        slip(
+            "values_make_the_weights",
+            {CHANGED: "scores"},
+            "You let the values have a say in the scores.",
+            "Where to look and what is found there are two questions, and values answer the "
+            "second.",
+            "Which two of the three vectors meet in a score?",
+        ),
+        slip(
+            "key_and_value_told_apart_wrongly",
+            {BY_KEY: "payload", BY_VALUE: "kind"},
+            "You swapped what a token is found by and what it hands over.",
+            "A payload is random: nobody could look for it.",
+            "The seeker knows which kind it wants. Which vector must show that?",
+        ),
+        slip(
+            "value_is_the_key",
+            {BY_VALUE: "kind"},
+            "You let a token hand over what it is found by.",
+            "Whoever looked knows the kind already, and learns nothing new.",
+            "What did each token of the lookup want to fetch?",
+        ),
+        slip(
+            "key_is_the_value",
+            {BY_KEY: "payload"},
+            "You let a token be found by what it hands over.",
+            "A payload is random: nobody could look for it.",
+            "The seeker knows which kind it wants. Which vector must show that?",
+        ),
+    ),
+    hints=(
+        "A matrix times a vector that holds a single 1 picks a column. Article, noun and verb pick "
+        "the first, the second and the third column of W_q.",
+        "The query of an article should be (0, 4, 0), of a noun (0, 0, 4), of a verb (4, 0, 0). "
+        "These are the columns; you write rows.",
+    ),
 )
 
 
@@ -296,6 +430,8 @@ HEAD_MISTAKES = (
     m.MaskAfterSoftmax,
     m.OverQueries,
     m.MaskNotCut,
+    first.MaskOfNumbers,
+    first.MaskWrittenOver,
     m.MaskStaysBehind,
     m.MaskIsLearned,
     m.DropoutOnScores,
@@ -401,404 +537,34 @@ CAUSAL_SELF_ATTENTION = Exercise(
         "attention.masked_softmax(attention_scores(query, key), self.hidden[:T, :T])`, then "
         "`self.dropout(weights) @ value`.",
     ),
+    other_way="""\
+# The mask as the formula has it: zeros and -inf, added to the scores.
+class CausalSelfAttention(nn.Module):
+    def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        self.context_length = context_length
+        self.query = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.key = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.dropout = nn.Dropout(dropout)
+        future = torch.full((context_length, context_length), -torch.inf).triu(diagonal=1)
+        self.register_buffer("future", future, persistent=False)
+
+    def forward(self, x):
+        T = x.shape[1]
+        if T > self.context_length:
+            raise ValueError(f"{T} tokens came in, at most {self.context_length} fit")
+        scores = attention_scores(self.query(x), self.key(x)) + self.future[:T, :T]
+        return self.dropout(torch.softmax(scores, dim=-1)) @ self.value(x)""",
     forbidden=BUILT_IN,
     forbidden_text="Here the attention is yours to build: from `attention_scores`, a mask, a "
     "softmax and a product.",
 )
 
 
-# ---------------------------------------------------------------- copy_linear_to_matrix
-
-
-class _AnotherOrder(MatrixSelfAttention):
-    """The same matrices, made in another order: a copy has to go by name."""
-
-    def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__(d_in, d_out)
-        for name in ("W_value", "W_query", "W_key"):
-            parameter = getattr(self, name)
-            delattr(self, name)
-            setattr(self, name, parameter)
-
-
-def _copy_case(
-    draw: Draw,
-    name: str,
-    linear: tuple[int, int],
-    matrix: tuple[int, int] | None = None,
-    only: tuple[str, ...] = PROJECTIONS,
-    roles: str = "",
-    **options: Any,
-) -> Case:
-    """A case from `(d_in, d_out)` of the linear layers and of the matrices, where those differ in
-    the matrices named in `only`."""
-    dtype = options.get("dtype", torch.float32)
-    sizes = {n: matrix if matrix and n in only else linear for n in PROJECTIONS}
-    inputs = {
-        "linear_attention": {
-            f"{n}.weight": draw.normal(linear[1], linear[0], dtype=dtype) for n in PROJECTIONS
-        },
-        "matrix_attention": {f"W_{n}": draw.normal(*sizes[n], dtype=dtype) for n in PROJECTIONS},
-    }
-    options["x"] = draw.normal(2, 3, linear[0], dtype=dtype)
-    differ = [f"{a}" for a, b in zip(linear, matrix or linear, strict=True) if a != b]
-    differ += [f"{b}" for a, b in zip(linear, matrix or linear, strict=True) if a != b]
-    refuses = tuple(differ) if matrix else None
-    return Case(name, inputs, refuses, options, roles=frozenset(roles.split()))
-
-
-def _copy_cases(seed: int) -> list[Case]:
-    draw = Draw(seed)
-    d_in, d_out, width, other = draw.sizes(4, 4, 9)
-    return [
-        _copy_case(draw, "wider in than out", (12, d_out), roles="typical"),
-        _copy_case(draw, "wider out than in", (d_in, 11)),
-        _copy_case(draw, "square", (width, width), roles="small"),
-        _copy_case(draw, "float64", (d_in, d_out), dtype=torch.float64),
-        _copy_case(draw, "matrices made in another order", (d_out, other), another_order=True),
-        _copy_case(draw, "W_key frozen", (other, d_in), frozen=("W_key",)),
-        _copy_case(draw, "one channel", (1, 1), roles="small"),
-        _copy_case(draw, "other widths out", (d_in, 13), (d_in, 17)),
-        _copy_case(draw, "other widths in", (14, d_out), (15, d_out)),
-        _copy_case(draw, "one channel out", (d_in, 1), (d_in, 16), roles="small"),
-        _copy_case(draw, "sizes swapped", (12, 19), (19, 12), roles="small"),
-        _copy_case(draw, "W_query wider", (d_in, 13), (d_in, 14), ("query",)),
-        _copy_case(draw, "W_key wider", (d_in, 13), (d_in, 14), ("key",)),
-        _copy_case(draw, "W_value wider", (d_in, 13), (d_in, 14), ("value",)),
-        _copy_case(draw, "W_value longer", (15, d_out), (16, d_out), ("value",)),
-    ]
-
-
-def _copy_make(case: Case) -> tuple[nn.Module, nn.Module]:
-    linear, matrix = case.inputs.values()
-    d_out, d_in = linear["query.weight"].shape
-    target = (_AnotherOrder if case.options.get("another_order") else MatrixSelfAttention)(1, 1)
-    for name in [n for n, _ in target.named_parameters()]:
-        setattr(target, name, nn.Parameter(torch.zeros_like(matrix[name])))
-    return SelfAttention(d_in, d_out), target
-
-
-def _copy_expect(case: Case) -> dict[str, Tensor]:
-    if case.refuses is not None:
-        return {}
-    weights: Mapping[str, Tensor] = case["linear_attention"]
-    x = case.options["x"].double()
-    query, key, value = (x @ weights[f"{n}.weight"].double().mT for n in PROJECTIONS)
-    out = nn.functional.scaled_dot_product_attention(query, key, value)
-    return {f"W_{n}": weights[f"{n}.weight"].mT.contiguous() for n in PROJECTIONS} | {
-        "out": out.to(case.options["x"].dtype)
-    }
-
-
-def _right_matrix(name: str) -> Callable[[Case, Observation, Expected], Verdict]:
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
-        return near(seen.tensors[name], expected[name]) if expected else None
-
-    return holds
-
-
-class Copying(Refusing):
-    """The right copy in steps."""
-
-    def __call__(self, linear_attention, matrix_attention):
-        with self.recording():
-            for source, target in self.pairs():
-                linear = getattr(linear_attention, source)
-                matrix = getattr(matrix_attention, target)
-                self.compare(self.turned(linear.weight), matrix)
-                self.write(linear, matrix_attention, target)
-
-    def recording(self):
-        return torch.no_grad()
-
-    def pairs(self):
-        return [(n, f"W_{n}") for n in PROJECTIONS]
-
-    def compare(self, given, matrix):
-        if given.shape != matrix.shape:
-            self.complain(tuple(given.shape), tuple(matrix.shape))
-
-    def turned(self, weight):
-        return weight.T
-
-    def write(self, linear, matrix_attention, target):
-        getattr(matrix_attention, target).copy_(self.turned(linear.weight))
-
-
-class CopiedUntransposed(Mistake):
-    """The matrices were filled with the layers' weights as they are, not transposed.
-
-    Why: `nn.Linear` keeps its weight as `(d_out, d_in)` and the matrices are `(d_in, d_out)`.
-        Square ones fit all the same, and then the output is wrong without an error.
-    Mend: Which operation turns `(d_out, d_in)` into `(d_in, d_out)`?
-    """
-
-    def turned(self, weight):
-        return weight
-
-
-def _unturned_data(self, linear, matrix_attention, target):
-    getattr(matrix_attention, target).data = linear.weight.detach().clone()
-
-
-class SizesNotCompared(Mistake):
-    """Where sizes fit the copy is right; where they don't, PyTorch's own error came, or none.
-
-    Why: `copy_` broadcasts: a single column fills a whole matrix without an error.
-    Mend: Compare the two shapes before you copy, and raise a ValueError that names both.
-    """
-
-    def compare(self, given, matrix):
-        pass
-
-
-class OneSizeCompared(Mistake):
-    """Only one of the three matrices was compared with what goes into it.
-
-    Why: The other two may have another size, and `copy_` stretches a column without an error.
-    Mend: Compare each matrix with its own layer, inside the loop.
-    """
-
-    name = "W_query"
-
-    def __call__(self, linear_attention, matrix_attention):
-        self.compared = getattr(matrix_attention, self.name)
-        super().__call__(linear_attention, matrix_attention)
-
-    def compare(self, given, matrix):
-        if matrix is self.compared:
-            super().compare(given, matrix)
-
-
-class OneWidthCompared(Mistake):
-    """Only one of the two widths was compared.
-
-    Why: A matrix whose other width differs gets through.
-    Mend: Compare whole shapes: `a.shape != b.shape`.
-    """
-
-    axis = 1
-
-    def compare(self, given, matrix):
-        if given.shape[self.axis] != matrix.shape[self.axis]:
-            super().compare(given, matrix)
-
-
-class ReshapedToFit(Mistake):
-    """You made the sizes fit with a reshape, which moves no number to its new place.
-
-    Why: Row 0 of the weight is spread over several rows of the matrix; a transpose makes it a
-        column.
-    Mend: Rows should become columns.
-    """
-
-    def compare(self, given, matrix):
-        pass
-
-    def write(self, linear, matrix_attention, target):
-        matrix = getattr(matrix_attention, target)
-        matrix.copy_(linear.weight.reshape(matrix.shape))
-
-
-class SharesMemory(Mistake):
-    """Nothing was copied: both modules now use the same numbers.
-
-    Why: Training one of them changes the other without a word.
-    Mend: There is a method of tensors that copies numbers into a tensor that exists.
-    """
-
-    def write(self, linear, matrix_attention, target):
-        getattr(matrix_attention, target).data = self.turned(linear.weight.data)
-
-
-def _new_view(self, linear, matrix_attention, target):
-    setattr(matrix_attention, target, nn.Parameter(self.turned(linear.weight)))
-
-
-class NewParameter(Mistake):
-    """The numbers are right, but the parameters were replaced by new ones.
-
-    Why: An optimizer made before the copy holds the old ones and would train those.
-    Mend: Fill the parameter that is there: copy into it in place.
-    """
-
-    def write(self, linear, matrix_attention, target):
-        setattr(matrix_attention, target, nn.Parameter(self.turned(linear.weight).clone()))
-
-
-class CopiedBackwards(Mistake):
-    """You copied the matrices into the linear layers.
-
-    Why: The layers that were trained are lost.
-    Mend: The first argument is the source, the second the target.
-    """
-
-    def write(self, linear, matrix_attention, target):
-        linear.weight.copy_(self.turned(getattr(matrix_attention, target)))
-
-
-class QueryThreeTimes(Mistake):
-    """All three matrices were filled from `query`.
-
-    Why: Then every token looks for what it offers, and hands over the same thing.
-    Mend: Does each matrix get its own layer's weight?
-    """
-
-    def pairs(self):
-        return [("query", target) for _, target in super().pairs()]
-
-
-class KeysAndValuesSwapped(Mistake):
-    """`W_key` got the values' weight, and `W_value` the keys'.
-
-    Why: Tokens are found by what they hand over, and hand over what they are found by.
-    Mend: Each matrix takes the weight of the layer of its own name.
-    """
-
-    def pairs(self):
-        return [("query", "W_query"), ("key", "W_value"), ("value", "W_key")]
-
-
-class OneForgotten(Mistake):
-    """One of the three matrices was left as it was.
-
-    Why: Its projection is still the random one, so the outputs differ.
-    Mend: Count: query, key and value.
-    """
-
-    left_out = "value"
-
-    def pairs(self):
-        return [(n, target) for n, target in super().pairs() if n != self.left_out]
-
-
-class ByOrder(Mistake):
-    """You copied in the order in which the parameters were made, not by name.
-
-    Why: A module that makes its parameters in another order gets keys for queries.
-    Mend: `getattr(module, name)` finds a part by its name.
-    """
-
-    def __call__(self, linear_attention, matrix_attention):
-        self.order = [n for n, _ in matrix_attention.named_parameters()]
-        super().__call__(linear_attention, matrix_attention)
-
-    def pairs(self):
-        return zip(PROJECTIONS, self.order, strict=True)
-
-
-class NameBoundAnew(Mistake):
-    """The matrices are as they were: you gave a local name another value.
-
-    Why: `w = …` makes `w` stand for another tensor; the module never hears of it.
-    Mend: The numbers have to go *into* the module's tensor.
-    """
-
-    def write(self, linear, matrix_attention, target):
-        pass
-
-
-class GradientRecorded(Mistake):
-    """PyTorch refuses to write into a parameter while it records operations for gradients.
-
-    Why: Copying is no step of a computation that should be differentiated.
-    Mend: There is a context in which nothing is recorded.
-    """
-
-    def recording(self):
-        return torch.enable_grad()
-
-
-class FrozenAfterwards(Mistake):
-    """The numbers are right, but the matrices no longer ask for a gradient.
-
-    Why: The module would not learn any more, without an error.
-    Mend: Leave `requires_grad` as it is; to write in peace, stop the recording instead.
-    """
-
-    asks = False
-
-    def write(self, linear, matrix_attention, target):
-        super().write(linear, matrix_attention, target)
-        getattr(matrix_attention, target).requires_grad_(self.asks)
-
-
-class UnfrozenAfterwards(FrozenAfterwards):
-    """The numbers are right, but a matrix that was frozen asks for a gradient now.
-
-    Why: Whoever froze it wanted it to stay as it is in training.
-    Mend: Leave `requires_grad` as it is.
-    """
-
-    asks = True
-
-
-class ModuleReturned(Mistake):
-    """The copy is right, but the function also returns the module.
-
-    Why: What works in place returns None by Python's custom, so that nobody takes it for a copy.
-    Mend: Leave the `return` out.
-    """
-
-    def __call__(self, linear_attention, matrix_attention):
-        super().__call__(linear_attention, matrix_attention)
-        return matrix_attention
-
-
-COPY_LINEAR_TO_MATRIX = Exercise(
-    id="copy_linear_to_matrix",
-    lesson=LESSON,
-    call="copy_linear_to_matrix(linear_attention, matrix_attention)",
-    points=2.0,
-    cases=_copy_cases,
-    probe=CopyProbe(_copy_make),
-    expect=_copy_expect,
-    reference=copy_linear_to_matrix,
-    properties=(
-        Property("query", "`W_query` holds the query", _right_matrix("W_query"), gate=True),
-        Property("key", "`W_key` holds the key", _right_matrix("W_key"), credit=True),
-        Property("value", "`W_value` holds the value", _right_matrix("W_value"), credit=True),
-        Property("output", "Both modules give the same output", _right_matrix("out"), credit=True),
-        *COPY_PROPERTIES,
-    ),
-    misconceptions=Misconceptions.of(
-        SizesNotCompared,
-        CopiedUntransposed,
-        CopiedUntransposed.but(write=_unturned_data, compare=SizesNotCompared.compare),
-        GradientRecorded,
-        SharesMemory,
-        SharesMemory.but(write=_new_view),
-        NewParameter,
-        OneSizeCompared,
-        OneSizeCompared.but(name="W_key"),
-        OneSizeCompared.but(name="W_value"),
-        OneWidthCompared,
-        OneWidthCompared.but(axis=0),
-        NameBoundAnew,
-        ReshapedToFit,
-        CopiedBackwards,
-        QueryThreeTimes,
-        KeysAndValuesSwapped,
-        OneForgotten,
-        OneForgotten.but(left_out="key"),
-        ByOrder,
-        m.RefusedWithoutNumbers,
-        m.RefusedOtherwise,
-        m.RefusedOtherwise.but(kind=TypeError),
-        FrozenAfterwards,
-        UnfrozenAfterwards,
-        ModuleReturned,
-        on=Copying,
-    ),
-    hints=(
-        "For each of query, key and value: the layer's weight, transposed, goes into the matrix of "
-        "that name. Compare the two shapes first.",
-        "Writing into a parameter needs `with torch.no_grad():`, and `matrix.copy_(numbers)` "
-        "writes numbers into the tensor that is there.",
-        '`for name in ["query", "key", "value"]`: `weight = getattr(linear_attention, name)'
-        '.weight` and `matrix = getattr(matrix_attention, f"W_{name}")`; if `weight.T.shape != '
-        "matrix.shape`, raise a ValueError with both shapes; else `matrix.copy_(weight.T)`.",
-    ),
+EXERCISES = (
+    ATTENTION_SCORES,
+    WHY_THREE_PROJECTIONS,
+    CAUSAL_SELF_ATTENTION,
+    COPY_LINEAR_TO_MATRIX,
 )
-
-EXERCISES = (ATTENTION_SCORES, CAUSAL_SELF_ATTENTION, COPY_LINEAR_TO_MATRIX)

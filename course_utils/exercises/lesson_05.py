@@ -27,16 +27,25 @@ from ..checking import (
     expect_function,
     expect_module,
 )
-from ..checking.calling import fresh
+from ..checking.calling import cotangent, fresh
 from ..checking.comparing import near
-from ..checking.exercise import Expected, Verdict
+from ..checking.exercise import Expected, Trial, Verdict
+from ..experiments.nan_hunt import nan_on_the_way_back
+from .kit import first_attempts as first
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
 from .kit.draw import Draw
 from .kit.heads import BUILT_IN, HEAD_PROPERTIES, head_cases, head_oracle, see_head
 from .kit.steps import PaddedHead, SafeMaskedSoftmax
 from .lesson_04 import HEAD_MISTAKES
-from .lesson_05_masks import CAUSAL_AND_PADDING, LESSON, PADDING_MASK, behind, mask_oracle
+from .lesson_05_masks import (
+    CAUSAL_AND_PADDING,
+    LESSON,
+    PADDING_MASK,
+    WHO_HEARS_PADDING,
+    behind,
+    mask_oracle,
+)
 
 # ---------------------------------------------------------------- safe_masked_softmax
 
@@ -129,14 +138,15 @@ def _empty_zero(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"][empty] == 0).all()) if bool(empty.any()) else None
 
 
-def _hidden_zero(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    hidden = case["hidden"].expand_as(case["scores"]) & ~_empty_rows(case)[..., None]
-    return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
-
-
-def _full_rows(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    sums = seen.tensors["out"].double().sum(-1)[~_empty_rows(case)]
-    return bool(((sums - 1).abs() < 1e-4).all()) if sums.numel() else None
+def _others_as_ever(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    out, empty = seen.tensors["out"], _empty_rows(case)
+    hidden = case["hidden"].expand_as(case["scores"]) & ~empty[..., None]
+    sums = out.double().sum(-1)[~empty]
+    if not bool((out[hidden] == 0).all()):
+        return "give hidden keys some weight"
+    if not bool(((sums - 1).abs() < 1e-4).all()):
+        return "don't sum to 1"
+    return True if sums.numel() else None
 
 
 def _scores_matter(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -147,8 +157,44 @@ def _gradient_is_finite(case: Case, seen: Observation, expected: Expected) -> Ve
     return bool(seen.tensors["grad:scores"].isfinite().all())
 
 
+def _see_the_way_back(answer: Any, case: Case, seen: Observation) -> None:
+    """Whether a NaN turns up in some gradient on the way, also one that gets no further."""
+    try:
+        out = answer(*(fresh(v, n == "scores") for n, v in case.inputs.items()))
+        found = nan_on_the_way_back((out * cotangent(out)).sum())
+    except Exception:  # what is wrong with it shows elsewhere
+        return
+    seen.facts["traits"] = {"nan": found}
+
+
+def _no_nan(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return not seen.traits["nan"] if "nan" in seen.traits else None
+
+
+def _explain_nan(t: Trial) -> tuple[str, str]:
+    return (
+        "A NaN arises on the way and is patched afterwards. The result is right, and that no NaN "
+        "gets through to the scores is luck.",
+        f"Case: {t.case.name}. {t.case.describe()}\n"
+        "On the way back, an operation's gradient is NaN; `torch.autograd.detect_anomaly()` shows "
+        "it.",
+    )
+
+
 def _minimum(self, scores, hidden):
     return self.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min))
+
+
+class NanPatched(Mistake):
+    """A NaN arises in the softmax, and is patched after it. Result and gradient are right, by luck.
+
+    Why: The NaN is still there on the way back. `masked_fill` stops it; had the mask been added, it
+        would reach the weights of the layers.
+    Mend: Let no NaN arise: which scores could the softmax stand in a row that sees nothing?
+    """
+
+    def weights(self, scores, hidden):
+        return self.softmax(self.hide(scores, hidden)).nan_to_num()
 
 
 class FiniteFillThenZeros(Mistake):
@@ -262,7 +308,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
     call="safe_masked_softmax(scores, hidden)",
     points=2.0,
     cases=_safe_cases,
-    probe=FunctionProbe(gradients=("scores",), watch=True),
+    probe=FunctionProbe(gradients=("scores",), watch=True, extra=_see_the_way_back),
     expect=expect_function(_safe_oracle, gradients=("scores",)),
     reference=safe_masked_softmax,
     uses=("softmax", "masked_softmax"),
@@ -275,13 +321,25 @@ SAFE_MASKED_SOFTMAX = Exercise(
             role="open",
         ),
         Property("empty", "A row that sees nothing gets zeros", _empty_zero, credit=True),
-        Property("zero", "Hidden keys get weight exactly 0", _hidden_zero, credit=True),
-        Property("rows", "All other rows sum to 1", _full_rows, credit=True),
+        Property(
+            "others",
+            "Rows that see something give hidden keys exactly 0 and sum to 1",
+            _others_as_ever,
+            credit=True,
+        ),
         Property(
             "finite_gradient",
             "No gradient is NaN",
             _gradient_is_finite,
             breaks="A NaN comes back as the gradient of the scores",
+        ),
+        Property(
+            "no_nan",
+            "No NaN arises on the way",
+            _no_nan,
+            credit=True,
+            breaks="A NaN arises on the way and is patched afterwards",
+            explain=_explain_nan,
         ),
     ),
     misconceptions=Misconceptions.of(
@@ -289,6 +347,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
         m.UniformOnHidden,
         m.UniformOnHidden.but(weights=_minimum),
         m.NanInGradient,
+        NanPatched,
         m.MaskDroppedWhenEmpty,
         FiniteFillThenZeros,
         FiniteFillThenZeros.but(fill=-1e4),
@@ -297,6 +356,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
         m.RenormalisedAfterSoftmax,
         AnyForAll,
         EmptyColumns,
+        first.WithoutKeepdim,
         MaskNotExpanded,
         OneKeyKept,
         EmptyGuessed,
@@ -329,6 +389,12 @@ SAFE_MASKED_SOFTMAX = Exercise(
         "`scores.masked_fill(hidden, -inf).masked_fill(empty, 0.0)`, softmax over the last "
         "dimension, then `.masked_fill(empty, 0.0)` once more.",
     ),
+    other_way="""\
+# The smallest finite number in place of -inf: no row is empty, and clearing makes hidden exact.
+def safe_masked_softmax(scores, hidden):
+    hidden = hidden.expand_as(scores)
+    weights = torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), dim=-1)
+    return weights.masked_fill(hidden, 0.0)""",
     forbidden=BUILT_IN,
     forbidden_text="Here the softmax under a mask is yours to build: `torch.softmax` is welcome, "
     "the built-in attention is not.",
@@ -417,7 +483,7 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
     id="PaddedCausalSelfAttention",
     lesson=LESSON,
     call="PaddedCausalSelfAttention(d_in, d_out, context_length, dropout=0.0, qkv_bias=False)",
-    points=4.0,
+    points=3.0,
     kind="class",
     cases=_padded_cases,
     probe=ModuleProbe(gradients=("x",), extra=_see_padded),
@@ -449,6 +515,9 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         m.NanRows,
         m.PadMaskIgnored,
         m.RowsHidden,
+        first.LinedUpFromTheRight,
+        first.MaskWrittenOver.but(hidden=first.padding_written_over),
+        first.MaskWrittenOver.but(hidden=first.padding_written_over_a_cut),
         m.PaddingOnly,
         m.UniformOnHidden,
         m.NanInGradient,
@@ -494,6 +563,7 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
 EXERCISES = (
     PADDING_MASK,
     CAUSAL_AND_PADDING,
+    WHO_HEARS_PADDING,
     SAFE_MASKED_SOFTMAX,
     PADDED_CAUSAL_SELF_ATTENTION,
 )

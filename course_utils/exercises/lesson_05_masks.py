@@ -1,4 +1,4 @@
-"""Lesson 05: masks from lengths, and of the future and padding together."""
+"""Lesson 05: masks from lengths, of the future and padding together, and who sees what."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from ..attention import causal_and_padding, padding_mask
 from ..checking import (
     Case,
+    Entry,
     Exercise,
     FunctionProbe,
     Misconceptions,
@@ -18,8 +19,11 @@ from ..checking import (
     Observation,
     Property,
     expect_function,
+    quiz,
+    slip,
 )
 from ..checking.exercise import Expected, Verdict
+from .kit import first_attempts as first
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
 from .kit.draw import Draw
@@ -383,6 +387,7 @@ PADDING_MASK = Exercise(
     ),
     misconceptions=Misconceptions.of(
         NotChecked,
+        first.NotStoodUp,
         *NO_MASKS,
         OneTooLate,
         OneTooEarly,
@@ -413,6 +418,15 @@ PADDING_MASK = Exercise(
         "int, or not between 0 and max_length, raise a ValueError with both numbers. At the end: "
         "`torch.arange(max_length, device=lengths.device) >= lengths[:, None]`.",
     ),
+    other_way="""\
+# Row n of a triangle is the mask of a text of n tokens, and the lengths pick their rows.
+def padding_mask(lengths, max_length):
+    lengths = torch.as_tensor(lengths)
+    for n in lengths.tolist():
+        if not (isinstance(n, int) and 0 <= n <= max_length):
+            raise ValueError(f"{n} is no integer from 0 to {max_length}")
+    table = torch.ones(max_length + 1, max_length, dtype=torch.bool, device=lengths.device).triu()
+    return table[lengths.long()]""",
 )
 
 
@@ -487,17 +501,6 @@ class EitherNotBoth(Mistake):
         return future ^ self.columns(pad_mask)
 
 
-class LinedUpFromTheRight(Mistake):
-    """`(T, T) | (B, T)` lines the sequences up with the rows of the triangle.
-
-    Why: With as many sequences as tokens there is no error, only a wrong mask; else there is one.
-    Mend: The batch needs a dimension of its own, and the rows one of size 1.
-    """
-
-    def columns(self, pad_mask):
-        return pad_mask
-
-
 class FourDimensions(Mistake):
     """There is a dimension of size 1 for heads in the mask: its shape is `(B, 1, T, T)`.
 
@@ -564,7 +567,7 @@ CAUSAL_AND_PADDING = Exercise(
     ),
     misconceptions=Misconceptions.of(
         m.RowsHidden,
-        LinedUpFromTheRight,
+        first.LinedUpFromTheRight,
         m.RowsAndColumnsHidden,
         m.BothNeeded,
         m.PadMaskIgnored.but(with_padding=_future_alone).on(
@@ -574,6 +577,7 @@ CAUSAL_AND_PADDING = Exercise(
             CausalAndPadding, what="Only the padding is hidden; the future is not."
         ),
         EitherNotBoth,
+        first.MaskOfNumbers,
         m.PaddingInverted,
         *NO_MASKS,
         m.PastHidden,
@@ -594,5 +598,150 @@ CAUSAL_AND_PADDING = Exercise(
         "query. What does it become beside `(T, T)`?",
         "`future = torch.ones(T, T, dtype=torch.bool, device=pad_mask.device).triu(diagonal=1)`, "
         "then `future | pad_mask[:, None, :]`.",
+    ),
+    other_way="""\
+# Say what may be seen: not the future *and* no padding. Then turn it round.
+def causal_and_padding(pad_mask):
+    places = torch.arange(pad_mask.shape[1], device=pad_mask.device)
+    seen = (places <= places[:, None]) & ~pad_mask[:, None, :]
+    return ~seen""",
+)
+
+
+# ---------------------------------------------------------------- the quiz
+
+BEHIND, IN_FRONT, RAINS = "behind", "in front", "seen by 'rains'"
+NOTHING, NOT_CAUSAL, SHAPE = "rows that see nothing", "the same, not causal", "shape"
+
+WHO_HEARS_PADDING = quiz(
+    "who_hears_padding",
+    lesson=LESSON,
+    points=1.0,
+    about="two words in six places; scores (4, 7, 5)",
+    entries=(
+        Entry(
+            BEHIND,
+            0,
+            "Padding behind a text lies in the future of its words, and the causal mask hides it.",
+            "The words stand in places 0 and 1. Which places does the causal mask leave them?",
+        ),
+        Entry(
+            IN_FRONT,
+            2,
+            "Padding in front lies in the past of both words, and the causal mask hides no past.",
+            "The words stand in places 4 and 5. What lies in their past?",
+        ),
+        Entry(
+            RAINS,
+            (4, 5),
+            "Itself and the word before it: places 0 to 3 are padding, and nothing comes after it.",
+            "'rains' stands in place 5. Which places before it hold a word, and may it see itself?",
+        ),
+        Entry(
+            NOTHING,
+            4,
+            "Each padded row has only padding before it, and may not see itself.",
+            "Go through rows 0 to 5: which places are neither future nor padding?",
+        ),
+        Entry(
+            NOT_CAUSAL,
+            0,
+            "Every row, padded ones too, may look at both words.",
+            "Without the causal mask, who is kept from looking at places 4 and 5?",
+        ),
+        Entry(
+            SHAPE,
+            (4, 1, 5),
+            "The 1 stands where the queries are, and is repeated for all 7 of them.",
+            "Each text has a row of 5 keys, the same for every query. Which dimension is missing?",
+        ),
+    ),
+    misconceptions=(
+        slip(
+            "padding_behind_is_heard",
+            {BEHIND: 2},
+            "You let both words hear the padding behind them.",
+            "Behind means later, and what is later is the future.",
+            "Draw the causal mask for six places and look at rows 0 and 1.",
+        ),
+        slip(
+            "padding_in_front_is_safe",
+            {IN_FRONT: 0},
+            "You took the causal mask for enough with padding in front.",
+            "It hides what comes later. Padding in front comes earlier, and is heard by "
+            "every word.",
+            "Draw the causal mask for six places and look at rows 4 and 5.",
+        ),
+        slip(
+            "padding_counted_for_words",
+            {BEHIND: 4, IN_FRONT: 4},
+            "You counted paddings, and words were asked for.",
+            "What padding itself hears disturbs nobody.",
+            "There are two words; for each, ask whether it gives weight to padding.",
+        ),
+        slip(
+            "hears_the_whole_past",
+            {RAINS: (0, 1, 2, 3, 4, 5)},
+            "You let 'rains' look at the padding in its past.",
+            "Both masks are on, and one reason is enough to hide a key.",
+            "Take the past of 'rains' and strike out what is padding.",
+        ),
+        slip(
+            "places_counted_from_one",
+            {RAINS: (5, 6)},
+            "You counted the places from 1.",
+            "Positions begin with 0, in masks as everywhere in Python.",
+            "Four paddings stand in places 0 to 3.",
+        ),
+        slip(
+            "word_hidden_from_itself",
+            {RAINS: (4,)},
+            "You hid 'rains' from itself.",
+            "A token always sees itself in a causal head; only padding may not be looked at.",
+            "Is place 5 in the future of row 5?",
+        ),
+        slip(
+            "every_row_sees_something",
+            {NOTHING: 0},
+            "You let each row see at least itself.",
+            "A padded place is hidden from every query, its own too.",
+            "Row 0 stands on padding. What may it look at?",
+        ),
+        slip(
+            "padded_rows_are_blind",
+            {NOT_CAUSAL: 4},
+            "You hid the padded rows.",
+            "The padding mask hides columns: padding isn't looked at, but it may look.",
+            "Which columns does the padding mask leave to row 0?",
+        ),
+        slip(
+            "shape_hides_rows",
+            {SHAPE: (4, 5, 1)},
+            "With this shape the padding would lie in the rows.",
+            "Rows are those who look, columns those who are looked at; and 5 is not the 7 of T.",
+            "Line up your shape with (4, 7, 5), from the right.",
+        ),
+        slip(
+            "shape_without_the_one",
+            {SHAPE: (4, 5)},
+            "You left the mask as it is.",
+            "Shapes line up from the right, and the 4 texts would meet the 7 queries.",
+            "Line up your shape with (4, 7, 5), from the right.",
+        ),
+        slip(
+            "shape_repeated_already",
+            {SHAPE: (4, 7, 5)},
+            "That is the shape after repeating.",
+            "A size of 1 is repeated by itself, and nothing has to be copied.",
+            "Which size stands for what is the same for all 7 queries?",
+        ),
+    ),
+    hints=(
+        "Write the six places in a row, `it rains <pad> <pad> <pad> <pad>`, and below it the other "
+        "way round. The causal mask lets a place see itself and what is left of it.",
+        "A key is hidden if it lies to the right, where the causal mask is on, or if it "
+        "is padding, "
+        "where the padding mask is on. For the shape: B first, S last, and a 1 for what is the "
+        "same for all queries.",
     ),
 )

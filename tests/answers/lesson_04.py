@@ -898,6 +898,14 @@ COPIES_WRONG = {
 }
 
 
+WHY = {
+    "W_q": [(0, 0, 4), (4, 0, 0), (0, 4, 0)],
+    "score back": 3,
+    "changed by W_v": "context",
+    "told by the key": "kind",
+    "told by the value": "payload",
+}
+
 RIGHT = {
     "attention_scores": {
         "einsum": by_einsum,
@@ -905,6 +913,15 @@ RIGHT = {
         "loops": by_loops,
         "both sides scaled": both_sides_scaled,
         "broadcasting": by_broadcasting,
+    },
+    "why_three_projections": {
+        "lists": {**WHY, "W_q": [[0, 0, 4], [4, 0, 0], [0, 4, 0]]},
+        "a tensor, in capitals": {
+            **WHY,
+            "W_q": torch.tensor([[0, 0, 4], [4, 0, 0], [0, 4, 0]]),
+            "changed by W_v": "Context",
+            "told by the key": "Kind ",
+        },
     },
     "CausalSelfAttention": {
         cls.__name__: cls
@@ -932,6 +949,18 @@ RIGHT = {
 
 WRONG = {
     "attention_scores": SCORES_WRONG,
+    "why_three_projections": {
+        "W_q in another order of rows": {**WHY, "W_q": [(4, 0, 0), (0, 4, 0), (0, 0, 4)][::-1]},
+        "W_q of ones": {**WHY, "W_q": [(0, 0, 1), (1, 0, 0), (0, 1, 0)]},
+        "W_q of floats": {**WHY, "W_q": [(0.0, 0.0, 4.0), (4.0, 0.0, 0.0), (0.0, 4.0, 0.0)]},
+        "W_q in one row": {**WHY, "W_q": (0, 0, 4, 4, 0, 0, 0, 4, 0)},
+        "score back left out": {**WHY, "score back": ...},
+        "score back as a fraction": {**WHY, "score back": 1 / 3},
+        "score back in a text": {**WHY, "score back": "the same"},
+        "what changes, in other words": {**WHY, "changed by W_v": "the result"},
+        "key and value both the payload": {**WHY, "told by the key": "payload"},
+        "all the same": dict.fromkeys(WHY, "kind"),
+    },
     "CausalSelfAttention": HEADS_WRONG,
     "copy_linear_to_matrix": COPIES_WRONG,
 }

@@ -179,6 +179,19 @@ def where_is_nan(scores, hidden):
     return weights.masked_fill(weights.isnan(), 0.0)
 
 
+def cleared_afterwards(scores, hidden):
+    weights = scores.masked_fill(hidden, -INF).softmax(-1)
+    return torch.where(hidden.all(-1, keepdim=True), 0.0, weights)
+
+
+def nan_in_place(scores, hidden):
+    """By hand: 0 / 0 in an empty row, patched afterwards."""
+    filled = scores.masked_fill(hidden, -INF)
+    top = filled.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    e = (filled - top.detach()).exp()
+    return (e / e.sum(-1, keepdim=True)).nan_to_num()
+
+
 def smallest_then_cleared(scores, hidden):
     filled = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     return filled.softmax(-1).masked_fill(hidden, 0.0)
@@ -652,7 +665,25 @@ PADDED_WRONG = {
 }
 
 
+HEARS = {
+    "behind": 0,
+    "in front": 2,
+    "seen by 'rains'": (4, 5),
+    "rows that see nothing": 4,
+    "the same, not causal": 0,
+    "shape": (4, 1, 5),
+}
+
 RIGHT = {
+    "who_hears_padding": {
+        "lists": {**HEARS, "seen by 'rains'": [4, 5], "shape": [4, 1, 5]},
+        "tensors": {
+            **HEARS,
+            "behind": torch.tensor(0),
+            "seen by 'rains'": torch.tensor([4, 5]),
+            "shape": torch.Size([4, 1, 5]),
+        },
+    },
     "padding_mask": {
         "row by row": filled_row_by_row,
         "lists": of_lists,
@@ -667,8 +698,6 @@ RIGHT = {
     },
     "safe_masked_softmax": {
         "where": by_where,
-        "nan_to_num after masked_fill": patched_leaf,
-        "where NaN": where_is_nan,
         "smallest number, then cleared": smallest_then_cleared,
         "by hand": by_hand,
         "full rows only": full_rows_only,
@@ -688,6 +717,17 @@ RIGHT = {
 }
 
 WRONG = {
+    "who_hears_padding": {
+        "rows instead of a count": {**HEARS, "rows that see nothing": (0, 1, 2, 3)},
+        "one place instead of a tuple": {**HEARS, "seen by 'rains'": 4},
+        "backwards": {**HEARS, "seen by 'rains'": (5, 4)},
+        "floats": {**HEARS, "behind": 0.0, "in front": 2.0},
+        "in words": {**HEARS, "behind": "none", "in front": "both"},
+        "left out": {**HEARS, "shape": ...},
+        "one row too many": {**HEARS, "rows that see nothing": 5},
+        "with heads": {**HEARS, "shape": (4, 1, 1, 5)},
+        "all zero": dict.fromkeys(HEARS, 0),
+    },
     "padding_mask": {
         "sorted": _sorted,
         "lengths of the next": _from_next,
@@ -734,6 +774,10 @@ WRONG = {
         "works for three tokens": lambda p: _future(p[:, :3]) | p[:, None, :3],
     },
     "safe_masked_softmax": {
+        "nan_to_num after masked_fill": patched_leaf,
+        "where NaN": where_is_nan,
+        "empty rows cleared after the softmax": cleared_afterwards,
+        "NaN in place of the sum": nan_in_place,
         "zeros": lambda s, h: torch.zeros_like(s),
         "softmax off by one": _null_key,
         "epsilon in the sum": _eps,

@@ -1,0 +1,4 @@
+"""Experiments that lessons run: the measuring is here, the call and the picture are there.
+
+One module an experiment.
+"""

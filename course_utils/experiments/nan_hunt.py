@@ -1,0 +1,67 @@
+"""Lesson 05: where a NaN turns up when one row of a mask sees nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..attention import SelfAttention, attention_scores, causal_and_padding
+
+Weigh = Callable[[Tensor, Tensor], Tensor]
+STAGES = ("weights", "loss", "on the way back", "query.grad", "value.grad")
+
+
+def hunt(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> list[str]:
+    """Where there is a NaN, of `STAGES`, in one small step of training.
+
+    The weights are `weigh(scores, hidden)` under the causal mask and the padding; the loss is made
+    of the real tokens alone.
+
+    Args:
+        x: `(B, T, C)`.
+        pad_mask: `(B, T)`, `True` at padding.
+    """
+    head, weights, loss = _step(weigh, x, pad_mask)
+    loss.backward()
+    seen = {"weights": weights, "loss": loss}
+    seen |= {f"{name}.grad": getattr(head, name).weight.grad for name in ("query", "value")}
+    found = {name for name, tensor in seen.items() if bool(tensor.isnan().any())}
+    if nan_on_the_way_back(_step(weigh, x, pad_mask)[2]):
+        found.add("on the way back")
+    return [stage for stage in STAGES if stage in found]
+
+
+def weights(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> Tensor:
+    """The weights of that step, `(B, T, T)`."""
+    return _step(weigh, x, pad_mask)[1].detach()
+
+
+def _step(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> tuple[SelfAttention, Tensor, Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        head = SelfAttention(x.shape[-1], x.shape[-1])  # for its query, key and value
+    head = head.to(x.device)
+    scores = attention_scores(head.query(x), head.key(x))  # (B, T, T)
+    made = weigh(scores, causal_and_padding(pad_mask))
+    context = made @ head.value(x)  # (B, T, T) @ (B, T, D) -> (B, T, D)
+    return head, made, context[~pad_mask].square().mean()  # real tokens only
+
+
+def nan_on_the_way_back(loss: Tensor) -> bool:
+    """Whether some operation's gradient holds a NaN, also one that gets no further.
+
+    PyTorch's anomaly detection looks at each operation on the way back and stops at the first.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.autograd.detect_anomaly():
+            try:
+                loss.backward()
+            except RuntimeError as error:
+                if "nan values" not in str(error):
+                    raise
+                return True
+    return False

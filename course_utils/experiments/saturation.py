@@ -1,0 +1,39 @@
+"""Lesson 04: what becomes of a softmax and of its gradients when scores aren't scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+QUERIES, KEYS = 500, 8
+
+
+def look(D: int, scale: float) -> tuple[float, float]:
+    """Let 500 random queries of width D look at 8 keys each.
+
+    Args:
+        scale: what each dot product is multiplied by.
+
+    Returns:
+        The median over the queries of the largest weight, and that of the norm of the gradient of
+        a row of scores, when each query's result is a number.
+    """
+    generator = torch.Generator().manual_seed(42)
+    query = torch.randn(QUERIES, 1, D, generator=generator)
+    key = torch.randn(QUERIES, KEYS, D, generator=generator)
+    value = torch.randn(QUERIES, KEYS, 1, generator=generator)
+    scores = (query @ key.transpose(-2, -1) * scale).requires_grad_()  # (500, 1, 8)
+    weights = torch.softmax(scores, dim=-1)
+    gradient = torch.autograd.grad((weights @ value).sum(), scores)[0]
+    return weights.amax(dim=-1).median().item(), gradient.norm(dim=-1).median().item()
+
+
+def by_width(widths: Sequence[int]) -> dict[str, dict[str, list[float]]]:
+    """The medians of `look` for each width D, as they are and divided by √D, by what is shown."""
+    named = {"not scaled": lambda D: 1.0, "divided by √D": lambda D: D**-0.5}
+    looks = {name: [look(D, scale(D)) for D in widths] for name, scale in named.items()}
+    return {
+        "largest of 8 weights": {name: [top for top, _ in seen] for name, seen in looks.items()},
+        "gradient of a row": {name: [grad for _, grad in seen] for name, seen in looks.items()},
+    }
