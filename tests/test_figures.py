@@ -1,5 +1,6 @@
 """Pictures: their text alternative reaches the page, their bytes are stable, they print in grey."""
 
+import base64
 import html
 import io
 import math
@@ -143,7 +144,9 @@ def test_a_picture_carries_html_and_png_and_its_text():
     data, metadata = picture._repr_mimebundle_()
     assert data["text/plain"] == picture.alt
     assert metadata["image/png"]["alt"] == picture.alt
-    assert data["image/png"] in data["text/html"]
+    assert base64.b64encode(picture.png).decode() in data["text/html"]
+    small = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
+    assert small.size == (picture.width, picture.height)
     assert f'alt="{html.escape(picture.alt)}"' in data["text/html"]
 
 

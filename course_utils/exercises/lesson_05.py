@@ -408,7 +408,7 @@ def _padded_cases(seed: int) -> list[Case]:
     return head_cases(seed, padded=True)
 
 
-def _see_padded(make: Callable[[], Any], case: Case, seen: Observation) -> None:
+def _see_padded(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """Beside what every head shows: the mask by name and left out, other padding, each sequence
     alone."""
     see_head(make, case, seen)

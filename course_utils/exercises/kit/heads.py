@@ -253,7 +253,7 @@ def values_of(case: Case, x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- evidence
 
 
-def see_head(make: Callable[[], Any], case: Case, seen: Observation) -> None:
+def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """More calls: another ending, equal tokens, short and long texts in turn, dropout at work."""
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
     T = x.shape[1]

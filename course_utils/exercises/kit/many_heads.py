@@ -281,7 +281,7 @@ def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
 # ---------------------------------------------------------------- evidence
 
 
-def see_attention(build: Callable[[], Any], case: Case, seen: Observation) -> None:
+def see_attention(build: Callable[..., Any], case: Case, seen: Observation) -> None:
     """More calls, by name: other padding or another future, another first token, short and long
     texts in turn, no mask after a mask, what each head hears of the padding; dropout at work."""
     see_dropout(build, case, seen)
