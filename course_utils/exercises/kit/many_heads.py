@@ -143,6 +143,15 @@ class Cases:
         made["train"] = train
         return Case(name, inputs, (str(s.T), str(limit)), made)
 
+    def too_long(self) -> list[Case]:
+        return [
+            self.refused("one token too many", padded=False),
+            self.refused("one token too many, padded", padded=True),
+            self.refused("one token too many, in training", padded=False, train=True),
+            self.refused("one token too many, padded, in training", padded=True, train=True),
+            self.refused("twice as many tokens as fit", padded=False, times=2),
+        ]
+
     def big_numbers(self, name: str) -> Case:
         """Scores in the ten thousands: no finite number is small enough to hide one. They lie so
         far apart that the rounding of a float32 step changes no weight."""
@@ -221,11 +230,7 @@ def attention_cases(seed: int, style: Style, most_tokens: int) -> list[Case]:
             once=True,
         ),
         case("300 channels in, 12 heads of 64", wide, once=True),
-        cases.refused("one token too many", padded=False),
-        cases.refused("one token too many, padded", padded=True),
-        cases.refused("one token too many, in training", padded=False, train=True),
-        cases.refused("one token too many, padded, in training", padded=True, train=True),
-        cases.refused("twice as many tokens as fit", padded=False, times=2),
+        *cases.too_long(),
     ]
 
 
