@@ -65,7 +65,7 @@ def _safe_cases(seed: int) -> list[Case]:
     some[0] = True
     loud = draw.normal(S, T).masked_fill(some, 10_000.0)
     quiet = masked(H, S)
-    faint = draw.normal(H, S).masked_fill(~quiet, -1e32)
+    faint = draw.normal(H, S).masked_fill(~quiet, -3e38)
     high = draw.normal(H, S).masked_fill(~quiet, 5_000.0) + draw.normal(H, S)
     left = mask_oracle(behind([1, 3], 4).flip(1))
     flat = torch.zeros(T, S)
@@ -90,7 +90,11 @@ def _safe_cases(seed: int) -> list[Case]:
         case("a mask for each head, for all sequences", (B, H, T, S), masked(H, T, S)),
         case("a mask for each head and sequence", (B, H, T, S), masked(B, H, T, S)),
         case("five dimensions", (A, B, H, T, S), masked(A, 1, H, 1, S), "small"),
-        case("five dimensions, a mask for each row", (A, B, H, T, S), masked(A, B, H, T, S)),
+        case("six dimensions", (8, A, B, H, T, S), masked(8, A, B, H, T, S)),
+        case("one mask, as many sequences as queries", (5, 5, S + 7), masked(5, S + 7), "small"),
+        case("for each head, as many as sequences", (4, 4, T, S + 7), masked(4, T, S + 7), "small"),
+        case("whole sequences hidden", (B, T, S), torch.arange(B)[:, None, None] == 0, "small"),
+        case("a mask without dimensions", (T, S), torch.tensor(False)),
         case("one row", (S,), draw.hidden(S)),
         case("one row that sees nothing", (S,), torch.ones(S) > 0),
         case("one key", (H, T, 1), torch.arange(T)[:, None] > 1, "small"),
@@ -101,10 +105,10 @@ def _safe_cases(seed: int) -> list[Case]:
         case("some scores of 0", holed, masked(T, S)),
         case("hidden scores of 10,000", loud, some),
         case("hidden scores of 3e38", loud.masked_fill(some, 3e38), some),
-        case("visible scores of -1e32", faint, quiet),
+        case("visible scores of -3e38", faint, quiet),
         case("visible scores of 5,000", high, quiet),
         case("by name", (S, H), masked(S, H), keywords=("scores", "hidden")),
-        case("1,040 keys", (T, 1040), masked(T, 1040), once=True),
+        case("1,040 keys", (T, 1040), masked(T, 1040)),
         case("1,040 queries", (H, 1040, S), masked(1040, S), once=True),
         case("1,040 sequences", (1040, 2, 3), masked(1040, 1, 3), "small", once=True),
     ]
@@ -118,6 +122,16 @@ def _safe_oracle(scores: Tensor, hidden: Tensor) -> Tensor:
     visible = torch.atleast_2d(~hidden)
     out = F.scaled_dot_product_attention(rows, eye, eye, attn_mask=visible, scale=1.0)
     return out.view(scores.shape)
+
+
+def _see_recorded(answer: Any, case: Case, seen: Observation) -> None:
+    """One more call, while gradients are recorded."""
+    if "typical" in case.roles:
+        seen.put("recorded", answer(fresh(case["scores"], True), fresh(case["hidden"])))
+
+
+def _same_when_recorded(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return near(seen.tensors["recorded"], seen.tensors["out"])
 
 
 def _empty_rows(case: Case) -> Tensor:
@@ -262,7 +276,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
     call="safe_masked_softmax(scores, hidden)",
     points=2.0,
     cases=_safe_cases,
-    probe=FunctionProbe(gradients=("scores",), watch=True),
+    probe=FunctionProbe(gradients=("scores",), watch=True, extra=_see_recorded),
     expect=expect_function(_safe_oracle, gradients=("scores",)),
     reference=safe_masked_softmax,
     uses=("softmax", "masked_softmax"),
@@ -282,6 +296,12 @@ SAFE_MASKED_SOFTMAX = Exercise(
             "No gradient is NaN",
             _gradient_is_finite,
             breaks="A NaN comes back as the gradient of the scores",
+        ),
+        Property(
+            "recorded",
+            "Scores that ask for a gradient give the same weights",
+            _same_when_recorded,
+            role="typical",
         ),
     ),
     misconceptions=Misconceptions.of(

@@ -97,6 +97,7 @@ def _length_cases(seed: int) -> list[Case]:
     low, high, longest = sorted(draw.sizes(3, 2, 8))
     beyond = draw.integer(31, 47)
     many = draw.sizes(6, 1, 9)
+    halves = torch.full((2,), low + 0.5, dtype=torch.float64)
 
     def case(name: str, lengths: Any, most: int, *said: Any, roles: str = "", **options: Any):
         inputs = {"lengths": lengths, "max_length": most}
@@ -115,17 +116,18 @@ def _length_cases(seed: int) -> list[Case]:
         case("as many sequences as places", [1, 0, 3, 4], 4, roles="small"),
         case("all of one length", torch.tensor([low] * 3), longest + 1),
         case("int32", torch.tensor([3, 1], dtype=torch.int32), high + 1),
-        case("uint8", torch.tensor([high, 1, low], dtype=torch.uint8), longest + 1),
+        case("int16", torch.tensor([low, 0, 1], dtype=torch.int16), longest + 2),
+        case("uint8, 300 places", torch.tensor([high, 0, 255, low], dtype=torch.uint8), 300),
         case("by name", [low, high, 1], longest + 2, keywords=("lengths", "max_length")),
         case("1,040 lengths up to 300", torch.arange(1040) % 300, 300, once=True),
-        case("lengths up to 1,040", [1039, 5, 0], 1040, once=True),
-        case("too long", [low, beyond], 30, beyond, 30),
-        case("too long in a tensor, by one", torch.tensor([beyond, low]), beyond - 1, beyond),
+        case("lengths up to 2,100", [2049, 5, 0], 2100, once=True),
+        case("too long, in the middle", [low, beyond, 1], 30, beyond, 30),
+        case("too long in a tensor, by one", torch.tensor([1, beyond, low]), beyond - 1, beyond),
         case("too long, by one", [low, 1, beyond], beyond - 1, beyond, beyond - 1),
-        case("negative", [low, -beyond], 9, -beyond),
-        case("negative, in a tensor", torch.tensor([low, -1]), 9, -1),
-        case("no integer", [2.5, low], 9, 2.5),
-        case("no integer, in a tensor", torch.full((2,), low + 0.5), 9, low + 0.5),
+        case("negative, in the middle", [low, -beyond, 1], 9, -beyond),
+        case("negative, in a tensor", torch.tensor([low, -1, low, 1]), 9, -1),
+        case("no integer, after one", [low, 2.5], 9, 2.5),
+        case("no integer, in a float64 tensor", halves, 9, low + 0.5),
         case("a float that is whole", [6.0, 6.0], 9, "6."),
         case("floats that are whole, in a tensor", torch.tensor([6.0, 3.0]), 9, "6."),
     ]
@@ -448,7 +450,7 @@ def _mask_cases(seed: int) -> list[Case]:
         case("one sequence", _holes(draw, 1, T + 3), "small"),
         case("not contiguous in memory", _holes(draw, T + 8, B).T),
         case("by name", _holes(draw, B, T + 9), keywords=("pad_mask",)),
-        case("300 tokens", _holes(draw, 2, 300), once=True),
+        case("1,100 tokens", _holes(draw, 1, 1100), "small", once=True),
         case("1,040 sequences", _holes(draw, 1040, 3), once=True),
     ]
 
