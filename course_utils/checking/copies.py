@@ -75,6 +75,8 @@ class CopyProbe:
             _call(answer, case, source, target)
             with torch.no_grad():
                 for p, value in zip(held, values, strict=True):
+                    if p.shape != value.shape:
+                        p.data = torch.empty_like(value)
                     p.copy_(value)
 
         returned = _call(answer, case, source, target)

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from ..attention import naive_mean
-from ..checking import Entry, Exercise, Misconceptions, quiz, slip
+from ..checking import Entry, Exercise, FunctionProbe, Misconceptions, quiz, slip
 from .kit import means
 from .kit import mistakes as m
-from .kit.means import MEAN_PROPERTIES, MeanProbe, expect_mean, mean_cases, see_changes
+from .kit.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
 from .kit.steps import Mean
 
 LESSON = "1-averages/01_naive_mean"
@@ -131,7 +131,7 @@ NAIVE_MEAN = Exercise(
     call="naive_mean(x)",
     points=2.0,
     cases=mean_cases,
-    probe=MeanProbe(gradients=("x",), extra=see_changes),
+    probe=FunctionProbe(gradients=("x",), extra=see_changes),
     expect=expect_mean,
     reference=naive_mean,
     same_as=("tril_mean", "softmax_mean"),

@@ -26,7 +26,7 @@ from ..checking.watching import Operators
 from .kit import means
 from .kit import mistakes as m
 from .kit.draw import Draw
-from .kit.means import MEAN_PROPERTIES, MeanProbe, expect_mean, mean_cases, see_changes
+from .kit.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
 from .kit.steps import INF, MaskedSoftmax, Softmax, SoftmaxMean
 
 LESSON = "1-averages/03_softmax_masking"
@@ -428,6 +428,7 @@ def _masked_cases(seed: int) -> list[Case]:
             ("a mask of columns for each head", (B, H, T, S), (1, H, 1, S)),
             ("a mask for each sequence and head", (B, H, T, S), (B, H, T, S)),
             ("one mask for all rows", (B, T, S), (S,)),
+            ("five dimensions, a full mask", (A, B, H, T, S), (A, B, H, T, S)),
             ("six dimensions, a full mask", (8, A, B, H, T, S), (8, A, B, H, T, S)),
             ("five dimensions, one mask for some", (A, B, H, T, S), (B, 1, T, S)),
             ("many keys", (3, many), (3, many)),
@@ -724,7 +725,7 @@ SOFTMAX_MEAN = Exercise(
     call="softmax_mean(x)",
     points=2.0,
     cases=_softmax_mean_cases,
-    probe=MeanProbe(gradients=("x",), watch=True, extra=see_changes),
+    probe=FunctionProbe(gradients=("x",), watch=True, extra=see_changes),
     expect=expect_mean,
     reference=softmax_mean,
     notes=_softmax_note,

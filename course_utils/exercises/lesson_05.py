@@ -90,6 +90,7 @@ def _safe_cases(seed: int) -> list[Case]:
         case("a mask for each head, for all sequences", (B, H, T, S), masked(H, T, S)),
         case("a mask for each head and sequence", (B, H, T, S), masked(B, H, T, S)),
         case("five dimensions", (A, B, H, T, S), masked(A, 1, H, 1, S), "small"),
+        case("five dimensions, a mask for each row", (A, B, H, T, S), masked(A, B, H, T, S)),
         case("six dimensions", (8, A, B, H, T, S), masked(8, A, B, H, T, S)),
         case("one mask, as many sequences as queries", (5, 5, S + 7), masked(5, S + 7), "small"),
         case("for each head, as many as sequences", (4, 4, T, S + 7), masked(4, T, S + 7), "small"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..checking import (
     expect_function,
 )
 from ..checking.calling import fresh
+from ..checking.comparing import same
 from ..checking.exercise import Expected, Verdict
 from .kit import mistakes as m
 from .kit import module_mistakes as mm
@@ -118,7 +120,7 @@ def _length_cases(seed: int) -> list[Case]:
         case("all of one length", torch.tensor([low] * 3), longest + 1),
         case("int32", torch.tensor([3, 1], dtype=torch.int32), high + 1),
         case("int16", torch.tensor([low, 0, 1], dtype=torch.int16), longest + 2),
-        case("uint8, 300 places", torch.tensor([high, 0, 255, low], dtype=torch.uint8), 300),
+        case("uint8", torch.tensor([high, 0, low], dtype=torch.uint8), longest + 1),
         case("by name", [low, high, 1], longest + 2, keywords=("lengths", "max_length")),
         case("1,040 lengths up to 300", torch.arange(1040) % 300, 300, once=True),
         case("lengths up to 2,100", [2049, 5, 0], 2100, once=True),
@@ -140,9 +142,23 @@ def _length_oracle(lengths: Any, max_length: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.bool).reshape(len(counts), max_length)
 
 
-def _list_has_no_device(answer: Any, case: Case, seen: Observation) -> None:
+def _see_bytes(answer: Any, case: Case, seen: Observation) -> None:
+    """A list has no device. And one more call, with a max_length that uint8 can't hold."""
     if not isinstance(case["lengths"], Tensor):
         seen.facts.pop("device", None)
+    if "typical" not in case.roles:
+        return
+    lengths = torch.tensor([7, 0, 255, 2], dtype=torch.uint8)
+    out = None
+    with contextlib.suppress(Exception):
+        out = answer(fresh(lengths), 300)
+    seen.facts["traits"] = {"bytes": same(out, _length_oracle(lengths, 300))}
+
+
+def _bytes_are_enough(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not torch.equal(seen.tensors["out"], expected["out"]):
+        return None
+    return bool(seen.traits["bytes"])
 
 
 def _counts(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -370,7 +386,7 @@ PADDING_MASK = Exercise(
     call="padding_mask(lengths, max_length)",
     points=1.0,
     cases=_length_cases,
-    probe=FunctionProbe(extra=_list_has_no_device),
+    probe=FunctionProbe(extra=_see_bytes),
     expect=expect_function(_length_oracle),
     reference=padding_mask,
     properties=(
@@ -383,6 +399,15 @@ PADDING_MASK = Exercise(
         ),
         Property("counts", "Each row marks max_length - length places", _counts, credit=True),
         Property("tokens_first", "In each row tokens come first", _tokens_first, credit=True),
+        Property(
+            "bytes",
+            "Lengths of the kind uint8 go together with 300 places",
+            _bytes_are_enough,
+            secondary=True,
+            role="typical",
+            breaks="Lengths of the kind uint8 go wrong with 300 places: what is computed or "
+            "compared in that kind wraps round at 256",
+        ),
     ),
     misconceptions=Misconceptions.of(
         NotChecked,

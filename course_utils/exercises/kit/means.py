@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...checking import Case, FunctionProbe, Mistake, Observation, Property, expect_function
+from ...checking import Case, Mistake, Observation, Property, expect_function
 from ...checking.calling import fresh
 from ...checking.comparing import near, same
 from ...checking.exercise import Expected, Verdict
@@ -49,24 +48,8 @@ def mean_cases(seed: int, many: int = 620) -> list[Case]:
         Case("not contiguous in memory", {"x": draw.normal(B, C, T).transpose(1, 2)}),
         Case("one token", {"x": draw.normal(2, 1, 3)}, roles={"small"}),
         Case("one channel", {"x": draw.normal(3, 4, 1)}, roles={"small"}),
-        Case("one sequence", {"x": draw.normal(1, T, C)}, None, {"keywords": ("x",)}, {"small"}),
+        Case("one sequence", {"x": draw.normal(1, T, C)}, roles={"small"}),
     ]
-
-
-class MeanProbe(FunctionProbe):
-    """As `FunctionProbe`, by position: the name of the argument is looked at in the signature alone,
-    as a right answer may be an object with another name for it behind `*args`."""
-
-    def __call__(self, answer: Any, case: Case) -> Observation:
-        return super().__call__(answer, _by_position(case))
-
-    def glance(self, answer: Any, case: Case) -> Observation:
-        return super().glance(answer, _by_position(case))
-
-
-def _by_position(case: Case) -> Case:
-    options = {name: value for name, value in case.options.items() if name != "keywords"}
-    return replace(case, options=options)
 
 
 def see_changes(answer: Any, case: Case, seen: Observation) -> None:
@@ -80,7 +63,7 @@ def see_changes(answer: Any, case: Case, seen: Observation) -> None:
         seen.put("changed", answer(given))
     if not same(given, fresh(changed)):
         seen.facts["modified"] = ["x"]
-    seen.put("ones", answer(fresh(torch.ones_like(x), gradients=True)))
+    seen.put("ones", answer(fresh(torch.ones_like(x), gradients=True) * 1.0))
 
 
 def _first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:
