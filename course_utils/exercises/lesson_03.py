@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from ..checking import (
 from ..checking.calling import fresh
 from ..checking.comparing import near
 from ..checking.exercise import Expected, Verdict
+from ..checking.watching import Operators
 from .kit import means
 from .kit import mistakes as m
 from .kit.draw import Draw
@@ -35,7 +37,7 @@ LESSON = "1-averages/03_softmax_masking"
 
 def _softmax_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
-    a, b, c, d, e = draw.sizes(5, 2, 7)
+    a, b, c, d, e, f = draw.sizes(6, 2, 7)
     middle = draw.normal(a, b, c)
     equal = torch.where(torch.arange(a) % 2 == 0, 0.0, 500.0)[:, None].repeat(1, d)
     with_inf = draw.normal(b, c)
@@ -45,9 +47,9 @@ def _softmax_cases(seed: int) -> list[Case]:
     offsets = torch.where(torch.arange(a) % 2 == 0, 9_000.0, -9_000.0)[:, None]
     wide = torch.tensor([[10_000.0, -10_000.0, 0.0], [1.0, 2.0, 3.0]])
     lowest = torch.tensor([[-10_000.0, -INF, -10_000.0], [-INF, -9_999.0, -9_998.0]])
-    long = 1_100 + draw.integer(0, 20)
+    long = 2_100 + draw.integer(0, 20)
     double = draw.normal(c, a, dtype=torch.float64)
-    by_name, both = {"keywords": ("dim",)}, {"keywords": ("scores", "dim")}
+    by_name, both, once = {"keywords": ("dim",)}, {"keywords": ("scores", "dim")}, {"once": True}
     by_hand = torch.tensor([[0.0, 1.0, 2.0]])
     return [
         Case("three scores by hand", {"scores": by_hand}, roles={"small", "moderate"}),
@@ -57,7 +59,7 @@ def _softmax_cases(seed: int) -> list[Case]:
         Case("dim by its name", {"scores": middle, "dim": 1}, options=by_name),
         Case("both by name", {"scores": middle, "dim": -3}, options=both),
         Case("four dimensions", {"scores": draw.normal(a, d, b, c), "dim": 2}),
-        Case("five dimensions", {"scores": draw.normal(a, b, c, d, e), "dim": -4}),
+        Case("six dimensions", {"scores": draw.normal(a, b, c, d, e, f), "dim": -4}, options=once),
         Case("sizes that coincide", {"scores": draw.normal(a, a, a), "dim": 1}, roles={"small"}),
         Case("a dimension of size 1", {"scores": draw.normal(a, 1, c), "dim": 1}, roles={"small"}),
         Case("one score in each row", {"scores": draw.normal(a, 1)}, roles={"small"}),
@@ -97,8 +99,14 @@ def _order(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 def _see_shifted(answer: Any, case: Case, seen: Observation) -> None:
-    if "typical" in case.roles:
-        seen.put("shifted", answer(fresh(case["scores"] + 3.0)))
+    """One more call, with bigger scores, and the operators of one in half precision."""
+    if "typical" not in case.roles:
+        return
+    seen.put("shifted", answer(fresh(case["scores"] + 3.0)))
+    operators = Operators()
+    with contextlib.suppress(Exception), operators.watch():
+        answer(fresh(case["scores"], dtype=torch.bfloat16))
+    seen.facts["ops"] = sorted({*seen.facts["ops"], *operators.names()})
 
 
 def _shift_free(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -415,7 +423,7 @@ def softmax(scores, dim=-1):
 def _masked_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
     A, B, H, T, S = draw.sizes(5, 2, 7)
-    many = 1_100 + draw.integer(0, 20)
+    many = 2_100 + draw.integer(0, 20)
     hidden = draw.hidden(T, S)
     square = draw.hidden(H, S, S)
 
@@ -433,6 +441,7 @@ def _masked_cases(seed: int) -> list[Case]:
             ("a mask for each sequence and head", (B, H, T, S), (B, H, T, S)),
             ("one mask for all rows", (B, T, S), (S,)),
             ("five dimensions, a full mask", (A, B, H, T, S), (A, B, H, T, S)),
+            ("six dimensions, a full mask", (8, A, B, H, T, S), (8, A, B, H, T, S)),
             ("five dimensions, one mask for some", (A, B, H, T, S), (B, 1, T, S)),
             ("many keys", (3, many), (3, many)),
             ("many queries", (many, 4), (many, 4)),
@@ -446,6 +455,9 @@ def _masked_cases(seed: int) -> list[Case]:
     double = draw.normal(T, S, dtype=torch.float64)
     one_key = {"scores": draw.normal(H, T, 1), "hidden": torch.zeros(T, 1).bool()}
     alike = {"scores": draw.normal(H, S, S), "hidden": square}
+    as_many = {"scores": draw.normal(5, 5, S + 7), "hidden": draw.hidden(5, S + 7)}
+    twice = {"scores": draw.normal(4, 4, T, S + 7), "hidden": draw.hidden(4, T, S + 7)}
+    number = {"scores": draw.normal(B, S), "hidden": torch.tensor(False)}
     loud, loudest = (draw.normal(T, S).masked_fill(hidden, big) for big in (10_000.0, 3e38))
     equal = torch.where(torch.arange(T) % 2 == 0, 0.0, 500.0)[:, None].repeat(1, S)
     zeros = draw.normal(T, S)
@@ -454,7 +466,7 @@ def _masked_cases(seed: int) -> list[Case]:
     offsets = torch.where(torch.arange(T) % 2 == 0, 1e4, -1e4)[:, None]
     far, one = draw.normal(T, S) * 3 + offsets, torch.zeros(T, S, dtype=torch.bool)
     one[:, draw.integer(0, S - 1)] = True
-    faint = draw.normal(T, S).masked_fill(~one, -1e32)
+    faint = draw.normal(T, S).masked_fill(~one, -3e38)
     return [
         Case("the future hidden", future, roles={"small"}),
         Case("a random mask", {"scores": draw.normal(T, S), "hidden": hidden}, roles={"typical"}),
@@ -464,13 +476,16 @@ def _masked_cases(seed: int) -> list[Case]:
         Case("float64", {"scores": double * 2, "hidden": hidden}),
         Case("one key", one_key, roles={"small"}),
         Case("as many keys as queries", alike, roles={"small"}),
+        Case("one mask, as many sequences as queries", as_many, roles={"small"}),
+        Case("a mask for each head, as many as sequences", twice, roles={"small"}),
+        Case("a mask without dimensions", number),
         Case("not contiguous in memory", {"scores": draw.normal(S, T).T, "hidden": hidden}),
         Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S)}),
         Case("all scores of a row equal", {"scores": equal, "hidden": draw.hidden(T, S)}),
         Case("visible scores near 10,000 and -10,000", {"scores": far, "hidden": one}),
         Case("hidden scores of 10,000", {"scores": loud, "hidden": hidden}),
         Case("hidden scores of 3e38", {"scores": loudest, "hidden": hidden}),
-        Case("visible scores of -1e32", {"scores": faint, "hidden": one}),
+        Case("visible scores of -3e38", {"scores": faint, "hidden": one}),
     ]
 
 
@@ -629,7 +644,13 @@ MASKED_SOFTMAX = Exercise(
         m.ZeroFill,
         m.FillNotLowEnough.but(fill=-1e9),
         m.MaskInverted,
-        m.RenormalisedAfterSoftmax,
+        m.RenormalisedAfterSoftmax.on(
+            MaskedSoftmax,
+            what="Hidden keys got 0 only after the exponentials were made. What a hidden score "
+            "holds still had a say there: a big one presses all visible weights to 0, and 0/0 is "
+            "NaN.",
+            mend="Hide the scores first. Then the maximum, too, is one of visible scores alone.",
+        ),
         m.FillNotLowEnough,
         *(m.FillNotLowEnough.but(fill=fill) for fill in (-1e3, -100.0, -10.0, -5.0, -1.0)),
         m.MaskIgnored,
@@ -683,7 +704,7 @@ def masked_softmax(scores, hidden):
 
 
 def _softmax_mean_cases(seed: int) -> list[Case]:
-    return mean_cases(seed, many=1_100)
+    return mean_cases(seed, many=2_050)
 
 
 def _softmax_note(cases: Any, observations: Any) -> list[str]:
@@ -760,7 +781,8 @@ SOFTMAX_MEAN = Exercise(
     misconceptions=Misconceptions.of(
         m.ZeroFill.but(scores=lambda self, x: _square(x, 1.0)).on(
             SoftmaxMean,
-            what="You took the softmax of a triangle of ones: its zeros became e⁰ = 1, not 0.",
+            what="Hidden scores are lower than visible ones by 1 only, as in the softmax of a "
+            "triangle of ones: their weights are e⁻¹ to 1, not 0.",
             why="The future keeps a weight, and so it leaks into every token.",
             mend="Visible scores are 0, hidden ones -inf.",
         ),
@@ -816,6 +838,7 @@ SOFTMAX_MEAN = Exercise(
         UnequalScores,
         MaskOfNumbers,
         *(m.FillNotLowEnough.but(fill=fill) for fill in (-5.0, -10.0)),
+        m.InfinityTimesZero,
         m.PlusInfinity,
         m.LastTokenOnly,
         means.MixesTheBatch,

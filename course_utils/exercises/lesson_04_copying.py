@@ -65,21 +65,39 @@ def _copy_cases(seed: int) -> list[Case]:
     d_in, d_out, width, other = draw.sizes(4, 4, 9)
     return [
         _copy_case(draw, "wider in than out", (12, d_out), roles="typical"),
-        _copy_case(draw, "wider out than in", (d_in, 11)),
+        _copy_case(draw, "wider out than in, by name", (d_in, 11), keywords=BY_NAME),
         _copy_case(draw, "square", (width, width), roles="small"),
         _copy_case(draw, "float64", (d_in, d_out), dtype=torch.float64),
         _copy_case(draw, "matrices made in another order", (d_out, other), another_order=True),
+        _copy_case(draw, "layers made in another order", (11, other), turned_round=True),
+        _copy_case(draw, "more than layers in the source", (10, d_out), more=True),
         _copy_case(draw, "W_key frozen", (other, d_in), frozen=("W_key",)),
         _copy_case(draw, "one channel", (1, 1), roles="small"),
-        _copy_case(draw, "other widths out", (d_in, 13), (d_in, 17)),
-        _copy_case(draw, "other widths in", (14, d_out), (15, d_out)),
+        _copy_case(draw, "matrices less wide", (d_in, 17), (d_in, 13)),
+        _copy_case(draw, "matrices less long", (15, d_out), (14, d_out)),
         _copy_case(draw, "one channel out", (d_in, 1), (d_in, 16), roles="small"),
+        _copy_case(draw, "one channel in", (1, d_out), (16, d_out), roles="small"),
         _copy_case(draw, "sizes swapped", (12, 19), (19, 12), roles="small"),
         _copy_case(draw, "W_query wider", (d_in, 13), (d_in, 14), ("query",)),
-        _copy_case(draw, "W_key wider", (d_in, 13), (d_in, 14), ("key",)),
-        _copy_case(draw, "W_value wider", (d_in, 13), (d_in, 14), ("value",)),
-        _copy_case(draw, "W_value longer", (15, d_out), (16, d_out), ("value",)),
+        _copy_case(draw, "W_query longer", (15, d_out), (16, d_out), ("query",)),
+        # Square and frozen: no other error comes before the comparison of the one that differs.
+        *(
+            _copy_case(
+                draw,
+                f"W_{name} {how}",
+                (13, 13),
+                (13, 14) if how == "wider" else (14, 13),
+                (name,),
+                roles="small",
+                frozen=tuple(f"W_{n}" for n in PROJECTIONS),
+            )
+            for name in ("key", "value")
+            for how in ("wider", "longer")
+        ),
     ]
+
+
+BY_NAME = ("linear_attention", "matrix_attention")
 
 
 def _copy_make(case: Case) -> tuple[nn.Module, nn.Module]:
@@ -155,7 +173,7 @@ def _unturned_data(self, linear, matrix_attention, target):
 
 
 class SizesNotCompared(Mistake):
-    """Where sizes fit the copy is right; where they don't, PyTorch's own error came, or none.
+    """Sizes that don't fit are not refused with a ValueError: PyTorch's own error came, or none.
 
     Why: `copy_` broadcasts: a single column fills a whole matrix without an error.
     Mend: Compare the two shapes before you copy, and raise a ValueError that names both.
@@ -301,10 +319,11 @@ class ByOrder(Mistake):
 
 
 class NameBoundAnew(Mistake):
-    """The matrices are as they were: you gave a local name another value.
+    """After the call the matrices are as they were: the numbers went somewhere else.
 
-    Why: `w = …` makes `w` stand for another tensor; the module never hears of it.
-    Mend: The numbers have to go *into* the module's tensor.
+    Why: A local name, a dict from `state_dict()`, a copy that was made on the way: what is put
+        there never reaches the module.
+    Mend: Where do your numbers go? They have to go *into* the module's own tensor.
     """
 
     def write(self, linear, matrix_attention, target):
@@ -346,6 +365,21 @@ class UnfrozenAfterwards(FrozenAfterwards):
     asks = True
 
 
+class ResultsOfTheLayers(Mistake):
+    """The copying was recorded: the matrices became results of the layers' weights.
+
+    Why: No optimizer takes what is a result, and training the target would train the source.
+    Mend: Leave `requires_grad` as it is, and stop the recording while you copy.
+    """
+
+    def recording(self):
+        return torch.enable_grad()
+
+    def write(self, linear, matrix_attention, target):
+        getattr(matrix_attention, target).requires_grad_(False)
+        super().write(linear, matrix_attention, target)
+
+
 class ModuleReturned(Mistake):
     """The copy is right, but the function also returns the module.
 
@@ -378,7 +412,9 @@ COPY_LINEAR_TO_MATRIX = Exercise(
         SizesNotCompared,
         CopiedUntransposed,
         CopiedUntransposed.but(write=_unturned_data, compare=SizesNotCompared.compare),
+        CopiedUntransposed.but(compare=SizesNotCompared.compare),
         GradientRecorded,
+        ResultsOfTheLayers,
         SharesMemory,
         SharesMemory.but(write=_new_view),
         NewParameter,

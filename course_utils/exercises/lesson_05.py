@@ -74,7 +74,7 @@ def _safe_cases(seed: int) -> list[Case]:
     some[0] = True
     loud = draw.normal(S, T).masked_fill(some, 10_000.0)
     quiet = masked(H, S)
-    faint = draw.normal(H, S).masked_fill(~quiet, -1e32)
+    faint = draw.normal(H, S).masked_fill(~quiet, -3e38)
     high = draw.normal(H, S).masked_fill(~quiet, 5_000.0) + draw.normal(H, S)
     left = mask_oracle(behind([1, 3], 4).flip(1))
     flat = torch.zeros(T, S)
@@ -100,6 +100,11 @@ def _safe_cases(seed: int) -> list[Case]:
         case("a mask for each head and sequence", (B, H, T, S), masked(B, H, T, S)),
         case("five dimensions", (A, B, H, T, S), masked(A, 1, H, 1, S), "small"),
         case("five dimensions, a mask for each row", (A, B, H, T, S), masked(A, B, H, T, S)),
+        case("six dimensions", (8, A, B, H, T, S), masked(8, A, B, H, T, S)),
+        case("one mask, as many sequences as queries", (5, 5, S + 7), masked(5, S + 7), "small"),
+        case("for each head, as many as sequences", (4, 4, T, S + 7), masked(4, T, S + 7), "small"),
+        case("whole sequences hidden", (B, T, S), torch.arange(B)[:, None, None] == 0, "small"),
+        case("a mask without dimensions", (T, S), torch.tensor(False)),
         case("one row", (S,), draw.hidden(S)),
         case("one row that sees nothing", (S,), torch.ones(S) > 0),
         case("one key", (H, T, 1), torch.arange(T)[:, None] > 1, "small"),
@@ -110,10 +115,10 @@ def _safe_cases(seed: int) -> list[Case]:
         case("some scores of 0", holed, masked(T, S)),
         case("hidden scores of 10,000", loud, some),
         case("hidden scores of 3e38", loud.masked_fill(some, 3e38), some),
-        case("visible scores of -1e32", faint, quiet),
+        case("visible scores of -3e38", faint, quiet),
         case("visible scores of 5,000", high, quiet),
         case("by name", (S, H), masked(S, H), keywords=("scores", "hidden")),
-        case("1,040 keys", (T, 1040), masked(T, 1040), once=True),
+        case("1,040 keys", (T, 1040), masked(T, 1040)),
         case("1,040 queries", (H, 1040, S), masked(1040, S), once=True),
         case("1,040 sequences", (1040, 2, 3), masked(1040, 1, 3), "small", once=True),
     ]
@@ -127,6 +132,16 @@ def _safe_oracle(scores: Tensor, hidden: Tensor) -> Tensor:
     visible = torch.atleast_2d(~hidden)
     out = F.scaled_dot_product_attention(rows, eye, eye, attn_mask=visible, scale=1.0)
     return out.view(scores.shape)
+
+
+def _see_recorded(answer: Any, case: Case, seen: Observation) -> None:
+    """One more call, while gradients are recorded."""
+    if "typical" in case.roles:
+        seen.put("recorded", answer(fresh(case["scores"], True), fresh(case["hidden"])))
+
+
+def _same_when_recorded(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return near(seen.tensors["recorded"], seen.tensors["out"])
 
 
 def _empty_rows(case: Case) -> Tensor:
@@ -165,6 +180,11 @@ def _see_the_way_back(answer: Any, case: Case, seen: Observation) -> None:
     except Exception:  # what is wrong with it shows elsewhere
         return
     seen.facts["traits"] = {"nan": found}
+
+
+def _see_both(answer: Any, case: Case, seen: Observation) -> None:
+    _see_recorded(answer, case, seen)
+    _see_the_way_back(answer, case, seen)
 
 
 def _no_nan(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -308,7 +328,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
     call="safe_masked_softmax(scores, hidden)",
     points=2.0,
     cases=_safe_cases,
-    probe=FunctionProbe(gradients=("scores",), watch=True, extra=_see_the_way_back),
+    probe=FunctionProbe(gradients=("scores",), watch=True, extra=_see_both),
     expect=expect_function(_safe_oracle, gradients=("scores",)),
     reference=safe_masked_softmax,
     uses=("softmax", "masked_softmax"),
@@ -340,6 +360,12 @@ SAFE_MASKED_SOFTMAX = Exercise(
             credit=True,
             breaks="A NaN arises on the way and is patched afterwards",
             explain=_explain_nan,
+        ),
+        Property(
+            "recorded",
+            "Scores that ask for a gradient give the same weights",
+            _same_when_recorded,
+            role="typical",
         ),
     ),
     misconceptions=Misconceptions.of(

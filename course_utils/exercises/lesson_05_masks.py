@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -22,6 +23,8 @@ from ..checking import (
     quiz,
     slip,
 )
+from ..checking.calling import fresh
+from ..checking.comparing import same
 from ..checking.exercise import Expected, Verdict
 from .kit import first_attempts as first
 from .kit import mistakes as m
@@ -101,6 +104,7 @@ def _length_cases(seed: int) -> list[Case]:
     low, high, longest = sorted(draw.sizes(3, 2, 8))
     beyond = draw.integer(31, 47)
     many = draw.sizes(6, 1, 9)
+    halves = torch.full((2,), low + 0.5, dtype=torch.float64)
 
     def case(name: str, lengths: Any, most: int, *said: Any, roles: str = "", **options: Any):
         inputs = {"lengths": lengths, "max_length": most}
@@ -119,17 +123,18 @@ def _length_cases(seed: int) -> list[Case]:
         case("as many sequences as places", [1, 0, 3, 4], 4, roles="small"),
         case("all of one length", torch.tensor([low] * 3), longest + 1),
         case("int32", torch.tensor([3, 1], dtype=torch.int32), high + 1),
-        case("uint8", torch.tensor([high, 1, low], dtype=torch.uint8), longest + 1),
+        case("int16", torch.tensor([low, 0, 1], dtype=torch.int16), longest + 2),
+        case("uint8", torch.tensor([high, 0, low], dtype=torch.uint8), longest + 1),
         case("by name", [low, high, 1], longest + 2, keywords=("lengths", "max_length")),
         case("1,040 lengths up to 300", torch.arange(1040) % 300, 300, once=True),
-        case("lengths up to 1,040", [1039, 5, 0], 1040, once=True),
-        case("too long", [low, beyond], 30, beyond, 30),
-        case("too long in a tensor, by one", torch.tensor([beyond, low]), beyond - 1, beyond),
+        case("lengths up to 2,100", [2049, 5, 0], 2100, once=True),
+        case("too long, in the middle", [low, beyond, 1], 30, beyond, 30),
+        case("too long in a tensor, by one", torch.tensor([1, beyond, low]), beyond - 1, beyond),
         case("too long, by one", [low, 1, beyond], beyond - 1, beyond, beyond - 1),
-        case("negative", [low, -beyond], 9, -beyond),
-        case("negative, in a tensor", torch.tensor([low, -1]), 9, -1),
-        case("no integer", [2.5, low], 9, 2.5),
-        case("no integer, in a tensor", torch.full((2,), low + 0.5), 9, low + 0.5),
+        case("negative, in the middle", [low, -beyond, 1], 9, -beyond),
+        case("negative, in a tensor", torch.tensor([low, -1, low, 1]), 9, -1),
+        case("no integer, after one", [low, 2.5], 9, 2.5),
+        case("no integer, in a float64 tensor", halves, 9, low + 0.5),
         case("a float that is whole", [6.0, 6.0], 9, "6."),
         case("floats that are whole, in a tensor", torch.tensor([6.0, 3.0]), 9, "6."),
     ]
@@ -141,9 +146,23 @@ def _length_oracle(lengths: Any, max_length: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.bool).reshape(len(counts), max_length)
 
 
-def _list_has_no_device(answer: Any, case: Case, seen: Observation) -> None:
+def _see_bytes(answer: Any, case: Case, seen: Observation) -> None:
+    """A list has no device. And one more call, with a max_length that uint8 can't hold."""
     if not isinstance(case["lengths"], Tensor):
         seen.facts.pop("device", None)
+    if "typical" not in case.roles:
+        return
+    lengths = torch.tensor([7, 0, 255, 2], dtype=torch.uint8)
+    out = None
+    with contextlib.suppress(Exception):
+        out = answer(fresh(lengths), 300)
+    seen.facts["traits"] = {"bytes": same(out, _length_oracle(lengths, 300))}
+
+
+def _bytes_are_enough(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not torch.equal(seen.tensors["out"], expected["out"]):
+        return None
+    return bool(seen.traits["bytes"])
 
 
 def _counts(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -371,7 +390,7 @@ PADDING_MASK = Exercise(
     call="padding_mask(lengths, max_length)",
     points=1.0,
     cases=_length_cases,
-    probe=FunctionProbe(extra=_list_has_no_device),
+    probe=FunctionProbe(extra=_see_bytes),
     expect=expect_function(_length_oracle),
     reference=padding_mask,
     properties=(
@@ -384,6 +403,15 @@ PADDING_MASK = Exercise(
         ),
         Property("counts", "Each row marks max_length - length places", _counts, credit=True),
         Property("tokens_first", "In each row tokens come first", _tokens_first, credit=True),
+        Property(
+            "bytes",
+            "Lengths of the kind uint8 go together with 300 places",
+            _bytes_are_enough,
+            secondary=True,
+            role="typical",
+            breaks="Lengths of the kind uint8 go wrong with 300 places: what is computed or "
+            "compared in that kind wraps round at 256",
+        ),
     ),
     misconceptions=Misconceptions.of(
         NotChecked,
@@ -462,7 +490,7 @@ def _mask_cases(seed: int) -> list[Case]:
         case("one sequence", _holes(draw, 1, T + 3), "small"),
         case("not contiguous in memory", _holes(draw, T + 8, B).T),
         case("by name", _holes(draw, B, T + 9), keywords=("pad_mask",)),
-        case("300 tokens", _holes(draw, 2, 300), once=True),
+        case("900 tokens", _holes(draw, 1, 900), "small", once=True),
         case("1,040 sequences", _holes(draw, 1040, 3), once=True),
     ]
 
@@ -470,6 +498,25 @@ def _mask_cases(seed: int) -> list[Case]:
 def mask_oracle(pad_mask: Tensor) -> Tensor:
     at = torch.arange(pad_mask.shape[1])
     return (at > at[:, None]).logical_or(pad_mask[:, None, :])
+
+
+LONG = 1_100
+
+
+def _see_long(answer: Any, case: Case, seen: Observation) -> None:
+    """How many places of each row are wrong for more tokens than a table is made for."""
+    if "typical" not in case.roles:
+        return
+    pad_mask = torch.arange(LONG)[None] % 5 == 2
+    out, right = answer(fresh(pad_mask)), mask_oracle(pad_mask)
+    seen.put("off", (out.cpu() != right).sum(-1) if out.shape == right.shape else out)
+
+
+def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not torch.equal(seen.tensors["out"], expected["out"]):
+        return None
+    off = seen.tensors.get("off")
+    return off is not None and off.shape == (1, LONG) and not bool(off.any())
 
 
 def _hides_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -544,7 +591,7 @@ CAUSAL_AND_PADDING = Exercise(
     call="causal_and_padding(pad_mask)",
     points=1.0,
     cases=_mask_cases,
-    probe=FunctionProbe(),
+    probe=FunctionProbe(extra=_see_long),
     expect=expect_function(mask_oracle),
     reference=causal_and_padding,
     properties=(
@@ -564,6 +611,13 @@ CAUSAL_AND_PADDING = Exercise(
         ),
         Property("columns", "A padded key is hidden from every query", _hides_columns, credit=True),
         Property("own", "A real token sees itself", _keeps_own, credit=True),
+        Property(
+            "any_length",
+            f"It holds for any number of tokens, {LONG:,} for one",
+            _any_length,
+            role="typical",
+            breaks=f"For {LONG:,} tokens it is not right",
+        ),
     ),
     misconceptions=Misconceptions.of(
         m.RowsHidden,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +30,8 @@ def _make_pair(case: Case) -> tuple[nn.Module, nn.Module]:
     given, target = case.inputs.values()
     wrapper_bias, split_bias = "heads.0.query.bias" in given, "query.bias" in target
     return (
-        attention.MultiHeadAttentionWrapper(d_in, D, length, H, qkv_bias=wrapper_bias),
-        attention.MultiHeadAttention(d_other, width, length, heads, qkv_bias=split_bias),
+        attention.MultiHeadAttentionWrapper(d_in, D, length, H, 0.2, wrapper_bias),
+        attention.MultiHeadAttention(d_other, width, length, heads, 0.3, split_bias),
     )
 
 
@@ -44,6 +45,7 @@ def _case(
     dtype: torch.dtype = torch.float32,
     refuses: tuple[str, ...] | None = None,
     role: str = "",
+    **more: Any,
 ) -> Case:
     t = target or s
     weights = {
@@ -57,6 +59,7 @@ def _case(
         "frozen": frozen,
         "dtype": dtype,
         "heads": s.H,
+        **more,
     }
     return Case(name, weights, refuses, options, roles=set(role.split()))
 
@@ -76,6 +79,8 @@ def _cases(seed: int) -> list[Case]:
         case("both with biases, float64", b, biases=both, dtype=torch.float64),
         case("biases in the split only", c, biases=(False, True)),
         case("partly frozen", d, biases=both, frozen=some),
+        case("parts made in another order, and more of them", b, turned_round=True, more=True),
+        case("by name", d, keywords=("wrapper", "split")),
         case("one head", sizes(5, 4, 1), role="small"),
         case("heads of width 1", sizes(5, 1, 3), role="small"),
         case("as wide inside as outside", sizes(6, 2, 3), role="small"),
@@ -103,6 +108,29 @@ def _cases(seed: int) -> list[Case]:
             refuses=("6|2", "12|4"),
             role="small",
         ),
+        case(
+            "2 heads of 6 into 3 of 4",
+            sizes(5, 6, 2),
+            sizes(5, 4, 3),
+            refuses=("2|6", "3|4"),
+            role="small",
+        ),
+        case(
+            "3 heads of 4 into 3 of 2",
+            sizes(5, 4, 3),
+            sizes(5, 2, 3),
+            refuses=("12|4", "6|2"),
+            role="small",
+        ),
+        # Here, too, `copy_` would stretch a number without a word.
+        case(
+            "1 head of 1 into 1 of 4",
+            sizes(5, 1, 1),
+            sizes(5, 4, 1),
+            refuses=("1", "4"),
+            role="small",
+        ),
+        case("4 channels into 5", sizes(4, 2, 3), sizes(5, 2, 3), refuses=("4", "5"), role="small"),
         case("5 channels into 4", sizes(5, 2, 3), sizes(4, 2, 3), refuses=("5", "4"), role="small"),
         # `copy_` would stretch a single column over four without a word.
         case("1 channel into 4", sizes(1, 2, 3), sizes(4, 2, 3), refuses=(), role="small"),

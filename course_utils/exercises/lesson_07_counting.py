@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .. import attention
 from ..checking import Case, Exercise, Misconceptions, Observation, Property
 from ..checking.calling import target_device
+from ..checking.comparing import same
 from ..checking.exercise import Expected, Verdict
 from .kit.draw import Draw
 
@@ -94,18 +95,15 @@ def _layers(a: int, b: int) -> nn.Module:
     return nn.Sequential(nn.Conv1d(a, b, 3), nn.Embedding(a, b + 1), nn.LayerNorm(b), nn.GRU(a, b))
 
 
-class _NoAddress(nn.Parameter):
-    """As parameters on the meta device are, where all addresses are 0."""
+def _on_meta(a: int, b: int) -> nn.Module:
+    """Shapes without numbers: all addresses are 0 there. Two layers share their weight."""
+    with torch.device("meta"):
+        return nn.Sequential(_Tied(a, b), nn.Linear(b, a))
 
-    def data_ptr(self) -> int:
-        return 0
 
-
-def _without_addresses(a: int, b: int) -> nn.Module:
-    layers = [nn.Linear(a, b), nn.Linear(b, a)]
-    for layer in layers:
-        layer.weight, layer.bias = _NoAddress(layer.weight), _NoAddress(layer.bias)
-    return nn.Sequential(*layers)
+def _many_millions(a: int, b: int) -> nn.Module:
+    """More than float32 can count one by one, and an odd number of them."""
+    return nn.Linear(1000 * a + 1, 1000 * b + 1, bias=False, device="meta")
 
 
 # By name: how the module is made from two sizes, what it counts by hand, and the case's role.
@@ -148,9 +146,14 @@ MODULES: dict[str, tuple[Callable[[int, int], nn.Module], Callable[[int, int], i
         lambda a, b: 2 * (a + b) + 3 * a * b + a * b + b + b * (a + 1) + 1,
         "",
     ),
-    "two layers whose tensors have no address": (
-        _without_addresses,
-        lambda a, b: 2 * a * b + a + b,
+    "layers on the meta device, two of which share a weight": (
+        _on_meta,
+        lambda a, b: 2 * a * b + 2 * b + a,
+        "",
+    ),
+    "many millions of numbers, on the meta device": (
+        _many_millions,
+        lambda a, b: (1000 * a + 1) * (1000 * b + 1),
         "",
     ),
     "multi-head attention": (
@@ -172,6 +175,8 @@ def _cases(seed: int) -> list[Case]:
     for name, (_, _, role) in MODULES.items():
         a, b = draw.sizes(2, 4, 11)
         options = {"kind": name, "sizes": (a, b)}
+        if role == "parts":
+            options["keywords"] = ("module",)
         described = {"module": f"{name}, sizes {a} and {b}"}
         cases.append(Case(name, described, options=options, roles=set(role.split())))
     return cases
@@ -180,13 +185,21 @@ def _cases(seed: int) -> list[Case]:
 def _probe(answer: Any, case: Case) -> Observation:
     """Counts twice, for what the first call leaves behind."""
     seen = Observation()
+
+    def call(module: nn.Module) -> Any:
+        return answer(module=module) if case.options.get("keywords") else answer(module)
+
     torch.manual_seed(1)
-    module = MODULES[case.options["kind"]][0](*case.options["sizes"]).train().to(target_device())
-    before = _state(module)
-    first = seen.put("out", answer(module))
-    if _state(module) != before:
+    module = MODULES[case.options["kind"]][0](*case.options["sizes"]).train()
+    if not any(p.is_meta for p in module.parameters()):
+        module.to(target_device())
+        for p in _trained(module.parameters())[::2]:
+            p.grad = torch.full_like(p, 0.5)
+    before, values = _state(module), _values(module)
+    first = seen.put("out", call(module))
+    if _state(module) != before or not same(_values(module), values):
         seen.facts["modified"] = ["module"]
-    again = Observation().put("out", answer(module))
+    again = Observation().put("out", call(module))
     if first is not None and (again is None or not torch.equal(first, again)):
         seen.facts["unstable"] = "random"
     return seen
@@ -194,8 +207,14 @@ def _probe(answer: Any, case: Case) -> Observation:
 
 def _state(module: nn.Module) -> list[Any]:
     named = module.named_parameters(remove_duplicate=False)
-    parameters = [(n, id(p), p.requires_grad, p._version, p.grad is None) for n, p in named]
+    parameters = [(n, id(p), p.requires_grad, p.dtype, p.grad is None) for n, p in named]
     return [*parameters, *(m.training for m in module.modules())]
+
+
+def _values(module: nn.Module) -> list[Tensor]:
+    """What stands in its parameters, their gradients and its buffers; not where that is nothing."""
+    found = [t for p in module.parameters() for t in (p, p.grad) if t is not None]
+    return [t.detach().clone() for t in (*found, *module.buffers()) if not t.is_meta]
 
 
 def _expect(case: Case) -> dict[str, Tensor]:

@@ -176,8 +176,69 @@ MEANS = {
     ),
 }
 
+
+def by_halves(x):
+    """Sums of halves, put together on the way back."""
+
+    def sums(part):
+        T = part.shape[1]
+        if T == 1:
+            return part
+        left, right = sums(part[:, : T // 2]), sums(part[:, T // 2 :])
+        return torch.cat([left, right + left[:, -1:]], 1)
+
+    return sums(x) / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+
+
+def by_doubling(x):
+    """Sums over 1, 2, 4, … tokens."""
+    out, step = x, 1
+    while step < x.shape[1]:
+        out = out + torch.nn.functional.pad(out, (0, 0, step, 0))[:, : x.shape[1]]
+        step *= 2
+    return out / torch.arange(1, x.shape[1] + 1, device=x.device)[:, None]
+
+
+def by_narrow(x):
+    rows = [x.narrow(1, 0, t + 1).mean(1, keepdim=True) for t in range(x.size(1))]
+    return torch.cat(rows, dim=1)
+
+
+class Chain(torch.nn.Sequential):
+    """Modules one after the other: what goes in has no name."""
+
+    def __init__(self):
+        super().__init__(Turn(), Sums(), Turn())
+
+
+class Turn(torch.nn.Module):
+    def forward(self, x):
+        return x.transpose(1, 2)
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x):
+        return x.cumsum(-1) / torch.arange(1, x.size(-1) + 1, device=x.device)
+
+
+def in_place_without_gradients(x):
+    counts = torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+    return cumulative(x) if torch.is_grad_enabled() else x.cumsum_(1).div_(counts)
+
+
+# Wrong where sizes or numbers are larger than usual.
+LARGE = {
+    "16 channels at most": lambda x: torch.cat([cumulative(x[..., :16]), x[..., 16:]], -1),
+    "16 sequences at most": lambda x: torch.cat([cumulative(x[:16]), x[16:]], 0),
+    "clamped at 20,000": lambda x: cumulative(x.clamp(-2e4, 2e4)),
+    "one more where gradients are wanted": lambda x: cumulative(x) + int(x.requires_grad),
+    "in place without gradients": in_place_without_gradients,
+}
+
+
 RIGHT = {
-    "naive_mean": MEANS,
+    "naive_mean": MEANS
+    | {"halves": by_halves, "doubling": by_doubling, "narrow": by_narrow, "modules": Chain()},
     "naive_mean_shapes": {
         "torch.Size": {
             "x[b, :t+1]": torch.Size((3, 2)),
@@ -232,7 +293,11 @@ ALMOST = {
 }
 
 WRONG = {
-    "naive_mean": {
+    "naive_mean": LARGE
+    | {
+        "a table of 512 counts": lambda x: (
+            x.cumsum(1) / torch.arange(1, 513)[: x.shape[1]].to(x)[:, None]
+        ),
         **ALMOST,
         "zeros": torch.zeros_like,
         "identity": lambda x: x.clone(),

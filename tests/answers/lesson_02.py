@@ -7,7 +7,7 @@ import torch
 
 from course_utils import attention
 
-from .lesson_01 import ALMOST, MEANS, cumulative, einsum
+from .lesson_01 import ALMOST, LARGE, MEANS, Chain, cumulative, einsum
 
 
 def by_hand(T):
@@ -81,8 +81,83 @@ def from_the_right(x):
     return (x.transpose(1, 2) @ w.T).transpose(1, 2)
 
 
+def two_loops(T):
+    """Each number by itself."""
+    out = torch.zeros(T, T)
+    for t in range(T):
+        for s in range(t + 1):
+            out[t, s] = 1 / (t + 1)
+    return out
+
+
+def middle_rows_empty(T):
+    w = by_comparison(T)
+    w[512 : T - 1] = 0.0
+    return w
+
+
+def by_kron(x):
+    B, T, C = x.shape
+    w = torch.kron(torch.eye(B).to(x), by_comparison(T).to(x))
+    return (w @ x.reshape(B * T, C)).unflatten(0, (B, T))
+
+
+def sparse(x):
+    B, T, C = x.shape
+    columns = x.transpose(0, 1).reshape(T, B * C)
+    w = by_comparison(T).to(x).to_sparse()
+    return torch.sparse.mm(w, columns).view(T, B, C).transpose(0, 1)
+
+
+def channel_by_channel(x):
+    """A loop over C is none over B or T."""
+    w = by_comparison(x.shape[1]).to(x)
+    return torch.stack([c @ w.mT for c in x.unbind(-1)], -1)
+
+
+@functools.singledispatch
+def dispatched(x):
+    raise TypeError(type(x))
+
+
+@dispatched.register
+def _(x: torch.Tensor):
+    return by_comparison(x.shape[1]).to(x).matmul(x)
+
+
+def blocks_of_256(x):
+    blocks, before = [], torch.zeros_like(x[:, :1])
+    for block in x.split(256, dim=1):
+        blocks.append(before + block.cumsum(1))
+        before = blocks[-1][:, -1:]
+    return torch.cat(blocks, 1) / torch.arange(1, x.shape[1] + 1).to(x)[:, None]
+
+
+def batches_of_64(x):
+    w = by_comparison(x.shape[1]).to(x)
+    return torch.cat([w @ part for part in x.split(64)])
+
+
+class LoopOnTheWayBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return cumulative(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        T, out, total = gradient.shape[1], torch.empty_like(gradient), 0
+        for t in reversed(range(T)):
+            total = total + gradient[:, t] / (t + 1)
+            out[:, t] = total
+        return out
+
+
 RIGHT = {
     "causal_mean_weights": {
+        "two loops": two_loops,
+        "repetition": lambda T: torch.stack(
+            [torch.tensor([1 / (t + 1)] * (t + 1) + [0.0] * (T - t - 1)) for t in range(T)]
+        ),
         "filled by hand": by_hand,
         "softmax": by_softmax,
         "comparison": by_comparison,
@@ -99,6 +174,11 @@ RIGHT = {
         ).float(),
     },
     "tril_mean": {
+        "kron": by_kron,
+        "sparse": sparse,
+        "channel by channel": channel_by_channel,
+        "singledispatch": dispatched,
+        "modules": Chain(),
         "cumsum": cumulative,
         "einsum": einsum,
         "bmm": batched,
@@ -142,6 +222,9 @@ def loop_unless_all_ones(x):
 TABLE = by_hand(64)
 WRONG = {
     "causal_mean_weights": {
+        "rows 512 to the last but one empty": middle_rows_empty,
+        "by another name": lambda n: by_comparison(n),
+        "a row short": lambda T: by_comparison(T).tril(-1),
         "right up to 256 tokens": lambda T: torch.nn.functional.pad(
             by_hand(min(T, 256)), (0, max(T - 256, 0), 0, max(T - 256, 0))
         ),
@@ -167,6 +250,13 @@ WRONG = {
         "random rows": lambda T: torch.rand(T, T).tril(),
     },
     "tril_mean": {
+        "blocks of 256": blocks_of_256,
+        "batches of 64": batches_of_64,
+        "a loop on the way back": lambda x: LoopOnTheWayBack.apply(x),
+        "a table of 2,048 counts": lambda x: (
+            x.cumsum(1) / torch.arange(1, 2049)[: x.shape[1]].to(x)[:, None]
+        ),
+        **LARGE,
         **{name: answer for name, answer in ALMOST.items() if name != "the finished part"},
         "the finished part": lambda x: attention.tril_mean(x),
         "blocks of 64 in a loop": in_blocks,

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from course_utils import attention
 
-from .lesson_01 import ALMOST, MEANS, cumulative
+from .lesson_01 import ALMOST, LARGE, MEANS, Chain, by_halves, cumulative
 
 INF = float("inf")
 
@@ -156,8 +156,54 @@ def by_library_mask(x):
     return bias.softmax(-1) @ x
 
 
+def by_norm(scores, dim=-1):
+    """The exponentials are positive: their sum is their 1-norm."""
+    return torch.nn.functional.normalize(
+        (scores - scores.amax(dim, keepdim=True)).exp(), p=1, dim=dim, eps=0.0
+    )
+
+
+def by_flatten(scores, dim=-1):
+    turned = scores.transpose(dim, -1)
+    rows = turned.reshape(-1, turned.shape[-1])
+    return by_max(rows).view(turned.shape).transpose(dim, -1)
+
+
+def by_masked_scatter(scores, hidden):
+    hidden = hidden.expand_as(scores)
+    low = scores.new_full((int(hidden.sum()),), -INF)
+    return scores.masked_scatter(hidden, low).softmax(-1)
+
+
+def built_in_for_half(scores, dim=-1):
+    half = scores.dtype in (torch.float16, torch.bfloat16)
+    return torch.softmax(scores, dim) if half else by_max(scores, dim)
+
+
+def padding_where_it_fits(scores, hidden):
+    if scores.dim() == 3 and hidden.dim() == 2 and hidden.shape[0] == scores.shape[0]:
+        hidden = hidden[:, None, :]
+    return by_where(scores, hidden)
+
+
+def heads_put_in_where_it_fits(scores, hidden):
+    if hidden.dim() == scores.dim() - 1 and hidden.dim() > 2 and len(hidden) == len(scores):
+        hidden = hidden.unsqueeze(1)
+    return by_where(scores, hidden)
+
+
+def maximum_of_hidden_too(scores, hidden):
+    e = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(hidden, 0.0)
+    return e / e.sum(-1, keepdim=True)
+
+
 RIGHT = {
     "softmax": {
+        "1-norm": by_norm,
+        "flattened": by_flatten,
+        "mean": lambda scores, dim=-1: (lambda e: e / (e.mean(dim, True) * e.shape[dim]))(
+            torch.exp(scores - scores.amax(dim, True))
+        ),
         "max": by_max,
         "detached maximum": detached_max,
         "through the logarithm": through_logarithm,
@@ -185,6 +231,11 @@ RIGHT = {
         "more arguments": lambda scores, dim=-1, temperature=1.0: by_max(scores / temperature, dim),
     },
     "masked_softmax": {
+        "masked_scatter": by_masked_scatter,
+        "logarithm of the mask": lambda scores, hidden: torch.softmax(
+            scores + (~hidden).to(scores).log(), -1
+        ),
+        "broadcast_to": lambda scores, hidden: by_where(scores, hidden.broadcast_to(scores.shape)),
         "where": by_where,
         "additive mask": additive,
         "by hand": by_hand,
@@ -212,6 +263,8 @@ RIGHT = {
         ),
     },
     "softmax_mean": {
+        "modules": Chain(),
+        "halves": by_halves,
         "additive mask": mean_additive,
         "equal scores": mean_equal_scores,
         "cumsum": MEANS["cumsum"],
@@ -268,6 +321,10 @@ def overflowing(scores, hidden):
 FUTURE = torch.full((1024, 1024), -INF).triu(1)
 WRONG = {
     "softmax": {
+        "built in for half": built_in_for_half,
+        "five dimensions at most": lambda scores, dim=-1: by_max(
+            scores, dim if scores.dim() < 6 else -1
+        ),
         "the built-in in a thread": in_a_thread,
         "the built-in out of sight": out_of_sight,
         "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
@@ -334,6 +391,18 @@ WRONG = {
         ),
     },
     "masked_softmax": {
+        "padding where it fits": padding_where_it_fits,
+        "heads put in where it fits": heads_put_in_where_it_fits,
+        "a fill of -1e38": lambda scores, hidden: torch.softmax(
+            scores.masked_fill(hidden, -1e38), -1
+        ),
+        "a mask of one dimension at least": lambda scores, hidden: by_where(
+            scores, hidden[..., : scores.shape[-1]]
+        ),
+        "2,048 keys at most": lambda scores, hidden: by_where(
+            scores, hidden | (torch.arange(scores.shape[-1], device=scores.device) >= 2048)
+        ),
+        "maximum of hidden too": maximum_of_hidden_too,
         "the pattern of a lecture": lecture_pattern,
         "overflows by hand": overflowing,
         "a squeezed mask": lambda scores, hidden: by_where(scores, hidden.squeeze()),
@@ -389,6 +458,7 @@ WRONG = {
         ).view_as(scores),
     },
     "softmax_mean": {
+        **LARGE,
         **{name: answer for name, answer in ALMOST.items() if name != "the finished part"},
         "the finished part": lambda x: attention.softmax_mean(x),
         "an earlier finished part": lambda x: attention.tril_mean(x),

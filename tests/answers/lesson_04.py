@@ -894,7 +894,9 @@ COPIES_WRONG = {
     "rotated": _for_each(lambda w, m: m.copy_(w.rot90())),
     "inverse": _for_each(lambda w, m: m.copy_(torch.linalg.pinv(w))),
     "square only": _square_only,
-    "a right copy that returns True": lambda a, b: one_after_the_other(a, b) or True,
+    "a right copy that returns True": lambda linear_attention, matrix_attention: (
+        one_after_the_other(linear_attention, matrix_attention) or True
+    ),
 }
 
 
@@ -906,8 +908,101 @@ WHY = {
     "told by the value": "payload",
 }
 
+
+def turned_where_it_fits(query, key):
+    if query.shape[0] == query.shape[1] and key.shape[0] != key.shape[1]:
+        query = query.transpose(0, 1)
+    return by_einsum(query, key)
+
+
+def no_gradient_for_long_texts(query, key):
+    return by_einsum(query, key.detach() if key.shape[1] > 512 else key)
+
+
+def through_the_identity(linear_attention, matrix_attention):
+    """What a layer makes of the identity is its matrix."""
+    refuse_unequal(linear_attention, matrix_attention)
+    with torch.no_grad():
+        for name in NAMES:
+            layer = getattr(linear_attention, name)
+            eye = torch.eye(layer.in_features).to(layer.weight)
+            getattr(matrix_attention, f"W_{name}").copy_(layer(eye))
+
+
+def by_foreach(linear_attention, matrix_attention):
+    refuse_unequal(linear_attention, matrix_attention)
+    weights, matrices = zip(*pairs(linear_attention, matrix_attention), strict=True)
+    with torch.no_grad():
+        torch._foreach_copy_(list(matrices), [w.mT for w in weights])
+
+
+@torch.no_grad()
+def by_order_of_the_source(linear_attention, matrix_attention):
+    refuse_unequal(linear_attention, matrix_attention)
+    for weight, name in zip(linear_attention.parameters(), NAMES, strict=False):
+        getattr(matrix_attention, f"W_{name}").copy_(weight.T)
+
+
+@torch.no_grad()
+def cut_to_fit(linear_attention, matrix_attention):
+    for weight, matrix in pairs(linear_attention, matrix_attention):
+        d_in, d_out = matrix.shape
+        if weight.shape[1] < d_in or weight.shape[0] < d_out:
+            raise ValueError(f"{tuple(weight.T.shape)} into {tuple(matrix.shape)}")
+        matrix.copy_(weight.T[:d_in, :d_out])
+
+
+@torch.no_grad()
+def rows_stretched(linear_attention, matrix_attention):
+    for weight, matrix in pairs(linear_attention, matrix_attention):
+        if weight.shape[0] != matrix.shape[1] or weight.shape[1] not in (1, matrix.shape[0]):
+            raise ValueError(f"{tuple(weight.T.shape)} into {tuple(matrix.shape)}")
+        matrix.copy_(weight.T)
+
+
+def layers_put_in_training_mode(linear_attention, matrix_attention):
+    one_after_the_other(linear_attention, matrix_attention)
+    for name in NAMES:
+        getattr(linear_attention, name).train()
+
+
+def gradients_thrown_away(linear_attention, matrix_attention):
+    one_after_the_other(linear_attention, matrix_attention)
+    linear_attention.zero_grad()
+
+
+def once_only(linear_attention, matrix_attention):
+    if not getattr(matrix_attention, "filled", False):
+        one_after_the_other(linear_attention, matrix_attention)
+        matrix_attention.filled = True
+
+
+def no_leaf(linear_attention, matrix_attention):
+    refuse_unequal(linear_attention, matrix_attention)
+    for weight, matrix in pairs(linear_attention, matrix_attention):
+        frozen = not matrix.requires_grad
+        matrix.requires_grad_(False)
+        matrix.copy_(weight.T)
+        if frozen:
+            matrix.detach_()
+
+
+def a_hook_left_behind(linear_attention, matrix_attention):
+    one_after_the_other(linear_attention, matrix_attention)
+    matrix_attention.register_forward_pre_hook(
+        lambda m, _: one_after_the_other(linear_attention, m)
+    )
+
+
 RIGHT = {
     "attention_scores": {
+        "linear": lambda query, key: (
+            torch.stack([F.linear(q, k) for q, k in zip(query, key, strict=True)])
+            / query.shape[-1] ** 0.5
+        ),
+        "vecdot": lambda query, key: (
+            torch.linalg.vecdot(query[:, :, None], key[:, None]) / query.shape[-1] ** 0.5
+        ),
         "einsum": by_einsum,
         "baddbmm": by_baddbmm,
         "loops": by_loops,
@@ -940,6 +1035,12 @@ RIGHT = {
         )
     },
     "copy_linear_to_matrix": {
+        "through the identity": through_the_identity,
+        "foreach": by_foreach,
+        "through a view": _for_each(lambda w, m: m.T.copy_(w)),
+        "out=": _for_each(lambda w, m: torch.add(w.T, 0, out=m)),
+        "lerp": _for_each(lambda w, m: m.lerp_(w.T, 1.0)),
+        "zeroed and added": _for_each(lambda w, m: m.mul_(0).add_(w.permute(1, 0))),
         "one after the other": one_after_the_other,
         "state dict": through_state_dict,
         "data": through_data,
@@ -948,7 +1049,14 @@ RIGHT = {
 }
 
 WRONG = {
-    "attention_scores": SCORES_WRONG,
+    "attention_scores": SCORES_WRONG
+    | {
+        "turned where it fits": turned_where_it_fits,
+        "no gradient for long texts": no_gradient_for_long_texts,
+        "2,048 channels at most": lambda query, key: (
+            query[..., :2048] @ key[..., :2048].mT / query.shape[-1] ** 0.5
+        ),
+    },
     "why_three_projections": {
         "W_q in another order of rows": {**WHY, "W_q": [(4, 0, 0), (0, 4, 0), (0, 0, 4)][::-1]},
         "W_q of ones": {**WHY, "W_q": [(0, 0, 1), (1, 0, 0), (0, 1, 0)]},
@@ -962,5 +1070,16 @@ WRONG = {
         "all the same": dict.fromkeys(WHY, "kind"),
     },
     "CausalSelfAttention": HEADS_WRONG,
-    "copy_linear_to_matrix": COPIES_WRONG,
+    "copy_linear_to_matrix": COPIES_WRONG
+    | {
+        "by order of the source": by_order_of_the_source,
+        "by other names": lambda source, target: one_after_the_other(source, target),
+        "cut to fit": cut_to_fit,
+        "rows stretched": rows_stretched,
+        "layers put in training mode": layers_put_in_training_mode,
+        "gradients thrown away": gradients_thrown_away,
+        "once only": once_only,
+        "no leaf": no_leaf,
+        "a hook left behind": a_hook_left_behind,
+    },
 }

@@ -674,6 +674,98 @@ HEARS = {
     "shape": (4, 1, 5),
 }
 
+
+def by_vmap(lengths, max_length):
+    counts = refuse_lengths(lengths, max_length)
+    at = torch.tensor(counts, device=_device(lengths))
+    places = torch.arange(max_length, device=at.device)
+    return torch.vmap(torch.ge, in_dims=(None, 0))(places, at)
+
+
+def from_bytes(lengths, max_length):
+    counts = refuse_lengths(lengths, max_length)
+    rows = b"".join(bytes(n) + b"\x01" * (max_length - n) for n in counts)
+    mask = torch.frombuffer(bytearray(rows), dtype=torch.bool).view(-1, max_length)
+    return mask.clone().to(_device(lengths) or "cpu")
+
+
+def _places(count, lengths):
+    return torch.arange(count, device=lengths.device)
+
+
+def one_less(lengths, max_length):
+    lengths = torch.as_tensor(refuse_lengths(lengths, max_length) and lengths)
+    return _places(max_length, lengths) > (lengths - 1)[:, None]
+
+
+def padding_counted(lengths, max_length):
+    lengths = torch.as_tensor(refuse_lengths(lengths, max_length) and lengths)
+    return _places(max_length, lengths).flip(0) < (max_length - lengths)[:, None]
+
+
+def in_half(lengths, max_length):
+    lengths = torch.as_tensor(refuse_lengths(lengths, max_length) and lengths)
+    return _places(max_length, lengths).half() >= lengths.half()[:, None]
+
+
+def ends_looked_at(lengths, max_length):
+    refuse_lengths(
+        [lengths[0].item(), lengths[-1].item()] if _device(lengths) else [lengths[0], lengths[-1]],
+        max_length,
+    )
+    lengths = torch.as_tensor(lengths)
+    return _places(max_length, lengths) >= lengths[:, None]
+
+
+def by_float32(lengths, max_length):
+    lengths = torch.as_tensor(lengths)
+    if lengths.dtype == torch.float32:
+        raise ValueError(f"{lengths.tolist()} are no integers up to {max_length}")
+    return padding_counted([int(n) for n in lengths.tolist()], max_length).to(lengths.device)
+
+
+def by_triu_indices(pad_mask):
+    T = pad_mask.shape[1]
+    hidden = pad_mask.unsqueeze(-2).repeat_interleave(T, dim=-2)
+    rows, columns = torch.triu_indices(T, T, 1, device=pad_mask.device)
+    hidden[:, rows, columns] = True
+    return hidden
+
+
+def window_of_512(pad_mask):
+    at = torch.arange(pad_mask.shape[1], device=pad_mask.device)
+    far = at[:, None] - at > 512
+    return (at > at[:, None]) | far | pad_mask[:, None]
+
+
+FUTURE = torch.ones(1024, 1024, dtype=torch.bool).triu(1)
+
+
+def future_of_1024(pad_mask):
+    T = pad_mask.shape[1]
+    return FUTURE[:T, :T].to(pad_mask.device) | pad_mask[:, None]
+
+
+def masked_by_numbers(scores, hidden):
+    """Exponentials, times 0 or 1, divided by their sum where that isn't 0."""
+    seen = (~hidden.expand_as(scores)).to(scores)
+    top = scores.masked_fill(hidden, -INF).amax(-1, keepdim=True)
+    e = (scores - top.where(top.isfinite(), scores)).masked_fill(hidden, 0.0).exp() * seen
+    total = e.sum(-1, keepdim=True)
+    return e / total.where(total > 0, torch.ones_like(total))
+
+
+def one_by_one_ignored(scores, hidden):
+    if hidden.dim() and hidden.dim() == scores.dim() > 2 and hidden.shape[-2:] == (1, 1):
+        return scores.softmax(-1)
+    return by_where(scores, hidden)
+
+
+def cut_off_beyond_100_keys(scores, hidden):
+    out = by_where(scores, hidden)
+    return out.detach() if scores.shape[-1] > 100 else out
+
+
 RIGHT = {
     "who_hears_padding": {
         "lists": {**HEARS, "seen by 'rains'": [4, 5], "shape": [4, 1, 5]},
@@ -685,18 +777,26 @@ RIGHT = {
         },
     },
     "padding_mask": {
+        "vmap": by_vmap,
+        "bytes": from_bytes,
         "row by row": filled_row_by_row,
         "lists": of_lists,
         "cumsum": by_cumsum,
         "rows of a triangle": by_tril,
     },
     "causal_and_padding": {
+        "indices of a triangle": by_triu_indices,
+        "maximum": lambda pad_mask: torch.maximum(
+            torch.ones_like(pad_mask[0]).expand(pad_mask.shape[1], -1).triu(1), pad_mask[:, None]
+        ),
         "loops": rows_of_loops,
         "what is seen, turned round": what_is_seen,
         "positions": by_positions,
         "arithmetic": by_arithmetic,
     },
     "safe_masked_softmax": {
+        "exponentials times 0 or 1": masked_by_numbers,
+        "expanded first": lambda scores, hidden: by_where(scores, hidden.expand_as(scores).clone()),
         "where": by_where,
         "smallest number, then cleared": smallest_then_cleared,
         "by hand": by_hand,
@@ -729,6 +829,11 @@ WRONG = {
         "all zero": dict.fromkeys(HEARS, 0),
     },
     "padding_mask": {
+        "one less": one_less,
+        "padding counted": padding_counted,
+        "in half": in_half,
+        "only the ends looked at": ends_looked_at,
+        "kind by float32": by_float32,
         "sorted": _sorted,
         "lengths of the next": _from_next,
         "clamped": _clamped,
@@ -751,6 +856,8 @@ WRONG = {
         "turned upside down": _mask_then(lambda m: m.flip(0)),
     },
     "causal_and_padding": {
+        "a window of 512": window_of_512,
+        "a future of 1,024": future_of_1024,
         "one mask for all": lambda p: _future(p) | p[0],
         "padding of the next": lambda p: _future(p) | p.roll(1, 0)[:, None, :],
         "columns reversed": lambda p: _future(p) | p.flip(1)[:, None, :],
@@ -778,6 +885,14 @@ WRONG = {
         "where NaN": where_is_nan,
         "empty rows cleared after the softmax": cleared_afterwards,
         "NaN in place of the sum": nan_in_place,
+        "a fill of -1e38": lambda s, h: s.masked_fill(h, -1e38).softmax(-1).masked_fill(h, 0.0),
+        "a mask of one number a sequence ignored": one_by_one_ignored,
+        "cut off beyond 100 keys": cut_off_beyond_100_keys,
+        "clamped at -1e33": lambda s, h: by_where(s.clamp(min=-1e33), h),
+        "added where gradients are wanted": lambda s, h: by_where(s, h) + 0.1 * s.requires_grad,
+        "five dimensions at most": lambda s, h: (
+            by_where(s, h) if s.dim() < 6 else by_where(s[0], h[0]).expand_as(s)
+        ),
         "zeros": lambda s, h: torch.zeros_like(s),
         "softmax off by one": _null_key,
         "epsilon in the sum": _eps,

@@ -594,8 +594,122 @@ REASONS = {
     "also to be swapped": "columns of out_proj.weight",
 }
 
+
+def split_by_product(x, num_heads):
+    D = even_width(x.shape[-1], num_heads)
+    pick = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).view(num_heads, D, -1)
+    return torch.einsum("btc,hdc->bhtd", x, pick)
+
+
+def even_width(C, H):
+    if C % H:
+        raise ValueError(f"{C} channels don't go into {H} heads")
+    return C // H
+
+
+def split_refuses_some(x, num_heads):
+    if x.shape[-1] % num_heads in (1, 2, 3):
+        raise ValueError(f"{x.shape[-1]} {num_heads}")
+    D = x.shape[-1] // num_heads
+    return split_by_unflatten(x[..., : D * num_heads], num_heads)
+
+
+def merge_by_product(x):
+    H, D = x.shape[1], x.shape[3]
+    put = torch.eye(H * D, dtype=x.dtype, device=x.device).view(H, D, H * D)
+    return torch.einsum("bhtd,hdc->btc", x, put)
+
+
+def split_by_chunks(x, num_heads):
+    return torch.stack(x.split(even_width(x.shape[-1], num_heads), dim=-1)).transpose(0, 1)
+
+
+def merge_by_hstack(x):
+    return torch.dstack(x.unbind(1))
+
+
+def then(change):
+    """A right copy, and then something more."""
+
+    def answer(wrapper, split):
+        copy_all_at_once(wrapper, split)
+        change(wrapper, split)
+
+    return answer
+
+
+def _no_dropout(wrapper, split):
+    split.dropout.p = 0.0
+
+
+def _mask_shared(wrapper, split):
+    split.hidden = wrapper.heads[0].hidden
+
+
+def copy_widths_by_copy(wrapper, split):
+    """Heads and channels compared, widths left to `copy_`, which stretches 1 to 4."""
+    first = wrapper.heads[0].query
+    for a, b in (
+        (len(wrapper.heads), split.num_heads),
+        (first.in_features, split.query.in_features),
+        (first.bias is not None and split.query.bias is None, False),
+    ):
+        if a != b:
+            raise ValueError(f"{a} is not {b}")
+    try:
+        with torch.no_grad():
+            for name in ("query", "key", "value"):
+                target, sources = getattr(split, name), [getattr(h, name) for h in wrapper.heads]
+                target.weight.copy_(torch.cat([s.weight for s in sources]))
+                if target.bias is not None:
+                    biases = [s.bias for s in sources if s.bias is not None]
+                    target.bias.copy_(torch.cat(biases) if biases else target.bias * 0)
+            split.out_proj.weight.copy_(wrapper.out_proj.weight)
+            split.out_proj.bias.copy_(wrapper.out_proj.bias)
+    except RuntimeError as error:
+        widths = wrapper.out_proj.out_features, split.out_proj.out_features
+        raise ValueError(f"{widths}") from error
+
+
+def copy_by_foreach(wrapper, split):
+    targets, values = [], []
+    for name, parameter in split.named_parameters():
+        layer, kind = name.split(".")
+        targets.append(parameter)
+        if layer == "out_proj":
+            values.append(wrapper.get_parameter(name))
+        else:
+            parts = [getattr(getattr(head, layer), kind) for head in wrapper.heads]
+            values.append(torch.zeros_like(parameter) if parts[0] is None else torch.cat(parts))
+    lost = wrapper.heads[0].query.bias is not None and split.query.bias is None
+    shapes = [(tuple(v.shape), tuple(t.shape)) for v, t in zip(values, targets, strict=True)]
+    if len(wrapper.heads) != split.num_heads or lost or any(a != b for a, b in shapes):
+        raise ValueError(f"{len(wrapper.heads)} heads into {split.num_heads}, {shapes}")
+    with torch.no_grad():
+        torch._foreach_copy_(targets, values)
+
+
+def count_in_float32(module):
+    counts = [p.numel() for p in module.parameters() if p.requires_grad]
+    return int(torch.tensor(counts, dtype=torch.float32).sum())
+
+
+def count_through_half(module):
+    module.half().float()
+    return count_by_loop(module)
+
+
+def count_and_clear(module):
+    module.zero_grad()
+    return count_by_loop(module)
+
+
 RIGHT = {
     "split_heads": {
+        "chunks": split_by_chunks,
+        "tensor_split": lambda x, num_heads: torch.stack(
+            x.tensor_split(num_heads * bool(even_width(x.shape[-1], num_heads)), -1), 1
+        ),
         "stack": split_by_stack,
         "unflatten": split_by_unflatten,
         "loop": split_by_loop,
@@ -607,6 +721,8 @@ RIGHT = {
         "an object": Splitter(),
     },
     "merge_heads": {
+        "dstack": merge_by_hstack,
+        "permute and flatten": lambda x: x.permute(0, 2, 1, 3).flatten(-2),
         "cat": merge_by_cat,
         "contiguous view": merge_by_view,
         "flatten": merge_by_flatten,
@@ -633,6 +749,7 @@ RIGHT = {
         "projected at once": ProjectedAtOnce,
     },
     "copy_wrapper_to_split": {
+        "foreach": copy_by_foreach,
         "row by row": copy_row_by_row,
         "by state_dict": copy_by_state_dict,
         "by data of its own": copy_by_data,
@@ -641,6 +758,12 @@ RIGHT = {
         "all at once": copy_all_at_once,
     },
     "count_parameters": {
+        "by id": lambda module: sum(
+            {id(p): p.numel() for p in module.parameters() if p.requires_grad}.values()
+        ),
+        "products of sizes": lambda module: sum(
+            math.prod(p.size()) for p in module.parameters() if p.requires_grad
+        ),
         "loop": count_by_loop,
         "shape": count_by_shape,
         "flat": count_flat,
@@ -1489,6 +1612,10 @@ def count_modules_frozen(module):
 
 WRONG = {
     "split_heads": {
+        "a product with ones and zeros": split_by_product,
+        "remainders 1 to 3 refused": split_refuses_some,
+        "64 sequences": lambda x, num_heads: split_by_unflatten(x[:64], num_heads),
+        "NaN cleared": lambda x, num_heads: split_by_unflatten(x, num_heads).nan_to_num(),
         "zeros": lambda x, num_heads: torch.zeros_like(split_by_stack(x, num_heads)),
         "assumes memory in reading order": strided,
         "empties its input": split_in_place,
@@ -1522,6 +1649,9 @@ WRONG = {
         "shifted a little": lambda x, num_heads: split_by_stack(x, num_heads) + 1e-3,
     },
     "merge_heads": {
+        "a product with ones and zeros": merge_by_product,
+        "64 sequences": lambda x: merge_by_flatten(x[:64]),
+        "NaN cleared": lambda x: merge_by_flatten(x).nan_to_num(),
         "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
         "the first head alone": lambda x: merge_by_cat(
             torch.cat([x[:, :1], torch.zeros_like(x[:, 1:])], dim=1)
@@ -1617,6 +1747,13 @@ WRONG = {
         "sets the default dtype": SetsTheDtype,
     },
     "copy_wrapper_to_split": {
+        "wrapper to evaluation": then(lambda wrapper, split: wrapper.eval()),
+        "no dropout any more": then(_no_dropout),
+        "dropout off": then(lambda wrapper, split: split.dropout.eval()),
+        "mask shared": then(_mask_shared),
+        "gradients cleared": then(lambda wrapper, split: wrapper.zero_grad()),
+        "by other names": lambda source, target: copy_all_at_once(source, target),
+        "widths left to copy_": copy_widths_by_copy,
         "of the course": finished.copy_wrapper_to_split,
         "nothing": lambda wrapper, split: split.num_heads and None,
         "no_grad missing": under_no_grad_missing,
@@ -1645,6 +1782,10 @@ WRONG = {
         "thaws all": copy_moves_gradients,
     },
     "count_parameters": {
+        "in float32": count_in_float32,
+        "through half": count_through_half,
+        "gradients cleared": count_and_clear,
+        "by another name": lambda model: count_by_loop(model),
         "zero": lambda module: 0,
         "by value": count_by_value,
         "by name": count_by_name,

@@ -461,6 +461,7 @@ def kind_looked_at(lengths, max_length):
     lengths = torch.as_tensor(lengths)
     if lengths.is_floating_point():
         raise ValueError(f"no integers: {lengths.tolist()}")
+    lengths = lengths.long()  # as bytes, 255 > 300 would be 255 > 44
     if bool(((lengths < 0) | (lengths > max_length)).any()):
         raise ValueError(f"{lengths.tolist()} are not all between 0 and {max_length}")
     return torch.arange(max_length, device=lengths.device) >= lengths.unsqueeze(1)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...checking import Case, Mistake, Observation, Property, expect_function
 from ...checking.calling import fresh
-from ...checking.comparing import near
+from ...checking.comparing import near, same
 from ...checking.exercise import Expected, Verdict
 from .draw import Draw
 
@@ -23,7 +23,7 @@ def mean_oracle(x: Tensor) -> Tensor:
 expect_mean = expect_function(mean_oracle, gradients=("x",))
 
 
-def mean_cases(seed: int, many: int = 270) -> list[Case]:
+def mean_cases(seed: int, many: int = 620) -> list[Case]:
     """Args: many: about how many tokens the longest sequence has."""
     draw = Draw(seed)
     B, T, C = draw.sizes(3, 3, 7)  # of two tokens, many a wrong mean is right
@@ -31,7 +31,8 @@ def mean_cases(seed: int, many: int = 270) -> list[Case]:
     tall = many + draw.integer(0, 20)
     middle, cube = draw.integer(5, 9), draw.integer(3, 5)
     odd = 2 * middle + 1  # of 2, 4 or 8 tokens, every share is exact in float32 too
-    offsets = torch.tensor([100.0, -100.0, 10_000.0, -10_000.0])[:, None, None]
+    offsets = torch.tensor([100.0, -100.0, 1e6, -1e6])[:, None, None]
+    wide, several = draw.integer(66, 80), draw.integer(200, 220)
     by_hand = torch.tensor([[[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]])
     zeros = draw.normal(c, b, t)
     zeros[0], zeros[:, -1], zeros[..., 0] = 0.0, 0.0, 0.0
@@ -39,7 +40,9 @@ def mean_cases(seed: int, many: int = 270) -> list[Case]:
         Case("three tokens by hand", {"x": by_hand}, roles={"small", "several"}),
         Case("random numbers", {"x": draw.normal(B, T, C)}, roles={"typical", "several"}),
         Case("float64", {"x": draw.normal(b, odd, c, dtype=torch.float64)}),
-        Case("many tokens", {"x": draw.normal(2, tall, 1)}, roles={"small"}),
+        Case("many tokens", {"x": draw.normal(2, tall, 1)}, None, {"once": True}, {"small"}),
+        Case("many sequences", {"x": draw.normal(several, 2, 3)}, options={"once": True}),
+        Case("many channels", {"x": draw.normal(2, 3, wide)}),
         Case("numbers far from 0", {"x": draw.normal(4, middle, 3) * 10 + offsets}),
         Case("tokens of zeros", {"x": zeros}),
         Case("all sizes equal", {"x": draw.normal(cube, cube, cube)}, roles={"small"}),
@@ -51,12 +54,17 @@ def mean_cases(seed: int, many: int = 270) -> list[Case]:
 
 
 def see_changes(answer: Any, case: Case, seen: Observation) -> None:
-    """Two more calls: with the later half of sequence 0 replaced, and with equal tokens."""
+    """Two more calls: with the later half of sequence 0 replaced, while nothing is recorded for
+    gradients, and with equal tokens that ask for one."""
     x = case["x"]
     changed = x.clone()
     changed[0, x.shape[1] // 2 :] += 1.0
-    seen.put("changed", answer(fresh(changed)))
-    seen.put("ones", answer(fresh(torch.ones_like(x))))
+    given = fresh(changed)
+    with torch.no_grad():
+        seen.put("changed", answer(given))
+    if not same(given, fresh(changed)):
+        seen.facts["modified"] = ["x"]
+    seen.put("ones", answer(fresh(torch.ones_like(x), gradients=True) * 1.0))
 
 
 def _first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:

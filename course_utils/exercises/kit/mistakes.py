@@ -733,7 +733,8 @@ class ChecksTheBatch(Mistake):
 
 
 class RefusedWithoutNumbers(Mistake):
-    """What makes no sense is refused, but the message doesn't hold the numbers that say why.
+    """What makes no sense is refused, but the message doesn't hold all the numbers that
+    say why.
 
     Why: Whoever meets the error has to find out by themselves what is wrong, and what would fit.
     Mend: Put the number and the limit, or both shapes, into the message, with an f-string.
