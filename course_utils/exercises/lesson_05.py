@@ -210,7 +210,7 @@ class NanPatched(Mistake):
 
     Why: The NaN is still there on the way back. `masked_fill` stops it; had the mask been added, it
         would reach the weights of the layers.
-    Mend: Let no NaN arise: which scores could the softmax stand in a row that sees nothing?
+    Mend: Let no NaN arise: which scores could the softmax take in a row that sees nothing?
     """
 
     def weights(self, scores, hidden):
