@@ -510,6 +510,8 @@ def _see_long(answer: Any, case: Case, seen: Observation) -> None:
     pad_mask = torch.arange(LONG)[None] % 5 == 2
     out, right = answer(fresh(pad_mask)), mask_oracle(pad_mask)
     seen.put("off", (out.cpu() != right).sum(-1) if out.shape == right.shape else out)
+    turned = case["pad_mask"].flip(1)  # as many places of padding, elsewhere
+    seen.facts["traits"] = {"turned": same(answer(fresh(turned)), mask_oracle(turned))}
 
 
 def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -517,6 +519,11 @@ def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return None
     off = seen.tensors.get("off")
     return off is not None and off.shape == (1, LONG) and not bool(off.any())
+
+
+def _each_its_own(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    right = torch.equal(seen.tensors["out"], expected["out"])
+    return bool(seen.traits["turned"]) if right else None
 
 
 def _hides_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -617,6 +624,12 @@ CAUSAL_AND_PADDING = Exercise(
             _any_length,
             role="typical",
             breaks=f"For {LONG:,} tokens it is not right",
+        ),
+        Property(
+            "turned",
+            "Another mask of the same size gives another result",
+            _each_its_own,
+            role="typical",
         ),
     ),
     misconceptions=Misconceptions.of(
