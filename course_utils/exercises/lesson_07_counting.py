@@ -95,15 +95,29 @@ def _layers(a: int, b: int) -> nn.Module:
     return nn.Sequential(nn.Conv1d(a, b, 3), nn.Embedding(a, b + 1), nn.LayerNorm(b), nn.GRU(a, b))
 
 
-def _on_meta(a: int, b: int) -> nn.Module:
-    """Shapes without numbers: all addresses are 0 there. Two layers share their weight."""
-    with torch.device("meta"):
-        return nn.Sequential(_Tied(a, b), nn.Linear(b, a))
+class _NoAddress(nn.Parameter):
+    """As parameters on the meta device are, where all addresses are 0. Not on that device itself:
+    there some operators import PyTorch's compiler, seconds in the middle of a check."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+def _in_one_storage(a: int, b: int) -> nn.Module:
+    """Parameters without addresses, all pieces of one long vector; two layers share a weight."""
+    pieces = torch.zeros(a * b + 2 * b + b * a + a).split([a * b, b, b, b * a, a])
+    tied, last = _Tied(a, b), nn.Linear(b, a)
+    tied.first.weight = tied.second.weight = _NoAddress(pieces[0].view(b, a))
+    tied.first.bias, tied.second.bias = _NoAddress(pieces[1]), _NoAddress(pieces[2])
+    last.weight, last.bias = _NoAddress(pieces[3].view(a, b)), _NoAddress(pieces[4])
+    return nn.Sequential(tied, last)
 
 
 def _many_millions(a: int, b: int) -> nn.Module:
-    """More than float32 can count one by one, and an odd number of them."""
-    return nn.Linear(1000 * a + 1, 1000 * b + 1, bias=False, device="meta")
+    """More than float32 can count one by one, and an odd number; in memory it is one number."""
+    module = nn.Module()
+    module.wide = nn.Parameter(torch.zeros(1).expand(4097 + 2 * a, 4097 + 2 * b))
+    return module
 
 
 # By name: how the module is made from two sizes, what it counts by hand, and the case's role.
@@ -146,14 +160,14 @@ MODULES: dict[str, tuple[Callable[[int, int], nn.Module], Callable[[int, int], i
         lambda a, b: 2 * (a + b) + 3 * a * b + a * b + b + b * (a + 1) + 1,
         "",
     ),
-    "layers on the meta device, two of which share a weight": (
-        _on_meta,
+    "layers in one storage, two of which share a weight": (
+        _in_one_storage,
         lambda a, b: 2 * a * b + 2 * b + a,
         "",
     ),
-    "many millions of numbers, on the meta device": (
+    "more than 16 million numbers": (
         _many_millions,
-        lambda a, b: (1000 * a + 1) * (1000 * b + 1),
+        lambda a, b: (4097 + 2 * a) * (4097 + 2 * b),
         "",
     ),
     "multi-head attention": (
@@ -191,7 +205,7 @@ def _probe(answer: Any, case: Case) -> Observation:
 
     torch.manual_seed(1)
     module = MODULES[case.options["kind"]][0](*case.options["sizes"]).train()
-    if not any(p.is_meta for p in module.parameters()):
+    if not hasattr(module, "wide"):
         module.to(target_device())
         for p in _trained(module.parameters())[::2]:
             p.grad = torch.full_like(p, 0.5)
@@ -212,9 +226,9 @@ def _state(module: nn.Module) -> list[Any]:
 
 
 def _values(module: nn.Module) -> list[Tensor]:
-    """What stands in its parameters, their gradients and its buffers; not where that is nothing."""
+    """What stands in parameters, their gradients and buffers, where that is not too much."""
     found = [t for p in module.parameters() for t in (p, p.grad) if t is not None]
-    return [t.detach().clone() for t in (*found, *module.buffers()) if not t.is_meta]
+    return [t.detach().clone() for t in (*found, *module.buffers()) if t.numel() < 1_000_000]
 
 
 def _expect(case: Case) -> dict[str, Tensor]:
