@@ -21,7 +21,15 @@ from typing import Any
 
 import torch
 
-from course_utils.checking import AnswerKey, Exercise, Report, check_exercise, judge, make_key
+from course_utils.checking import (
+    AnswerKey,
+    Exercise,
+    Report,
+    begin_key,
+    check_exercise,
+    judge,
+    make_key,
+)
 from course_utils.checking.guard import run
 from course_utils.checking.naming import symptoms
 from course_utils.checking.quizzes import filled
@@ -47,12 +55,16 @@ class Cell:
         return f"{self.exercise.id}-{self.kind}-{self.name}"
 
     def report(self, seed: int = 0) -> Report:
-        """What the answer gets. A misconception was run already, for the key."""
-        e, key = self.exercise, whole_key(self.exercise, seed)
+        """What the answer gets. With seed 0 against the whole key, for which misconceptions were
+        run already; with others mistakes are not named."""
+        e, key = (
+            self.exercise,
+            whole_key(self.exercise, seed) if seed == 0 else bare_key(self.exercise, seed),
+        )
         if e.kind == "quiz":
             return check_exercise(e, self.answer, seed, catalogue(), key)
         with one_thread():
-            if self.kind == "misconception":
+            if self.kind == "misconception" and seed == 0:
                 return judge(e, key, list(key.wrong[self.name].values()))
             if self.kind == "reference":  # as an answer it would be refused: it is the course's own
                 return judge(e, key, run(e, self.answer, key.cases))
@@ -82,8 +94,17 @@ class Cell:
         return kept_points().get(self.exercise.id, {}).get(f"{self.kind}: {self.name}")
 
 
-SEEDS = (0, 20_261_121)
+OTHER_SEED = 20_261_121
 _keys: dict[tuple[str, int], tuple[Exercise, AnswerKey]] = {}
+
+
+def bare_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The key of an exercise without any misconception."""
+    if (exercise.id, seed) not in _keys:
+        key = begin_key(exercise, seed)
+        key.whole = True
+        _keys[exercise.id, seed] = exercise, key
+    return _keys[exercise.id, seed][1]
 
 
 def whole_key(exercise: Exercise, seed: int) -> AnswerKey:

@@ -123,8 +123,9 @@ class CopyProbe:
         seen = Observation()
         source, target = self._modules(case)
         _call(answer, case, source, target)
-        with torch.no_grad():
-            seen.put("out", target.eval()(fresh(case.options["x"])))
+        if case.refuses is None:
+            with torch.no_grad():
+                seen.put("out", target.eval()(fresh(case.options["x"])))
         return seen
 
 

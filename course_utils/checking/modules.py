@@ -192,10 +192,10 @@ class ModuleProbe:
 @contextlib.contextmanager
 def _unchanged(module: nn.Module, traits: dict[str, Any]) -> Iterator[None]:
     """Notes whether calls changed the mode of a module, or its weights."""
-    modes = [m.training for m in module.modules()]
+    modes = [(m, m.training) for m in module.modules()]
     before = {n: p.detach().clone() for n, p in module.named_parameters()}
     yield
-    if [m.training for m in module.modules()] != modes:
+    if any(m.training != mode for m, mode in modes):
         traits.setdefault("mode", "changed its mode")
     after = dict(module.named_parameters())
     if any(not same(p, after.get(n)) for n, p in before.items()):

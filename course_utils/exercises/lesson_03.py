@@ -23,6 +23,7 @@ from ..checking.calling import fresh
 from ..checking.comparing import near
 from ..checking.exercise import Expected, Verdict
 from ..checking.watching import Operators
+from .kit import first_attempts as first
 from .kit import means
 from .kit import mistakes as m
 from .kit.draw import Draw
@@ -420,34 +421,34 @@ def softmax(scores, dim=-1):
 # ---------------------------------------------------------------- masked_softmax
 
 
+def _mask_shapes(draw: Draw, A: int, B: int, H: int, T: int, S: int) -> list[Case]:
+    """Every way in which a mask can be smaller than its scores, and none."""
+    found, many = [], 2_100 + draw.integer(0, 20)
+    for name, scores, mask in (
+        ("one mask for batch and heads", (B, H, T, S), (T, S)),
+        ("a mask of columns", (B, T, S), (B, 1, S)),
+        ("a mask for each sequence", (B, T, S), (B, T, S)),
+        ("a mask of columns for batch and heads", (B, H, T, S), (B, 1, 1, S)),
+        ("a mask for each sequence, for all heads", (B, H, T, S), (B, 1, T, S)),
+        ("a mask for each head, for all sequences", (B, H, T, S), (H, T, S)),
+        ("a mask of columns for each head", (B, H, T, S), (1, H, 1, S)),
+        ("a mask for each sequence and head", (B, H, T, S), (B, H, T, S)),
+        ("one mask for all rows", (B, T, S), (S,)),
+        ("five dimensions, a full mask", (A, B, H, T, S), (A, B, H, T, S)),
+        ("six dimensions, a full mask", (8, A, B, H, T, S), (8, A, B, H, T, S)),
+        ("five dimensions, one mask for some", (A, B, H, T, S), (B, 1, T, S)),
+        ("many keys", (3, many), (3, many)),
+        ("many queries", (many, 4), (many, 4)),
+    ):
+        found.append(Case(name, {"scores": draw.normal(*scores), "hidden": draw.hidden(*mask)}))
+    return found
+
+
 def _masked_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
     A, B, H, T, S = draw.sizes(5, 2, 7)
-    many = 2_100 + draw.integer(0, 20)
     hidden = draw.hidden(T, S)
     square = draw.hidden(H, S, S)
-
-    def shapes() -> list[Case]:
-        """Every way in which a mask can be smaller than its scores, and none."""
-        found = []
-        for name, scores, mask in (
-            ("one mask for batch and heads", (B, H, T, S), (T, S)),
-            ("a mask of columns", (B, T, S), (B, 1, S)),
-            ("a mask for each sequence", (B, T, S), (B, T, S)),
-            ("a mask of columns for batch and heads", (B, H, T, S), (B, 1, 1, S)),
-            ("a mask for each sequence, for all heads", (B, H, T, S), (B, 1, T, S)),
-            ("a mask for each head, for all sequences", (B, H, T, S), (H, T, S)),
-            ("a mask of columns for each head", (B, H, T, S), (1, H, 1, S)),
-            ("a mask for each sequence and head", (B, H, T, S), (B, H, T, S)),
-            ("one mask for all rows", (B, T, S), (S,)),
-            ("five dimensions, a full mask", (A, B, H, T, S), (A, B, H, T, S)),
-            ("six dimensions, a full mask", (8, A, B, H, T, S), (8, A, B, H, T, S)),
-            ("five dimensions, one mask for some", (A, B, H, T, S), (B, 1, T, S)),
-            ("many keys", (3, many), (3, many)),
-            ("many queries", (many, 4), (many, 4)),
-        ):
-            found.append(Case(name, {"scores": draw.normal(*scores), "hidden": draw.hidden(*mask)}))
-        return found
 
     by_hand = torch.tensor([[1.0, 2.0, 3.0]]).repeat(3, 1)
     future = {"scores": by_hand, "hidden": causal_mask(3)}
@@ -471,7 +472,7 @@ def _masked_cases(seed: int) -> list[Case]:
         Case("the future hidden", future, roles={"small"}),
         Case("a random mask", {"scores": draw.normal(T, S), "hidden": hidden}, roles={"typical"}),
         Case("nothing hidden", nothing, roles={"nothing hidden"}),
-        *shapes(),
+        *_mask_shapes(draw, A, B, H, T, S),
         Case("both by name", {"scores": double, "hidden": hidden}, None, {"keywords": _BOTH}),
         Case("float64", {"scores": double * 2, "hidden": hidden}),
         Case("one key", one_key, roles={"small"}),
@@ -743,17 +744,6 @@ class TokensAsScores(Mistake):
         return torch.softmax(x, dim=1)
 
 
-class MaskOfNumbers(Mistake):
-    """Your mask holds the numbers 0 and 1; a mask holds `True` and `False`.
-
-    Why: PyTorch refuses to guess which numbers mean hidden.
-    Mend: `.bool()` turns 1 into `True` and 0 into `False`.
-    """
-
-    def future(self, T, device=None):
-        return super().future(T, device).float()
-
-
 class UnequalScores(Mistake):
     """The scores are the positions of the tokens, so late tokens weigh more than early ones.
 
@@ -836,7 +826,7 @@ SOFTMAX_MEAN = Exercise(
         TokensAsScores,
         TokensAsScores.but(__call__=lambda self, x: torch.softmax(x, dim=-1)),
         UnequalScores,
-        MaskOfNumbers,
+        first.MaskOfNumbers,
         *(m.FillNotLowEnough.but(fill=fill) for fill in (-5.0, -10.0)),
         m.InfinityTimesZero,
         m.PlusInfinity,

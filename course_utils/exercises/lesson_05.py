@@ -93,16 +93,7 @@ def _safe_cases(seed: int) -> list[Case]:
         case("one mask for all sequences", (B, T, S), masked(T, S)),
         case("the same in three dimensions", (B, T, S), masked(1, T, S), "small"),
         case("whole rows hidden", (B, T, S), torch.arange(T)[:, None] % 2 == 1, "small"),
-        case("one mask for batch and heads", (B, H, T, S), masked(T, S)),
-        case("columns, for all heads", (B, H, T, S), masked(B, 1, 1, S), "small"),
-        case("a mask for each sequence, for all heads", (B, H, T, S), masked(B, 1, T, S), "small"),
-        case("a mask for each head, for all sequences", (B, H, T, S), masked(H, T, S)),
-        case("a mask for each head and sequence", (B, H, T, S), masked(B, H, T, S)),
-        case("five dimensions", (A, B, H, T, S), masked(A, 1, H, 1, S), "small"),
-        case("five dimensions, a mask for each row", (A, B, H, T, S), masked(A, B, H, T, S)),
-        case("six dimensions", (8, A, B, H, T, S), masked(8, A, B, H, T, S)),
-        case("one mask, as many sequences as queries", (5, 5, S + 7), masked(5, S + 7), "small"),
-        case("for each head, as many as sequences", (4, 4, T, S + 7), masked(4, T, S + 7), "small"),
+        *_with_heads(case, masked, A, B, H, T, S),
         case("whole sequences hidden", (B, T, S), torch.arange(B)[:, None, None] == 0, "small"),
         case("a mask without dimensions", (T, S), torch.tensor(False)),
         case("one row", (S,), draw.hidden(S)),
@@ -121,6 +112,30 @@ def _safe_cases(seed: int) -> list[Case]:
         case("1,040 keys", (T, 1040), masked(T, 1040)),
         case("1,040 queries", (H, 1040, S), masked(1040, S), once=True),
         case("1,040 sequences", (1040, 2, 3), masked(1040, 1, 3), "small", once=True),
+    ]
+
+
+def _with_heads(
+    case: Callable[..., Case],
+    masked: Callable[..., Tensor],
+    A: int,
+    B: int,
+    H: int,
+    T: int,
+    S: int,
+) -> list[Case]:
+    """Scores of four dimensions and more, under masks of every shape that broadcasts to them."""
+    return [
+        case("one mask for batch and heads", (B, H, T, S), masked(T, S)),
+        case("columns, for all heads", (B, H, T, S), masked(B, 1, 1, S), "small"),
+        case("a mask for each sequence, for all heads", (B, H, T, S), masked(B, 1, T, S), "small"),
+        case("a mask for each head, for all sequences", (B, H, T, S), masked(H, T, S)),
+        case("a mask for each head and sequence", (B, H, T, S), masked(B, H, T, S)),
+        case("five dimensions", (A, B, H, T, S), masked(A, 1, H, 1, S), "small"),
+        case("five dimensions, a mask for each row", (A, B, H, T, S), masked(A, B, H, T, S)),
+        case("six dimensions", (8, A, B, H, T, S), masked(8, A, B, H, T, S)),
+        case("one mask, as many sequences as queries", (5, 5, S + 7), masked(5, S + 7), "small"),
+        case("for each head, as many as sequences", (4, 4, T, S + 7), masked(4, T, S + 7), "small"),
     ]
 
 

@@ -442,17 +442,18 @@ PADDING_MASK = Exercise(
         "the sequence's length.",
         "`torch.arange(max_length)` has the shape `(S,)`. Compared with the lengths as a column, "
         "`(B, 1)`, it broadcasts to `(B, S)`.",
-        "`lengths = torch.as_tensor(lengths)`; then for each n in `lengths.tolist()`: if it is no "
-        "int, or not between 0 and max_length, raise a ValueError with both numbers. At the end: "
-        "`torch.arange(max_length, device=lengths.device) >= lengths[:, None]`.",
+        "For each n of a list, or of `lengths.tolist()`: if it is no int, or not between 0 and "
+        "max_length, raise a ValueError with both numbers. Then `lengths = "
+        "torch.as_tensor(lengths)`, and `torch.arange(max_length, device=lengths.device) >= "
+        "lengths[:, None]`.",
     ),
     other_way="""\
 # Row n of a triangle is the mask of a text of n tokens, and the lengths pick their rows.
 def padding_mask(lengths, max_length):
-    lengths = torch.as_tensor(lengths)
-    for n in lengths.tolist():
+    for n in lengths.tolist() if isinstance(lengths, torch.Tensor) else lengths:
         if not (isinstance(n, int) and 0 <= n <= max_length):
             raise ValueError(f"{n} is no integer from 0 to {max_length}")
+    lengths = torch.as_tensor(lengths)
     table = torch.ones(max_length + 1, max_length, dtype=torch.bool, device=lengths.device).triu()
     return table[lengths.long()]""",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -64,27 +65,9 @@ def _case(
     return Case(name, weights, refuses, options, roles=set(role.split()))
 
 
-def _cases(seed: int) -> list[Case]:
-    draw = Draw(seed)
-    case = partial(_case, draw)
-
-    def sizes(d_in: int, D: int, H: int) -> Sizes:
-        return Sizes(7, 9, d_in, D, H, 11)
-
-    a, b, c, d = (distinct_sizes(draw) for _ in range(4))
-    some = ("query.weight", "value.weight", "out_proj.bias")
-    both, given = (True, True), (True, False)
+def _misfits(case: Callable[..., Case], sizes: Callable[..., Sizes]) -> list[Case]:
+    """Sizes that do not fit, and biases that find no place."""
     return [
-        case("random numbers", a, role="typical"),
-        case("both with biases, float64", b, biases=both, dtype=torch.float64),
-        case("biases in the split only", c, biases=(False, True)),
-        case("partly frozen", d, biases=both, frozen=some),
-        case("parts made in another order, and more of them", b, turned_round=True, more=True),
-        case("by name", d, keywords=("wrapper", "split")),
-        case("one head", sizes(5, 4, 1), role="small"),
-        case("heads of width 1", sizes(5, 1, 3), role="small"),
-        case("as wide inside as outside", sizes(6, 2, 3), role="small"),
-        case("more heads than channels come in", sizes(2, 4, 5), biases=both),
         # Who compares the widths of a head first names those.
         case(
             "3 heads of 4 into 2 of 6",
@@ -97,7 +80,7 @@ def _cases(seed: int) -> list[Case]:
             "4 heads of 2 into 2 of 4, with biases",
             sizes(3, 2, 4),
             sizes(3, 4, 2),
-            both,
+            (True, True),
             refuses=("4", "2"),
             role="small",
         ),
@@ -134,14 +117,39 @@ def _cases(seed: int) -> list[Case]:
         case("5 channels into 4", sizes(5, 2, 3), sizes(4, 2, 3), refuses=("5", "4"), role="small"),
         # `copy_` would stretch a single column over four without a word.
         case("1 channel into 4", sizes(1, 2, 3), sizes(4, 2, 3), refuses=(), role="small"),
-        case("biases in the wrapper only", b, biases=given, refuses=()),
         case(
             "one head, biases in the wrapper only",
             sizes(5, 4, 1),
-            biases=given,
+            biases=(True, False),
             refuses=(),
             role="small",
         ),
+    ]
+
+
+def _cases(seed: int) -> list[Case]:
+    draw = Draw(seed)
+    case = partial(_case, draw)
+
+    def sizes(d_in: int, D: int, H: int) -> Sizes:
+        return Sizes(7, 9, d_in, D, H, 11)
+
+    a, b, c, d = (distinct_sizes(draw) for _ in range(4))
+    some = ("query.weight", "value.weight", "out_proj.bias")
+    both, given = (True, True), (True, False)
+    return [
+        case("random numbers", a, role="typical"),
+        case("both with biases, float64", b, biases=both, dtype=torch.float64),
+        case("biases in the split only", c, biases=(False, True)),
+        case("partly frozen", d, biases=both, frozen=some),
+        case("parts made in another order, and more of them", b, turned_round=True, more=True),
+        case("by name", d, keywords=("wrapper", "split")),
+        case("one head", sizes(5, 4, 1), role="small"),
+        case("heads of width 1", sizes(5, 1, 3), role="small"),
+        case("as wide inside as outside", sizes(6, 2, 3), role="small"),
+        case("more heads than channels come in", sizes(2, 4, 5), biases=both),
+        *_misfits(case, sizes),
+        case("biases in the wrapper only", b, biases=given, refuses=()),
     ]
 
 

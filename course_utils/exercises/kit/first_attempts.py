@@ -8,10 +8,10 @@ from ...checking import Mistake
 
 
 class MaskOfNumbers(Mistake):
-    """The mask holds numbers, 0.0 and 1.0, where booleans are asked.
+    """Your mask holds the numbers 0 and 1; a mask holds `True` and `False`.
 
-    Why: `masked_fill` and `|` are made for booleans; PyTorch stops rather than guess.
-    Mend: Which dtype does `torch.ones` make if you don't say one?
+    Why: PyTorch refuses to guess which numbers mean hidden.
+    Mend: `.bool()` turns 1 into `True` and 0 into `False`; `dtype=torch.bool` makes a mask at once.
     """
 
     def future(self, T, device=None):

@@ -135,7 +135,7 @@ class Cases:
     def refused(self, name: str, padded: bool, train: bool = False, times: int = 1) -> Case:
         """One token too many, or a text `times` as long as fits."""
         limit = self.draw.integer(8, 11)
-        s = Sizes(2, times * limit + (times == 1), 3, 5, 4, limit)
+        s = Sizes(2, times * limit + 1, 3, 5, 4, limit)
         inputs = {"x": self.draw.normal(s.B, s.T, s.d_in)}
         if padded:
             inputs["pad_mask"] = padding_behind(self.draw, s.B, s.T)
