@@ -17,7 +17,7 @@ from torch import nn
 from course_utils.checking import Case, Catalogue, check_exercise
 from course_utils.checking.calling import on_device
 from course_utils.checking.guard import run
-from course_utils.checking.settings import mend_functions
+from course_utils.checking.settings import Settings, mend_functions
 
 from .tiny import CAUSAL_MEAN, STANDARDISED, CausalMean
 from .tiny import standardised as finished
@@ -610,3 +610,14 @@ class TestWhatCountsAsRight:
 def test_the_finished_part_is_told_from_an_answer():
     report = check(finished)
     assert report.points == 0 and "finished part" in report.message
+
+
+def test_a_process_from_before_the_check_is_left_alone_though_the_systems_list_missed_it():
+    with subprocess.Popen(["sleep", "60"]) as earlier:
+        try:
+            time.sleep(0.2)
+            before = replace(Settings.now(), children=frozenset())
+            assert before.put_back() == []
+            assert earlier.poll() is None
+        finally:
+            earlier.kill()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,11 +114,12 @@ class Settings:
     environment: dict[str, str]
     folder: str
     children: frozenset[int]
+    moment: float  # seconds since the system started
 
     @classmethod
     def now(cls) -> Settings:
         switches = {name: read() for name, (read, _, _) in SWITCHES.items()}
-        return cls(switches, dict(os.environ), _folder(), _children())
+        return cls(switches, dict(os.environ), _folder(), _children(), _uptime())
 
     @staticmethod
     def usual() -> None:
@@ -143,6 +145,9 @@ class Settings:
             changed.append("working folder")
             os.chdir(self.folder)
         for child in _children() - self.children:
+            # The system's list may miss a child for a moment, while threads end: its age tells.
+            if _started(child) < self.moment - 0.05:
+                continue
             changed.append("a process that is still running")
             _end(child)
         return changed + mend_functions()
@@ -189,6 +194,21 @@ def _children() -> frozenset[int]:
         return frozenset(found)
     except (OSError, ValueError):
         return frozenset()
+
+
+def _uptime() -> float:
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(clock) if clock is not None else 0.0
+
+
+def _started(process: int) -> float:
+    """When a process began, in seconds since the system started; 0 if it is gone."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _end(process: int) -> None:
