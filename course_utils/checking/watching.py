@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 from .answers import functions
 
@@ -257,7 +258,7 @@ class _MadeThere(TorchFunctionMode):
             kwargs = {"dtype": source.dtype, "device": source.device, **kwargs}
         if source is None and func not in (torch.tensor, torch.as_tensor, torch.asarray):
             return func(*args, **kwargs)
-        numbers = not any(isinstance(t, Tensor) for t in _leaves((*args, *kwargs.values())))
+        numbers = not any(isinstance(t, Tensor) for t in tree_iter((args, kwargs)))
         device = kwargs.get("device")
         if not numbers or device is None or torch.device(device) != THERE:
             return func(*(() if source is None else (source,)), *args, **kwargs)
