@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -65,66 +64,22 @@ def _case(
     return Case(name, weights, refuses, options, roles=set(role.split()))
 
 
-def _misfits(case: Callable[..., Case], sizes: Callable[..., Sizes]) -> list[Case]:
-    """Sizes that do not fit, and biases that find no place."""
-    return [
-        # Who compares the widths of a head first names those.
-        case(
-            "3 heads of 4 into 2 of 6",
-            sizes(5, 4, 3),
-            sizes(5, 6, 2),
-            refuses=("3|4", "2|6"),
-            role="small",
-        ),
-        case(
-            "4 heads of 2 into 2 of 4, with biases",
-            sizes(3, 2, 4),
-            sizes(3, 4, 2),
-            (True, True),
-            refuses=("4", "2"),
-            role="small",
-        ),
-        case(
-            "3 heads of 2 into 3 of 4",
-            sizes(5, 2, 3),
-            sizes(5, 4, 3),
-            refuses=("6|2", "12|4"),
-            role="small",
-        ),
-        case(
-            "2 heads of 6 into 3 of 4",
-            sizes(5, 6, 2),
-            sizes(5, 4, 3),
-            refuses=("2|6", "3|4"),
-            role="small",
-        ),
-        case(
-            "3 heads of 4 into 3 of 2",
-            sizes(5, 4, 3),
-            sizes(5, 2, 3),
-            refuses=("12|4", "6|2"),
-            role="small",
-        ),
-        # Here, too, `copy_` would stretch a number without a word.
-        case(
-            "1 head of 1 into 1 of 4",
-            sizes(5, 1, 1),
-            sizes(5, 4, 1),
-            refuses=("1", "4"),
-            role="small",
-        ),
-        case("4 channels into 5", sizes(4, 2, 3), sizes(5, 2, 3), refuses=("4", "5"), role="small"),
-        case("5 channels into 4", sizes(5, 2, 3), sizes(4, 2, 3), refuses=("5", "4"), role="small"),
-        # `copy_` would stretch a single column over four without a word.
-        case("1 channel into 4", sizes(1, 2, 3), sizes(4, 2, 3), refuses=(), role="small"),
-        case(
-            "one head, biases in the wrapper only",
-            sizes(5, 4, 1),
-            biases=(True, False),
-            refuses=(),
-            role="small",
-        ),
-    ]
+# What doesn't fit: the wrapper's d_in, D and H, the split's, whose biases, and numbers to be named.
+# Who compares widths of heads before their number names the first of two.
+NO_BIAS, BOTH, WRAPPERS = (False, False), (True, True), (True, False)
+MISFITS = {
+    "3 heads of 4 into 2 of 6": ((5, 4, 3), (5, 6, 2), NO_BIAS, ("3|4", "2|6")),
+    "4 heads of 2 into 2 of 4, with biases": ((3, 2, 4), (3, 4, 2), BOTH, ("4", "2")),
+    "3 heads of 2 into 3 of 4": ((5, 2, 3), (5, 4, 3), NO_BIAS, ("6|2", "12|4")),
+    "2 heads of 6 into 3 of 4": ((5, 6, 2), (5, 4, 3), NO_BIAS, ("2|6", "3|4")),
+    "3 heads of 4 into 3 of 2": ((5, 4, 3), (5, 2, 3), NO_BIAS, ("12|4", "6|2")),
+    "4 channels into 5": ((4, 2, 3), (5, 2, 3), NO_BIAS, ("4", "5")),
+    "5 channels into 4": ((5, 2, 3), (4, 2, 3), NO_BIAS, ("5", "4")),
+    # Here `copy_` would stretch a single head or column without a word.
+    "1 head of 1 into 1 of 4": ((5, 1, 1), (5, 4, 1), NO_BIAS, ("1", "4")),
+    "1 channel into 4": ((1, 2, 3), (4, 2, 3), NO_BIAS, ()),
+    "one head, biases in the wrapper only": ((5, 4, 1), (5, 4, 1), WRAPPERS, ()),
+}
 
 
 def _cases(seed: int) -> list[Case]:
@@ -148,7 +103,10 @@ def _cases(seed: int) -> list[Case]:
         case("heads of width 1", sizes(5, 1, 3), role="small"),
         case("as wide inside as outside", sizes(6, 2, 3), role="small"),
         case("more heads than channels come in", sizes(2, 4, 5), biases=both),
-        *_misfits(case, sizes),
+        *(
+            case(name, sizes(*wrapper), sizes(*split), biases, refuses=refuses, role="small")
+            for name, (wrapper, split, biases, refuses) in MISFITS.items()
+        ),
         case("biases in the wrapper only", b, biases=given, refuses=()),
     ]
 
