@@ -462,7 +462,7 @@ COUNT_PARAMETERS = Exercise(
     reference=attention.count_parameters,
     returns="int",
     properties=(
-        Property("plain", "A linear layer is counted right", _counted, role="typical"),
+        Property("plain", "A linear layer is counted right", _counted, gate=True, role="typical"),
         Property(
             "shared",
             "A weight that two layers share counts once",

@@ -287,6 +287,7 @@ ALMOST = {
     "right up to 256 tokens": lambda x: torch.cat([cumulative(x)[:, :256], x[:, 256:]], 1),
     "clamped at 5,000": lambda x: cumulative(x.clamp(-5e3, 5e3)),
     "no gradient for one sequence": lambda x: cumulative(x if len(x) > 1 else x.detach()),
+    "remembers by address": lambda x: _KEPT.setdefault((x.data_ptr(), x.shape), cumulative(x)),
     "asks its input for gradients": lambda x: cumulative(x.requires_grad_()),
     "the finished part": lambda x: attention.naive_mean(x) + 0,
 }

@@ -1580,9 +1580,9 @@ def count_by_attributes(module):
 
 
 def count_by_value(module):
-    """Takes tensors of equal values for one."""
-    different = {str(p.tolist()): p.numel() for p in module.parameters() if p.requires_grad}
-    return sum(different.values())
+    """Takes tensors that begin with equal values for one."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    return sum({(p.shape, str(p.flatten()[:99].tolist())): p.numel() for p in trained}.values())
 
 
 def count_by_name(module):
@@ -1798,6 +1798,11 @@ WRONG = {
         ),
         "bytes": lambda module: sum(p.nbytes for p in module.parameters() if p.requires_grad),
         "of the course": finished.count_parameters,
+        "parts alone, each number once": lambda module: sum(
+            p.numel()
+            for p in {p for part in module.children() for p in part.parameters()}
+            if p.requires_grad
+        ),
         "trainable as text": lambda module: str(count_by_shape(module)),
         "only linear layers": lambda module: sum(
             count_by_shape(m) for m in module.modules() if isinstance(m, nn.Linear)
