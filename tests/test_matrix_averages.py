@@ -1,19 +1,5 @@
-"""No cell of the matrix is wrong: 1-averages. Several files, for `--dist loadfile`."""
+"""No cell of the matrix is wrong: 1-averages."""
 
-import pytest
+from .matrix import tests_of
 
-from . import matrix
-
-CELLS = list(matrix.cells("1-averages"))
-
-
-@pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_no_cell_of_the_matrix_is_wrong(cell):
-    fault = cell.fault(cell.report())
-    assert not fault, fault
-
-
-@pytest.mark.parametrize("cell", [c for c in CELLS if c.kind != "misconception"], ids=str)
-def test_with_another_seed_what_is_right_passes_and_what_is_wrong_does_not(cell):
-    report = cell.report(matrix.OTHER_SEED)
-    assert report.passed == (cell.wanted == "right"), str(report)
+TestMatrix = tests_of("1-averages")

@@ -7,8 +7,9 @@ import pytest
 
 from course_utils.checking import begin_key, judge, observe
 from course_utils.desk import catalogue
+from course_utils.experiments import one_thread
 
-from .matrix import Cell, cells, one_thread
+from .matrix import Cell, cells
 
 GATED = [(e, p.id) for e in catalogue() for p in e.properties if p.gate]
 

@@ -51,6 +51,6 @@ def test_of_the_matrix_only_what_is_wrong_is_shown():
 
 
 def test_make_quick_passes_the_lesson_on():
-    command = ["make", "-n", "-o", ".venv/.test", "quick", "LESSON=04"]
+    command = ["make", "-n", "-o", ".venv/.test", "quick", "LESSON=04", "--no-print-directory"]
     shown = subprocess.run(command, cwd=COURSE, check=True, capture_output=True, text=True).stdout
-    assert ".venv/bin/python -m tests.quick 04" in shown.splitlines()
+    assert shown.splitlines()[-1] == ".venv/bin/python -m tests.quick 04"

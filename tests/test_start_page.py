@@ -15,6 +15,7 @@ from PIL import Image
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
 from course_utils.diagrams import FILE
 from course_utils.editions import COURSE, NOTEBOOKS, SOLUTIONS, WIDGET_VIEW
+from course_utils.experiments import one_thread
 from course_utils.start import language
 from course_utils.start.__main__ import agreement, batch, loss, train
 from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS, draw
@@ -25,11 +26,9 @@ PICTURES = COURSE / "docs" / "pictures"
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def on_one_thread():
+    with one_thread():
+        yield
 
 
 def page(folder=SOLUTIONS):
