@@ -32,12 +32,12 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
 
     properties = (*standard(exercise), *exercise.properties)
     usual = [_result(p, trials) for p in standard(exercise)]
-    if usual[0].holds is False:  # nothing holds on every case if it doesn't run on every case
-        usual = [r for r in usual if not r.holds]
     shape = properties[1]
     fit = [t for t in trials if shape.verdict(t) is not False]
     others = [_result(p, trials, fit) for p in exercise.properties]
     results = _without_consequences([r for r in (*usual, *others) if r.holds is not None])
+    if not all(r.holds for r in usual[:2]):  # then nothing else was judged on every case
+        results = [r for r in results if not r.holds]
     complete = bool(trials) and len(trials) == len(key.cases)
     passed = complete and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
@@ -140,12 +140,15 @@ def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourR
 def _partial(
     exercise: Exercise, properties: Sequence[Property], results: Sequence[BehaviourResult]
 ) -> float:
-    """Three quarters when the values are right and something beside them isn't; else up to half,
-    by the share of creditable properties, if the answer is more than a constant or a copy."""
+    """Three quarters when the values are right and something beside them isn't, all but a quarter
+    point where that is the wording of a refusal; else up to half, by the share of creditable
+    properties, if the answer is more than a constant or a copy."""
     holds = {r.id: r.holds for r in results}
     secondary = {p.id for p in properties if p.secondary}
     essential = [r for r in results if r.id not in secondary]
     if all(r.holds for r in essential) and holds.get("values"):
+        if {r.id for r in results if not r.holds} == {"says_why"}:
+            return exercise.points - 0.25
         return _quarter(0.75 * exercise.points)
     if not holds.get("runs") or not holds.get("shape") or not holds.get("finite", True):
         return 0.0

@@ -108,7 +108,7 @@ def extend_key(
             if match.exact and match.signatures:
                 return
             found = found or match.exact
-        if found or all(t.seen.error for t in trials):
+        if found or not any(_says_something(t.seen) for t in trials):
             return
         deadline = time.monotonic() + pair_seconds
         for (one, a), (other, b) in _pairs(exercise, symptoms or {}, shown):
@@ -121,6 +121,11 @@ def extend_key(
                 continue
             if follow(name, answer).exact:
                 return
+
+
+def _says_something(seen: Observation) -> bool:
+    """Whether a number came out: errors and NaN come about in too many ways."""
+    return not seen.error and any(bool(t.isfinite().any()) for t in seen.tensors.values())
 
 
 def _likeliest(exercise: Exercise, symptoms: Symptoms, shown: frozenset[Symptom]) -> list[Named]:

@@ -153,9 +153,10 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
     if a.error:
-        refuses = _named(exercise, "refuses")
-        said = refuses.verdict(t), refuses.verdict(Trial(t.case, b, t.expected))
-        return said[0] == said[1] and _lacks(a.error) == _lacks(b.error or {})
+        theirs = Trial(t.case, b, t.expected)
+        refusal = [_named(exercise, id) for id in ("refuses", "says_why")]
+        same = all(p.verdict(t) == p.verdict(theirs) for p in refusal)
+        return same and _lacks(a.error) == _lacks(b.error or {})
     if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
         return False
     if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -41,12 +41,14 @@ def _runs(case: Case, seen: Observation, expected: Expected) -> Verdict:
 def _refuses(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if case.refuses is None:
         return None
-    error = seen.error
-    return (
-        error is not None
-        and "ValueError" in error["bases"]
-        and all(any(t in error["message"] for t in text.split("|")) for text in case.refuses)
-    )
+    return seen.error is not None and "ValueError" in seen.error["bases"]
+
+
+def _says_why(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not case.refuses or not _refuses(case, seen, expected) or seen.error is None:
+        return None
+    message = seen.error["message"]
+    return all(any(t in message for t in text.split("|")) for text in case.refuses)
 
 
 def _shape(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -256,13 +258,19 @@ def _rounded(value: Any) -> str:
 
 def explain_refusal(t: Trial) -> tuple[str, str]:
     given, error = evidence(t), t.seen.error
-    wanted = " and ".join(text.split("|")[0] for text in t.case.refuses or ())
     if error is None:
         return "This input should be refused with a ValueError, and was accepted.", given
-    got = f"got {error['type']}: {error['message']}"
-    if "ValueError" not in error["bases"]:
-        return "This input should be refused with a ValueError.", f"{given}\n{got}"
-    return f"The ValueError's message should hold {wanted}.", f"{given}\n{got}"
+    return "This input should be refused with a ValueError.", f"{given}\n{_raised(error)}"
+
+
+def explain_wording(t: Trial) -> tuple[str, str]:
+    wanted = " and ".join(text.split("|")[0] for text in t.case.refuses or ())
+    said = f"The ValueError's message should hold {wanted}."
+    return said, f"{evidence(t)}\n{_raised(t.seen.error or {})}"
+
+
+def _raised(error: Mapping[str, Any]) -> str:
+    return f"got {error['type']}: {error['message']}"
 
 
 def explain_dtype(t: Trial) -> tuple[str, str]:
@@ -385,9 +393,15 @@ def standard(exercise: Exercise) -> tuple[Property, ...]:
         ),
         extra(
             "refuses",
-            "Input that makes no sense is refused with a ValueError that says so",
+            "Input that makes no sense is refused with a ValueError",
             _refuses,
             explain_refusal,
+        ),
+        extra(
+            "says_why",
+            "The ValueError's message holds the numbers that don't fit",
+            _says_why,
+            explain_wording,
         ),
         extra("dtype", "The result has the right dtype", of(_dtype), explain_dtype),
         extra("unmodified", "The input is left as it was", _without("modified"), explain_modified),
