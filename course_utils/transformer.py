@@ -1,0 +1,231 @@
+"""The transformer block and its positions: the finished parts of lessons 08 and 09, in order.
+
+Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `D` head width.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .attention import MultiHeadAttention, _check_length
+
+# Lesson 08: the block, attention and a network for each token on one residual stream ------------
+
+
+class LayerNorm(nn.Module):
+    """Give each token's channels mean 0 and variance 1, then a learned scale and shift.
+
+    Ba et al. 2016. The variance is the biased one (divided by C, not C - 1), and `eps` stands
+    inside the root, so that a token of equal channels gives `shift` and no division by zero.
+
+    Args:
+        d_model: width C of a token.
+        eps: added to the variance.
+
+    Shapes: `forward(x)` takes `(…, C)` and returns the same.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.ones(d_model))
+        self.shift = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True)  # (…, C) -> (…, 1)
+        variance = x.var(dim=-1, keepdim=True, unbiased=False)  # (…, C) -> (…, 1)
+        normed = (x - mean) / torch.sqrt(variance + self.eps)  # (…, C)
+        return self.scale * normed + self.shift  # (C,) * (…, C) + (C,) -> (…, C)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """Multiply x by about the share of a normal distribution that lies below x.
+
+    Hendrycks and Gimpel 2016, section 2, in the form with tanh that GPT-2 uses.
+
+    Args:
+        x: any shape, floating point; the same shape comes out.
+
+    >>> [round(number, 3) for number in gelu(torch.tensor([-3.0, 0.0, 3.0])).tolist()]
+    [-0.004, 0.0, 2.996]
+    """
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    return 0.5 * x * (1 + torch.tanh(inner))
+
+
+class FeedForward(nn.Module):
+    """Widen each token, bend it, narrow it again; no token sees another.
+
+    Vaswani et al. 2017, section 3.3, with GELU in place of ReLU.
+
+    Args:
+        d_model: width C of a token.
+        expansion: how many times wider the middle is; 4 in most models.
+        dropout: probability with which a channel of the result is set to 0 in training.
+
+    Shapes: `forward(x)` takes `(B, T, C)` and returns the same.
+    """
+
+    def __init__(self, d_model: int, expansion: int = 4, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.expand = nn.Linear(d_model, expansion * d_model)
+        self.contract = nn.Linear(expansion * d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = gelu(self.expand(x))  # (B, T, C) -> (B, T, expansion * C)
+        return self.dropout(self.contract(x))  # (B, T, expansion * C) -> (B, T, C)
+
+
+class TransformerBlock(nn.Module):
+    """Add to each token what attention finds, then what the feed-forward network makes of it.
+
+    Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream through
+    its own norm and adds to it, so that the way from input to output is free of norms.
+
+    Args:
+        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
+        num_heads: H.
+        context_length: the most tokens `forward` takes; more raise `ValueError`.
+        dropout: probability of a zero in training, among the attention weights and once at the
+            end of each branch.
+        qkv_bias: whether `query`, `key` and `value` have a bias.
+
+    Shapes: `forward(x, pad_mask=None)` takes `(B, T, C)` and a bool `(B, T)` that is `True` at
+    padding, and returns `(B, T, C)`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        context_length: int,
+        dropout: float = 0.0,
+        qkv_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm1 = LayerNorm(d_model)
+        self.attention = MultiHeadAttention(
+            d_model, d_model, context_length, num_heads, dropout, qkv_bias
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.norm2 = LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model, dropout=dropout)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm1(x), pad_mask))  # (B, T, C)
+        return x + self.feed_forward(self.norm2(x))  # dropped by its own last layer
+
+
+def block_parameters(d_model: int, expansion: int = 4, qkv_bias: bool = False) -> int:
+    """Count a block's trainable numbers by formula, without building it.
+
+    >>> block_parameters(768)
+    7085568
+    """
+    C, wide = d_model, expansion * d_model
+    projections = 3 * (C * C + C * qkv_bias)  # query, key and value
+    out_proj = C * C + C
+    feed_forward = (C * wide + wide) + (wide * C + C)
+    norms = 2 * (C + C)
+    return projections + out_proj + feed_forward + norms
+
+
+# Lesson 09: where a token stands ----------------------------------------------------------------
+
+
+def sinusoidal_positions(length: int, d_model: int) -> Tensor:
+    """Return a fixed row for each position: sine and cosine of one angle, side by side.
+
+    Vaswani et al. 2017, section 3.5: channels 2i and 2i + 1 hold the sine and the cosine of
+    `position / 10000^(2i / d_model)`.
+
+    Returns:
+        `(length, d_model)` float32.
+
+    Raises:
+        ValueError: `d_model` is odd.
+
+    >>> sinusoidal_positions(2, 4)[0].tolist()
+    [0.0, 1.0, 0.0, 1.0]
+    """
+    angles = _angles(length, d_model, base=10000.0)  # (length, d_model / 2)
+    pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (length, d_model / 2, 2)
+    return pairs.flatten(start_dim=1).float()  # (length, d_model / 2, 2) -> (length, d_model)
+
+
+def _angles(length: int, width: int, base: float) -> Tensor:
+    """Position times base^(-2i / width), `(length, width / 2)`.
+
+    In float64: at position 1,024 an angle in float32 is off by 5e-5.
+    """
+    if width % 2:
+        raise ValueError(f"channels are taken in pairs, so their number must be even, got {width}")
+    even = torch.arange(0, width, 2, dtype=torch.float64)  # 2i
+    positions = torch.arange(length, dtype=torch.float64)
+    return positions[:, None] * base ** (-even / width)  # (length, 1) * (width / 2,)
+
+
+class TokenAndPosition(nn.Module):
+    """Look up a row for each token and a row for where it stands, and add them.
+
+    Args:
+        vocab_size: V; ids are integers from 0 to V - 1.
+        context_length: how many positions have a row; more tokens raise `ValueError`.
+        d_model: width C of a row.
+
+    Shapes: `forward(ids)` takes `(B, T)` int64 or int32 and returns `(B, T, C)`. Ids of another
+    dtype or outside the vocabulary, and a batch without tokens, raise `ValueError`.
+    """
+
+    def __init__(self, vocab_size: int, context_length: int, d_model: int) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(context_length, d_model)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        _check_ids(ids, self.token.num_embeddings)
+        T = ids.shape[1]
+        _check_length(T, self.position.num_embeddings)
+        positions = torch.arange(T, device=ids.device)  # (T,)
+        return self.token(ids) + self.position(positions)  # (B, T, C) + (T, C) -> (B, T, C)
+
+
+def _check_ids(ids: Tensor, vocab_size: int) -> None:
+    if ids.ndim != 2 or ids.numel() == 0:
+        raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
+    # Read as plain numbers: no error can be caught once a GPU has looked up a row that isn't there.
+    beyond = {id for row in ids.tolist() for id in row if not 0 <= id < vocab_size}
+    if beyond:
+        raise ValueError(
+            f"ids must be between 0 and {vocab_size - 1}, for a vocabulary of {vocab_size}: "
+            f"got {min(beyond)}" + (f" … {max(beyond)}" if len(beyond) > 1 else "")
+        )
+
+
+def apply_rope(x: Tensor, base: float = 10000.0) -> Tensor:
+    """Rotate each pair of neighbouring channels by an angle that grows with the position.
+
+    Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
+    become (a cos θ − b sin θ, a sin θ + b cos θ) with θ = t · base^(−2i / D). The dot product of
+    a rotated query at m and a rotated key at n then depends on m − n only.
+
+    Args:
+        x: `(B, H, T, D)` floating point: queries or keys, never values.
+        base: how slowly the last pairs turn.
+
+    Returns:
+        `(B, H, T, D)` in the dtype and on the device of x.
+
+    Raises:
+        ValueError: D is odd.
+    """
+    T, D = x.shape[-2:]
+    angles = _angles(T, D, base)  # (T, D / 2)
+    cos, sin = angles.cos().to(x), angles.sin().to(x)
+    a, b = x[..., 0::2], x[..., 1::2]  # (B, H, T, D / 2) each
+    pairs = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)  # (B, H, T, D / 2, 2)
+    return pairs.flatten(start_dim=-2)  # (B, H, T, D / 2, 2) -> (B, H, T, D)

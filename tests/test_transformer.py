@@ -1,0 +1,359 @@
+"""The finished parts of lessons 08 and 09 against PyTorch's operators and the course's tables."""
+
+import doctest
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from course_utils import transformer
+from course_utils.attention import causal_mask, count_parameters, padding_mask
+from course_utils.transformer import (
+    FeedForward,
+    LayerNorm,
+    TokenAndPosition,
+    TransformerBlock,
+    apply_rope,
+    block_parameters,
+    gelu,
+    sinusoidal_positions,
+)
+from tests.parity import (
+    assert_equal,
+    both_dtypes,
+    gradients,
+    numbers,
+    weigh,
+    with_and_without_bias,
+)
+
+
+def test_the_examples_in_the_docstrings_run():
+    assert doctest.testmod(transformer).failed == 0
+
+
+# Lesson 08 -------------------------------------------------------------------------------------
+
+
+def torch_norm(norm: LayerNorm) -> nn.LayerNorm:
+    twin = nn.LayerNorm(norm.scale.shape[0], eps=norm.eps, dtype=norm.scale.dtype)
+    with torch.no_grad():
+        twin.weight.copy_(norm.scale)
+        twin.bias.copy_(norm.shift)
+    return twin
+
+
+@both_dtypes
+@pytest.mark.parametrize("eps", [1e-5, 0.3])
+@pytest.mark.parametrize("shape", [(6,), (5, 6), (3, 5, 6), (2, 3, 5, 6)])
+def test_layer_norm_equals_the_built_in(shape, eps, dtype):
+    norm = weigh(LayerNorm(6, eps), dtype)
+    twin = torch_norm(norm)
+    x = numbers(*shape, dtype=dtype)
+    assert norm(x).dtype == dtype
+    assert_equal(norm(x), twin(x))
+    got = gradients(norm(x), [x, norm.scale, norm.shift])
+    for mine, theirs in zip(got, gradients(twin(x), [x, twin.weight, twin.bias]), strict=True):
+        assert_equal(mine, theirs)
+
+
+def test_a_new_norm_gives_each_token_mean_zero_and_variance_one():
+    x = 3 * numbers(4, 5, 64, dtype=torch.float64) + 7
+    normed = LayerNorm(64, eps=0.0).double()(x)
+    assert_equal(normed.mean(-1), torch.zeros(4, 5, dtype=torch.float64))
+    assert_equal(normed.var(-1, unbiased=False), torch.ones(4, 5, dtype=torch.float64))
+
+
+def test_a_token_of_equal_channels_gives_the_shift():
+    norm = weigh(LayerNorm(6), torch.float64)
+    x = torch.full((2, 6), 1 / 3, dtype=torch.float64, requires_grad=True)
+    assert_equal(norm(x), norm.shift.expand(2, 6))
+    assert gradients(norm(x), [x])[0].isfinite().all()
+
+
+@both_dtypes
+def test_gelu_equals_the_tanh_form_of_the_built_in(dtype):
+    x = (4 * numbers(3, 5, 7, dtype=dtype)).detach().requires_grad_()
+    expected = F.gelu(x, approximate="tanh")
+    assert gelu(x).dtype == dtype
+    assert_equal(gelu(x), expected)
+    assert_equal(gradients(gelu(x), [x])[0], gradients(expected, [x])[0])
+
+
+@both_dtypes
+@pytest.mark.parametrize("expansion", [1, 3, 4])
+def test_the_feed_forward_network_is_two_linear_layers_around_gelu(expansion, dtype):
+    feed_forward = weigh(FeedForward(6, expansion), dtype)
+    twin = nn.Sequential(
+        nn.Linear(6, expansion * 6), nn.GELU(approximate="tanh"), nn.Linear(expansion * 6, 6)
+    ).to(dtype)
+    twin[0].load_state_dict(feed_forward.expand.state_dict())
+    twin[2].load_state_dict(feed_forward.contract.state_dict())
+    x = numbers(3, 5, 6, dtype=dtype)
+    assert_equal(feed_forward(x), twin(x))
+    got = gradients(feed_forward(x), [x, *feed_forward.parameters()])
+    want = gradients(twin(x), [x, *twin.parameters()])
+    for mine, theirs in zip(got, want, strict=True):
+        assert_equal(mine, theirs)
+
+
+def torch_block(block: TransformerBlock) -> nn.TransformerEncoderLayer:
+    """PyTorch's layer with the same weights."""
+    attention, feed_forward = block.attention, block.feed_forward
+    wide, C = feed_forward.expand.weight.shape
+    twin = nn.TransformerEncoderLayer(
+        C,
+        attention.num_heads,
+        wide,
+        dropout=0.0,
+        activation=lambda x: F.gelu(x, approximate="tanh"),
+        batch_first=True,
+        norm_first=True,
+        dtype=attention.query.weight.dtype,
+    )
+    layers = [attention.query, attention.key, attention.value]
+    with torch.no_grad():
+        twin.self_attn.in_proj_weight.copy_(torch.cat([layer.weight for layer in layers]))
+        twin.self_attn.in_proj_bias.zero_()
+        if attention.query.bias is not None:
+            twin.self_attn.in_proj_bias.copy_(torch.cat([layer.bias for layer in layers]))
+    twin.self_attn.out_proj.load_state_dict(attention.out_proj.state_dict())
+    twin.linear1.load_state_dict(feed_forward.expand.state_dict())
+    twin.linear2.load_state_dict(feed_forward.contract.state_dict())
+    twin.norm1.load_state_dict(torch_norm(block.norm1).state_dict())
+    twin.norm2.load_state_dict(torch_norm(block.norm2).state_dict())
+    return twin
+
+
+@both_dtypes
+@with_and_without_bias
+@pytest.mark.parametrize("lengths", [None, [4, 7, 2]], ids=["causal", "causal-and-padding"])
+def test_the_block_equals_a_torch_encoder_layer_with_the_norm_first(lengths, qkv_bias, dtype):
+    C, H, T = 10, 2, 7
+    block = weigh(TransformerBlock(C, H, context_length=9, qkv_bias=qkv_bias), dtype)
+    twin = torch_block(block)
+    pad_mask = None if lengths is None else padding_mask(lengths, T)
+    x = numbers(3, T, C, dtype=dtype)
+
+    actual = block(x, pad_mask)
+    expected = twin(x, src_mask=causal_mask(T), src_key_padding_mask=pad_mask)
+    assert actual.dtype == dtype
+    assert_equal(actual, expected)
+
+    layers = [block.attention.query, block.attention.key, block.attention.value]
+    pairs = [
+        (block.attention.out_proj.weight, twin.self_attn.out_proj.weight),
+        (block.attention.out_proj.bias, twin.self_attn.out_proj.bias),
+        (block.feed_forward.expand.weight, twin.linear1.weight),
+        (block.feed_forward.expand.bias, twin.linear1.bias),
+        (block.feed_forward.contract.weight, twin.linear2.weight),
+        (block.feed_forward.contract.bias, twin.linear2.bias),
+        (block.norm1.scale, twin.norm1.weight),
+        (block.norm1.shift, twin.norm1.bias),
+        (block.norm2.scale, twin.norm2.weight),
+        (block.norm2.shift, twin.norm2.bias),
+    ]
+    ours, theirs = zip((x, x), *pairs, strict=True)
+    got = gradients(actual, [*(layer.weight for layer in layers), *ours])
+    want = gradients(expected, [twin.self_attn.in_proj_weight, *theirs])
+    assert_equal(torch.cat(got[:3]), want[0])
+    for mine, other in zip(got[3:], want[1:], strict=True):
+        assert_equal(mine, other)
+    if qkv_bias:
+        got = gradients(block(x, pad_mask), [layer.bias for layer in layers])
+        expected = twin(x, src_mask=causal_mask(T), src_key_padding_mask=pad_mask)
+        assert_equal(torch.cat(got), gradients(expected, [twin.self_attn.in_proj_bias])[0])
+
+
+def test_the_published_output_of_a_block_in_training():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(123)
+        x = torch.rand(2, 4, 768)
+        y = TransformerBlock(768, 12, context_length=1024, dropout=0.1)(x)
+    shown = {"rtol": 0, "atol": 5e-5}
+    torch.testing.assert_close(x[0, 0, :3], torch.tensor([0.2961, 0.5166, 0.2517]), **shown)
+    torch.testing.assert_close(y[0, 0, :3], torch.tensor([-0.0055, 0.0972, -0.1122]), **shown)
+
+
+def test_a_block_whose_branches_add_nothing_gives_its_input():
+    block = weigh(TransformerBlock(6, 3, context_length=9), torch.float32)
+    with torch.no_grad():
+        for last in (block.attention.out_proj, block.feed_forward.contract):
+            last.weight.zero_()
+            last.bias.zero_()
+    x = numbers(2, 5, 6)
+    assert torch.equal(block(x), x)
+
+
+def test_each_branch_is_dropped_once_before_it_is_added():
+    C, p = 40, 0.25
+    block = weigh(TransformerBlock(C, 2, context_length=50, dropout=p), torch.float64)
+    x = numbers(8, 50, C, dtype=torch.float64).detach()
+    streams = []
+    block.norm2.register_forward_pre_hook(lambda _, given: streams.append(given[0]))
+    block.train()
+    block.attention.dropout.eval()  # the weights keep theirs out of this
+    y = block(x)
+    attended = block.attention(block.norm1(x))
+    (middle,) = streams
+    thought = block.feed_forward.eval()(block.norm2(middle))
+    for added, branch in ((middle - x, attended), (y - middle, thought)):
+        kept = added.abs() > 1e-12
+        assert_equal(added, torch.where(kept, branch / (1 - p), 0.0))
+        assert kept.double().mean().item() == pytest.approx(1 - p, abs=0.02)
+    assert torch.equal(block.eval()(x), block(x))
+
+
+@pytest.mark.parametrize(
+    ("d_model", "num_heads", "qkv_bias"), [(768, 12, False), (10, 2, True), (7, 1, False)]
+)
+def test_the_formula_counts_the_parameters_of_a_block(d_model, num_heads, qkv_bias):
+    with torch.device("meta"):
+        block = TransformerBlock(d_model, num_heads, context_length=16, qkv_bias=qkv_bias)
+    count = block_parameters(d_model, qkv_bias=qkv_bias)
+    assert isinstance(count, int)
+    assert count == count_parameters(block)
+
+
+def test_the_parameters_of_the_curriculum():
+    with torch.device("meta"):
+        block = TransformerBlock(768, 12, context_length=1024)
+    owners = [block.attention, block.feed_forward, nn.ModuleList([block.norm1, block.norm2])]
+    assert [count_parameters(owner) for owner in owners] == [2_360_064, 4_722_432, 3_072]
+    assert block_parameters(768) == 7_085_568
+    gpt2 = (50_257 + 1_024) * 768 + 12 * block_parameters(768, qkv_bias=True) + 1_536
+    assert gpt2 == 124_439_808
+    narrow = FeedForward(768, expansion=3)
+    difference = count_parameters(block.feed_forward) - count_parameters(narrow)
+    assert block_parameters(768) - block_parameters(768, expansion=3) == difference
+
+
+def test_a_block_complains_as_its_attention_does():
+    with pytest.raises(ValueError, match=r"width 10 .* num_heads = 3"):
+        TransformerBlock(10, 3, context_length=4)
+    block = TransformerBlock(6, 3, context_length=4)
+    with pytest.raises(ValueError, match="7 tokens.*context_length is 4"):
+        block(numbers(2, 7, 6))
+    with pytest.raises(ValueError, match=r"\(3, 2\).*\(B, T\) = \(2, 3\)"):
+        block(numbers(2, 3, 6), torch.zeros(3, 2, dtype=torch.bool))
+
+
+# Lesson 09 -------------------------------------------------------------------------------------
+
+
+def test_sinusoidal_positions_follow_the_formula_of_the_paper():
+    table = sinusoidal_positions(7, 10)
+    assert table.shape == (7, 10)
+    assert table.dtype == torch.float32
+    for position in range(7):
+        for i in range(5):
+            angle = position / 10_000 ** (2 * i / 10)
+            expected = torch.tensor([math.sin(angle), math.cos(angle)])
+            torch.testing.assert_close(table[position, 2 * i : 2 * i + 2], expected)
+
+
+def test_far_positions_are_as_exact_as_near_ones():
+    angle = 99_999 / 10_000 ** (2 / 8)
+    row = sinusoidal_positions(100_000, 8)[-1]
+    torch.testing.assert_close(row[2:4], torch.tensor([math.sin(angle), math.cos(angle)]))
+
+
+@pytest.mark.parametrize("width", [1, 7])
+def test_an_odd_width_is_named(width):
+    with pytest.raises(ValueError, match=f"even, got {width}"):
+        sinusoidal_positions(3, width)
+    with pytest.raises(ValueError, match=f"even, got {width}"):
+        apply_rope(torch.zeros(2, 3, 4, width))
+
+
+def test_an_id_is_looked_up_and_its_position_added():
+    embed = TokenAndPosition(vocab_size=11, context_length=9, d_model=6)
+    ids = torch.tensor([[3, 0, 10, 3], [7, 7, 1, 2]])
+    out = embed(ids)
+    assert out.shape == (2, 4, 6)
+    for b in range(2):
+        for t in range(4):
+            expected = embed.token.weight[ids[b, t]] + embed.position.weight[t]
+            assert torch.equal(out[b, t], expected)
+    assert torch.equal(embed(ids.int()), out)
+    assert all(gradient.any() for gradient in gradients(out, [*embed.parameters()]))
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (torch.zeros(2, 5, dtype=torch.int64), "5 tokens.*context_length is 4"),
+        (torch.tensor([[3, 11]]), "between 0 and 10.*got 11"),
+        (torch.tensor([[3, -1], [12, 2]]), "between 0 and 10.*got -1 … 12"),
+        (torch.zeros(2, 3), "int64 or int32, got torch.float32"),
+        (torch.zeros(2, 3, dtype=torch.bool), "int64 or int32, got torch.bool"),
+        (torch.zeros(0, 3, dtype=torch.int64), r"at least 1, got \(0, 3\)"),
+        (torch.zeros(2, 0, dtype=torch.int64), r"at least 1, got \(2, 0\)"),
+        (torch.zeros(3, dtype=torch.int64), r"\(B, T\).*got \(3,\)"),
+    ],
+)
+def test_ids_that_have_no_row_are_named_with_what_is_wanted(ids, message):
+    with pytest.raises(ValueError, match=message):
+        TokenAndPosition(vocab_size=11, context_length=4, d_model=6)(ids)
+
+
+@both_dtypes
+def test_rope_multiplies_each_pair_by_a_complex_number_of_size_one(dtype):
+    x = numbers(2, 3, 7, 10, dtype=dtype)
+    out = apply_rope(x, base=100.0)
+    assert out.dtype == dtype
+
+    frequencies = 100.0 ** (-torch.arange(0, 10, 2, dtype=torch.float64) / 10)
+    angles = torch.outer(torch.arange(7, dtype=torch.float64), frequencies)
+    turns = torch.polar(torch.ones_like(angles), angles)  # (T, D / 2)
+    pairs = torch.view_as_complex(x.double().unflatten(-1, (5, 2)))
+    expected = torch.view_as_real(pairs * turns).flatten(-2).to(dtype)
+    assert_equal(out, expected)
+    assert_equal(gradients(out, [x])[0], gradients(expected, [x])[0])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    m=st.integers(0, 30), n=st.integers(0, 30), step=st.integers(0, 30), seed=st.integers(0, 2**32)
+)
+def test_a_rotated_dot_product_depends_on_the_distance_alone(m, n, step, seed):
+    query, key = (numbers(8, dtype=torch.float64, seed=seed + i).detach() for i in range(2))
+
+    def at(position: int, vector: Tensor) -> Tensor:
+        return apply_rope(vector.expand(1, 1, position + 1, 8))[0, 0, -1]
+
+    assert_equal(at(m, query) @ at(n, key), at(m + step, query) @ at(n + step, key))
+
+
+def test_rope_leaves_the_first_token_and_every_length_alone():
+    x = numbers(2, 3, 7, 10).detach()
+    out = apply_rope(x)
+    assert torch.equal(out[:, :, 0], x[:, :, 0])
+    assert_equal(out.norm(dim=-1), x.norm(dim=-1))
+    assert apply_rope(x.bfloat16()).dtype == torch.bfloat16
+
+
+# Both lessons: what is made stays where the input is --------------------------------------------
+
+
+def test_everything_stays_on_the_device_of_the_input():
+    """Every machine has the device "meta": it holds no numbers, and refuses to meet others."""
+    x = torch.randn(3, 7, 6, device="meta")
+    pad_mask = torch.zeros(3, 7, dtype=torch.bool, device="meta")
+    with torch.device("meta"):
+        block = TransformerBlock(6, 2, context_length=9)
+    results = [gelu(x), block(x), block(x, pad_mask), apply_rope(x[None])]
+    assert {result.device.type for result in results} == {"meta"}
+
+
+def test_inputs_are_left_as_they_were():
+    x, ids = numbers(3, 7, 6), torch.tensor([[1, 2], [3, 4]])
+    before, ids_before = x.detach().clone(), ids.clone()
+    weigh(TransformerBlock(6, 2, context_length=9), torch.float32)(x).sum().backward()
+    apply_rope(x[None]), gelu(x), LayerNorm(6)(x), TokenAndPosition(5, 4, 6)(ids)
+    assert torch.equal(x, before)
+    assert torch.equal(ids, ids_before)
