@@ -17,6 +17,7 @@ from course_utils.checking import Case, Exercise
 TOKENS = {"x": "B T C"}
 MASKED = {"scores": "…", "hidden": "…"}
 MODULE = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
+BLOCK = {"x": "B T d_model", "pad_mask": "B T"}
 INPUTS: dict[str, dict[str, str | None]] = {
     "naive_mean": TOKENS,
     "causal_mean_weights": {"T": "T"},
@@ -37,10 +38,19 @@ INPUTS: dict[str, dict[str, str | None]] = {
     "MultiHeadAttention": MODULE,
     "copy_wrapper_to_split": MODULE,
     "count_parameters": {"module": None, "sizes": "a b"},
+    "LayerNorm": BLOCK,
+    "gelu": TOKENS,
+    "FeedForward": BLOCK,
+    "TransformerBlock": BLOCK,
+    "block_parameters": {"d_model": "d_model", "expansion": "expansion", "qkv_bias": None},
 }
 
 # The letters of weights, by what their names end with.
 WEIGHTS = {
+    r"(norm\d\.)?(scale|shift)": "d_model",
+    r"(attention\.)(query|key|value|out_proj)\.(weight|bias)": "d_model d_model",
+    r"(feed_forward\.)?expand\.(weight|bias)": "wide d_model",
+    r"(feed_forward\.)?contract\.(weight|bias)": "d_model wide",
     r"heads\.\d+\.(query|key|value)\.(weight|bias)": "d_head d_in",
     r"(query|key|value)\.(weight|bias)": "d_out d_in",
     r"W_(query|key|value)": "d_in d_out",
@@ -48,7 +58,7 @@ WEIGHTS = {
 }
 
 # Sizes that follow from two others and stand in no tensor of their own.
-PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"))
+PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"), ("d_model", "d_head", "num_heads"))
 
 
 def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:

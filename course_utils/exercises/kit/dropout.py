@@ -102,15 +102,22 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
             seen.put(f"draw:{seed} padded", call(module, seed == 1, pad_mask))
     if pad_mask is not None:
         seen.put("padded", call(make(), True, pad_mask))
-    try:
-        scores, others = _slopes(make, case, True, *masks[-1]), _slopes(make, case, False)
-        seen.put("draw:slopes", torch.stack([scores, others]))
-    except Exception as error:
-        seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
+    see_slopes(make, case, seen, *masks[-1])
     half = make(torch.bfloat16, as_made=True).train()
     see_half(lambda args: half(*args, *map(fresh, masks[-1])), case, seen)
     seen.tensors.pop("half", None)  # draws
     seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
+
+
+def see_slopes(
+    make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor
+) -> None:
+    """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
+    try:
+        scores, others = _slopes(make, case, True, *mask), _slopes(make, case, False)
+        seen.put("draw:slopes", torch.stack([scores, others]))
+    except Exception as error:
+        seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
 def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -> Tensor:
