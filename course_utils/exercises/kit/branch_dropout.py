@@ -70,11 +70,14 @@ def _rate(draw: Draw) -> float:
 
 def network_dropout_case(draw: Draw) -> Case:
     """For a module made with `d_model` and `expansion`, which is a network alone."""
-    x = draw.normal(SEQUENCES, TOKENS, WIDTH)
+    x, weights = draw.normal(SEQUENCES, TOKENS, WIDTH), _network(WIDTH, 2 * WIDTH, ADDED[1], 1)
+    one = channels("stream", 1)
+    x[..., one] = 2.0  # the units need it: what drops the tokens that come in shows as well
+    weights["expand.weight"][:, one], weights["expand.bias"][:] = 1.0, 1.0
     options = {
         "args": (WIDTH, 2),
         "kwargs": {"dropout": _rate(draw)},
-        "weights": _network(WIDTH, 2 * WIDTH, ADDED[1], 1),
+        "weights": weights,
         "heads": 1,
     }
     return Case("dropout", {"x": x}, options=options, roles={"dropout"})
@@ -116,7 +119,7 @@ def block_dropout_case(draw: Draw) -> Case:
 
 
 def see_branch_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """Calls in training mode: two modules, two seeds, one module again, with and without padding."""
+    """Calls in training mode: two modules, two seeds, one again, with and without padding."""
     if "dropout" not in case.roles:
         return
     pad_mask = case.options.get("pad_mask")
@@ -189,6 +192,7 @@ def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
         elif units == "weights" and not bool(_close(_left(first), kept).all()):
             fault += f", and acts on something else than {inside}"
         elif "nothing" in fault and units == "units" and not bool(_close(_seen(first), 1.0).all()):
+            inside = inside if bool(_close(_left(first), kept).all()) else "something before it"
             fault = f"drops {inside}, and not {what}"
         if fault:
             return fault

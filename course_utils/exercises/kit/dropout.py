@@ -109,9 +109,7 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
     seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
-def see_slopes(
-    make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor
-) -> None:
+def see_slopes(make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor) -> None:
     """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
     try:
         scores, others = _slopes(make, case, True, *mask), _slopes(make, case, False)
