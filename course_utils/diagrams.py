@@ -531,3 +531,34 @@ MULTI_HEAD_ATTENTION = [
     Step("merge_heads", ["context"], _X),
     Step("out_proj", ["merge_heads"], _X, learned=True),
 ]
+
+# Lesson 08: the stream goes straight down, and the branches turn off from it and come back.
+TRANSFORMER_BLOCK = [
+    Step("x", shape=_X),
+    Step("norm1", ["x"], _X, learned=True, column=1),
+    Step("pad_mask", shape="(B, T)", row=2, column=2.1),
+    Step("attention", ["norm1", "pad_mask"], _X, learned=True),
+    Step("dropout", ["attention"], _X),
+    Step("sum", ["x", "dropout"], _X, label="+", column=0, row=3),
+    Step("norm2", ["sum"], _X, learned=True, column=1),
+    Step("feed_forward", ["norm2"], _X, learned=True, label="feed_forward\nends in dropout"),
+    Step("y", ["sum", "feed_forward"], _X, label="+", column=0, row=5),
+]
+
+# Lesson 08: two tokens, each with its own stream; attention is the only way across, and only back.
+RESIDUAL_STREAM = [
+    Step("cat", shape="(C,)"),
+    Step("sat", shape="(C,)", column=3),
+    Step("cat read", ["cat"], label="norm1", learned=True, column=1),
+    Step("sat read", ["sat"], label="norm1", learned=True, column=2),
+    Step("cat heard", ["cat read"], label="attention", learned=True),
+    Step("sat heard", ["sat read", "cat read"], label="attention", learned=True, column=2),
+    Step("cat, having heard", ["cat", "cat heard"], label="+", column=0, row=2),
+    Step("sat, having heard", ["sat", "sat heard"], label="+", column=3, row=2),
+    Step("cat read again", ["cat, having heard"], label="norm2", learned=True, column=1),
+    Step("sat read again", ["sat, having heard"], label="norm2", learned=True, column=2),
+    Step("cat thought", ["cat read again"], label="feed_forward", learned=True),
+    Step("sat thought", ["sat read again"], label="feed_forward", learned=True),
+    Step("cat out", ["cat, having heard", "cat thought"], "(C,)", label="+", column=0, row=4),
+    Step("sat out", ["sat, having heard", "sat thought"], "(C,)", label="+", column=3, row=4),
+]

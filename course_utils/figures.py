@@ -503,6 +503,81 @@ def curve_panels(
     return Picture(figure, alt or f"Line charts: {_sentence(title)} {'; '.join(described)}.")
 
 
+def curves(
+    x: Tensor,
+    values: Mapping[str, Tensor],
+    title: str,
+    *,
+    xlabel: str = "x",
+    ylabel: str = "",
+    alt: str,
+) -> Picture:
+    """Draw curves over the same numbers, one line a name, with the axes through 0 marked.
+
+    Args:
+        x: N numbers in order.
+        values: N numbers by name.
+        title: what to see.
+        alt: the text alternative.
+    """
+    with _style():
+        figure = _figure(6.0, 3.4, title)
+        axes = figure.add_subplot()
+        axes.axhline(0, color="#bbbbbb", linewidth=0.8)
+        axes.axvline(0, color="#bbbbbb", linewidth=0.8)
+        for i, (name, y) in enumerate(values.items()):
+            axes.plot(_array(x), _array(y), label=name, **_line_look(i))
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.legend(loc="upper left", handlelength=3)
+    return Picture(figure, alt)
+
+
+def bars(
+    values: Mapping[str, Mapping[str, float]],
+    title: str,
+    *,
+    xlabel: str,
+    alt: str | None = None,
+) -> Picture:
+    """Draw a bar a name, made of pieces one behind the other, each with its name and number.
+
+    Args:
+        values: by bar, by piece, a number that is not negative. A piece too narrow for its name is
+            named behind the bar.
+        title: what to see.
+        alt: the text alternative; by default the numbers.
+    """
+    longest = max(sum(pieces.values()) for pieces in values.values())
+    with _style():
+        figure = _figure(8.0, 0.9 + 0.7 * len(values), title)
+        axes = figure.add_subplot()
+        for row, pieces in enumerate(values.values()):
+            start, behind = 0.0, []
+            for i, (piece, value) in enumerate(pieces.items()):
+                shade = colours.shade(0.15 + 0.2 * (i % 2))
+                axes.barh(row, value, left=start, color=shade, edgecolor="black", height=0.55)
+                text = f"{piece}\n{value:,}"
+                if value > 0.013 * longest * max(map(len, text.split("\n"))):
+                    axes.text(start + value / 2, row, text, ha="center", va="center", fontsize=8)
+                elif value:
+                    behind.append(f"{piece} {value:,}")
+                start += value
+            if behind:
+                said = ", ".join(behind)
+                axes.text(start + 0.01 * longest, row, said, va="center", fontsize=8)
+        axes.set_yticks(range(len(values)), list(values))
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.02 * longest)
+        axes.set_ylim(len(values) - 0.5, -0.5)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        axes.set_xlabel(xlabel)
+    described = "; ".join(
+        f"{name}: " + ", ".join(f"{piece} {value:,}" for piece, value in pieces.items())
+        for name, pieces in values.items()
+    )
+    return Picture(figure, alt or f"Bars: {_sentence(title)} {xlabel}. {described}.")
+
+
 # Drawing ---------------------------------------------------------------------------------------
 
 
@@ -709,8 +784,7 @@ def _close(figure: Figure) -> None:
 
 
 def _array(values: Any) -> np.ndarray:
-    tensor = torch.as_tensor(values).detach().cpu()
-    return tensor.to(torch.float64).numpy()
+    return torch.as_tensor(values, dtype=torch.float64).detach().cpu().numpy()
 
 
 def _grid(matrix: Tensor, hidden: Tensor | None, ndim: int) -> tuple[np.ndarray, np.ndarray]:

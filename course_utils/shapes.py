@@ -1,7 +1,8 @@
 """Shapes through a module or a function, line by line as its author wrote it."""
 
 import html
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +150,7 @@ def trace_shapes(
     *inputs: Any,
     names: Mapping[str, int] | None = None,
     limit: int = 60,
+    parts: Sequence[str] = (),
 ) -> ShapeTrace:
     """Run `module(*inputs)` and note the shape of each tensor that the inputs flow into.
 
@@ -167,6 +169,8 @@ def trace_shapes(
         names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. By
             default the first input names B, T, and C, or of four dimensions B, H, T and D.
         limit: steps to show.
+        parts: names of submodules that are one step each, whatever they do inside; one inside
+            another ends the other's step. The output then has a line of its own.
 
     Returns:
         A `ShapeTrace`; its `steps` hold the shapes as tuples.
@@ -192,8 +196,16 @@ def trace_shapes(
         return ShapeTrace(title, letters, shapes, tuple(recorder.steps), limit)
 
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), recorder:
-            module(*inputs)
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            for part in parts:
+                stack.enter_context(recorder.as_one_step(part))
+            stack.enter_context(recorder)
+            result = module(*inputs)
+        if parts:
+            shapes_out = tuple(tuple(tensor.shape) for tensor in _tensors(result))
+            recorder.steps.append(Step("output", "", (), shapes_out))
     except Exception as error:
         error.add_note(f"The steps up to the error:\n{trace()}")
         raise
@@ -215,6 +227,15 @@ def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(named)
 
 
+@dataclass
+class _Part:
+    """A submodule that is running, and is one step."""
+
+    name: str
+    inputs: tuple[Shape, ...]
+    told: bool = False
+
+
 class _Recorder(TorchFunctionMode):
     """Sees each call on tensors at the level at which it was written."""
 
@@ -225,6 +246,37 @@ class _Recorder(TorchFunctionMode):
         self.flowing = {id(tensor): tensor for tensor in _tensors(inputs)}
         parameters = module.named_parameters() if isinstance(module, nn.Module) else ()
         self.owners = {id(p): name.rpartition(".")[0] for name, p in parameters}
+        self.module = module
+        self.open: list[_Part] = []
+
+    @contextmanager
+    def as_one_step(self, name: str) -> Iterator[None]:
+        """Takes what a submodule does for one step."""
+        submodule = self.module.get_submodule(name)
+
+        def enter(_: nn.Module, given: Any, named: Any) -> None:
+            shapes = tuple(tuple(tensor.shape) for tensor in _tensors((given, named)))
+            if self.open:
+                self._end(self.open[-1], shapes)
+            self.open.append(_Part(name, shapes))
+
+        def leave(_: nn.Module, given: Any, result: Any) -> None:
+            self._end(self.open.pop(), tuple(tuple(t.shape) for t in _tensors(result)))
+
+        hooks = [
+            submodule.register_forward_pre_hook(enter, with_kwargs=True),
+            submodule.register_forward_hook(leave),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _end(self, part: "_Part", shapes: tuple[Shape, ...]) -> None:
+        if not part.told:
+            self.steps.append(Step(part.name, "", part.inputs, shapes))
+        part.told = True
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -248,7 +300,8 @@ class _Recorder(TorchFunctionMode):
 
         def note(results: list[Tensor]) -> None:
             after = tuple(tuple(tensor.shape) for tensor in results)
-            self.steps.append(Step(operation, owners[0] if owners else "", before, after))
+            if not self.open:
+                self.steps.append(Step(operation, owners[0] if owners else "", before, after))
 
         try:
             result = func(*args, **kwargs)
