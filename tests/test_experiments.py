@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_utils import attention
-from course_utils.experiments import lookup, nan_hunt, saturation
+from course_utils.experiments import depth, lookup, nan_hunt, saturation
 
 ALL = ("query", "key", "value")
 
@@ -98,3 +98,26 @@ class TestNanHunt:
     def test_anomaly_detection_is_off_afterwards(self):
         nan_hunt.hunt(filled_then_patched, self.x, self.pad_mask)
         assert not torch.is_anomaly_enabled()
+
+
+class TestDepth:
+    """Lesson 08's figures; its table of what learns is `depth.train`, minutes of it."""
+
+    def test_plain_stacks_lose_the_gradient_and_residuals_keep_it(self):
+        depths = [1, 8, 48]
+        ((what, lines),) = depth.by_depth(depths).items()
+        assert what == "gradient at the first block"
+        assert lines["plain"][0] > 0.05 and 0 < lines["plain"][2] < 1e-40
+        for name in ("Post-LN", "Pre-LN"):
+            assert all(0.3 < length < 1.3 for length in lines[name]), name
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_pre_norm_spreads_the_change_over_the_blocks(self, seed):
+        """The last of 24 blocks gets less than alone; behind a norm on the stream it gets more."""
+        last = {name: depth.gradient_norms(name, 24, seed)[1] for name in depth.WIRINGS}
+        assert last["Pre-LN"] < last["Post-LN"]
+
+    def test_a_shallow_stack_of_either_kind_learns_the_token_before(self):
+        """In a few seconds; stacks of 24 are what the lesson tells of."""
+        for name in ("Post-LN", "Pre-LN"):
+            assert depth.train(name, depth=2) < 0.5, name

@@ -483,3 +483,30 @@ class TestCurvePanels:
         monkeypatch.setattr(figures, "Picture", lambda figure, alt: figure)
         drawn = figures.curve_panels([4, 1024], PANELS, "Title", xlabel="width")
         assert [axes.get_yscale() for axes in drawn.axes] == ["linear", "log"]
+
+
+OWNERS = {"one": {"a": 900_000, "b": 100_000}, "two": {"c": 7}}
+
+
+class TestBars:
+    def test_the_text_alternative_gives_every_piece(self):
+        picture = figures.bars(OWNERS, "Who has it", xlabel="numbers")
+        assert picture.alt == "Bars: Who has it. numbers. one: a 900,000, b 100,000; two: c 7."
+
+    def test_a_piece_without_room_is_named_behind_its_bar(self, monkeypatch):
+        drawn = []
+        monkeypatch.setattr(figures, "Picture", lambda figure, alt: drawn.append(figure))
+        figures.bars(OWNERS, "Who has it", xlabel="numbers")
+        (axes,) = drawn[0].axes
+        texts = {t.get_text(): t.get_position()[0] for t in axes.texts}
+        assert texts == {"a\n900,000": 450_000, "b\n100,000": 950_000, "c 7": 10_007}
+
+
+def test_curves_are_told_apart_by_their_dashes(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "Picture", lambda figure, alt: drawn.append(figure))
+    x = torch.linspace(-1, 1, 5)
+    figures.curves(x, {"up": x, "down": -x}, "Two ways", alt="Two lines.")
+    lines = [line for line in drawn[0].axes[0].lines if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in lines] == ["up", "down"]
+    assert lines[0].get_linestyle() != lines[1].get_linestyle()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention, naive_mean, padding_mask, tril_mean
 from course_utils.shapes import LETTER_COLORS, letter_shape, trace_shapes
+from course_utils.transformer import TransformerBlock
 
 SIZES = {"B": 1, "T": 4, "C": 768, "H": 8, "D": 96, "V": 9735}
 
@@ -184,3 +185,31 @@ def test_names_are_escaped_in_the_table():
     page = trace._repr_mimebundle_()["text/html"]
     assert "<b>" not in page
     assert "&lt;b&gt; 2" in page
+
+
+def test_parts_are_one_step_each_and_the_output_has_a_line():
+    block = TransformerBlock(6, 2, context_length=9)
+    parts = ["norm1", "attention", "dropout", "norm2", "feed_forward", "feed_forward.dropout"]
+    trace = trace_shapes(block, torch.zeros(3, 5, 6), parts=parts)
+    names = [line.split()[0] for line in str(trace).splitlines()[3:]]
+    ten = ["input", *parts[:3], "+", *parts[3:], "+", "output"]
+    assert names == ten
+    assert {shape for step in trace.steps for shape in step.outputs} == {(3, 5, 6)}
+
+
+def test_a_part_within_a_part_ends_its_step():
+    inner = nn.Sequential(nn.Linear(4, 7), nn.Linear(7, 2))
+    trace = trace_shapes(nn.Sequential(inner), torch.zeros(3, 4), parts=["0", "0.1"])
+    assert [(s.name, s.outputs) for s in trace.steps] == [
+        ("0", ((3, 7),)),
+        ("0.1", ((3, 2),)),
+        ("output", ((3, 2),)),
+    ]
+
+
+def test_after_a_trace_the_parts_are_as_before():
+    block = TransformerBlock(6, 2, context_length=9)
+    trace_shapes(block, torch.zeros(3, 5, 6), parts=["norm1"])
+    assert not block.norm1._forward_hooks and not block.norm1._forward_pre_hooks
+    with pytest.raises(AttributeError):
+        trace_shapes(block, torch.zeros(3, 5, 6), parts=["norm3"])

@@ -46,7 +46,7 @@ def _count_cases(seed: int) -> list[Case]:
         case("the smallest GPT-2's width", 768),
         case("a big GPT-2's width", 1600, 4, True),
         case("one channel", 1, 1, roles="small"),
-        case("an odd width, twice as wide", 2 * draw.integer(20, 40) + 1, 2),
+        case("an odd width, twice as wide", 2 * draw.integer(20, 40) + 1, 2, True),
     ]
 
 

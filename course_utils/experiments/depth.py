@@ -1,7 +1,7 @@
-"""Lesson 08: how much gradient the first and the last block of a deep stack get.
+"""Lesson 08: how much gradient the first block of a deep stack gets, and which stacks learn.
 
-A stack of new blocks, as they come from the constructor, with a linear layer behind it that is to
-tell ten random classes for each token. Three ways to wire a block:
+A stack of new blocks, as they come from the constructor, with a linear layer behind it. Three ways
+to wire a block:
 
 - "plain": attention, then the network; nothing is added, nothing normed;
 - "Post-LN": each branch is added, and the sum is normed (Vaswani et al. 2017);
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ..transformer import LayerNorm, TransformerBlock
 from . import one_thread
 
-C, H, T, B, CLASSES = 32, 4, 8, 4, 10
+C, H = 32, 4
 
 
 def plain(block: TransformerBlock, x: Tensor) -> Tensor:
@@ -45,25 +45,39 @@ WIRINGS: dict[str, Callable[[TransformerBlock, Tensor], Tensor]] = {
 }
 
 
+class Stack(nn.Module):
+    """Blocks in a row, wired as said, and a linear layer: `(B, T, C)` to `(B, T, classes)`."""
+
+    def __init__(self, wiring: str, depth: int, T: int, classes: int) -> None:
+        super().__init__()
+        self.wire = WIRINGS[wiring]
+        self.blocks = nn.ModuleList(TransformerBlock(C, H, T) for _ in range(depth))
+        self.norm = LayerNorm(C) if wiring == "Pre-LN" else nn.Identity()
+        self.head = nn.Linear(C, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            assert isinstance(block, TransformerBlock)
+            x = self.wire(block, x)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+
 def gradient_norms(wiring: str, depth: int, seed: int = 0) -> tuple[float, float]:
-    """Build a stack, run it once and back.
+    """Build a stack that is to tell ten random classes; run it once and back.
 
     In float64: the gradient of a deep plain stack is too small for float32.
 
     Returns:
         The length of the gradient of all parameters of the first block, and of the last.
     """
+    B, T, classes = 4, 8, 10
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(seed)
-        blocks = [TransformerBlock(C, H, context_length=T).double() for _ in range(depth)]
-        end = LayerNorm(C).double() if wiring == "Pre-LN" else nn.Identity()
-        head = nn.Linear(C, CLASSES).double()
+        stack = Stack(wiring, depth, T, classes).double()
         x = torch.randn(B, T, C, dtype=torch.float64)
-        classes = torch.randint(CLASSES, (B * T,))
-        for block in blocks:
-            x = WIRINGS[wiring](block, x)
-        F.cross_entropy(head(end(x)).flatten(0, 1), classes).backward()
-        return _length(blocks[0]), _length(blocks[-1])
+        F.cross_entropy(stack(x).flatten(0, 1), torch.randint(classes, (B * T,))).backward()
+        return _length(stack.blocks[0]), _length(stack.blocks[-1])
 
 
 def _length(block: nn.Module) -> float:
@@ -75,3 +89,36 @@ def by_depth(depths: Sequence[int]) -> dict[str, dict[str, list[float]]]:
     """The gradient at the first block for each wiring and depth, by what is shown."""
     firsts = {name: [gradient_norms(name, depth)[0] for depth in depths] for name in WIRINGS}
     return {"gradient at the first block": firsts}
+
+
+def train(
+    wiring: str, depth: int = 24, rate: float = 3e-3, warm_up: int = 0, seed: int = 0
+) -> float:
+    """Train a stack to name the token before, of 12 kinds: about 15 s for 24 blocks.
+
+    Args:
+        rate: the learning rate of Adam.
+        warm_up: steps in which the rate rises to it, of 150.
+
+    Returns:
+        The mean loss of the last ten steps; ln 12 = 2.48 is guessing.
+    """
+    V, T, B, steps = 12, 32, 32, 150
+    losses = []
+    with torch.random.fork_rng(devices=[]), one_thread():
+        torch.manual_seed(seed)
+        stack = Stack(wiring, depth, T, V)
+        token, position = nn.Embedding(V, C), nn.Embedding(T, C)
+        parts = nn.ModuleList([stack, token, position])
+        optimizer = torch.optim.Adam(parts.parameters(), lr=rate)
+        for step in range(steps):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * min(1.0, (step + 1) / max(warm_up, 1))
+            ids = torch.randint(V, (B, T))
+            logits = stack(token(ids) + position(torch.arange(T)))
+            loss = F.cross_entropy(logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return sum(losses[-10:]) / 10

@@ -278,6 +278,17 @@ class MeanSquareOfX(Plain):
         return (x - x.mean(-1, keepdim=True)) / spread
 
 
+class PositiveScale(Plain):
+    def forward(self, x):
+        return self.scale.abs() * self.normed(x) + self.shift
+
+
+class LearnedEps(Plain):
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.eps = nn.Parameter(torch.tensor(eps))
+
+
 # ---------------------------------------------------------------- gelu
 
 
@@ -897,6 +908,20 @@ class LastBranchRemembered(Wired):
         return found + before if before is not None and before.shape == found.shape else found
 
 
+class OneDrawForBoth(Wired):
+    """One draw serves both branches."""
+
+    def forward(self, x, pad_mask=None):
+        draw, network = self.dropout(torch.ones_like(x)), self.feed_forward
+        x = x + draw * self.attention(self.norm1(x), pad_mask)
+        return x + draw * network.contract(network.bend(network.expand(self.norm2(x))))
+
+
+class PaddingInTraining(Wired):
+    def listen(self, x, pad_mask):
+        return super().listen(x, pad_mask if self.training else None)
+
+
 # ---------------------------------------------------------------- block_parameters
 
 
@@ -1000,6 +1025,10 @@ def borrowed(d_model, expansion=4, qkv_bias=False):
 def with_mask(d_model, expansion=4, qkv_bias=False):
     """A causal mask of 1,024 tokens counted along."""
     return by_hand(d_model, expansion, qkv_bias) + 1024**2
+
+
+def bias_of_an_even_width(d_model, expansion=4, qkv_bias=False):
+    return by_hand(d_model, expansion) + 3 * qkv_bias * d_model // 2 * 2
 
 
 def as_text(d_model, expansion=4, qkv_bias=False):
@@ -1107,6 +1136,8 @@ WRONG = {
         "fixed width": FixedWidth,
         "rounded mean": RoundedMean,
         "spread of x": MeanSquareOfX,
+        "scale without sign": PositiveScale,
+        "eps is learned": LearnedEps,
     },
     "gelu": {
         "quick": gelu_quick,
@@ -1175,6 +1206,8 @@ WRONG = {
         "stream in bfloat16": StreamHalf,
         "network reads what is cut off": MiddleDetached,
         "remembers": LastBranchRemembered,
+        "one draw for both": OneDrawForBoth,
+        "padding in training only": PaddingInTraining,
     },
     "block_reasons": {
         "all wrong": {
@@ -1210,5 +1243,6 @@ WRONG = {
         "borrowed": borrowed,
         "with the mask": with_mask,
         "as text": as_text,
+        "bias of an even width": bias_of_an_even_width,
     },
 }

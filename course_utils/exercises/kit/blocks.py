@@ -232,10 +232,12 @@ def block_sizes(draw: Draw) -> BlockSizes:
 def norm_weights(
     draw: Draw, name: str, C: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Scales around 1 and shifts around 0, none of them the same."""
+    """Scales around 1 and -1, shifts around 0, none of them the same."""
     dot = f"{name}." if name else ""
+    scale = 1 + 0.3 * draw.normal(C, dtype=dtype)
+    scale[1::2] *= -1
     return {
-        f"{dot}scale": 1 + 0.3 * draw.normal(C, dtype=dtype),
+        f"{dot}scale": scale,
         f"{dot}shift": 0.5 * draw.normal(C, dtype=dtype),
     }
 

@@ -26,7 +26,8 @@ from .dropout import PADDED, see_slopes
 
 SEQUENCES, TOKENS, COPIES, HEADS = 30, 3, 2, 2
 # Channels of one head, in this order: the weights of its keys, the same again, what attention adds
-# by its bias, what the network adds by its bias, from units, from the same units; the stream alone.
+# by its bias, what the network adds by its bias, from units, from the same units; what both add by
+# their biases; the stream alone.
 PARTS = {
     "weights": TOKENS,
     "weights again": TOKENS,
@@ -34,6 +35,7 @@ PARTS = {
     "network": COPIES,
     "units": COPIES,
     "units again": COPIES,
+    "both": 1,
     "stream": 1,
 }
 WIDTH = sum(PARTS.values())
@@ -100,10 +102,11 @@ def block_dropout_case(draw: Draw) -> Case:
         for i, channel in enumerate(channels(part)):
             value[channel, i % TOKENS] = 1.0
     bias = torch.zeros(C)
-    bias[channels("attention")] = 1.0
+    bias[channels("attention") + channels("both")] = 1.0
     weights |= {"attention.out_proj.weight": torch.eye(C), "attention.out_proj.bias": bias}
     weights |= {"norm2.scale": torch.ones(C), "norm2.shift": torch.zeros(C)}
     network = _network(C, 4 * C, ADDED[1], HEADS)
+    network["contract.bias"][channels("both")] = 2.0
     weights |= {f"feed_forward.{name}": value for name, value in network.items()}
     options = {
         "args": (C, HEADS, TOKENS + 1),
@@ -196,6 +199,8 @@ def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
             fault = f"drops {inside}, and not {what}"
         if fault:
             return fault
+    if block and bool((draws[..., channels("both")] - kept).abs().min() > 1e-3):
+        return "draws once for both branches"
     return ""
 
 
