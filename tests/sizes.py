@@ -67,6 +67,8 @@ def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:
     for letter, size in _named(exercise, case):
         found[letter].add(size)
     for whole, one, other in PRODUCTS:
+        if whole == "d_model" and not found[whole]:
+            continue  # here it is d_out, or C
         known = [len(found[letter]) == 1 for letter in (whole, one, other)]
         if sum(known) == 2:
             values = [min(found[letter], default=0) for letter in (whole, one, other)]

@@ -27,7 +27,7 @@ RECALL = quiz(
             "both",
             "`view` sets new borders, `transpose` another order of reading; in memory nothing "
             "moves.",
-            "Which of them copies? (`reshape` and `contiguous` may.)",
+            "`reshape` and `contiguous` may copy. Which of these two does?",
             ("view", "transpose", "both", "neither"),
         ),
         Entry(

@@ -93,7 +93,7 @@ def _cases(seed: int) -> list[Case]:
 
     def too_long(name: str, padded: bool = False, times: int = 1) -> Case:
         limit = draw.integer(9, 12)
-        B, T, C, H = 2, times * limit + 1, 8, 4
+        B, T, C, H = 3, times * limit + 1, 20, 4
         inputs = {"x": draw.normal(B, T, C)}
         if padded:
             inputs["pad_mask"] = padding_behind(draw, B, T)

@@ -257,9 +257,9 @@ class ExpansionIgnored4(Mistake):
 
 
 class AFloat(Mistake):
-    """The number is right, but it is a float.
+    """The count is a float; an `int` was asked for.
 
-    Why: Parameters are counted; and beyond 2⁵³ a float can't hold every whole number.
+    Why: Above 2⁵³ a float can't tell neighbouring whole numbers apart.
     Mend: `/` and `**` with a fraction give floats; `//`, `*` and `+` of ints don't.
     """
 
@@ -268,9 +268,9 @@ class AFloat(Mistake):
 
 
 class ATensor(Mistake):
-    """The number is right, but it is a tensor.
+    """The count is a tensor; an `int` was asked for.
 
-    Why: A count is a plain number, which prints and adds up with others.
+    Why: A tensor prints and compares differently, and may sit on another device.
     Mend: Leave tensors out of it, or end with `.item()`.
     """
 

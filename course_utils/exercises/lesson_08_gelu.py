@@ -148,7 +148,7 @@ class CubeForgotten(Mistake):
 
 
 class SquareForCube(Mistake):
-    """x was squared; the formula has its cube.
+    """You squared x; the formula has its cube.
 
     Why: A square has no sign, so below 0 the curve goes wrong.
     Mend: Which power of x keeps its sign?
@@ -225,7 +225,7 @@ class HalfForgotten(Mistake):
         return x * (1 + risen)
 
 
-class OneForgotten(Mistake):
+class OnePlusForgotten(Mistake):
     """`1 +` is missing in front of `tanh`.
 
     Why: The curve is then the same on both sides of 0, as if a minus had no meaning.
@@ -298,7 +298,7 @@ GELU = Exercise(
         FactorOnXAlone,
         SquareForCube,
         HalfForgotten,
-        OneForgotten,
+        OnePlusForgotten,
         ShareOnly,
         SigmoidForm,
         Silu,

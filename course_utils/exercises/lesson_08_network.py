@@ -80,6 +80,8 @@ def _network_cases(seed: int) -> list[Case]:
     turned = draw.normal(B, C, T).mT
     equal = draw.normal(B, 1, C).expand(B, T, C).clone()
     double = torch.float64
+    nobody = case("no tokens at all, no weights put in", (3, 0, 5), roles="small", once=True)
+    nobody.options["weights"].clear()
     return [
         case("random numbers", roles="typical device"),
         case("made by name, three times as wide", expansion=3, given="by name"),
@@ -90,6 +92,7 @@ def _network_cases(seed: int) -> list[Case]:
         case("not contiguous in memory", (B, T, C), x=turned),
         case("one token, one channel", (1, 1, 1), 5, roles="small"),
         network_dropout_case(draw),
+        nobody,
         case("1,040 tokens", (2, 1040, 5), 3, once=True),
         case("300 channels", (2, 3, 300), once=True),
     ]
@@ -104,7 +107,7 @@ def _three(draw: Draw, expansion: int) -> tuple[int, int, int]:
 
 
 def _network(case: Case, weights: dict[str, Tensor], x: Tensor) -> Tensor:
-    return network_oracle(weights, x)
+    return network_oracle(weights, x) if weights else x  # no tokens, no numbers
 
 
 def _see_network(make: Callable[..., Any], case: Case, seen: Observation) -> None:
@@ -291,7 +294,7 @@ class ContractUnused(Mistake):
         return wide
 
 
-class WeightsUntransposed(Mistake):
+class WeightUsedUntransposed(Mistake):
     """A weight was used as `x @ weight`, and `nn.Linear` keeps it as `(d_out, d_in)`.
 
     Why: The shapes don't fit, or fit by chance.
@@ -473,7 +476,7 @@ FEED_FORWARD = Exercise(
         WithoutBias.but(layers=("expand",)),
         WithoutBias.but(layers=("contract",)),
         ContractUnused,
-        WeightsUntransposed,
+        WeightUsedUntransposed,
         OverTokensMixed,
         DroppedTwice,
         DroppedTwiceAtTheEnd,

@@ -165,7 +165,7 @@ class OverTokensAndChannels(Mistake):
         return x.var(dim=self.axis if x.dim() > 1 else -1, keepdim=True, correction=0)
 
 
-class OverTheBatch(OverTokens):
+class NormedOverTheBatch(OverTokens):
     """Mean and variance run over the sequences of the batch: that is the idea of batch norm.
 
     Why: A text then changes with the texts beside it.
@@ -175,7 +175,7 @@ class OverTheBatch(OverTokens):
     axis = 0
 
 
-class OverEverything(Mistake):
+class NormedOverEverything(Mistake):
     """There is one mean and one variance for the whole tensor.
 
     Why: A text then changes with the texts beside it, and a token with its future.
@@ -538,8 +538,8 @@ LAYER_NORM = Exercise(
         RootForgotten,
         MeanNotSubtracted,
         RootMeanSquare,
-        OverTheBatch,
-        OverEverything,
+        NormedOverTheBatch,
+        NormedOverEverything,
         MeanDistance,
         SquaresSummed,
         ScaleUnused,
