@@ -5,9 +5,9 @@ CAPTIONS = {
         "passes through 0, dips to -0.17 near -0.75, and has no corner.",
     ),
     "gradient over depth": (
-        "Without residuals the first block hears nothing; with them, depth makes no difference",
+        "Plain stacks lose the gradient; with residuals, depth makes no difference",
         "Line chart of 1 to 48 blocks, the gradient on a logarithmic axis. Plain falls from 0.2 "
-        "to less than 1e-60. Post-LN and Pre-LN both stay between 0.4 and 1.1.",
+        "to less than 1e-60. Post-LN and Pre-LN lie on each other, between 0.4 and 1.1.",
     ),
     "residual stream": (
         "Two tokens, two streams: attention is the only way across",
