@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .comparing import agrees, close, gradient_agrees
+from .errors_in_words import in_words
 from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from .observation import Observation
 from .report import Row
@@ -149,7 +150,8 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
     if error["kind"] == "weights":
         return error["message"], given
     said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")
-    return said + error["message"], "\n".join(filter(None, [given, where]))
+    meaning = in_words(error["message"])
+    return said + error["message"], "\n".join(filter(None, [given, where, meaning]))
 
 
 def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
