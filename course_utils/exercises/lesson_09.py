@@ -29,6 +29,7 @@ from ..checking.exercise import Expected, Verdict
 from ..checking.modules import MODULE_PROPERTIES
 from ..transformer import TokenAndPosition
 from .kit import mistakes as m
+from .kit import positions as p
 from .kit.draw import Draw
 from .kit.steps import Refusing
 from .lesson_09_angles import APPLY_ROPE, SINUSOIDAL_POSITIONS
@@ -182,28 +183,19 @@ class Embedded(Refusing, nn.Module):
         return self.position(self.places(ids))
 
     def places(self, ids):
-        return torch.arange(ids.shape[1], device=ids.device)
+        return self.first_place + torch.arange(ids.shape[1], device=ids.device)
+
+    first_place = 0
 
     def joined(self, words, rows):
         return words + rows
 
 
-class PlacesFromOne(Mistake):
-    """The positions are counted from 1.
-
-    Why: Row 0 of the table is never used, and a text that just fits asks for a row that isn't there.
-    Mend: Which position has the first token, here as everywhere in Python?
-    """
-
-    def places(self, ids):
-        return super().places(ids) + 1
-
-
 class PlacesOfTheBatch(Mistake):
     """The rows of `position` were handed out to the sequences; each token should have its own.
 
-    Why: All tokens of a text get the same row, so their order is lost again, and a text depends on its
-        place in the batch.
+    Why: All tokens of a text get the same row, so their order is lost again, and a text depends
+        on its place in the batch.
     Mend: In `(B, T)`, which of the two sizes counts the tokens?
     """
 
@@ -215,7 +207,8 @@ class PlacesCountOn(Mistake):
     """The positions count on through the batch: the second text doesn't begin with 0.
 
     Why: A text would depend on those before it in the batch, and the table is soon at its end.
-    Mend: The row of a token is that of its place in its own text: `T` positions, for all texts alike.
+    Mend: The row of a token is that of its place in its own text: `T` positions, for all texts
+        alike.
     """
 
     def places(self, ids):
@@ -280,7 +273,8 @@ class MeanOfTables(Mistake):
 class ScaledByRoot(Mistake):
     """The token's row was multiplied by the root of d_model.
 
-    Why: The paper of 2017 does so with its waves; here both rows are learned, and nothing is scaled.
+    Why: The paper of 2017 does so with its waves; here both rows are learned, and nothing is
+        scaled.
     Mend: Add the two rows as they come out of their tables.
     """
 
@@ -358,7 +352,8 @@ class LeftToTheTable(Mistake):
 class LastRowAgain(Mistake):
     """Tokens beyond the table all got its last row.
 
-    Why: The model has never seen two tokens in one place, and nobody hears that the text was too long.
+    Why: The model has never seen two tokens in one place, and nobody hears that the text was too
+        long.
     Mend: Raise a ValueError with both numbers instead.
     """
 
@@ -443,7 +438,8 @@ class WordZeroForPadding(Mistake):
 class StartsSmall(Mistake):
     """The tables begin with other numbers than those of `nn.Embedding`.
 
-    Why: GPT-2 begins with a spread of 0.02, and that is a fine choice; here the defaults were asked for.
+    Why: GPT-2 begins with a spread of 0.02, and that is a fine choice; here the defaults were
+        asked for.
     Mend: Leave the weights as `nn.Embedding` makes them.
     """
 
@@ -504,7 +500,9 @@ TOKEN_AND_POSITION = Exercise(
     expect=expect_module(_oracle, gradients=()),
     reference=TokenAndPosition,
     properties=(
-        Property("words", "Another word gives another row", _differs_by_word, gate=True, role="typical"),
+        Property(
+            "words", "Another word gives another row", _differs_by_word, gate=True, role="typical"
+        ),
         Property(
             "silent",
             "A token's row doesn't hang on the other tokens",
@@ -519,7 +517,10 @@ TOKEN_AND_POSITION = Exercise(
             credit=True,
         ),
         Property(
-            "sequences", "A text gives the same in any place of a batch", _sequences_alike, credit=True
+            "sequences",
+            "A text gives the same in any place of a batch",
+            _sequences_alike,
+            credit=True,
         ),
         Property(
             "nothing_kept",
@@ -540,7 +541,7 @@ TOKEN_AND_POSITION = Exercise(
     ),
     misconceptions=Misconceptions.of(
         LeftToTheTable,
-        PlacesFromOne,
+        p.PositionsFromOne,
         PlacesOfTheBatch,
         PlacesStayBehind,
         NoPositions,
@@ -641,8 +642,9 @@ RECALL_09 = quiz(
             "attention_reads_the_stream",
             {READS: "x"},
             "You let attention read the stream as it is.",
-            "The stream grows from block to block, and scores made of it would saturate the softmax.",
-            "x = x + attention(…): what stands in the brackets?",
+            "The stream grows from block to block, and scores made of it would saturate "
+            "the softmax.",
+            "What stands in the brackets of `x = x + attention(…)`?",
         ),
         slip(
             "norms_swapped",
@@ -655,7 +657,8 @@ RECALL_09 = quiz(
             "out_proj_mixes_tokens",
             {MIXES: "tokens"},
             "You let `out_proj` mix tokens.",
-            "A linear layer works on each token alone; only attention moves something between tokens.",
+            "A linear layer works on each token alone; only attention moves something "
+            "between tokens.",
             "What has a token's row of channels been put together from?",
         ),
         slip(
@@ -669,7 +672,8 @@ RECALL_09 = quiz(
             "results_stay",
             {SWAPPED: "stay"},
             "You let the results stay where they are.",
-            "A token takes its result along: that is equivariance, and staying would be invariance.",
+            "A token takes its result along: that is equivariance, and staying would be "
+            "invariance.",
             "'dog' and 'man' swap places. Where does the context of 'dog' stand then?",
         ),
         slip(
@@ -747,7 +751,8 @@ WHY_POSITIONS = quiz(
             "waves_taken_for_relative",
             {SHIFT: "sinusoidal"},
             "You took sums of waves for relative positions.",
-            "Two waves alone have a product that hangs on m - n. But in a score words and waves are "
+            "Two waves alone have a product that hangs on m - n. But in a score words and "
+            "waves are "
             "added, and their mixed products change with the place.",
             "Multiply out (x + p) · (y + q): four products. Which hang on the place?",
         ),
@@ -763,7 +768,8 @@ WHY_POSITIONS = quiz(
             {SHIFT: "none"},
             "You let all scores change.",
             "When both vectors of a product turn by the same angle, the product stays.",
-            "What happens to the angle between two hands of a clock that both move on by 7 minutes?",
+            "What happens to the angle between two hands of a clock that both move on by "
+            "7 minutes?",
         ),
         slip(
             "mask_taken_for_positions",
@@ -783,7 +789,8 @@ WHY_POSITIONS = quiz(
             "values_rotated",
             {TURNED: "Q, K and V"},
             "You rotated the values as well.",
-            "What is collected would then be turned by the place it comes from, and the sum is a muddle.",
+            "What is collected would then be turned by the place it comes from, and the "
+            "sum is a muddle.",
             "Rotary positions are made for the scores. Which two make a score?",
         ),
         slip(
@@ -797,7 +804,8 @@ WHY_POSITIONS = quiz(
             "tokens_rotated",
             {TURNED: "x"},
             "You rotated the tokens, before their projections.",
-            "After a projection nothing is left of the neighbouring pairs, and the values turn too.",
+            "After a projection nothing is left of the neighbouring pairs, and the values "
+            "turn too.",
             "Rotary positions come after the split into heads. What has been split?",
         ),
         slip(
@@ -818,7 +826,8 @@ WHY_POSITIONS = quiz(
             "waves_end",
             {BEYOND: "sinusoidal"},
             "You let the waves end.",
-            "A sine can be computed for any position; what the model makes of it is another matter.",
+            "A sine can be computed for any position; what the model makes of it is "
+            "another matter.",
             "Which of them is a table with a last row?",
         ),
         slip(
@@ -832,7 +841,8 @@ WHY_POSITIONS = quiz(
     hints=(
         "For `at c` and `at b`, write down which keys the token sees in each text. A weighted sum "
         "doesn't hang on the order in which it is added up.",
-        "Think of two hands of a clock: the product of two vectors hangs on the angle between them. "
+        "Think of two hands of a clock: the product of two vectors hangs on the angle "
+        "between them. "
         "And of a table: it has a last row.",
     ),
 )

@@ -27,21 +27,25 @@ from .kit import mistakes as m
 from .kit import positions as p
 from .kit.draw import Draw
 from .kit.positions import Rotary, Waves
+from .lesson_02 import Float64Result
 
 LESSON = "4-transformer/09_positions"
 LONG = 1_100  # positions; an angle in float32 is off by up to LONG * 2^-22 there
 
 
-class Float64Result(Mistake):
-    """The result is float64 whatever is asked for.
+FLOAT64_WORDS = {
+    "what": "The result is float64, and float32 was asked for, or came in.",
+    "why": "Half of its digits are of no use, and beside float32 it makes all that follows twice "
+    "as large, or stops with an error.",
+    "mend": "Compute in float64 if you like, and bring the result to the dtype asked for.",
+}
 
-    Why: Half of its digits are of no use, and beside a float32 model it stops with an error, or makes
-        everything after it twice as large.
-    Mend: Compute in float64 if you like, and turn the result into what was asked for at the end.
-    """
 
-    def __call__(self, *args, **named):
-        return super().__call__(*args, **named).double()
+def _in_float64(self, *args, **named):
+    return super(Float64Result, self).__call__(*args, **named).double()
+
+
+IN_FLOAT64 = Float64Result.but(__call__=_in_float64)
 
 
 # ---------------------------------------------------------------- sinusoidal_positions
@@ -131,8 +135,8 @@ class WavesInHalves(Mistake):
     """All sines come first and all cosines after them; they should take turns.
 
     Why: It would train as well. But weights that were learned with one order don't fit the other.
-    Mend: Channels 2i and 2i + 1 belong together: stack the two in a last dimension of size 2, or write
-        into every other column.
+    Mend: Channels 2i and 2i + 1 belong together: stack the two in a last dimension of size 2, or
+        write into every other column.
     """
 
     def woven(self, one, other):
@@ -164,7 +168,8 @@ class OnlySines(Mistake):
 class AngleForEachChannel(Mistake):
     """Each channel has an angle of its own; a sine and its cosine should share one.
 
-    Why: Only with one angle for both does a step of k positions become the same rotation everywhere.
+    Why: Only with one angle for both does a step of k positions become the same rotation
+        everywhere.
     Mend: Channels 2 and 3 both have i = 1: what is 2i for either?
     """
 
@@ -301,7 +306,7 @@ SINUSOIDAL_POSITIONS = Exercise(
         m.RefusedWithoutNumbers,
         m.RefusedOtherwise,
         m.RefusedOtherwise.but(kind=TypeError),
-        Float64Result,
+        IN_FLOAT64.on(Waves, **FLOAT64_WORDS),
         on=Waves,
     ),
     hints=(
@@ -402,8 +407,7 @@ def _see_rotations(answer: Any, case: Case, seen: Observation) -> None:
     far, right = answer(fresh(long)).cpu().double(), _exact_angles(long.double())
     other = answer(fresh(x), 77.0).cpu()
     seen.facts["traits"] = {
-        "far": far.shape == right.shape
-        and bool(((far - right).abs() <= 2 * LONG * 2**-22).all()),
+        "far": far.shape == right.shape and bool(((far - right).abs() <= 2 * LONG * 2**-22).all()),
         "between": near(other, _exact_angles(x.double(), 77.0))
         and near(answer(fresh(x)).cpu(), seen.tensors["out"]),
     }
@@ -447,8 +451,8 @@ def _if_right(trait: str):
 class PairsInHalves(Mistake):
     """The pairs are (0, D/2), (1, D/2 + 1), …; here they are neighbours: (0, 1), (2, 3), …
 
-    Why: Llama's code pairs halves, the paper neighbours. Both work, but weights that were learned with
-        one don't fit the other.
+    Why: Llama's code pairs halves, the paper neighbours. Both work, but weights that were learned
+        with one don't fit the other.
     Mend: Which channels are paired with `x[..., 0::2]` and `x[..., 1::2]`?
     """
 
@@ -557,8 +561,8 @@ class OnlyStretched(Mistake):
 class WavesAdded(Mistake):
     """You added sines and cosines to x; rotary positions multiply.
 
-    Why: What is added does not depend on the vector, and scores then hang on the place as well as on the
-        distance.
+    Why: What is added does not depend on the vector, and scores then hang on the place as well as
+        on the distance.
     Mend: A rotation takes a and b to a cos θ − b sin θ and a sin θ + b cos θ.
     """
 
@@ -583,7 +587,8 @@ class HeadsTakenForTokens(Mistake):
 class TextsTakenForTokens(Mistake):
     """The positions run along the batch.
 
-    Why: All tokens of a text then turn by the same angle, and texts depend on their place in the batch.
+    Why: All tokens of a text then turn by the same angle, and texts depend on their place in the
+        batch.
     Mend: In `(B, H, T, D)`, which dimension holds the tokens?
     """
 
@@ -598,7 +603,7 @@ class ModelWidth(Mistake):
     """The exponent is divided by the width of all heads, H · D, not of one.
 
     Why: All pairs turn faster than they should, and the slow ones are missing.
-    Mend: x is split into heads already: its last size is the width to use.
+    Mend: `x` is split into heads already: its last size is the width to use.
     """
 
     def __call__(self, x, base=10000.0):
@@ -645,7 +650,7 @@ class FirstPairOnly(Mistake):
         return angles
 
 
-class FirstHeadOnly(Mistake):
+class OneHeadTurned(Mistake):
     """Only the first head is rotated.
 
     Why: The other heads don't know where a token stands.
@@ -678,7 +683,9 @@ APPLY_ROPE = Exercise(
     reference=apply_rope,
     properties=(
         Property("turns", "Later tokens are turned", _turns, gate=True, role="typical"),
-        Property("first_token", "The token at position 0 stays as it is", _first_token, credit=True),
+        Property(
+            "first_token", "The token at position 0 stays as it is", _first_token, credit=True
+        ),
         Property("lengths", "Each pair of neighbours keeps its length", _lengths, credit=True),
         Property(
             "relative",
@@ -723,7 +730,7 @@ APPLY_ROPE = Exercise(
         OnlyStretched,
         WavesAdded,
         FirstPairOnly,
-        FirstHeadOnly,
+        OneHeadTurned,
         TextsTakenForTokens,
         p.InDegrees,
         p.InDegrees.but(factor=180 / math.pi),
@@ -740,7 +747,7 @@ APPLY_ROPE = Exercise(
         m.RefusedOtherwise,
         m.RefusedOtherwise.but(kind=TypeError),
         AnglesStayBehind,
-        Float64Result,
+        IN_FLOAT64.on(Rotary, **FLOAT64_WORDS),
         m.Float32Result,
         m.ChangesItsInput,
         m.CutOff,

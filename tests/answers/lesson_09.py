@@ -97,9 +97,7 @@ def _wave(change=lambda table: table, first=0, **named):
 
 def _halves_from_one(length, d_model):
     refuse_odd(d_model)
-    angles = torch.arange(1, length + 1)[:, None] / 10000 ** (
-        torch.arange(0, d_model, 2) / d_model
-    )
+    angles = torch.arange(1, length + 1)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.cat([angles.sin(), angles.cos()], 1)
 
 
@@ -112,9 +110,7 @@ def _halves_half_exponent(length, d_model):
 def _written_by_rows(length, d_model):
     """Even rows and odd rows, not channels."""
     refuse_odd(d_model)
-    angles = torch.arange(length)[:, None] / 10000 ** (
-        2 * (torch.arange(d_model) // 2) / d_model
-    )
+    angles = torch.arange(length)[:, None] / 10000 ** (2 * (torch.arange(d_model) // 2) / d_model)
     table = angles.clone()
     table[0::2], table[1::2] = angles[0::2].sin(), angles[1::2].cos()
     return table
@@ -209,7 +205,10 @@ class ByLoop(BySlice):
         if ids.shape[1] > len(self.position.weight):
             raise ValueError(f"{ids.shape[1]}, {len(self.position.weight)}")
         return torch.stack(
-            [self.token.weight[ids[:, t].long()] + self.position.weight[t] for t in range(ids.shape[1])],
+            [
+                self.token.weight[ids[:, t].long()] + self.position.weight[t]
+                for t in range(ids.shape[1])
+            ],
             dim=1,
         )
 
@@ -409,7 +408,7 @@ def into_an_empty_tensor(x, base=10000.0):
 
 
 def token_by_token(x, base=10000.0):
-    B, H, T, D = x.shape
+    T, D = x.shape[-2:]
     if D % 2:
         raise ValueError(f"{D} is odd")
     rows = []
@@ -449,7 +448,9 @@ def _rope(change, first=0):
 
     def answer(x, base=10000.0):
         angles = _angles(x, base, first)
-        pairs = change(x[..., ::2], x[..., 1::2], angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+        pairs = change(
+            x[..., ::2], x[..., 1::2], angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        )
         return torch.stack(pairs, -1).flatten(-2)
 
     return answer

@@ -108,8 +108,8 @@ class Rotary(Angles):
 class PositionsFromOne(Mistake):
     """The positions are counted from 1.
 
-    Why: Position 0 is then missing, and weights of another program, whose first token stands at 0, no
-        longer fit.
+    Why: Position 0 is then missing, and weights of another program, whose first token stands at
+        0, no longer fit.
     Mend: Which number has the first token, here as everywhere in Python?
     """
 
@@ -155,8 +155,8 @@ class ExponentWithoutTwo(Mistake):
 class ExponentDoubled(Mistake):
     """The exponent is twice what it should be: 4i / width in place of 2i / width.
 
-    Why: The last pairs turn so slowly that they say nothing. `arange(0, width, 2)` gives 2i already; and
-        the width is that of all channels, not of half of them.
+    Why: The last pairs turn so slowly that they say nothing. `arange(0, width, 2)` gives 2i
+        already; and the width is that of all channels, not of half of them.
     Mend: For the last of four pairs, i = 3 and the width is 8. What is 2i / width?
     """
 
@@ -166,8 +166,8 @@ class ExponentDoubled(Mistake):
 class ExponentToTheEnd(Mistake):
     """The exponents go up to 1: you divided by one pair less than there are.
 
-    Why: Some programs do so, but the rates then differ from those of the paper for all pairs but the
-        first.
+    Why: Some programs do so, but the rates then differ from those of the paper for all pairs but
+        the first.
     Mend: Which number stands below the 2i in the formula?
     """
 
@@ -188,8 +188,8 @@ class OneRateForAll(Mistake):
 class TurnsFaster(Mistake):
     """Later pairs turn faster, not slower: the position is multiplied by the power.
 
-    Why: The last pairs then jump by thousands of radians from one token to the next, and neighbours have
-        nothing in common.
+    Why: The last pairs then jump by thousands of radians from one token to the next, and
+        neighbours have nothing in common.
     Mend: The power of the base stands below the position in the formula.
     """
 
