@@ -358,19 +358,19 @@ def _rope_cases(seed: int) -> list[Case]:
         return case(f"{odd} channels in a head", draw.normal(2, H, 6, odd), refuses=(str(odd),))
 
     half = 0.5 * draw.normal(2, 5, 3, 4, dtype=torch.float64)
-    by_name = {"keywords": ("x", "base")}
+    by_name, once = {"keywords": ("x", "base")}, {"once": True}
     return [
         case("three tokens by hand", by_hand, roles=small),
         case("random numbers", draw.normal(B, H, T, D), roles={"typical"}),
-        case("more heads than tokens", draw.normal(2, 7, 4, 6)),
+        case("more heads than tokens", draw.normal(2, 7, 4, 6), options=once),
         case("base 100", draw.normal(2, 3, 5, 6), base=100.0),
-        case("base 50, by name", draw.normal(*_sizes(draw)), base=50, options=by_name),
+        case("base 50, by name", draw.normal(*_sizes(draw)), base=50, options=by_name | once),
         case("float64", half),
-        case("one pair of channels", draw.normal(4, 3, 5, 2)),
+        case("one pair of channels", draw.normal(4, 3, 5, 2), options=once),
         case("one token", draw.normal(B, H, 1, D), roles=small),
-        case("one sequence, one head", draw.normal(1, 1, T, 64), roles=small),
+        case("one sequence, one head", draw.normal(1, 1, T, 64), roles=small, options=once),
         case("not contiguous", draw.normal(3, 7, 2, 4).transpose(1, 2)),
-        case("as many heads as tokens", draw.normal(2, 4, 4, 4), roles=small),
+        case("as many heads as tokens", draw.normal(2, 4, 4, 4), roles=small, options=once),
         refused(7, 3),
         refused(13, 4),
         refused(3, 5),
