@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import permutations
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -88,7 +89,7 @@ def _made(kind: str, T: int, layers: int, seed: int) -> Reader:
 # The first of three words, named at the last -----------------------------------------------------
 
 
-def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 100) -> float:
+def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 150) -> float:
     """Train a model to name the first of three different words at the last of them.
 
     Returns:
@@ -116,7 +117,7 @@ TRAINED = 16  # tokens
 
 
 @cache
-def word_before(kind: str, seed: int = 0, steps: int = 250) -> Reader:
+def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
     """Train a model of one block to name, at each of 16 tokens, the word before it."""
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, TRAINED, 1, seed)
@@ -159,10 +160,14 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
     for i, kind in enumerate(kinds):
         known = TRAINED if kind == "learned" else T
         y = shares_right(word_before(kind), known)
-        look = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i], "marker": MARKERS[i]}
+        look: dict[str, Any] = {
+            "color": LINE_COLORS[i],
+            "linestyle": LINE_STYLES[i],
+            "marker": MARKERS[i],
+        }
         if kind == "learned":  # around the others, which lie on it
             look |= {"markerfacecolor": "none", "markersize": 8}
-        axes.plot(range(1, known), y, label=kind, **{"markersize": 4, "linewidth": 1.4} | look)
+        axes.plot(range(1, known), y, label=kind, **({"markersize": 4, "linewidth": 1.4} | look))
     axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
     axes.set(xlabel="position", ylabel="share right", ylim=(0, 1.1), xlim=(0, T - 0.5))
     axes.text(T - 1, 0.92, "never trained", fontsize=9, ha="right", va="center")
@@ -218,19 +223,32 @@ def rotated_copies(T: int = 24, D: int = 16, seed: int = 0) -> Tensor:
     return apply_rope(vector.expand(1, 1, T, D))[0, 0]
 
 
-def maps(named: Mapping[str, Tensor], title: str, alt: str, label: str = "cosine") -> Picture:
-    """Draw `(T, T)` maps side by side on one scale, blue above zero and orange below."""
+def maps(
+    named: Mapping[str, Tensor],
+    title: str,
+    alt: str,
+    label: str = "cosine",
+    xlabel: str = "position",
+    inches: float = 2.15,
+) -> Picture:
+    """Draw maps of positions side by side on one scale, blue above zero and orange below.
+
+    Args:
+        named: by heading, a row for each position.
+        title, alt: what to see, and the same without seeing it.
+        label, xlabel: what the colours are, and the columns.
+        inches: how wide a map is.
+    """
     largest = max(float(values.abs().max()) for values in named.values())
     norm = Normalize(-largest, largest)
-    figure, row = plt.subplots(
-        1, len(named), figsize=(2.15 * len(named) + 0.9, 2.9), layout="constrained"
-    )
-    for axes, (name, values) in zip(np.atleast_1d(row), named.items(), strict=True):
+    size = (inches * len(named) + 0.9, inches + 0.75)
+    figure, row = plt.subplots(1, len(named), figsize=size, layout="constrained", squeeze=False)
+    for axes, (name, values) in zip(row[0], named.items(), strict=True):
         image = axes.imshow(values.detach().cpu(), cmap=SIGNED, norm=norm)
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("position")
+        axes.set_xlabel(xlabel)
         axes.spines[:].set_visible(False)
-    np.atleast_1d(row)[0].set_ylabel("position")
+    row[0, 0].set_ylabel("position")
     figure.colorbar(image, ax=row, fraction=0.04, pad=0.02, label=label)
     figure.suptitle(title, fontsize=11, fontweight="bold")
     return Picture(figure, alt)
@@ -241,9 +259,11 @@ def maps(named: Mapping[str, Tensor], title: str, alt: str, label: str = "cosine
 
 def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
     """Draw a dial for each pair of D channels, with a hand where (1, 0) points at each position."""
-    figure, row = plt.subplots(1, D // 2, figsize=(1.75 * D // 2 + 0.4, 2.7), layout="constrained")
+    figure, row = plt.subplots(
+        1, D // 2, figsize=(1.75 * D / 2 + 0.4, 3.0), layout="constrained", squeeze=False
+    )
     circle = np.linspace(0, 2 * np.pi, 200)
-    for i, axes in enumerate(np.atleast_1d(row)):
+    for i, axes in enumerate(row[0]):
         rate = base ** (-2 * i / D)
         axes.plot(np.cos(circle), np.sin(circle), color="#bbbbbb", linewidth=1)
         for shade, t in enumerate(positions):
@@ -259,7 +279,7 @@ def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 
         axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         axes.set_title(f"channels {2 * i}, {2 * i + 1}\n{rate:g} rad a token", fontsize=9)
-    handles, labels = np.atleast_1d(row)[0].get_legend_handles_labels()
+    handles, labels = row[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(positions), frameon=False)
     figure.suptitle(title, fontsize=11, fontweight="bold")
     return Picture(figure, alt)
