@@ -96,11 +96,15 @@ def _see_far(answer: Any, case: Case, seen: Observation) -> None:
     out, right = answer(LONG, 6), wave_oracle(LONG, 6)
     far = isinstance(out, Tensor) and out.shape == right.shape
     far = far and bool(((out.cpu().double() - right).abs() <= LONG * 2**-22).all())
-    seen.facts["traits"] = {"far": far}
+    seen.facts["traits"] = {"far": far, "learned": isinstance(out, Tensor) and out.requires_grad}
 
 
 def _far(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool(seen.traits["far"]) if near(seen.tensors["out"], expected["out"]) else None
+
+
+def _not_learned(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return not seen.traits["learned"]
 
 
 def _rows_differ(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -239,6 +243,17 @@ class OnePositionMore(Mistake):
         return torch.arange(T + 1, dtype=torch.float64)
 
 
+class WavesLearned(Mistake):
+    """The table is a parameter, or asks for a gradient.
+
+    Why: Waves are a formula: an optimizer would make a learned table of them.
+    Mend: Return an ordinary tensor: no `nn.Parameter` and no `requires_grad`.
+    """
+
+    def result(self, table):
+        return super().result(table).requires_grad_()
+
+
 SINUSOIDAL_POSITIONS = Exercise(
     id="sinusoidal_positions",
     lesson=LESSON,
@@ -274,6 +289,14 @@ SINUSOIDAL_POSITIONS = Exercise(
             role="typical",
             breaks=f"For {LONG:,} positions it is not right",
         ),
+        Property(
+            "not_learned",
+            "The table asks for no gradient: nothing in it is learned",
+            _not_learned,
+            secondary=True,
+            role="typical",
+            breaks="The table asks for a gradient, and waves aren't learned",
+        ),
     ),
     misconceptions=Misconceptions.of(
         WavesInHalves,
@@ -301,6 +324,7 @@ SINUSOIDAL_POSITIONS = Exercise(
         BatchOfOne,
         TableTransposed,
         OnePositionMore,
+        WavesLearned,
         p.OddAccepted,
         p.EvenRefused,
         m.RefusedWithoutNumbers,
@@ -636,6 +660,17 @@ class BaseRequired(Mistake):
         return super().__call__(x, base)
 
 
+class AnotherDefault(Mistake):
+    """Without a `base`, another one than 10000 is taken.
+
+    Why: All pairs but the first then turn at other rates than the caller expects.
+    Mend: Count the zeros of the default in your signature.
+    """
+
+    def __call__(self, x, base=1000.0):
+        return super().__call__(x, base)
+
+
 class FirstPairOnly(Mistake):
     """Only the first pair of channels is rotated.
 
@@ -725,6 +760,7 @@ APPLY_ROPE = Exercise(
         CutInHalves,
         BaseIgnored,
         BaseRequired,
+        AnotherDefault,
         p.OneRateForAll,
         p.TurnsFaster,
         OnlyStretched,

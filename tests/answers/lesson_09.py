@@ -365,6 +365,28 @@ class _RandomPlaces(_Checked):
         return super().embedded(ids, places[torch.randperm(len(places))])
 
 
+class _InTrainingOnly(_Checked):
+    def embedded(self, ids, places):
+        return super().embedded(ids, places) if self.training else self.token(ids)
+
+
+class _ZeroPositions(_Checked):
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__(vocab_size, context_length, d_model)
+        nn.init.zeros_(self.position.weight)
+
+
+class _SetsTheSeed(_Checked):
+    def __init__(self, vocab_size, context_length, d_model):
+        torch.manual_seed(0)
+        super().__init__(vocab_size, context_length, d_model)
+
+
+class _InHalfPrecision(_Checked):
+    def embedded(self, ids, places):
+        return super().embedded(ids, places).half().to(self.token.weight.dtype)
+
+
 class _OverwritesIds(_Checked):
     def embedded(self, ids, places):
         out = super().embedded(ids, places)
@@ -533,6 +555,30 @@ def _half_width_from_one(x, base=10000.0):
     return torch.stack(_right_pair(a, b, angles.cos(), angles.sin()), -1).flatten(-2)
 
 
+def _other_default(x, base=1e3):
+    return into_an_empty_tensor(x, base)
+
+
+def _whole_exponents(x, base=10000.0):
+    """`//` in the exponent."""
+    refuse_odd(x.shape[-1])
+    return into_an_empty_tensor(x, base=1.0) * 1.0
+
+
+def _first_text_only(x, base=10000.0):
+    return torch.cat([into_an_empty_tensor(x[:1], base), x[1:]])
+
+
+def _each_head_its_rates(x, base=10000.0):
+    heads = [into_an_empty_tensor(x[:, h : h + 1], base * (h + 1)) for h in range(x.shape[1])]
+    return torch.cat(heads, 1)
+
+
+def _without_gradient(x, base=10000.0):
+    with torch.no_grad():
+        return into_an_empty_tensor(x, base)
+
+
 def _normed(x, base=10000.0):
     return into_an_empty_tensor(F.normalize(x, dim=-1), base)
 
@@ -618,6 +664,10 @@ WRONG = {
         "signs turned": _wave(lambda table: -table),
         "channels backwards": _wave(lambda table: table.flip(1)),
         "a list": _wave(lambda table: table.tolist()),
+        "a parameter": _wave(nn.Parameter),
+        "a parameter from one": _wave(nn.Parameter, first=1),
+        "rounded": _wave(lambda table: (table * 1e4).round() / 1e4),
+        "i from one": _wave(lambda table: table[:, 2:] if table.shape[1] > 2 else table * 0 + 1),
         "zeros": _wave(torch.zeros_like),
     },
     "TokenAndPosition": {
@@ -641,6 +691,10 @@ WRONG = {
         "waves": _Waves,
         "random places": _RandomPlaces,
         "overwrites ids": _OverwritesIds,
+        "in training only": _InTrainingOnly,
+        "positions begin at zero": _ZeroPositions,
+        "sets the seed": _SetsTheSeed,
+        "through half precision": _InHalfPrecision,
     },
     "apply_rope": {
         "Llama's halves, from one": _llama_from_one,
@@ -656,6 +710,11 @@ WRONG = {
         "from one, backwards": _from_one_backwards,
         "half width, from one": _half_width_from_one,
         "normed first": _normed,
+        "another default": _other_default,
+        "whole exponents": _whole_exponents,
+        "first text only": _first_text_only,
+        "each head its rates": _each_head_its_rates,
+        "without gradient": _without_gradient,
         "waves added": _rows_of_waves,
         "not at all": lambda x, base=10000.0: x.clone(),
         "x itself": lambda x, base=10000.0: x,
