@@ -693,7 +693,7 @@ RECALL_09 = quiz(
 
 
 SHIFT, AT_C, AT_B = "all positions + 7", "at c", "at b"
-TURNED, SAME_SCORE, BEYOND = "rotated", "same score", "stops with an error"
+TURNED, SAME_SCORE, COUNTED = "rotated", "same score", "counted from the mask"
 KINDS = ("learned", "sinusoidal", "rotary", "none")
 
 WHY_POSITIONS = quiz(
@@ -739,11 +739,11 @@ WHY_POSITIONS = quiz(
             "How far is the key behind the query in the first pair?",
         ),
         Entry(
-            BEYOND,
-            "learned",
-            "A table has no row for a position beyond its end; a formula gives numbers for any.",
-            "Which of them looks a position up?",
-            KINDS,
+            COUNTED,
+            (0, 0, 1, 1, 2),
+            "How many real tokens so far, less one: -1, 0, 1, 1, 2, and the -1 becomes 0. The "
+            "real ones, at places 1, 2 and 4, get 0, 1 and 2, as alone.",
+            "Which positions do the three real tokens have when they stand alone?",
         ),
     ),
     misconceptions=(
@@ -823,19 +823,32 @@ WHY_POSITIONS = quiz(
             "The query moved on by 11. Where must the key go to stay as far behind?",
         ),
         slip(
-            "waves_end",
-            {BEYOND: "sinusoidal"},
-            "You let the waves end.",
-            "A sine can be computed for any position; what the model makes of it is "
-            "another matter.",
-            "Which of them is a table with a last row?",
+            "places_of_the_row",
+            {COUNTED: (0, 1, 2, 3, 4)},
+            "You counted all places of the row.",
+            "A text would move with the padding around it, and no longer give what it gives alone.",
+            "Count real tokens only: how many are there up to each place, less one?",
         ),
         slip(
-            "nothing_ends",
-            {BEYOND: "none"},
-            "You let all of them go on.",
-            "A learned table has as many rows as it was made with.",
-            "What did `TokenAndPosition` do with too many tokens?",
+            "one_not_taken_away",
+            {COUNTED: (0, 1, 2, 2, 3)},
+            "You counted the real tokens up to each place, and did not take one away.",
+            "The first real token would have position 1, and alone it has 0.",
+            "Where does the first real token stand when it is alone?",
+        ),
+        slip(
+            "minus_one_left",
+            {COUNTED: (-1, 0, 1, 1, 2)},
+            "You left the -1 of the padding in front.",
+            "A table has no row -1: `nn.Embedding` stops with an error.",
+            "What did `clamp(min=0)` do?",
+        ),
+        slip(
+            "padding_left_out",
+            {COUNTED: (0, 1, 2)},
+            "You gave positions to the real tokens alone.",
+            "They are right. But a row of a batch has a position for each place, padding too.",
+            "How many places has the row?",
         ),
     ),
     hints=(

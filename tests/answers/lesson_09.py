@@ -602,7 +602,7 @@ RIGHT_REASONS = {
     "at b": "different",
     "rotated": "Q and K",
     "same score": 15,
-    "stops with an error": "learned",
+    "counted from the mask": (0, 0, 1, 1, 2),
 }
 
 RIGHT = {
@@ -637,6 +637,7 @@ RIGHT = {
     "why_positions": {
         "other case": RIGHT_REASONS | {"rotated": "q and k"},
         "in another order": dict(reversed(RIGHT_REASONS.items())),
+        "a list for a tuple": RIGHT_REASONS | {"counted from the mask": [0, 0, 1, 1, 2]},
     },
 }
 
@@ -734,6 +735,7 @@ WRONG = {
         "two wrong": RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"},
         "a float": RIGHT_REASONS | {"same score": 15.0},
         "the distance": RIGHT_REASONS | {"same score": 5},
+        "padding counted, then clamped": RIGHT_REASONS | {"counted from the mask": (0, 0, 1, 2, 2)},
         "another word": RIGHT_REASONS | {"all positions + 7": "relative"},
         "one left out": {k: v for k, v in RIGHT_REASONS.items() if k != "at b"},
     },
