@@ -1,9 +1,11 @@
-"""Which device tests and notebooks compute on, no progress is kept, and what was not tested."""
+"""Which device tests and notebooks compute on and with how many threads, no progress is kept, and
+what was not tested."""
 
 import os
 from collections import Counter
 
 import pytest
+import torch
 
 from course_utils.environment import device
 
@@ -15,6 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
     os.environ["COURSE_PROGRESS"] = "off"
+    # Tests run side by side: with sizes like these, threads of several would wait for each other.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
     os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
 
 

@@ -43,6 +43,9 @@ INPUTS: dict[str, dict[str, str | None]] = {
     "FeedForward": BLOCK,
     "TransformerBlock": BLOCK,
     "block_parameters": {"d_model": "d_model", "expansion": "expansion", "qkv_bias": None},
+    "sinusoidal_positions": {"length": "T", "d_model": "C"},
+    "TokenAndPosition": {"ids": "B T"},
+    "apply_rope": {"x": "B H T D", "base": None},
 }
 
 # The letters of weights, by what their names end with.
@@ -55,6 +58,8 @@ WEIGHTS = {
     r"(query|key|value)\.(weight|bias)": "d_out d_in",
     r"W_(query|key|value)": "d_in d_out",
     r"out_proj\.(weight|bias)": "d_out d_out",
+    r"token\.weight": "vocab_size d_model",
+    r"position\.weight": "context_length d_model",
 }
 
 # Sizes that follow from two others and stand in no tensor of their own.

@@ -1,5 +1,5 @@
 """No cell of the matrix is wrong: 2-single-head/04."""
 
-from .matrix import tests_of
+from . import matrix
 
-TestMatrix = tests_of("2-single-head/04")
+TestMatrix = matrix.tests_of("2-single-head/04")

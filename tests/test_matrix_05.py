@@ -1,5 +1,5 @@
 """No cell of the matrix is wrong: 2-single-head/05."""
 
-from .matrix import tests_of
+from . import matrix
 
-TestMatrix = tests_of("2-single-head/05")
+TestMatrix = matrix.tests_of("2-single-head/05")

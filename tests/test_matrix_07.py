@@ -1,5 +1,5 @@
 """No cell of the matrix is wrong: 3-multi-head/07."""
 
-from .matrix import tests_of
+from . import matrix
 
-TestMatrix = tests_of("3-multi-head/07")
+TestMatrix = matrix.tests_of("3-multi-head/07")

@@ -1,5 +1,5 @@
 """No cell of the matrix is wrong: 1-averages."""
 
-from .matrix import tests_of
+from . import matrix
 
-TestMatrix = tests_of("1-averages")
+TestMatrix = matrix.tests_of("1-averages")

@@ -70,7 +70,7 @@ class Cycle:
             "HOME": str(self.home),
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.course),  # what --editable does
-            "COURSE_CHECK_SECONDS": "20",  # two checks a cell, and a cell has 60
+            "COURSE_CHECK_SECONDS": "10",  # one submission never ends, twice
         }
         environment.pop("COURSE_GRADING_SEED", None)
         done = subprocess.run(

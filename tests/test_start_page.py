@@ -15,7 +15,6 @@ from PIL import Image
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
 from course_utils.diagrams import FILE
 from course_utils.editions import COURSE, NOTEBOOKS, SOLUTIONS, WIDGET_VIEW
-from course_utils.experiments import one_thread
 from course_utils.start import language
 from course_utils.start.__main__ import agreement, batch, loss, train
 from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS, draw
@@ -23,12 +22,6 @@ from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, r
 from course_utils.start.playground import EXAMPLES, HEAD, LAYER, playground
 
 PICTURES = COURSE / "docs" / "pictures"
-
-
-@pytest.fixture(autouse=True)
-def on_one_thread():
-    with one_thread():
-        yield
 
 
 def page(folder=SOLUTIONS):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .comparing import agrees, close, gradient_agrees
+from .errors_in_words import in_words
 from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from .observation import Observation
 from .report import Row
@@ -149,7 +150,8 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
     if error["kind"] == "weights":
         return error["message"], given
     said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")
-    return said + error["message"], "\n".join(filter(None, [given, where]))
+    meaning = in_words(error["message"])
+    return said + error["message"], "\n".join(filter(None, [given, where, meaning]))
 
 
 def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
@@ -366,6 +368,24 @@ def number(value: Tensor) -> str:
 # ---------------------------------------------------------------- all of them, in order
 
 
+TEXTS = {
+    "runs": "It runs on every input",
+    "shape": "The result has the right type and shape",
+    "finite": "Every number is finite",
+    "values": "The values are right on every case",
+    "refuses": "Input that makes no sense is refused with a ValueError",
+    "says_why": "The ValueError's message holds the numbers that don't fit",
+    "dtype": "The result has the right dtype",
+    "unmodified": "The input is left as it was",
+    "stable": "The same input gives the same result each time",
+    "kept": "An earlier result stays as it was",
+    "device": "It works on the device of its input",
+    "gradients": "Gradients reach every input that they should",
+    "half": "It works in half precision",
+    "leaves_settings": "PyTorch's settings and functions are as before",
+}
+
+
 @cache
 def standard(exercise: Exercise) -> tuple[Property, ...]:
     """The properties that every exercise asks, in the order in which they are told."""
@@ -373,62 +393,25 @@ def standard(exercise: Exercise) -> tuple[Property, ...]:
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
         return partial(function, exercise)
 
-    def extra(id: str, text: str, holds: Any, explain: Any) -> Property:
-        return Property(id, text, holds, secondary=True, explain=explain)
+    def essential(id: str, holds: Any, explain: Any) -> Property:
+        return Property(id, TEXTS[id], holds, explain=explain)
+
+    def extra(id: str, holds: Any, explain: Any) -> Property:
+        return Property(id, TEXTS[id], holds, secondary=True, explain=explain)
 
     return (
-        Property("runs", "It runs on every input", _runs, explain=of(explain_error)),
-        Property(
-            "shape",
-            "The result has the right type and shape",
-            of(_shape),
-            explain=of(explain_shape),
-        ),
-        Property("finite", "Every number is finite", of(_finite), explain=of(explain_values)),
-        Property(
-            "values",
-            "The values are right on every case",
-            of(_values),
-            explain=of(explain_values),
-        ),
-        extra(
-            "refuses",
-            "Input that makes no sense is refused with a ValueError",
-            _refuses,
-            explain_refusal,
-        ),
-        extra(
-            "says_why",
-            "The ValueError's message holds the numbers that don't fit",
-            _says_why,
-            explain_wording,
-        ),
-        extra("dtype", "The result has the right dtype", of(_dtype), explain_dtype),
-        extra("unmodified", "The input is left as it was", _without("modified"), explain_modified),
-        extra(
-            "stable",
-            "The same input gives the same result each time",
-            _without("unstable"),
-            explain_unstable,
-        ),
-        extra(
-            "kept",
-            "An earlier result stays as it was",
-            _kept,
-            explain_kept,
-        ),
-        extra("device", "It works on the device of its input", _device, explain_device),
-        extra(
-            "gradients",
-            "Gradients reach every input that they should",
-            of(_gradients),
-            of(explain_gradient),
-        ),
-        extra("half", "It works in half precision", of(_half), explain_half),
-        extra(
-            "leaves_settings",
-            "PyTorch's settings and functions are as before",
-            _left_nothing,
-            explain_left_behind,
-        ),
+        essential("runs", _runs, of(explain_error)),
+        essential("shape", of(_shape), of(explain_shape)),
+        essential("finite", of(_finite), of(explain_values)),
+        essential("values", of(_values), of(explain_values)),
+        extra("refuses", _refuses, explain_refusal),
+        extra("says_why", _says_why, explain_wording),
+        extra("dtype", of(_dtype), explain_dtype),
+        extra("unmodified", _without("modified"), explain_modified),
+        extra("stable", _without("unstable"), explain_unstable),
+        extra("kept", _kept, explain_kept),
+        extra("device", _device, explain_device),
+        extra("gradients", of(_gradients), of(explain_gradient)),
+        extra("half", of(_half), explain_half),
+        extra("leaves_settings", _left_nothing, explain_left_behind),
     )

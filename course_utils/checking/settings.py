@@ -10,6 +10,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import torch
@@ -98,12 +99,14 @@ def _is_code(value: Any) -> bool:
 
 
 # As they were when the course was loaded, before an answer of this notebook could reach them.
-PRISTINE = [
-    (name, key, value)
+PRISTINE = {
+    name: {
+        key: value
+        for key, value in vars(space).items()
+        if _is_code(value) and (name, key) not in NOTEBOOKS_OWN
+    }
     for name, space in SPACES.items()
-    for key, value in vars(space).items()
-    if _is_code(value) and (name, key) not in NOTEBOOKS_OWN
-]
+}
 
 
 @dataclass(frozen=True)
@@ -159,11 +162,17 @@ def mend_functions() -> list[str]:
     Not told are those that PyTorch wraps itself when its compiler is first needed, as by
     `torch.utils.checkpoint`.
     """
-    now = {name: vars(space) for name, space in SPACES.items()}
-    lost = [(n, key, value) for n, key, value in PRISTINE if now[n].get(key) is not value]
-    told = [f"{n}.{key}" for n, key, value in lost if not _wrapped_by_torch(now[n].get(key), value)]
-    for name, key, value in lost:
-        setattr(SPACES[name], key, value)
+    told = []
+    for name, kept in PRISTINE.items():
+        now = vars(SPACES[name])
+        if all(map(is_, map(now.get, kept), kept.values())):  # several times each check: no loop
+            continue
+        for key, value in kept.items():
+            new = now.get(key)
+            if new is not value:
+                setattr(SPACES[name], key, value)
+                if not _wrapped_by_torch(new, value):
+                    told.append(f"{name}.{key}")
     return told
 
 

@@ -19,6 +19,7 @@ LESSONS = {
     "3-multi-head/06_heads_side_by_side": "lesson_06",
     "3-multi-head/07_split_heads": "lesson_07",
     "4-transformer/08_block": "lesson_08",
+    "4-transformer/09_positions": "lesson_09",
 }
 
 

@@ -182,14 +182,17 @@ class PaddingMask(Refusing):
     """The right mask in steps."""
 
     def __call__(self, lengths, max_length):
-        lengths = self.tensor(lengths)
-        for n in lengths.tolist():
+        given, lengths = self.given(lengths), self.tensor(lengths)
+        for n in given:
             self.refuse(n, max_length)
         places = torch.arange(self.width(lengths, max_length), device=lengths.device)
         return self.answered(self.compared(places, lengths[:, None], max_length))
 
     def answered(self, mask):
         return mask
+
+    def given(self, lengths):
+        return lengths.tolist() if isinstance(lengths, torch.Tensor) else lengths
 
     def tensor(self, lengths):
         return torch.as_tensor(lengths)
@@ -307,6 +310,9 @@ class CutToIntegers(Mistake):
     Why: A number that makes no sense should be refused, not mended.
     Mend: Look at the lengths as they come, before any `int(…)` or `.long()`.
     """
+
+    def given(self, lengths):
+        return [int(n) for n in super().given(lengths)]
 
     def tensor(self, lengths):
         return super().tensor(lengths).long()

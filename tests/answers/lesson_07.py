@@ -1803,6 +1803,9 @@ WRONG = {
             for p in {p for part in module.children() for p in part.parameters()}
             if p.requires_grad
         ),
+        "nothing for a layer that stands alone": lambda module: (
+            0 if isinstance(module, nn.Linear) else count_by_shape(module)
+        ),
         "trainable as text": lambda module: str(count_by_shape(module)),
         "only linear layers": lambda module: sum(
             count_by_shape(m) for m in module.modules() if isinstance(m, nn.Linear)

@@ -1,0 +1,285 @@
+"""Lesson 09: what a model can do with positions and without, near and beyond where it was trained.
+
+Letters in shapes are those of `course_utils.transformer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import permutations
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.colors import Normalize
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..attention import (
+    MultiHeadAttention,
+    attention_scores,
+    causal_mask,
+    merge_heads,
+    safe_masked_softmax,
+    split_heads,
+)
+from ..figures import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
+from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
+from . import one_thread
+
+# A small model whose positions can be chosen -----------------------------------------------------
+
+WORDS, WIDTH, HEADS = 12, 32, 2
+
+
+class RotaryAttention(MultiHeadAttention):
+    """`MultiHeadAttention` with queries and keys rotated; values are left as they are."""
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        layers = (self.query, self.key, self.value)
+        query, key, value = (split_heads(layer(x), self.num_heads) for layer in layers)
+        hidden = causal_mask(x.shape[1], x.device)
+        if pad_mask is not None:
+            hidden = hidden | pad_mask[:, None, None, :]
+        scores = attention_scores(apply_rope(query), apply_rope(key))  # (B, H, T, T)
+        return self.out_proj(merge_heads(safe_masked_softmax(scores, hidden) @ value))
+
+
+class Reader(nn.Module):
+    """Tokens, positions of a kind, blocks, and scores for each word at each token.
+
+    Args:
+        kind: "none", "learned", "sinusoidal" or "rotary".
+        T: how many tokens it is trained on, and how many rows a learned table has.
+        layers: number of blocks.
+    """
+
+    def __init__(self, kind: str, T: int, layers: int = 1) -> None:
+        super().__init__()
+        self.kind = kind
+        self.token = nn.Embedding(WORDS, WIDTH)
+        self.position = nn.Embedding(T, WIDTH)
+        self.blocks = nn.ModuleList(TransformerBlock(WIDTH, HEADS, 8 * T) for _ in range(layers))
+        if kind == "rotary":
+            for block in self.blocks:
+                block.attention = RotaryAttention(WIDTH, WIDTH, 8 * T, HEADS)
+        self.norm = LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, WORDS, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        T = ids.shape[1]
+        x = self.token(ids)  # (B, T, C)
+        if self.kind == "learned":
+            x = x + self.position(torch.arange(T))
+        if self.kind == "sinusoidal":
+            x = x + sinusoidal_positions(T, WIDTH)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))  # (B, T, C) -> (B, T, V)
+
+
+def _made(kind: str, T: int, layers: int, seed: int) -> Reader:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Reader(kind, T, layers)
+
+
+# The first of three words, named at the last -----------------------------------------------------
+
+
+def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 150) -> float:
+    """Train a model to name the first of three different words at the last of them.
+
+    Returns:
+        The share of all texts of three of twelve words, 1,320, in which it is right.
+    """
+    texts = torch.tensor(list(permutations(range(WORDS), 3)))  # (1320, 3)
+    generator = torch.Generator().manual_seed(seed)
+    model = _made(kind, 3, layers, seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    with one_thread():
+        for _ in range(steps):
+            ids = texts[torch.randint(len(texts), (128,), generator=generator)]
+            loss = F.cross_entropy(model(ids)[:, -1], ids[:, 0])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            said = model(texts)[:, -1].argmax(dim=-1)  # (1320,)
+    return (said == texts[:, 0]).float().mean().item()
+
+
+# The word before, named at each token, near and far ----------------------------------------------
+
+TRAINED = 16  # tokens
+
+
+@cache
+def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
+    """Train a model of one block to name, at each of 16 tokens, the word before it."""
+    generator = torch.Generator().manual_seed(seed)
+    model = _made(kind, TRAINED, 1, seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    with one_thread():
+        for _ in range(steps):
+            ids = torch.randint(WORDS, (64, TRAINED), generator=generator)
+            loss = F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return model
+
+
+def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
+    """The share of texts in which the word before is named, at tokens 1 to T - 1.
+
+    Raises:
+        IndexError: a learned table has no row for a position.
+    """
+    ids = torch.randint(WORDS, (texts, T), generator=torch.Generator().manual_seed(1_000))
+    with torch.no_grad(), one_thread():
+        right = model(ids)[:, 1:].argmax(dim=-1) == ids[:, :-1]  # (texts, T - 1)
+    return right.float().mean(dim=0).tolist()
+
+
+def one_token_beyond(kind: str) -> str:
+    """What a model does with one token more than it was trained on: "error", "drift" or "fine"."""
+    try:
+        share = shares_right(word_before(kind), TRAINED + 1)[-1]
+    except IndexError:
+        return "error"
+    return "fine" if share > 0.95 else "drift"
+
+
+def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
+    """Draw the share of right words by position, up to T tokens."""
+    figure, axes = plt.subplots(figsize=(6.6, 3.2))
+    axes.axvspan(TRAINED - 0.5, T, color="#eeeeee", zorder=0)
+    for i, kind in enumerate(kinds):
+        known = TRAINED if kind == "learned" else T
+        y = shares_right(word_before(kind), known)
+        look: dict[str, Any] = {
+            "color": LINE_COLORS[i],
+            "linestyle": LINE_STYLES[i],
+            "marker": MARKERS[i],
+        }
+        if kind == "learned":  # around the others, which lie on it
+            look |= {"markerfacecolor": "none", "markersize": 8}
+        axes.plot(range(1, known), y, label=kind, **({"markersize": 4, "linewidth": 1.4} | look))
+    axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
+    axes.set(xlabel="position", ylabel="share right", ylim=(0, 1.1), xlim=(0, T - 0.5))
+    axes.text(T - 1, 0.92, "never trained", fontsize=9, ha="right", va="center")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.suptitle(title, fontsize=11, fontweight="bold")
+    figure.tight_layout()
+    return Picture(figure, alt)
+
+
+# How alike positions are -------------------------------------------------------------------------
+
+
+def similarity(rows: Tensor) -> Tensor:
+    """The cosine between each two of T rows, `(T, C)` to `(T, T)`: 1 for the same direction."""
+    rows = F.normalize(rows.detach(), dim=-1)
+    return rows @ rows.T
+
+
+def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int = 0) -> Tensor:
+    """A table of positions, `(T, 16)`, learned on a task in which near tokens matter most.
+
+    Each token carries two random numbers and should give the mean of those at most four places
+    away, by one head without a mask that sees positions alone.
+
+    Args:
+        steps: of training; 0 is the table as it begins.
+        spread: of its numbers at the beginning; GPT-2's is 0.02.
+    """
+    C, generator = 16, torch.Generator().manual_seed(seed)
+    table, query, key = (
+        (s * torch.randn(n, C, generator=generator)).requires_grad_()
+        for n, s in ((T, spread), (C, C**-0.5), (C, C**-0.5))
+    )
+    places = torch.arange(T)
+    near = ((places[:, None] - places).abs() <= 4).float()
+    wanted = near / near.sum(dim=-1, keepdim=True)  # (T, T)
+    optimizer = torch.optim.Adam([table, query, key], lr=0.01)
+    with one_thread():
+        for _ in range(steps):
+            payload = torch.randn(64, T, 2, generator=generator)
+            weights = torch.softmax((table @ query) @ (table @ key).T / C**0.5, dim=-1)
+            loss = F.mse_loss(weights @ payload, wanted @ payload)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return table.detach()
+
+
+def rotated_copies(T: int = 24, D: int = 16, seed: int = 0) -> Tensor:
+    """One vector, rotated as at each of T positions: `(T, D)`."""
+    vector = torch.randn(D, generator=torch.Generator().manual_seed(seed))
+    return apply_rope(vector.expand(1, 1, T, D))[0, 0]
+
+
+def maps(
+    named: Mapping[str, Tensor],
+    title: str,
+    alt: str,
+    label: str = "cosine",
+    xlabel: str = "position",
+    inches: float = 2.15,
+) -> Picture:
+    """Draw maps of positions side by side on one scale, blue above zero and orange below.
+
+    Args:
+        named: by heading, a row for each position.
+        title, alt: what to see, and the same without seeing it.
+        label, xlabel: what the colours are, and the columns.
+        inches: how wide a map is.
+    """
+    largest = max(float(values.abs().max()) for values in named.values())
+    norm = Normalize(-largest, largest)
+    size = (inches * len(named) + 0.9, inches + 0.75)
+    figure, row = plt.subplots(1, len(named), figsize=size, layout="constrained", squeeze=False)
+    for axes, (name, values) in zip(row[0], named.items(), strict=True):
+        image = axes.imshow(values.detach().cpu(), cmap=SIGNED, norm=norm)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel(xlabel)
+        axes.spines[:].set_visible(False)
+    row[0, 0].set_ylabel("position")
+    figure.colorbar(image, ax=row, fraction=0.04, pad=0.02, label=label)
+    figure.suptitle(title, fontsize=11, fontweight="bold")
+    return Picture(figure, alt)
+
+
+# Hands of a clock --------------------------------------------------------------------------------
+
+
+def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
+    """Draw a dial for each pair of D channels, with a hand where (1, 0) points at each position."""
+    figure, row = plt.subplots(
+        1, D // 2, figsize=(1.75 * D / 2 + 0.4, 3.0), layout="constrained", squeeze=False
+    )
+    circle = np.linspace(0, 2 * np.pi, 200)
+    for i, axes in enumerate(row[0]):
+        rate = base ** (-2 * i / D)
+        axes.plot(np.cos(circle), np.sin(circle), color="#bbbbbb", linewidth=1)
+        for shade, t in enumerate(positions):
+            x, y = np.cos(t * rate), np.sin(t * rate)
+            axes.plot(
+                [0, x],
+                [0, y],
+                color=LINE_COLORS[shade],
+                linestyle=LINE_STYLES[shade],
+                linewidth=1.8,
+            )
+            axes.plot(x, y, MARKERS[shade], color=LINE_COLORS[shade], label=f"position {t}")
+        axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+        axes.set_title(f"channels {2 * i}, {2 * i + 1}\n{rate:g} rad a token", fontsize=9)
+    handles, labels = row[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(positions), frameon=False)
+    figure.suptitle(title, fontsize=11, fontweight="bold")
+    return Picture(figure, alt)

@@ -1,0 +1,66 @@
+"""What lesson 09 says of positions is what its experiments give."""
+
+import pytest
+import torch
+
+from course_utils.experiments import places
+from course_utils.transformer import sinusoidal_positions
+
+SEEDS = range(2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_block_without_positions_is_right_in_exactly_half_of_the_texts(seed):
+    assert places.first_of_three("none", seed=seed) == 0.5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("kind", "layers"), [("learned", 1), ("none", 2)])
+def test_with_positions_or_a_second_block_all_are_right(kind, layers, seed):
+    assert places.first_of_three(kind, layers, seed) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("learned", "error"), ("sinusoidal", "drift"), ("rotary", "fine")]
+)
+def test_one_token_beyond_training(kind, said):
+    assert places.one_token_beyond(kind) == said
+
+
+@pytest.mark.parametrize("seed", SEEDS[1:])
+def test_so_it_is_with_other_seeds(seed):
+    drifting = places.shares_right(places.word_before("sinusoidal", seed), 20)
+    assert min(drifting[:15]) > 0.99 and drifting[15] < 0.95 and drifting[-1] < 0.2
+    holding = places.shares_right(places.word_before("rotary", seed), 40)
+    assert min(holding[:16]) > 0.99 and holding[-1] < 0.7
+
+
+def test_training_brings_neighbours_together():
+    before, after = (places.similarity(places.learned_table(steps)) for steps in (0, 400))
+    assert before.diagonal(1).mean() < 0.2
+    assert after.diagonal(1).mean() > 0.6 > after.diagonal(8).mean()
+
+
+def test_waves_are_as_alike_as_they_are_far_apart():
+    alike = places.similarity(sinusoidal_positions(24, 16))
+    assert torch.allclose(alike[1:, 1:], alike[:-1, :-1], atol=1e-5)
+
+
+def test_rotary_attention_hides_future_and_padding():
+    torch.manual_seed(1)
+    attention = places.RotaryAttention(8, 8, 9, 2)
+    x = torch.randn(2, 5, 8)
+    other = x.clone()
+    other[:, 3:] += 1.0
+    assert torch.allclose(attention(x)[:, :3], attention(other)[:, :3], atol=1e-6)
+    pad_mask = torch.tensor([[True, True, False, False, False]] * 2)
+    alone = attention(x[:, 2:])
+    assert torch.allclose(attention(x, pad_mask)[:, 2:], alone, atol=1e-5)
+    assert not torch.allclose(attention(x)[:, 2:], alone, atol=1e-3)
+
+
+def test_training_leaves_seed_and_threads_alone():
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    places.first_of_three("learned", steps=1)
+    places.learned_table(1)
+    assert torch.equal(state, torch.get_rng_state()) and torch.get_num_threads() == threads
