@@ -72,10 +72,13 @@ def names_bound(answer: Any, parts: Mapping[str, Any]) -> Iterator[None]:
 
 
 def is_stub(answer: Any) -> bool:
-    """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`."""
+    """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`, or
+    raises a NotImplementedError."""
     code = getattr(answer, "__code__", None)
     if code is None:
         return False
+    if code.co_names == ("NotImplementedError",):
+        return True
     constants = {None, Ellipsis, getattr(answer, "__doc__", None)}
     works = any(i.opname in WORK for i in dis.get_instructions(code))
     return not works and set(code.co_consts) <= constants

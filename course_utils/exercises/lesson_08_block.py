@@ -345,7 +345,7 @@ TRANSFORMER_BLOCK = Exercise(
         b.FirstNormUnused,
         b.SecondNormUnused,
         b.BranchNormed,
-        b.NormsSwapped,
+        b.NormNamesSwapped,
         b.OneNormShared,
         b.NormedTwice,
         b.InputAddedAgain,

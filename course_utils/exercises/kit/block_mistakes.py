@@ -282,7 +282,7 @@ class OneNormTwice(Mistake):
         return self.norm1(middle)
 
 
-class NormsSwapped(Mistake):
+class NormNamesSwapped(Mistake):
     """`norm1` and `norm2` changed places.
 
     Why: Made anew both give the same, so nothing shows; the weights of a trained model go wrong.
