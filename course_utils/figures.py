@@ -334,6 +334,8 @@ def loss_curve(
     title: str,
     *,
     floor: float | None = None,
+    levels: Mapping[str, float] | None = None,
+    steps: int | None = None,
     xlabel: str = "step",
     ylabel: str = "loss (nats per token)",
     alt: str | None = None,
@@ -344,6 +346,8 @@ def loss_curve(
         losses: by name, one value a step from step 1 on, or a dict of value by step.
         title: what to see.
         floor: a value that no model can beat, such as the entropy of the data; a labelled line.
+        levels: other values to compare with, by name; lines with the name written on them.
+        steps: how far the axis goes; by default as far as the losses.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
     """
@@ -366,12 +370,29 @@ def loss_curve(
                 linewidth=1.6,
                 linestyle=(0, (1, 2)),
             )
+        for name, value in (levels or {}).items():
+            axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
+            axes.annotate(
+                f"{name} {fixed(value, 2)}",
+                (1, value),
+                (-2, 2),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+            )
+        if steps is not None:
+            axes.set_xlim(0, steps)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        axes.legend(loc="upper right", handlelength=3)
+        if levels is None or len(losses) > 1:
+            axes.legend(loc="upper right", handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
         described += f", with a floor at {floor:.2f}"
+    if levels:
+        lines = ", ".join(f"{name} at {fixed(value, 2)}" for name, value in levels.items())
+        described += f", with lines for {lines}"
     return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
 
 
