@@ -37,6 +37,23 @@ INPUTS: dict[str, dict[str, str | None]] = {
     "MultiHeadAttention": MODULE,
     "copy_wrapper_to_split": MODULE,
     "count_parameters": {"module": None, "sizes": "a b"},
+    "sliding_windows": {"ids": "tokens", "length": "length", "stride": "stride"},
+    "TinyLM": {"ids": "B T"},
+    "next_token_loss": {"logits": "B T V", "ids": "B T", "pad_id": None},
+    "training_step": {
+        "model": None,
+        "ids": "B T",
+        "optimizer": None,
+        "max_norm": None,
+        "sizes": "V C",
+    },
+    "next_token_probabilities": {
+        "logits": "…",
+        "temperature": None,
+        "top_k": None,
+        "top_p": None,
+    },
+    "generate": {"model": None, "ids": "B T", "max_new_tokens": "new", "sizes": "context_length V"},
 }
 
 # The letters of weights, by what their names end with.
@@ -45,10 +62,17 @@ WEIGHTS = {
     r"(query|key|value)\.(weight|bias)": "d_out d_in",
     r"W_(query|key|value)": "d_in d_out",
     r"out_proj\.(weight|bias)": "d_out d_out",
+    r"embed\.token\.weight|head\.weight": "vocab_size d_model",
+    r"embed\.position\.weight": "context_length d_model",
+    r"(blocks\.\d+\.)?norm\d?\.(scale|shift)": "d_model",
+    r"blocks\.\d+\.attention\.\w+\.(weight|bias)": "d_model d_model",
+    r"blocks\.\d+\.feed_forward\.expand\.(weight|bias)": "wide d_model",
+    r"blocks\.\d+\.feed_forward\.contract\.weight": "d_model wide",
+    r"blocks\.\d+\.feed_forward\.contract\.bias": "d_model",
 }
 
 # Sizes that follow from two others and stand in no tensor of their own.
-PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"))
+PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"), ("d_model", "d_head", "num_heads"))
 
 
 def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:

@@ -18,6 +18,7 @@ LESSONS = {
     "2-single-head/05_padding_mask": "lesson_05",
     "3-multi-head/06_heads_side_by_side": "lesson_06",
     "3-multi-head/07_split_heads": "lesson_07",
+    "4-transformer/10_tiny_lm": "lesson_10",
 }
 
 
