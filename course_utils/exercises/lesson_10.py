@@ -47,6 +47,8 @@ class PairProbe(FunctionProbe):
     the other."""
 
     def __call__(self, answer: Any, case: Case) -> Observation:
+        if case.options.get("once"):
+            return self.glance(answer, case)
         return _as_pair(super().__call__(_stacked(answer), case))
 
     def glance(self, answer: Any, case: Case) -> Observation:
@@ -56,8 +58,10 @@ class PairProbe(FunctionProbe):
 def _stacked(answer: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
         out = answer(*args, **named)
-        if isinstance(out, Tensor) or not isinstance(out, (tuple, list)):
-            return _kind("one tensor", ()) if isinstance(out, Tensor) else out
+        if isinstance(out, Tensor) and (out.dim() == 0 or len(out) != 2):
+            return _kind("one tensor", ())
+        if not isinstance(out, (tuple, list)):
+            return out  # two in one, which can be taken apart as a pair can; or nothing of the kind
         if len(out) != 2 or not all(isinstance(part, Tensor) for part in out):
             return _kind(f"{type(out).__name__} of {len(out)}", [type(p).__name__ for p in out[:4]])
         if out[0].shape != out[1].shape:
@@ -330,7 +334,9 @@ def _window_cases(seed: int) -> list[Case]:
     return [
         by_hand,
         case("random tokens", length + 4 * stride + more, length, stride, "typical"),
-        case("the last window ends with the text", length + 3 * stride + 1, length, stride, "small"),
+        case(
+            "the last window ends with the text", length + 3 * stride + 1, length, stride, "small"
+        ),
         case("one token too few for the last", length + 3 * stride, length, stride, "small"),
         case("side by side", 26, 5, 5, "small", options=by_name),
         case("gaps between windows", 29, 3, 7),
@@ -766,7 +772,16 @@ def _loss_cases(seed: int) -> list[Case]:
         case("tokens of id 0, no pad_id", (6, 5, 2), roles="small"),
         case("two tokens", (5, 2, 7), roles="small"),
         case("one text", (1, 6, 4), roles="small"),
-        case("float64, by name", (3, 6, 4), 1, "behind", "padded", 2.0, torch.float64, options=by_name),
+        case(
+            "float64, by name",
+            (3, 6, 4),
+            1,
+            "behind",
+            "padded",
+            2.0,
+            torch.float64,
+            options=by_name,
+        ),
         case("logits of thousands", (3, 4, 5), scale=3000.0),
         turned,
         case("as many tokens as words", (6, 6, 6), 2, "behind", "small padded"),
@@ -906,9 +921,9 @@ NEXT_TOKEN_LOSS = Exercise(
         NumberReturned,
         RefusedByAnother,
         PaddedTextsRefused,
-        m.ChangesItsInput.but(__call__=lambda self, logits, ids, pad_id=None: _filled(logits, ids, pad_id)).on(
-            NextTokenLoss, what="The result is right, but padding was written over in `ids`."
-        ),
+        m.ChangesItsInput.but(
+            __call__=lambda self, logits, ids, pad_id=None: _filled(logits, ids, pad_id)
+        ).on(NextTokenLoss, what="The result is right, but padding was written over in `ids`."),
         m.Float32Result,
         m.CutOff,
         on=NextTokenLoss,
@@ -1275,8 +1290,12 @@ class DropoutOutside(Mistake):
     Mend: `dropout` goes to the blocks, and nowhere else.
     """
 
+    def rate(self, dropout):
+        self.p = dropout
+        return dropout
+
     def result(self, logits):
-        return F.dropout(logits, self.blocks[0].dropout.p, self.training)
+        return F.dropout(logits, self.p, self.training)
 
 
 class ArgumentsInAnotherOrder(Mistake):
@@ -1409,7 +1428,9 @@ def _model_oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Ten
         )
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + linear(f"{block}.attention.out_proj", context.transpose(1, 2).flatten(2))
-        wide = F.gelu(linear(f"{block}.feed_forward.expand", norm(f"{block}.norm2", x)), approximate="tanh")
+        wide = F.gelu(
+            linear(f"{block}.feed_forward.expand", norm(f"{block}.norm2", x)), approximate="tanh"
+        )
         x = x + linear(f"{block}.feed_forward.contract", wide)
     return F.linear(norm("norm", x), weights["head.weight"])
 
@@ -1443,8 +1464,7 @@ def _model_cases(seed: int) -> list[Case]:
         if made == "by name":
             options = {"args": (), "kwargs": named | {"dropout": 0.0}}
         if dropout:
-            options["args"] = (*options["args"], dropout)
-            options["dropout"] = dropout
+            options["kwargs"] = {"dropout": dropout}
         options |= {"heads": H, "layers": L, "dtype": dtype, "once": once, "train": train}
         if refuses is None:
             options["weights"] = _model_weights(draw, V, H * D, context, L, dtype)
@@ -1465,7 +1485,9 @@ def _model_cases(seed: int) -> list[Case]:
         case("as many tokens as fit, two layers", (3, 7, 11, 2, 4, 7, 2), roles="small device"),
         case("one token", (6, 1, 7, 3, 3, 5, 2), roles="small"),
         case("dropout", (5, 8, 13, 2, 3, 9, 2), dropout=0.4, roles="dropout small"),
-        case("300 texts, 50 words, four layers", (300, 3, 50, 2, 4, 7, 4), once=True, roles="small"),
+        case(
+            "300 texts, 50 words, four layers", (300, 3, 50, 2, 4, 7, 4), once=True, roles="small"
+        ),
         too_long("one token too many", limit + 1),
         too_long("one token too many, in training", limit + 1, train=True),
         too_long("twice as many tokens as fit", 2 * limit),
@@ -1519,14 +1541,16 @@ def _see_draws(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     still = seen.tensors["out"]
     seen.traits["rates"] = sorted({round(p, 6) for p in rates})
     seen.traits["draws"] = bool(isinstance(one, Tensor) and not near(one.cpu(), other.cpu()))
-    seen.traits["only blocks"] = bool(isinstance(quiet, Tensor) and near(quiet.detach().cpu(), still))
+    seen.traits["only blocks"] = bool(
+        isinstance(quiet, Tensor) and near(quiet.detach().cpu(), still)
+    )
 
 
 def _dropped(case: Case, seen: Observation, expected: Expected) -> Verdict:
     traits = seen.traits
     if not traits["draws"]:
         return "drops nothing"
-    if traits["rates"] != [case.options["dropout"]]:
+    if traits["rates"] != [case.options["kwargs"]["dropout"]]:
         return f"drops with probability {', '.join(map(str, traits['rates']))}"
     return traits["only blocks"] or "drops something outside the blocks too"
 
@@ -1559,7 +1583,7 @@ TINY_LM = Exercise(
     points=2.0,
     kind="class",
     cases=_model_cases,
-    probe=ModuleProbe(gradients=(), extra=_see_model),
+    probe=ModuleProbe(gradients=(), watch=False, extra=_see_model),
     expect=expect_module(_model_oracle, gradients=()),
     reference=language_model.TinyLM,
     properties=(
@@ -1574,10 +1598,18 @@ TINY_LM = Exercise(
             role="typical",
         ),
         Property(
-            "places", "Where a token stands makes a difference", _knows_places, credit=True, role="typical"
+            "places",
+            "Where a token stands makes a difference",
+            _knows_places,
+            credit=True,
+            role="typical",
         ),
         Property(
-            "any_length", "Short texts come out as their longer ones begin", _any_length, credit=True, role="typical"
+            "any_length",
+            "Short texts come out as their longer ones begin",
+            _any_length,
+            credit=True,
+            role="typical",
         ),
         Property(
             "context_length",

@@ -17,7 +17,6 @@ from ..checking import (
     Mistake,
     Observation,
     Property,
-    expect_function,
 )
 from ..checking.calling import see_calls, set_seed, target_device
 from ..checking.comparing import near, same
@@ -258,22 +257,12 @@ class RestNotCleared(Mistake):
         return torch.softmax(self.best(shares.log(), top_k), dim=-1)
 
 
-class NucleusFirst(Mistake):
-    """top_p came before top_k.
-
-    Why: The sum then runs over tokens that top_k removes, and another set is kept.
-    Mend: First top_k, renormalised; the sum for top_p is over what that leaves.
-    """
-
-    def cut(self, shares, top_k, top_p):
-        return self.cut_to_k(self.cut_to_p(shares, top_p), top_k)
-
-
 class SumOfTheWhole(Mistake):
-    """After top_k the probabilities were not renormalised before they were summed for top_p.
+    """top_p summed shares of the whole vocabulary: it came before top_k, or nothing was renormalised
+    between the two.
 
-    Why: They sum to less than 1, so top_p keeps more than its share, or never gets there.
-    Mend: Divide by the sum after each of the two cuts.
+    Why: What top_k leaves sums to less than 1, so top_p keeps more than its share of it.
+    Mend: First top_k, then divide by the sum, then top_p.
     """
 
     def cut_to_k(self, shares, top_k):
@@ -536,7 +525,9 @@ def _probability_cases(seed: int) -> list[Case]:
         case("temperature 0.7", drawn(0.7), "typical", temperature=0.7),
         case("temperature 2.5", drawn(2.5), temperature=2.5),
         case("temperature 0", drawn(), "cold", temperature=0),
-        case("temperature 0.0, with both cuts", drawn(), "cold", temperature=0.0, top_k=3, top_p=0.5),
+        case(
+            "temperature 0.0, with both cuts", drawn(), "cold", temperature=0.0, top_k=3, top_p=0.5
+        ),
         case("top_k 3", drawn(), top_k=3),
         case("top_k 1", drawn(), top_k=1),
         case("top_k beyond the vocabulary", drawn(), top_k=50),
@@ -589,6 +580,12 @@ def _probability_oracle(
     return torch.tensor(rows, dtype=torch.float64).view(logits.shape)
 
 
+def _expect_probabilities(case: Case) -> dict[str, Tensor]:
+    if case.refuses is not None:
+        return {}
+    return {"out": _probability_oracle(**case.inputs).to(case["logits"].dtype)}
+
+
 def _see_ties(answer: Any, case: Case, seen: Observation) -> None:
     """Words that are equally likely: how many are kept, whichever they are."""
     if "typical" not in case.roles:
@@ -636,7 +633,7 @@ NEXT_TOKEN_PROBABILITIES = Exercise(
     points=1.5,
     cases=_probability_cases,
     probe=FunctionProbe(extra=_see_ties),
-    expect=expect_function(_probability_oracle),
+    expect=_expect_probabilities,
     reference=language_model.next_token_probabilities,
     uses=("softmax",),
     properties=(
@@ -677,7 +674,6 @@ NEXT_TOKEN_PROBABILITIES = Exercise(
         NotRenormalised,
         SumOfTheWhole,
         NucleusNotRenormalised,
-        NucleusFirst,
         LeftInOrder,
         OrderTakenTwice,
         ZeroDivides,

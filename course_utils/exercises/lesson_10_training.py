@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +34,7 @@ class Watched(nn.Module):
     def __init__(self, weights: dict[str, Tensor], dtype: torch.dtype) -> None:
         super().__init__()
         for name, value in weights.items():
-            setattr(self, name, nn.Parameter(value.to(dtype)))
+            setattr(self, name, nn.Parameter(value.to(dtype, copy=True)))
         self.fixed.requires_grad_(False)
         self.inner = nn.Sequential(nn.Identity())  # it has a mode of its own
 
@@ -53,14 +52,14 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05),
 }
 LEARNED = ("token", "head", "idle")
-LEFT_OVER = 0.5  # every gradient that is there before the first step
+LEFT_OVER = 0.5  # each number of the gradients that are there before the first step
 
 
 def _model(case: Case, dtype: torch.dtype | None = None) -> Watched:
     dtype = dtype or case.options["dtype"]
     model = Watched(case.options["numbers"], dtype).to(target_device())
-    for p in model.parameters():
-        if p.requires_grad and case.options["left_over"]:
+    if case.options["left_over"]:
+        for p in (model.token, model.head):
             p.grad = torch.full_like(p, LEFT_OVER)
     return model.train(case.options["training"])
 
@@ -159,11 +158,13 @@ def _probe(answer: Any, case: Case) -> Observation:
         look = Observation()
         number = look.put("out", returned)
         kind = look.facts["types"]["out"]
-        traits["returned"] = kind
+        recorded = isinstance(returned, Tensor) and returned.requires_grad
+        traits["returned"] = f"{kind}, with all it was made of" if recorded else kind
         if kind in ("...", "NoneType"):
             kinds["returned"] = kind
         if number is not None and number.numel() == 1:
             seen.tensors[f"loss {step}"] = number.reshape(()).to(case.options["dtype"])
+    traits["gradients"] = _length_left(model, case.inputs.get("max_norm", 1.0))
     after = dict(model.named_parameters())
     traits["kept"] = after.keys() == held.keys() and all(after[n] is held[n] for n in held)
     traits["asked"] = all(p.requires_grad == asked.get(n) for n, p in after.items())
@@ -173,6 +174,15 @@ def _probe(answer: Any, case: Case) -> Observation:
     seen.facts["types"] |= kinds
     seen.facts["traits"] = traits
     return seen
+
+
+def _length_left(model: nn.Module, max_norm: float) -> str:
+    """What gradients are there at the end: for telling wrong answers apart, never judged."""
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    if not grads:
+        return "none"
+    length = torch.stack([g.norm() for g in grads]).norm()
+    return "short" if length <= 1.001 * max_norm else "long"
 
 
 def _after(name: str) -> str:
@@ -213,14 +223,13 @@ def _expect(case: Case) -> dict[str, Tensor]:
 
 
 def _returns_float(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    kind = seen.traits["returned"]
-    return kind == "float" or f"returns: {kind}"
+    return bool(seen.traits["returned"] == "float")
 
 
 def _explain_return(t: Trial) -> tuple[str, str]:
     kind = t.seen.traits["returned"]
     said = "It should return the loss as a float."
-    if kind == "Tensor":
+    if kind.startswith("Tensor,"):
         said += " A tensor holds on to the whole computation that it came from."
     return said, f"{evidence(t)}\nYours is: {kind}"
 
@@ -340,7 +349,7 @@ class NeverCleared(Mistake):
 
 
 class ClearedAfterBackward(Mistake):
-    """Gradients were cleared between `backward` and the step, so there was nothing to step along.
+    """There was nothing to step along: gradients were cleared behind `backward`, or never made.
 
     Why: The weights never change, and the loss stays where it is.
     Mend: In which order do clear, backward and step make sense?
@@ -381,11 +390,12 @@ class ClippedAfterStep(Mistake):
         self.clip(model, max_norm)
 
 
-class ClippedBeforeBackward(Mistake):
-    """Gradients were clipped before `backward`, when there were none yet.
+class NeverClipped(Mistake):
+    """When the step is taken, gradients are as long as they like: they were clipped before `backward`
+    had made them, or not at all.
 
-    Why: `backward` makes them as long as they like, and nothing cuts them.
-    Mend: Which line makes the gradients?
+    Why: One odd batch with a long gradient can undo what a thousand others taught.
+    Mend: Which line makes the gradients, which one uses them? The clipping belongs between.
     """
 
     def learn(self, model, loss, optimizer, max_norm):
@@ -393,17 +403,6 @@ class ClippedBeforeBackward(Mistake):
         self.clip(model, max_norm)
         self.backward(loss)
         self.move(optimizer)
-
-
-class NeverClipped(Mistake):
-    """Gradients were not clipped.
-
-    Why: One odd batch with a long gradient can undo what a thousand others taught.
-    Mend: `nn.utils.clip_grad_norm_`, between `backward` and the step.
-    """
-
-    def clip(self, model, max_norm):
-        pass
 
 
 class AlwaysClippedToOne(Mistake):
@@ -618,17 +617,6 @@ class TwoSteps(Mistake):
         super().move(optimizer)
 
 
-class NoBackward(Mistake):
-    """There is no `backward`, so no gradients were made.
-
-    Why: The optimizer finds nothing to step along.
-    Mend: Who works out the gradients from the loss?
-    """
-
-    def backward(self, loss):
-        pass
-
-
 class LossAfterStep(Mistake):
     """What is returned is the loss after the step, from a second look.
 
@@ -645,17 +633,6 @@ class LossAfterStep(Mistake):
     def answer(self, loss):
         model, ids = self.kept
         return super().answer(self.loss(model(ids), ids))
-
-
-class ModelReplaced(Mistake):
-    """A copy of the model was trained; the model itself is as before.
-
-    Why: The caller goes on with the one they passed in.
-    Mend: Train the model that came in.
-    """
-
-    def logits(self, model, ids):
-        return copy.deepcopy(model)(ids)
 
 
 TRAINING_STEP = Exercise(
@@ -678,8 +655,12 @@ TRAINING_STEP = Exercise(
             credit=True,
             role="left",
         ),
-        Property("clips", "Long gradients are cut to `max_norm`", _as_long, credit=True, role="long"),
-        Property("plain", "Short gradients are left as they are", _right_step, credit=True, role="plain"),
+        Property(
+            "clips", "Long gradients are cut to `max_norm`", _as_long, credit=True, role="long"
+        ),
+        Property(
+            "plain", "Short gradients are left as they are", _right_step, credit=True, role="plain"
+        ),
         Property(
             "mode",
             "A model that comes in evaluation mode is trained in training mode",
@@ -718,7 +699,6 @@ TRAINING_STEP = Exercise(
     misconceptions=Misconceptions.of(
         NeverCleared,
         ClippedAfterStep,
-        ClippedBeforeBackward,
         EvaluationMode,
         ModeLeftAlone,
         TensorReturned,
@@ -740,9 +720,7 @@ TRAINING_STEP = Exercise(
         SummedLoss,
         NoStep,
         TwoSteps,
-        NoBackward,
         LossAfterStep,
-        ModelReplaced,
         on=Step,
     ),
     hints=(

@@ -126,7 +126,7 @@ WINDOWS_WRONG = {
     "one window": _then(lambda a, b: (a[:1], b[:1])),
     "a list of pairs": _then(lambda a, b: list(zip(a, b, strict=True))),
     "a dict": _then(lambda a, b: {"inputs": a, "targets": b}),
-    "one tensor": _then(lambda a, b: torch.stack([a, b])),
+    "one tensor": _then(lambda a, b: torch.cat([a, b])),
     "three": _then(lambda a, b: (a, b, a)),
     "all but the last target hidden": windows_targets_masked,
     "numpy": _then(lambda a, b: (a.numpy(), b.numpy())),
@@ -324,9 +324,7 @@ LOSS_WRONG = {
         .square()
         .mean()
     ),
-    "first text only": lambda logits, ids, pad_id=None: loss_by_gather(
-        logits[:1], ids[:1], pad_id
-    ),
+    "first text only": lambda logits, ids, pad_id=None: loss_by_gather(logits[:1], ids[:1], pad_id),
     "a fixed pad of -100": lambda logits, ids, pad_id=None: loss_by_gather(logits, ids, -100),
     "of the course": finished.next_token_loss,
 }
@@ -665,9 +663,7 @@ MODEL_WRONG = {
     "last norm shared": PlainBuiltNorm,
     "plain list, no norm": BiasTiedPlainList,
     "refuses without numbers": RefusesSilently,
-    "zeros": type(
-        "Zeros", (Blocks,), {"forward": lambda self, ids: 0 * Blocks.forward(self, ids)}
-    ),
+    "zeros": type("Zeros", (Blocks,), {"forward": lambda self, ids: 0 * Blocks.forward(self, ids)}),
     "of the course": finished.TinyLM,
 }
 
@@ -884,13 +880,18 @@ STEP_WRONG = {
     "loss in a list": make_step(returned=lambda loss: [loss.item()]),
     "numpy's number": make_step(returned=lambda loss: loss.detach().numpy()[()]),
     "clips to twice": make_step(clip=lambda model, n: clipped(model, 2 * n)),
-    "shift made twice": make_step(loss=lambda logits, ids: loss_by_module(logits[:, :-1], ids[:, 1:])),
+    "shift made twice": make_step(
+        loss=lambda logits, ids: loss_by_module(logits[:, :-1], ids[:, 1:])
+    ),
     "half the batch": lambda model, ids, optimizer, max_norm=1.0: step_of_the_lesson(
         model, ids[: (len(ids) + 1) // 2], optimizer, max_norm
     ),
     "two steps": lambda model, ids, optimizer, max_norm=1.0: [
         step_of_the_lesson(model, ids, optimizer, max_norm) for _ in range(2)
     ][0],
+    "trains a copy": lambda model, ids, optimizer, max_norm=1.0: step_of_the_lesson(
+        copy.deepcopy(model), ids, optimizer, max_norm
+    ),
     "does nothing": lambda model, ids, optimizer, max_norm=1.0: loss_by_module(
         model.train()(ids), ids
     ).item(),
@@ -916,7 +917,7 @@ def probabilities_by_rank(logits, temperature=1.0, top_k=None, top_p=None):
     if temperature == 0:
         temperature, top_k, top_p = 1.0, 1, None
     logits = logits / temperature
-    rank = logits.argsort(-1, descending=True, stable=True).argsort(-1)
+    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     if top_k is not None:
         logits = logits.masked_fill(rank >= top_k, -math.inf)
     shares = logits.softmax(-1)
@@ -1359,6 +1360,7 @@ RIGHT = {
         "filled": windows_filled,
         "every stride-th": windows_by_split,
         "strided": windows_strided,
+        "two in one tensor": _then(lambda a, b: torch.stack([a, b])),
     },
     "next_token_loss": {
         "gather": loss_by_gather,
