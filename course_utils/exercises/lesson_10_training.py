@@ -391,8 +391,8 @@ class ClippedAfterStep(Mistake):
 
 
 class NeverClipped(Mistake):
-    """When the step is taken, gradients are as long as they like: they were clipped before `backward`
-    had made them, or not at all.
+    """When the step is taken, gradients are as long as they like: they were clipped before
+    `backward` had made them, or not at all.
 
     Why: One odd batch with a long gradient can undo what a thousand others taught.
     Mend: Which line makes the gradients, which one uses them? The clipping belongs between.

@@ -46,7 +46,7 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def foretold(lengths: Tensor) -> Tensor:
-    """`(B, T - 1)`: where the next word can be known, as its word before has stood there already."""
+    """`(B, T - 1)`: where the next word can be known, for the one before it has stood there."""
     return torch.arange(LENGTH - 1) >= lengths[:, None]
 
 

@@ -886,9 +886,10 @@ STEP_WRONG = {
     "half the batch": lambda model, ids, optimizer, max_norm=1.0: step_of_the_lesson(
         model, ids[: (len(ids) + 1) // 2], optimizer, max_norm
     ),
-    "two steps": lambda model, ids, optimizer, max_norm=1.0: [
-        step_of_the_lesson(model, ids, optimizer, max_norm) for _ in range(2)
-    ][0],
+    "two steps": lambda model, ids, optimizer, max_norm=1.0: (
+        step_of_the_lesson(model, ids, optimizer, max_norm),
+        step_of_the_lesson(model, ids, optimizer, max_norm),
+    )[0],
     "trains a copy": lambda model, ids, optimizer, max_norm=1.0: step_of_the_lesson(
         copy.deepcopy(model), ids, optimizer, max_norm
     ),
