@@ -35,6 +35,10 @@ class Mixer(nn.Module):
     In training mode it prefers another word. Texts beyond its context length it refuses.
     """
 
+    token: Tensor
+    position: Tensor
+    head: Tensor
+
     def __init__(self, numbers: dict[str, Tensor], context_length: int) -> None:
         super().__init__()
         self.context_length = context_length
@@ -79,7 +83,7 @@ def _generate_cases(seed: int) -> list[Case]:
             "head": draw.normal(7, V, dtype=torch.float64),
         }
         ids = torch.randint(V, (B, T), generator=draw.generator)
-        inputs = {"model": f"context_length {context}, {V} words", "ids": ids}
+        inputs: dict[str, Any] = {"model": f"context_length {context}, {V} words", "ids": ids}
         inputs["max_new_tokens"] = new
         options: dict[str, Any] = {"numbers": numbers, "sizes": (context, V), "training": training}
         if by_name:

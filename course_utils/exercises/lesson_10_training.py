@@ -31,6 +31,11 @@ class Watched(nn.Module):
     weights. `idle` is a parameter that no logit hangs on, `fixed` one that isn't trained.
     """
 
+    token: Tensor
+    head: Tensor
+    idle: Tensor
+    fixed: Tensor
+
     def __init__(self, weights: dict[str, Tensor], dtype: torch.dtype) -> None:
         super().__init__()
         for name, value in weights.items():

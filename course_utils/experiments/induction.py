@@ -154,7 +154,7 @@ def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for layers in (1, 2):
         model, seen = train(layers)
         print(layers, [round(share, 2) for share in seen])
