@@ -166,7 +166,7 @@ LANGUAGE_MODEL_REASONS = quiz(
             {UNIFORM: 3.91},
             "You gave the loss, not its exponential.",
             "The perplexity is a number of words.",
-            "exp(log 50) is?",
+            "What is exp(log 50)?",
         ),
         slip(
             "last_token_predicts_too",

@@ -73,7 +73,7 @@ def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
 
 
 def overfit(
-    texts: int = 24, T: int = 17, steps: int = 200, look_every: int = 10
+    texts: int = 24, T: int = 17, steps: int = 60, look_every: int = 4
 ) -> dict[str, dict[int, float]]:
     """Train on the same few texts again and again.
 
@@ -91,6 +91,22 @@ def overfit(
                     seen[name][step] = held_out_loss(model, ids)
             training_step(model, few, optimizer)
     return seen
+
+
+# Characters -------------------------------------------------------------------------------------
+
+
+def without_repeats(text: str) -> str:
+    """A text in which each paragraph stands once: else held-out text may be training text."""
+    return "\n\n".join(dict.fromkeys(text.split("\n\n")))
+
+
+def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
+    """The loss of pairs counted in one text, and one of each besides, on another."""
+    counts = torch.ones(V, V)
+    counts.index_put_((train_ids[:-1], train_ids[1:]), torch.tensor(1.0), accumulate=True)
+    logs = (counts / counts.sum(dim=-1, keepdim=True)).log()
+    return -logs[held_out[:-1], held_out[1:]].mean().item()
 
 
 # What heads look at -----------------------------------------------------------------------------
