@@ -13,8 +13,8 @@ CAPTIONS = {
     "overfitting": (
         "On its own texts far below the floor, on fresh ones ever worse",
         "Line chart of two losses against steps. On the 24 texts it falls from 3.4 below the floor "
-        "of 1.24 to nearly 0. On fresh texts it falls to about 2 within the first steps, then rises "
-        "to more than 3.",
+        "of 1.24 to nearly 0. On fresh texts it falls to about 2 within the first steps, then "
+        "rises to more than 3.",
     ),
     "one layer or two": (
         "One layer never learns it; two learn it all at once",

@@ -68,7 +68,7 @@ RECALL_10 = quiz(
             "How wide is one of 8 heads?",
         ),
         slip(
-            "divided_by_the_width",
+            "root_missing",
             {WIDTH: 64},
             "You divided by D; its root is missing.",
             "The spread of a dot product grows with √D.",

@@ -376,8 +376,8 @@ class DropoutOutside(Mistake):
         return F.dropout(logits, self.p, self.training)
 
 
-class ArgumentsInAnotherOrder(Mistake):
-    """The constructor takes its arguments in another order.
+class LengthAndLayersSwapped(Mistake):
+    """The constructor takes `num_layers` before `context_length`.
 
     Why: Whoever passes them by position gets another model, or none.
     Mend: Compare the order with the one that was given: …, context_length, num_layers, dropout.
@@ -730,7 +730,7 @@ TINY_LM = Exercise(
         EmbeddingArgumentsSwapped,
         DropoutFixedInBlocks,
         DropoutOutside,
-        ArgumentsInAnotherOrder,
+        LengthAndLayersSwapped,
         ContextLengthNotKept,
         m.LongTextCut,
         LongTextTail,

@@ -621,6 +621,49 @@ class PlainBuiltNorm(Blocks):
         self.norm = self.blocks[-1].norm2
 
 
+class BiasedBlocks(Blocks):
+    """Queries, keys and values have biases, as in GPT-2."""
+
+    def __init__(self, vocab_size, d_model, num_heads, context_length, num_layers, dropout=0.0):
+        super().__init__(vocab_size, d_model, num_heads, context_length, num_layers, dropout)
+        self.blocks = nn.ModuleList(
+            transformer.TransformerBlock(d_model, num_heads, context_length, dropout, True)
+            for _ in range(num_layers)
+        )
+
+
+class DropoutForBias(Blocks):
+    """`dropout` stands where `qkv_bias` belongs."""
+
+    def __init__(self, vocab_size, d_model, num_heads, context_length, num_layers, dropout=0.0):
+        super().__init__(vocab_size, d_model, num_heads, context_length, num_layers, dropout)
+        self.blocks = nn.ModuleList(
+            transformer.TransformerBlock(d_model, num_heads, context_length, False, dropout)
+            for _ in range(num_layers)
+        )
+
+
+class RemembersFirstLength(Blocks):
+    """Cuts every text to the length of the first."""
+
+    length = None
+
+    def forward(self, ids):
+        self.length = self.length or ids.shape[1]
+        return super().forward(ids[:, : self.length])
+
+
+class Aliased(Blocks):
+    """The parts stand in a sequence as well as under their names."""
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        self.all = nn.Sequential(self.embed, *self.blocks, self.norm, self.head)
+
+    def forward(self, ids):
+        return self.all(ids)
+
+
 class BiasTiedPlainList(Blocks):
     """Two at once: a plain list, and no last norm."""
 
@@ -663,6 +706,10 @@ MODEL_WRONG = {
     "last norm shared": PlainBuiltNorm,
     "plain list, no norm": BiasTiedPlainList,
     "refuses without numbers": RefusesSilently,
+    "biases in the blocks": BiasedBlocks,
+    "dropout for a bias": DropoutForBias,
+    "remembers the first length": RemembersFirstLength,
+    "built on the finished one": OfTheLibrary,
     "zeros": type("Zeros", (Blocks,), {"forward": lambda self, ids: 0 * Blocks.forward(self, ids)}),
     "of the course": finished.TinyLM,
 }
@@ -848,6 +895,35 @@ def step_reverses_ids(model, ids, optimizer, max_norm=1.0):
     return step_of_the_lesson(model, ids, optimizer, max_norm)
 
 
+def step_by_function(model, ids, optimizer, max_norm=1.0):
+    """Backward as a function, clipping one by one by hand, several looks at the model."""
+    model.train(True)
+    for p in model.parameters():
+        p.grad = None
+    for _ in range(2):
+        loss = loss_by_sum(model(ids), ids)
+    torch.autograd.backward([loss])
+    total = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
+    if total > max_norm:
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.mul_(max_norm / (total + 1e-6))
+    optimizer.step()
+    return float(loss.detach())
+
+
+def step_slower(model, ids, optimizer, max_norm=1.0):
+    """The learning rate falls a little with every step."""
+    loss = step_of_the_lesson(model, ids, optimizer, max_norm)
+    for group in optimizer.param_groups:
+        group["lr"] *= 0.99
+    return loss
+
+
+def step_never_learns_the_end(model, ids, optimizer, max_norm=1.0):
+    return step_of_the_lesson(model, ids[:, :-1] if ids.shape[1] > 2 else ids, optimizer, max_norm)
+
+
 def loss_no_shift(logits, ids, pad_id=None):
     return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
 
@@ -890,6 +966,8 @@ STEP_WRONG = {
         step_of_the_lesson(model, ids, optimizer, max_norm),
         step_of_the_lesson(model, ids, optimizer, max_norm),
     )[0],
+    "slower each time": step_slower,
+    "the last token left out": step_never_learns_the_end,
     "trains a copy": lambda model, ids, optimizer, max_norm=1.0: step_of_the_lesson(
         copy.deepcopy(model), ids, optimizer, max_norm
     ),
@@ -1057,6 +1135,12 @@ def probabilities_unrefusing(logits, temperature=1.0, top_k=None, top_p=None):
     return probabilities_by_shift(logits, abs(temperature), top_k, top_p)
 
 
+def probabilities_heated_twice(logits, temperature=1.0, top_k=None, top_p=None):
+    refuse(temperature, top_k, top_p)
+    logits = logits / temperature if temperature else logits
+    return probabilities_by_shift(logits, temperature, top_k, top_p)
+
+
 def probabilities_sampled(logits, temperature=1.0, top_k=None, top_p=None):
     shares = probabilities_by_shift(logits, temperature, top_k, top_p)
     flat = shares.reshape(-1, shares.shape[-1])
@@ -1119,6 +1203,7 @@ PROBABILITIES_WRONG = {
     "the root of the temperature": probabilities_root,
     "mended where it should refuse": probabilities_unrefusing,
     "drawn": probabilities_sampled,
+    "heated twice": probabilities_heated_twice,
     "min-p": probabilities_small_p,
     "refused without numbers": probabilities_refuse_silently,
     "divides in place": probabilities_in_place,
@@ -1292,6 +1377,11 @@ def generate_eval_only_once(model, ids, max_new_tokens):
     return ids
 
 
+def generate_leaves_gradients_off(model, ids, max_new_tokens):
+    torch.set_grad_enabled(False)
+    return generate_by_loop(model, ids, max_new_tokens)
+
+
 def _twelve(ids, n):
     return ids[:, -12:]
 
@@ -1318,6 +1408,8 @@ GENERATE_WRONG = {
         choose=lambda logits: logits.mean(1).argmax(-1, keepdim=True)
     ),
     "context and one more": make_generate(crop=lambda ids, n: ids[:, -n - 1 :]),
+    "crops the batch": make_generate(crop=lambda ids, n: ids[-n:]),
+    "leaves gradients off": generate_leaves_gradients_off,
     "always twelve": make_generate(crop=_twelve),
     "half the context": make_generate(crop=lambda ids, n: ids[:, -max(1, n // 2) :]),
     "new tokens alone": make_generate(answer=lambda ids, T: ids[:, T:]),
@@ -1378,6 +1470,7 @@ RIGHT = {
         "with a pad_mask": WithPadMask,
         "recursive": Recursive,
         "copied blocks": CopiedBlocks,
+        "under two names": Aliased,
     },
     "training_step": {
         "of the lesson": step_of_the_lesson,
@@ -1386,6 +1479,7 @@ RIGHT = {
         "clears twice": step_clears_twice,
         "closure": step_by_closure,
         "text by text": step_in_halves,
+        "by functions": step_by_function,
     },
     "next_token_probabilities": {
         "ranks": probabilities_by_rank,
