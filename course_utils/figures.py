@@ -17,7 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import matplotlib.style
@@ -338,7 +338,7 @@ def loss_curve(
     steps: int | None = None,
     xlabel: str = "step",
     ylabel: str = "loss (nats per token)",
-    legend: str = "upper right",
+    legend: Literal["upper right", "center right"] = "upper right",
     alt: str | None = None,
 ) -> Picture:
     """Draw losses against the steps of training, one line a name.

@@ -593,10 +593,11 @@ def _see_model(make: Callable[..., Any], case: Case, seen: Observation) -> None:
         first[:, 0] = (first[:, 0] + 1) % V
         model = make()
         with torch.no_grad():
+            seen.put("short", model(ids[:1, :2]))
             for name, other in (("changed", changed), ("first", first)):
                 seen.put(name, model(other))
             seen.put("same", model(ids[:, :1].expand_as(ids)))
-            seen.put("short", model(ids[:1, :2]))
+            seen.put("long again", model(ids))
         seen.traits["context_length"] = getattr(model, "context_length", None)
         others = {type(x).__name__ for x in vars(model).values() if isinstance(x, Tensor)}
         seen.traits["loose"] = sorted(others)
@@ -647,7 +648,8 @@ def _knows_places(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return near(seen.tensors["short"], seen.tensors["out"][:1, :2])
+    out = seen.tensors["out"]
+    return near(seen.tensors["short"], out[:1, :2]) and near(seen.tensors["long again"], out)
 
 
 def _has_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -684,7 +686,7 @@ TINY_LM = Exercise(
         ),
         Property(
             "any_length",
-            "Short texts come out as their longer ones begin",
+            "Short texts come out as their longer ones begin, whatever came before",
             _any_length,
             credit=True,
             role="typical",
