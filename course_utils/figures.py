@@ -346,7 +346,7 @@ def loss_curve(
         losses: by name, one value a step from step 1 on, or a dict of value by step.
         title: what to see.
         floor: a value that no model can beat, such as the entropy of the data; a labelled line.
-        levels: other values to compare with, by name; lines with the name written on them.
+        levels: other values to compare with, by name; lines with their names beside them.
         steps: how far the axis goes; by default as far as the losses.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
@@ -375,11 +375,11 @@ def loss_curve(
             axes.annotate(
                 f"{name} {fixed(value, 2)}",
                 (1, value),
-                (-2, 2),
+                (4, 0),
                 xycoords=axes.get_yaxis_transform(),
                 textcoords="offset points",
-                ha="right",
-                fontsize=8,
+                va="center",
+                fontsize=9,
             )
         if steps is not None:
             axes.set_xlim(0, steps)
