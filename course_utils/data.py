@@ -14,6 +14,7 @@ from torch import Tensor
 
 # A language with few states ---------------------------------------------------------------------
 
+MOST_BELIEFS = 5_000
 Rules = Mapping[str, Sequence[tuple[float, Sequence[str], str]]]
 
 
@@ -134,7 +135,8 @@ class Grammar:
         state is not known yet, so this is above `entropy_rate`.
 
         Raises:
-            ValueError: T is less than 2.
+            ValueError: T is less than 2, or the words tell so little of the state that there is too
+                much to count.
         """
         if T < 2:
             raise ValueError(f"windows of {T} have no word to predict: T must be at least 2")
@@ -142,7 +144,7 @@ class Grammar:
         losses = []
         for _ in range(T):
             losses.append(float(share @ _entropy(belief @ self.probability)))
-            # Each belief goes on to one for each word; many are the same, so there are ever few.
+            # Each belief goes on to one for each word; where words tell the state, few differ.
             belief = torch.einsum("ks, svn -> kvn", belief, self._moves).flatten(0, 1)  # (K V, S)
             likely = belief.sum(dim=1)  # (K V,)
             share = share.repeat_interleave(len(self.words)) * likely
@@ -150,15 +152,20 @@ class Grammar:
             belief = (belief[heard] / likely[heard, None]).round(decimals=12)
             belief, same = belief.unique(dim=0, return_inverse=True)
             share = share.new_zeros(len(belief)).index_add(0, same, share[heard])
+            if len(belief) > MOST_BELIEFS:
+                raise ValueError(
+                    f"more than {MOST_BELIEFS} different beliefs about the state within windows of "
+                    f"{T}: too many to count"
+                )
         return sum(losses[1:]) / (T - 1)
 
     def levels(self, T: int) -> dict[str, float]:
         """The four losses that a curve of training passes, by name, for windows of T words."""
         return {
-            "all words alike: log V": self.uniform_loss(),
-            "how frequent a word is: unigram": self.unigram_loss(),
-            "the word before: bigram": self.bigram_loss(),
-            "everything there is: the floor": self.least_loss(T),
+            "log V": self.uniform_loss(),
+            "unigram": self.unigram_loss(),
+            "bigram": self.bigram_loss(),
+            "floor": self.least_loss(T),
         }
 
 

@@ -347,7 +347,7 @@ def loss_curve(
         losses: by name, one value a step from step 1 on, or a dict of value by step.
         title: what to see.
         floor: a value that no model can beat, such as the entropy of the data; a labelled line.
-        levels: other values to compare with, by name; lines with the name written on them.
+        levels: other values to compare with, by name; lines with their names beside them.
         steps: how far the axis goes; by default as far as the losses.
         legend: where the names of the lines stand.
         alt: the text alternative. The default leaves the values out, because they differ from
@@ -372,27 +372,21 @@ def loss_curve(
                 linewidth=1.6,
                 linestyle=(0, (1, 2)),
             )
-        lowest = min(levels.values(), default=None) if levels else None
         for name, value in (levels or {}).items():
-            below = value == lowest  # where losses come to rest: the name would lie under them
             axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
             axes.annotate(
                 f"{name} {fixed(value, 2)}",
                 (1, value),
-                (-2, -5 if below else 2),
+                (4, 0),
                 xycoords=axes.get_yaxis_transform(),
                 textcoords="offset points",
-                ha="right",
-                va="top" if below else "baseline",
-                fontsize=8,
+                va="center",
+                fontsize=9,
             )
         if steps is not None:
             axes.set_xlim(0, steps)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        if lowest is not None:
-            bottom, top = axes.get_ylim()
-            axes.set_ylim(bottom=min(bottom, lowest - 0.12 * (top - bottom)))
         if levels is None or len(losses) > 1:
             axes.legend(loc=legend, handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
