@@ -1,5 +1,5 @@
 """No cell of the matrix is wrong: 4-transformer/10."""
 
-from .matrix import tests_of
+from . import matrix
 
-TestMatrix = tests_of("4-transformer/10")
+TestMatrix = matrix.tests_of("4-transformer/10")

@@ -557,14 +557,14 @@ def _model_cases(seed: int) -> list[Case]:
         return case(name, sizes, refuses=(str(T), str(limit)), train=train)
 
     return [
-        case("three tokens, one layer, one head", (1, 3, 5, 1, 2, 3, 1), roles="small"),
+        case("three tokens, one layer, one head", (1, 3, 5, 1, 9, 3, 1), roles="small"),
         case("random tokens", roles="typical"),
         case("float64, made by name", dtype=torch.float64, made="by name"),
-        case("as many tokens as fit, two layers", (3, 7, 11, 2, 4, 7, 2), roles="small device"),
-        case("one token", (6, 1, 7, 3, 3, 5, 2), roles="small"),
-        case("dropout", (5, 8, 13, 2, 3, 9, 2), dropout=0.4, roles="dropout small"),
+        case("as many tokens as fit, two layers", (3, 7, 11, 2, 5, 7, 2), roles="small device"),
+        case("one token", (6, 1, 7, 3, 4, 5, 2), roles="small"),
+        case("dropout", (5, 8, 13, 2, 5, 9, 2), dropout=0.4, roles="dropout small"),
         case(
-            "300 texts, 50 words, four layers", (300, 3, 50, 2, 4, 7, 4), once=True, roles="small"
+            "300 texts, 50 words, four layers", (300, 3, 50, 2, 6, 7, 4), once=True, roles="small"
         ),
         too_long("one token too many", limit + 1),
         too_long("one token too many, in training", limit + 1, train=True),
@@ -573,12 +573,15 @@ def _model_cases(seed: int) -> list[Case]:
 
 
 def _seven(draw: Draw) -> tuple[int, ...]:
-    """B, T, V, H, D, context_length and L, all different, and so are the widths H D and 4 H D."""
+    """B, T, V, H, D, context_length and L, all different, and so are the widths H D and 4 H D.
+
+    A norm over few channels magnifies rounding where these happen to be nearly equal.
+    """
     while True:
         B, T, V, H, D, L = draw.sizes(6, 2, 10)
         context = T + draw.integer(1, 5)
         every = {B, T, V, H, D, L, context, H * D, 4 * H * D}
-        if len(every) == 9 and T >= 4 and H * D <= 14 and L <= 3 and V >= 4:
+        if len(every) == 9 and T >= 4 and 10 <= H * D <= 18 and L <= 3 and V >= 4:
             return B, T, V, H, D, context, L
 
 

@@ -652,7 +652,7 @@ TRAINING_STEP = Exercise(
     uses=("next_token_loss",),
     tolerance={torch.float32: 2e-5, torch.float64: 1e-6},
     properties=(
-        Property("moves", "The weights move downhill", _moves, gate=True, role="plain"),
+        Property("moves", "The weights move downhill", _moves, credit=True, role="plain"),
         Property(
             "clears",
             "Gradients that are left from before have no say",
