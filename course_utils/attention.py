@@ -445,13 +445,16 @@ class MultiHeadAttention(nn.Module):
         key = split_heads(self.key(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
         value = split_heads(self.value(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
 
+        scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
         hidden = self.hidden[:T, :T]  # (T, T)
-        if pad_mask is not None:
+        if pad_mask is None:
+            # Each token sees itself, so no row needs to be safe; and adding is faster than filling.
+            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # 0 where seen
+            weights = torch.softmax(scores + future, dim=-1)  # (B, H, T, T)
+        else:
             _check_pad_mask(pad_mask, x)
             hidden = hidden | pad_mask[:, None, None, :]  # (T, T) | (B, 1, 1, T) -> (B, 1, T, T)
-
-        scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
-        weights = safe_masked_softmax(scores, hidden)  # (B, H, T, T)
+            weights = safe_masked_softmax(scores, hidden)  # (B, H, T, T)
         weights = self.dropout(weights)
         context = weights @ value  # (B, H, T, T) @ (B, H, T, D) -> (B, H, T, D)
         return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, d_out)

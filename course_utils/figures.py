@@ -17,7 +17,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import matplotlib.style
@@ -334,8 +334,11 @@ def loss_curve(
     title: str,
     *,
     floor: float | None = None,
+    levels: Mapping[str, float] | None = None,
+    steps: int | None = None,
     xlabel: str = "step",
     ylabel: str = "loss (nats per token)",
+    legend: Literal["upper right", "center right"] = "upper right",
     alt: str | None = None,
 ) -> Picture:
     """Draw losses against the steps of training, one line a name.
@@ -344,6 +347,9 @@ def loss_curve(
         losses: by name, one value a step from step 1 on, or a dict of value by step.
         title: what to see.
         floor: a value that no model can beat, such as the entropy of the data; a labelled line.
+        levels: other values to compare with, by name; lines with their names beside them.
+        steps: how far the axis goes; by default as far as the losses.
+        legend: where the names of the lines stand.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
     """
@@ -366,12 +372,29 @@ def loss_curve(
                 linewidth=1.6,
                 linestyle=(0, (1, 2)),
             )
+        for name, value in (levels or {}).items():
+            axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
+            axes.annotate(
+                f"{name} {fixed(value, 2)}",
+                (1, value),
+                (4, 0),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
+        if steps is not None:
+            axes.set_xlim(0, steps)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        axes.legend(loc="upper right", handlelength=3)
+        if levels is None or len(losses) > 1:
+            axes.legend(loc=legend, handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
         described += f", with a floor at {floor:.2f}"
+    if levels:
+        lines = ", ".join(f"{name} at {fixed(value, 2)}" for name, value in levels.items())
+        described += f", with lines for {lines}"
     return Picture(figure, alt or f"Line chart: {_sentence(title)} {described}.")
 
 

@@ -192,13 +192,13 @@ class TokenAndPosition(nn.Module):
         return self.token(ids) + self.position(positions)  # (B, T, C) + (T, C) -> (B, T, C)
 
 
-def _check_ids(ids: Tensor, vocab_size: int) -> None:
+def _check_ids(ids: Tensor, vocab_size: int, pad_id: int | None = None) -> None:
     if ids.ndim != 2 or ids.numel() == 0:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
     # Read as plain numbers: no error can be caught once a GPU has looked up a row that isn't there.
-    beyond = {id for row in ids.tolist() for id in row if not 0 <= id < vocab_size}
+    beyond = {id for row in ids.tolist() for id in row if not 0 <= id < vocab_size} - {pad_id}
     if beyond:
         raise ValueError(
             f"ids must be between 0 and {vocab_size - 1}, for a vocabulary of {vocab_size}: "

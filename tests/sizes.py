@@ -46,6 +46,23 @@ INPUTS: dict[str, dict[str, str | None]] = {
     "sinusoidal_positions": {"length": "T", "d_model": "C"},
     "TokenAndPosition": {"ids": "B T"},
     "apply_rope": {"x": "B H T D", "base": None},
+    "sliding_windows": {"ids": "tokens", "length": "length", "stride": "stride"},
+    "TinyLM": {"ids": "B T"},
+    "next_token_loss": {"logits": "B T V", "ids": "B T", "pad_id": None},
+    "training_step": {
+        "model": None,
+        "ids": "B T",
+        "optimizer": None,
+        "max_norm": None,
+        "sizes": "V C",
+    },
+    "next_token_probabilities": {
+        "logits": "…",
+        "temperature": None,
+        "top_k": None,
+        "top_p": None,
+    },
+    "generate": {"model": None, "ids": "B T", "max_new_tokens": "new", "sizes": "context_length V"},
 }
 
 # The letters of weights, by what their names end with.
@@ -60,6 +77,13 @@ WEIGHTS = {
     r"out_proj\.(weight|bias)": "d_out d_out",
     r"token\.weight": "vocab_size d_model",
     r"position\.weight": "context_length d_model",
+    r"embed\.token\.weight|head\.weight": "vocab_size d_model",
+    r"embed\.position\.weight": "context_length d_model",
+    r"(blocks\.\d+\.)?norm\d?\.(scale|shift)": "d_model",
+    r"blocks\.\d+\.attention\.\w+\.(weight|bias)": "d_model d_model",
+    r"blocks\.\d+\.feed_forward\.expand\.(weight|bias)": "wide d_model",
+    r"blocks\.\d+\.feed_forward\.contract\.weight": "d_model wide",
+    r"blocks\.\d+\.feed_forward\.contract\.bias": "d_model",
 }
 
 # Sizes that follow from two others and stand in no tensor of their own.

@@ -60,6 +60,9 @@ DRAWINGS = {
     "loss_curve": lambda **kw: loss_curve(
         {"training": [3.0, 2.0, 1.5], "held out": {1: 3.1, 3: 1.7}}, TITLE, floor=1.2, **kw
     ),
+    "loss_curve with levels": lambda **kw: loss_curve(
+        {"training": [3.0, 2.0, 1.5]}, TITLE, levels={"bigram": 1.56, "floor": 1.22}, steps=9, **kw
+    ),
     "cost_curve": lambda **kw: cost_curve(
         [8, 16], {"A": [1.0, 4.0]}, TITLE, xlabel="tokens", ylabel="ms", power=2, **kw
     ),
@@ -411,6 +414,9 @@ def test_curves_describe_no_measured_value():
     assert DRAWINGS["loss_curve"]().alt == (
         "Line chart: What to see. loss (nats per token) against step for training, held out, "
         "with a floor at 1.20."
+    )
+    assert DRAWINGS["loss_curve with levels"]().alt.endswith(
+        "for training, with lines for bigram at 1.56, floor at 1.22."
     )
     assert DRAWINGS["cost_curve"]().alt == (
         "Line chart: What to see. ms against tokens from 8 to 16 for A, "

@@ -20,6 +20,7 @@ LESSONS = {
     "3-multi-head/07_split_heads": "lesson_07",
     "4-transformer/08_block": "lesson_08",
     "4-transformer/09_positions": "lesson_09",
+    "4-transformer/10_tiny_lm": "lesson_10",
 }
 
 

@@ -153,17 +153,23 @@ STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {
 }
 
 
+def _nothing_padded(x: Tensor) -> Tensor:
+    """A padding mask `(B, T)` for `x`: with one, both styles weigh the scores in the same way."""
+    return torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+
+
 def operations(module: nn.Module, x: Tensor) -> int:
     """How many operations PyTorch is asked for in one call."""
-    return len(trace_shapes(module, x, limit=1).steps)
+    pad_mask = _nothing_padded(x)
+    return len(trace_shapes(lambda x: module(x, pad_mask), x, limit=1).steps)
 
 
 def seconds(module: nn.Module, x: Tensor) -> float:
     """The shortest of ten times of forward and backward."""
-    runs = []
+    runs, pad_mask = [], _nothing_padded(x)
     for _ in range(10):
         start = time.perf_counter()
-        loss = module(x).sum()
+        loss = module(x, pad_mask).sum()
         loss.backward()
         loss.item()  # a GPU works beside the program: a number makes it wait
         runs.append(time.perf_counter() - start)
@@ -180,7 +186,7 @@ def kept_bytes(module: nn.Module, x: Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        module(x)
+        module(x, _nothing_padded(x))
     return sum(storage.nbytes() for storage in kept.values())
 
 

@@ -1,7 +1,4 @@
-"""The small language model of the start page, made of what lessons 01 to 07 build.
-
-Lesson 10 will build a whole transformer; its model and weights then take the place of these.
-"""
+"""The small language model of the start page: lesson 10's, with weights that were kept."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..attention import MultiHeadAttention, attention_scores, split_heads
+from ..language_model import TinyLM, head_scores
 from .language import END, LONGEST, WORDS
 
 WEIGHTS = Path(__file__).with_name("weights.safetensors")
@@ -20,48 +17,16 @@ WIDTH, HEADS, LAYERS, CONTEXT_LENGTH = 48, 4, 2, LONGEST
 IDS = {word: id for id, word in enumerate(WORDS)}
 
 
-class StartModel(nn.Module):
-    """Guess each next word: two layers of lesson 07's attention, and a table at either end.
-
-    Shapes: ``forward(ids)`` takes ``(B, T)`` word numbers and returns ``(B, T, V)`` logits.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words = nn.Embedding(len(WORDS), WIDTH)
-        self.positions = nn.Embedding(CONTEXT_LENGTH, WIDTH)
-        self.layers = nn.ModuleList(
-            MultiHeadAttention(WIDTH, WIDTH, CONTEXT_LENGTH, HEADS) for _ in range(LAYERS)
-        )
-        self.head = nn.Linear(WIDTH, len(WORDS))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.head(self.streams(ids)[-1])  # (B, T, C) -> (B, T, V)
-
-    def streams(self, ids: Tensor) -> list[Tensor]:
-        """What each layer takes, and what the last gives: LAYERS + 1 of ``(B, T, C)``."""
-        x = self.words(ids) + self.positions.weight[: ids.shape[1]]  # (B, T, C) + (T, C)
-        streams = [x]
-        for layer in self.layers:
-            x = x + layer(x)  # each layer adds to what is there
-            streams.append(x)
-        return streams
-
-    def scores(self, ids: Tensor) -> Tensor:
-        """The attention scores before mask and softmax: ``(B, T)`` to ``(B, L, H, T, T)``."""
-        each = []
-        for layer, x in zip(self.layers, self.streams(ids), strict=False):
-            assert isinstance(layer, MultiHeadAttention)
-            query, key = (split_heads(part(x), HEADS) for part in (layer.query, layer.key))
-            each.append(attention_scores(query, key))  # (B, H, T, T)
-        return torch.stack(each, dim=1)  # L of (B, H, T, T) -> (B, L, H, T, T)
+def new() -> TinyLM:
+    """The model before it has learned anything."""
+    return TinyLM(len(WORDS), WIDTH, HEADS, CONTEXT_LENGTH, LAYERS)
 
 
 @cache
-def trained() -> StartModel:
+def trained() -> TinyLM:
     """The model with the weights that `python -m course_utils.start` has made."""
     with torch.random.fork_rng(devices=[]):
-        model = StartModel()
+        model = new()
     model.load_state_dict(load_file(WEIGHTS))
     return model.eval()
 
@@ -95,7 +60,7 @@ def next_words(words: list[str]) -> dict[str, float]:
 @torch.no_grad()
 def scores(words: list[str]) -> Tensor:
     """How well each word fits what each asks for, in every head: ``(L, H, T, T)``."""
-    return trained().scores(_ids(words))[0]
+    return head_scores(trained(), _ids(words))[0]
 
 
 def _ids(words: list[str]) -> Tensor:

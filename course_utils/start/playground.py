@@ -19,7 +19,7 @@ from .model import next_words, read, scores
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 EXAMPLES = ["the dog near the cats", "the dogs near the cat", "the king that the mice follow"]
 SHOWN = 7  # of the likeliest words
-LAYER, HEAD = 1, 0  # the one that looks past the nearest noun for a single subject
+LAYER, HEAD = 1, 0  # the one that looks past the nearest noun for the subject
 
 
 def playground(text: str = EXAMPLES[0]) -> Playground:

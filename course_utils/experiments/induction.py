@@ -1,0 +1,164 @@
+"""Lesson 10: a text that repeats itself, models with one layer and with two, and what heads do.
+
+A text is a segment of different words in random order, repeated to the end. How long the segment
+is changes from text to text, so a word can't be foretold from its place: a model has to find the
+last time that the same word stood there, and say what came next. In Olsson et al. 2022 such a head
+is an *induction head*.
+
+    python -m course_utils.experiments.induction
+
+trains both models and keeps their weights beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ..attention import causal_mask, masked_softmax
+from ..language_model import TinyLM, head_scores, next_token_loss, training_step
+from ..transformer import TransformerBlock
+from . import one_thread
+
+WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14
+WIDTH, HEADS = 64, 2
+STEPS, TEXTS, LEARNING_RATE, LOOK_EVERY = 1_200, 32, 3e-3, 50
+KEPT = Path(__file__).with_name("induction.safetensors")
+ROLES = ("previous word", "same word before", "word after it")
+
+
+def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw texts.
+
+    Returns:
+        `(B, T)` ids, and `(B,)`, how long the repeated segment of each is.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(SHORTEST, LONGEST + 1, (B,), generator=generator)
+    words = torch.rand(B, WORDS, generator=generator).argsort(dim=-1)  # each word at most once
+    return words.gather(1, torch.arange(LENGTH) % lengths[:, None]), lengths
+
+
+def foretold(lengths: Tensor) -> Tensor:
+    """`(B, T - 1)`: where the next word can be known, for the one before it has stood there."""
+    return torch.arange(LENGTH - 1) >= lengths[:, None]
+
+
+@torch.no_grad()
+def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
+    """How often the likeliest word is the right one, where it can be known."""
+    ids, lengths = texts(B, seed)
+    right = model(ids[:, :-1]).argmax(dim=-1) == ids[:, 1:]  # (B, T - 1)
+    return right[foretold(lengths)].double().mean().item()
+
+
+@torch.no_grad()
+def loss(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
+    """The mean loss where the next word can be known."""
+    ids, lengths = texts(B, seed)
+    unknown = torch.where(foretold(lengths), ids[:, 1:], -1)
+    return next_token_loss(model(ids), torch.cat([ids[:, :1], unknown], dim=1), pad_id=-1).item()
+
+
+def train(num_layers: int, seed: int = 0, steps: int = STEPS) -> tuple[TinyLM, list[float]]:
+    """Train a model; returns it with its accuracy after every 50 steps."""
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+        seen = [accuracy(model)]
+        for step in range(1, steps + 1):
+            training_step(model, texts(TEXTS, seed=1_000 * seed + step)[0], optimizer)
+            if step % LOOK_EVERY == 0:
+                seen.append(accuracy(model))
+        return model.eval(), seen
+
+
+@cache
+def _kept() -> dict[str, Tensor]:
+    return load_file(KEPT)
+
+
+def trained(num_layers: int) -> TinyLM:
+    """The model with one layer or with two that `python -m course_utils.experiments.induction` has
+    trained."""
+    with torch.random.fork_rng(devices=[]):
+        model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
+    mine = f"{num_layers}."
+    weights = {n.removeprefix(mine): w for n, w in _kept().items() if n.startswith(mine)}
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def accuracies() -> dict[str, list[float]]:
+    """By the number of layers, the accuracy after every 50 steps of training."""
+    names = {"one layer": "accuracy of 1", "two layers": "accuracy of 2"}
+    return {name: _kept()[key].tolist() for name, key in names.items()}
+
+
+def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
+    """The weights of every head: `(B, T)` to `(B, L, H, T, T)`."""
+    return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
+
+
+@torch.no_grad()
+def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
+    """What each head looks at.
+
+    Returns:
+        `(L, H, 3)`, see `ROLES`: the mean weight on the word before, in the first segment; then,
+        where a segment is repeated, on the same word when it stood there before, and on the words
+        that came after it then.
+    """
+    ids, lengths = texts(B, seed)
+    weights = attention_weights(model, ids)  # (B, L, H, T, T)
+    places = torch.arange(LENGTH)
+    behind = places[:, None] - places  # (T, T): how far back a key is
+    length = lengths[:, None, None]
+    turns = behind % length  # (B, T, T): 0 where the same word stood
+    first = (places > 0) & (places < lengths[:, None])  # (B, T)
+    again = places >= lengths[:, None]
+    looked_at = [
+        (first, (behind == 1).expand_as(turns)),
+        (again, (turns == 0) & (behind > 0)),
+        (again, (turns == length - 1) & (behind > 0)),
+    ]
+    scores = []
+    for rows, keys in looked_at:  # (B, T) and (B, T, T)
+        share = (weights * keys[:, None, None]).sum(dim=-1)  # (B, L, H, T)
+        scores.append((share * rows[:, None, None]).sum(dim=(0, 3)) / rows.sum())  # (L, H)
+    return torch.stack(scores, dim=-1)
+
+
+@contextmanager
+def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
+    """One head adds nothing for a while: the columns of `out_proj` that read it are zeros."""
+    block = model.blocks[layer]
+    assert isinstance(block, TransformerBlock)
+    D = block.attention.out_proj.in_features // block.attention.num_heads
+    weight = block.attention.out_proj.weight
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight[:, head * D : (head + 1) * D] = 0.0
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            weight.copy_(kept)
+
+
+if __name__ == "__main__":
+    tensors: dict[str, Tensor] = {}
+    for layers in (1, 2):
+        model, seen = train(layers)
+        print(layers, [round(share, 2) for share in seen])
+        tensors |= {f"{layers}.{n}": w.contiguous() for n, w in model.state_dict().items()}
+        tensors[f"accuracy of {layers}"] = torch.tensor(seen)
+    save_file(tensors, KEPT)
+    print(f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB")

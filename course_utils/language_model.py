@@ -1,0 +1,340 @@
+"""A small GPT, trained and sampled: the finished parts of lesson 10, in lesson order.
+
+Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `V` vocabulary.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import attention_scores, split_heads
+from .live import LiveLoss
+from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, _check_ids
+
+# Windows, model and loss ------------------------------------------------------------------------
+
+
+def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tensor]:
+    """Cut a text into windows, and for each token of a window name the one that follows it.
+
+    Args:
+        ids: `(N,)`.
+        length: T of a window.
+        stride: from the begin of a window to the begin of the next.
+
+    Returns:
+        Inputs and targets, each `(B, T)`, without copying; the targets stand one to the right, and
+        a window that the text doesn't fill is left out.
+
+    Raises:
+        ValueError: the text is too short for one window and the token behind it; `ids` is not 1-D;
+            `length` or `stride` is less than 1.
+
+    >>> inputs, targets = sliding_windows(torch.arange(6), length=3, stride=2)
+    >>> inputs.tolist(), targets.tolist()
+    ([[0, 1, 2], [2, 3, 4]], [[1, 2, 3], [3, 4, 5]])
+    """
+    if ids.ndim != 1:
+        raise ValueError(f"ids must be one text, (N,), got {tuple(ids.shape)}")
+    if length < 1 or stride < 1:
+        raise ValueError(f"length and stride must be at least 1, got {length} and {stride}")
+    if len(ids) < length + 1:
+        raise ValueError(
+            f"{len(ids)} ids are too few: a window of {length} and the token behind it are "
+            f"{length + 1}"
+        )
+    windows = ids.unfold(0, length + 1, stride)  # (N,) -> (B, T + 1)
+    return windows[:, :-1], windows[:, 1:]  # (B, T) each
+
+
+class TinyLM(nn.Module):
+    """GPT-2 in small: for each token, how likely each word is to come next.
+
+    Radford et al. 2019, section 2.3. GPT-2 also has biases in `query`, `key` and `value`, uses
+    `embed.token` as its head, and starts from smaller weights.
+
+    Args:
+        vocab_size: V.
+        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
+        num_heads: H.
+        context_length: the most tokens `forward` takes; more raise `ValueError`.
+        num_layers: how many blocks.
+        dropout: of each block.
+
+    Shapes: `forward(ids)` takes `(B, T)` int64 or int32 and returns `(B, T, V)` logits. Ids of
+    another dtype or outside the vocabulary, and a batch without tokens, raise `ValueError`.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        num_heads: int,
+        context_length: int,
+        num_layers: int,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.context_length = context_length
+        self.embed = TokenAndPosition(vocab_size, context_length, d_model)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(d_model, num_heads, context_length, dropout) for _ in range(num_layers)
+        )
+        self.norm = LayerNorm(d_model)
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids)  # (B, T) -> (B, T, C)
+        for block in self.blocks:
+            x = block(x)  # (B, T, C) -> (B, T, C)
+        return self.head(self.norm(x))  # (B, T, C) -> (B, T, V)
+
+
+def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> Tensor:
+    """Mean of -log(probability given to the token that came next), in nats.
+
+    Args:
+        logits: `(B, T, V)`; those at t are about the token at t + 1. The last ones have nothing to
+            be compared with, and may be missing.
+        ids: `(B, T)`, the tokens that the logits were made from.
+        pad_id: tokens that don't count when they come next; it may lie outside the vocabulary.
+
+    Returns:
+        A 0-d tensor: the mean over tokens, whatever row they stand in.
+
+    Raises:
+        ValueError: nothing comes next (T = 1, or padding only), the shapes don't belong together,
+            or an id is outside the vocabulary.
+    """
+    _check_ids(ids, logits.shape[-1], pad_id)
+    B, T = ids.shape
+    if logits.ndim != 3 or logits.shape[:2] not in ((B, T), (B, T - 1)):
+        raise ValueError(
+            f"logits {tuple(logits.shape)} don't belong to ids {tuple(ids.shape)}: "
+            f"they must be (B, T, V) = ({B}, {T}, V)"
+        )
+    logits = logits[:, : T - 1].flatten(0, 1)  # (B, T - 1, V) -> (N, V)
+    targets = ids[:, 1:].flatten().long()  # (B, T - 1) -> (N,)
+    if pad_id is not None:
+        kept = targets != pad_id
+        logits, targets = logits[kept], targets[kept]
+    if len(targets) == 0:
+        raise ValueError(f"ids {tuple(ids.shape)} hold no token to predict: T = 1, or padding only")
+    return F.cross_entropy(logits, targets)  # (N, V) and (N,) -> ()
+
+
+# Training ---------------------------------------------------------------------------------------
+
+
+def training_step(
+    model: nn.Module, ids: Tensor, optimizer: torch.optim.Optimizer, max_norm: float = 1.0
+) -> float:
+    """Take one step downhill on a batch; the model stays in training mode.
+
+    Args:
+        model: `(B, T)` ids to `(B, T, V)` logits.
+        ids: `(B, T)`; the model sees all but the last column, which is only predicted.
+        optimizer: of the model's parameters.
+        max_norm: gradients that are longer, all of them taken as one vector, are cut to this
+            length (Pascanu et al. 2013), so that one odd batch can't throw the weights far off.
+
+    Returns:
+        The loss before the step.
+    """
+    model.train()
+    loss = next_token_loss(model(ids[:, :-1]), ids)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    optimizer.step()
+    return loss.item()
+
+
+def train(
+    model: nn.Module,
+    batches: Tensor | Sequence[Tensor],
+    learning_rate: float = 6e-3,
+    levels: Mapping[str, float] | None = None,
+) -> list[float]:
+    """Take one step of AdamW on each batch, each shorter than the one before; show the loss live.
+
+    Loshchilov and Hutter 2019. The learning rate falls to 0 in a straight line: long steps find
+    the valley, short ones its ground.
+
+    Args:
+        model: `(B, T)` ids to `(B, T, V)` logits.
+        batches: `(steps, B, T)` ids; T is at most one more than the model's context length.
+        learning_rate: of the first step.
+        levels: losses to compare with, by name: lines in the live curve.
+
+    Returns:
+        The loss before each step.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=len(batches))
+    losses = []
+    with LiveLoss(len(batches), levels) as live:
+        for ids in batches:
+            losses.append(training_step(model, ids, optimizer))
+            schedule.step()
+            live.show(losses)
+    return losses
+
+
+@torch.no_grad()
+def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float:
+    """The mean of `next_token_loss` over windows, in evaluation mode.
+
+    The exponential of it is the perplexity: the model is as unsure as between so many words that
+    are equally likely.
+
+    Args:
+        ids: `(N, T)`; as in `training_step`, the last column is only predicted.
+        batch_size: how many windows at a time.
+    """
+    with _evaluating(model):
+        losses = [
+            next_token_loss(model(batch[:, :-1]), batch).item() * len(batch)
+            for batch in ids.split(batch_size)
+        ]
+    return sum(losses) / len(ids)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, and the mode from before after it."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+# Sampling ---------------------------------------------------------------------------------------
+
+
+def next_token_probabilities(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Tensor:
+    """Turn logits into the probabilities that a token is drawn with.
+
+    Args:
+        logits: `(…, V)`.
+        temperature: logits are divided by it; at 0 the largest logit gets everything.
+        top_k: only so many of the likeliest tokens are left (Fan et al. 2018); at least 1.
+        top_p: of these, the fewest likeliest whose probabilities reach this sum are left
+            (Holtzman et al. 2020); above 0, at most 1.
+
+    Returns:
+        `(…, V)`, of sum 1.
+
+    Raises:
+        ValueError: `temperature`, `top_k` or `top_p` lies outside its range.
+
+    >>> logits = torch.tensor([0.5, 0.3, 0.2]).log()
+    >>> next_token_probabilities(logits, top_p=0.6).tolist()
+    [0.625, 0.375, 0.0]
+    """
+    if not temperature >= 0:
+        raise ValueError(f"temperature must be at least 0, got {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, got {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
+
+    V = logits.shape[-1]
+    if temperature == 0:
+        return F.one_hot(logits.argmax(dim=-1), V).to(logits)  # (…, V) -> (…) -> (…, V)
+    # Less their largest, which softmax doesn't notice, logits don't overflow at low temperatures.
+    logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
+    probabilities, order = torch.softmax(logits, dim=-1).sort(descending=True, stable=True)
+    if top_k is not None:
+        probabilities[..., top_k:] = 0.0
+        probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
+    if top_p is not None:
+        before = probabilities.cumsum(dim=-1) - probabilities  # the sum of all that are likelier
+        probabilities = probabilities.masked_fill(before >= top_p, 0.0)
+        probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
+    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # back in order of ids
+
+
+def generate(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
+    """Append the likeliest next token, again and again.
+
+    Args:
+        model: `(B, T)` ids to `(B, T, V)` logits; it sees the last `model.context_length` tokens.
+        ids: `(B, T)`, the beginning.
+        max_new_tokens: how many.
+
+    Returns:
+        `(B, T + max_new_tokens)`. The model's mode is as before, and nothing has a gradient.
+    """
+    return _continue(model, ids, max_new_tokens, lambda logits: logits.argmax(-1, keepdim=True))
+
+
+def sample(
+    model: TinyLM,
+    ids: Tensor,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """As `generate`, but each token is drawn by its probability (see `next_token_probabilities`).
+
+    Args:
+        generator: makes the draws the same each time.
+    """
+
+    def draw(logits: Tensor) -> Tensor:
+        probabilities = next_token_probabilities(logits, temperature, top_k, top_p)
+        return torch.multinomial(probabilities, num_samples=1, generator=generator)
+
+    return _continue(model, ids, max_new_tokens, draw)
+
+
+@torch.no_grad()
+def _continue(
+    model: TinyLM, ids: Tensor, max_new_tokens: int, choose: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Append tokens; `choose` takes the last logits, `(B, V)`, and gives ids, `(B, 1)`."""
+    with _evaluating(model):
+        for _ in range(max_new_tokens):
+            seen = ids[:, -model.context_length :]  # (B, T) -> (B, at most context_length)
+            logits = model(seen)[:, -1]  # (B, T, V) -> (B, V)
+            ids = torch.cat([ids, choose(logits)], dim=1)  # (B, T) and (B, 1) -> (B, T + 1)
+    return ids
+
+
+# Looking inside ---------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
+    """The attention scores of every head, before mask and softmax, in evaluation mode.
+
+    Args:
+        ids: `(B, T)`.
+
+    Returns:
+        `(B, L, H, T, T)`; L counts the blocks.
+    """
+    scores = []
+    with _evaluating(model):
+        x = model.embed(ids)  # (B, T) -> (B, T, C)
+        for block in model.blocks:
+            assert isinstance(block, TransformerBlock)
+            normed, heads = block.norm1(x), block.attention.num_heads
+            query = split_heads(block.attention.query(normed), heads)  # (B, H, T, D)
+            key = split_heads(block.attention.key(normed), heads)  # (B, H, T, D)
+            scores.append(attention_scores(query, key))  # (B, H, T, T)
+            x = block(x)
+    return torch.stack(scores, dim=1)  # L of (B, H, T, T) -> (B, L, H, T, T)

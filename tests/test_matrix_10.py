@@ -1,0 +1,5 @@
+"""No cell of the matrix is wrong: 4-transformer/10."""
+
+from . import matrix
+
+TestMatrix = matrix.tests_of("4-transformer/10")
