@@ -51,6 +51,23 @@ WRONG = {
             "view_without_transpose",
         ),
     },
+    "4-transformer": {
+        "08_block": (
+            "gelu",
+            "def gelu(x):\n    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))",
+            "exact_gelu",
+        ),
+        "09_positions": (
+            "TokenAndPosition",
+            lambda right: right.replace("torch.arange(T", "torch.arange(1, T + 1"),
+            "positions_from_one",
+        ),
+        "10_tiny_lm": (
+            "next_token_loss",
+            lambda right: right.replace("ids[:, 1:]", "ids[:, :-1]"),
+            "no_shift",
+        ),
+    },
 }
 STUDENT = "misconceptions"
 LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]

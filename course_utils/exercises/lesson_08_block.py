@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,102 +52,88 @@ GELUS = ("gelu", "gelu_", "GELU")
 # ---------------------------------------------------------------- cases
 
 
+def _case(
+    draw: Draw,
+    name: str,
+    s: BlockSizes | None = None,
+    *,
+    x: Tensor | None = None,
+    pad_mask: Callable[[Draw, int, int], Tensor] | Tensor | None = None,
+    bias: bool = False,
+    dtype: torch.dtype = torch.float32,
+    size: float = 1.0,
+    given: str = "",
+    roles: str = "",
+    **options: Any,
+) -> Case:
+    """`given` says how the constructor gets its arguments: three by position, all five "by
+    position" or all five "by name"."""
+    s = s or block_sizes(draw)
+    if x is None:
+        x = size * draw.normal(s.B, s.T, s.C, dtype=dtype)
+    inputs = {"x": x}
+    if pad_mask is not None:
+        made = pad_mask if isinstance(pad_mask, Tensor) else pad_mask(draw, s.B, s.T)
+        inputs["pad_mask"] = made
+    named: dict[str, Any] = {"d_model": s.C, "num_heads": s.H, "context_length": s.length}
+    if given:
+        named |= {"dropout": 0.0, "qkv_bias": bias}
+    by_name = given == "by name"
+    options |= {
+        "args": () if by_name else tuple(named.values()),
+        "kwargs": named if by_name else {},
+        "weights": block_weights(draw, s, bias, dtype),
+        "dtype": dtype,
+        "heads": s.H,
+    }
+    if "typical" in roles:  # others are made beside it, with a shorter context
+        options["others"] = [((), named | {"context_length": 1, "dropout": 0.9})]
+    return Case(name, inputs, options=options, roles=set(roles.split()))
+
+
+def _too_long(draw: Draw, name: str, padded: bool = False, times: int = 1) -> Case:
+    limit = draw.integer(9, 12)
+    B, T, C, H = 3, times * limit + 1, 20, 4
+    inputs = {"x": draw.normal(B, T, C)}
+    if padded:
+        inputs["pad_mask"] = padding_behind(draw, B, T)
+    made = {"args": (C, H, limit), "kwargs": {}, "heads": H, "train": padded}
+    return Case(name, inputs, (str(T), str(limit)), made)
+
+
+def _uneven(width: int, heads: int) -> Case:
+    """Refused where it is made: there is no input."""
+    made = {"args": (width, heads, 6), "kwargs": {}}
+    return Case(f"{width} channels, {heads} heads", {}, (str(width), str(heads)), made)
+
+
+def _blind(draw: Draw, B: int, T: int) -> Tensor:
+    mask = padding_in_front(draw, B, T)
+    mask[draw.integer(1, B - 1)] = True
+    return mask
+
+
 def _cases(seed: int) -> list[Case]:
     draw = Draw(seed)
-
-    def case(
-        name: str,
-        s: BlockSizes | None = None,
-        *,
-        x: Tensor | None = None,
-        pad_mask: Callable[[Draw, int, int], Tensor] | Tensor | None = None,
-        bias: bool = False,
-        dtype: torch.dtype = torch.float32,
-        size: float = 1.0,
-        given: str = "",
-        roles: str = "",
-        **options: Any,
-    ) -> Case:
-        """`given` says how the constructor gets its arguments: three by position, all five "by
-        position" or all five "by name"."""
-        s = s or block_sizes(draw)
-        if x is None:
-            x = size * draw.normal(s.B, s.T, s.C, dtype=dtype)
-        inputs = {"x": x}
-        if pad_mask is not None:
-            made = pad_mask if isinstance(pad_mask, Tensor) else pad_mask(draw, s.B, s.T)
-            inputs["pad_mask"] = made
-        named: dict[str, Any] = {"d_model": s.C, "num_heads": s.H, "context_length": s.length}
-        if given:
-            named |= {"dropout": 0.0, "qkv_bias": bias}
-        by_name = given == "by name"
-        options |= {
-            "args": () if by_name else tuple(named.values()),
-            "kwargs": named if by_name else {},
-            "weights": block_weights(draw, s, bias, dtype),
-            "dtype": dtype,
-            "heads": s.H,
-        }
-        if "typical" in roles:  # others are made beside it, with a shorter context
-            options["others"] = [((), named | {"context_length": 1, "dropout": 0.9})]
-        return Case(name, inputs, options=options, roles=set(roles.split()))
-
-    def too_long(name: str, padded: bool = False, times: int = 1) -> Case:
-        limit = draw.integer(9, 12)
-        B, T, C, H = 3, times * limit + 1, 20, 4
-        inputs = {"x": draw.normal(B, T, C)}
-        if padded:
-            inputs["pad_mask"] = padding_behind(draw, B, T)
-        made = {"args": (C, H, limit), "kwargs": {}, "heads": H, "train": padded}
-        return Case(name, inputs, (str(T), str(limit)), made)
-
-    def uneven(width: int, heads: int) -> Case:
-        """Refused where it is made: there is no input."""
-        made = {"args": (width, heads, 6), "kwargs": {}}
-        return Case(f"{width} channels, {heads} heads", {}, (str(width), str(heads)), made)
-
-    def blind(draw: Draw, B: int, T: int) -> Tensor:
-        mask = padding_in_front(draw, B, T)
-        mask[draw.integer(1, B - 1)] = True
-        return mask
-
-    double, full = torch.float64, torch.tensor([[True, False, False], [False, False, True]])
-    turned = BlockSizes(270, 3, 5, 2, 6)
-    many = BlockSizes(1, 500, 3, 2, 503)
+    case = partial(_case, draw)
+    full = torch.tensor([[True, False, False], [False, False, True]])
+    turned, many = BlockSizes(270, 3, 5, 2, 6), BlockSizes(1, 500, 3, 2, 503)
+    fifths = torch.arange(many.T)[None] % 5 == 4
+    all_fit, one = BlockSizes(2, 3, 5, 1, 3), BlockSizes(1, 1, 3, 2, 5)
+    given: dict[str, Any] = {"bias": True, "dtype": torch.float64, "given": "by position"}
     return [
         case("random numbers", roles="typical"),
-        case("padding in front, one sequence all padding", pad_mask=blind, roles="padded device"),
+        case("padding in front, one sequence all padding", pad_mask=_blind, roles="padded device"),
         case(
-            "padding anywhere, made by name",
-            pad_mask=padding_anywhere,
-            bias=True,
-            given="by name",
+            "padding anywhere, made by name", pad_mask=padding_anywhere, bias=True, given="by name"
         ),
-        case(
-            "float64, made by position",
-            pad_mask=padding_behind,
-            bias=True,
-            dtype=double,
-            given="by position",
-        ),
-        case(
-            "one head, as many tokens as fit",
-            BlockSizes(2, 3, 5, 1, 3),
-            pad_mask=full,
-            roles="small",
-            once=True,
-        ),
-        case("one token", BlockSizes(1, 1, 3, 2, 5), roles="small", once=True),
-        case("a stream of big numbers", size=30.0, dtype=double),
+        case("float64, made by position", pad_mask=padding_behind, **given),
+        case("one head, as many tokens as fit", all_fit, pad_mask=full, roles="small", once=True),
+        case("one token", one, roles="small", once=True),
+        case("a stream of big numbers", size=30.0, dtype=torch.float64),
         case("a stream of small numbers", size=0.01),
         block_dropout_case(draw),
-        case(
-            f"{many.T} tokens",
-            many,
-            pad_mask=torch.arange(many.T)[None] % 5 == 4,
-            roles="small",
-            once=True,
-        ),
+        case(f"{many.T} tokens", many, pad_mask=fifths, roles="small", once=True),
         case(
             "270 sequences, not contiguous in memory",
             turned,
@@ -155,10 +142,10 @@ def _cases(seed: int) -> list[Case]:
             once=True,
         ),
         case("12 heads of 16", BlockSizes(2, 4, 16, 12, 7), once=True),
-        too_long("one token too many"),
-        too_long("one token too many, padded, in training", padded=True),
-        too_long("twice as many tokens as fit", times=2),
-        uneven(10, 4),
+        _too_long(draw, "one token too many"),
+        _too_long(draw, "one token too many, padded, in training", padded=True),
+        _too_long(draw, "twice as many tokens as fit", times=2),
+        _uneven(10, 4),
     ]
 
 

@@ -33,6 +33,10 @@ LESSON = "4-transformer/10_tiny_lm"
 # ---------------------------------------------------------------- next_token_loss
 
 
+def _last_left_out(self, logits, ids):
+    return logits[:, :-1], ids[:, :-1]
+
+
 class NextTokenLoss:
     """The right answer in steps."""
 
@@ -486,6 +490,7 @@ NEXT_TOKEN_LOSS = Exercise(
     ),
     misconceptions=Misconceptions.of(
         NoShift,
+        NoShift.but(shifted=_last_left_out),
         ShiftedBackwards,
         ShiftedTwice,
         PaddingCounted,
