@@ -79,7 +79,7 @@ WEIGHTS = {
     r"position\.weight": "context_length d_model",
     r"embed\.token\.weight|head\.weight": "vocab_size d_model",
     r"embed\.position\.weight": "context_length d_model",
-    r"(blocks\.\d+\.)?norm\d?\.(scale|shift)": "d_model",
+    r"(blocks\.\d+\.norm\d|norm)\.(scale|shift)": "d_model",
     r"blocks\.\d+\.attention\.\w+\.(weight|bias)": "d_model d_model",
     r"blocks\.\d+\.feed_forward\.expand\.(weight|bias)": "wide d_model",
     r"blocks\.\d+\.feed_forward\.contract\.weight": "d_model wide",

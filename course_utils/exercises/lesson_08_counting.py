@@ -298,7 +298,6 @@ BLOCK_PARAMETERS = Exercise(
             "A usual block is counted right",
             _exactly,
             credit=True,
-            gate=True,
             role="plain",
         ),
     ),

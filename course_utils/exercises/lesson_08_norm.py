@@ -486,10 +486,8 @@ NORM_PROPERTIES = (
         "depends",
         "A token's numbers have a say in the result",
         _norm_listens,
-        True,
-        True,
-        False,
-        "typical",
+        credit=True,
+        role="typical",
     ),
     Property(
         "each_apart",

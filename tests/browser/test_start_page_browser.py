@@ -20,7 +20,7 @@ def test_typing_and_pressing_a_bar_write_on(shown, violations):
     line = output.get_by_role("textbox", name="Write, and see what comes next")
     bars = output.locator(".bars button")
     expect(bars).to_have_count(7)
-    expect(bars.first).to_contain_text("laughs")
+    expect(bars.first).to_contain_text("runs")
     expect(output.locator(".next-word-static")).to_be_hidden()
 
     line.fill("the dogs near the cat")
@@ -62,4 +62,4 @@ def test_without_a_kernel_the_table_is_there(shown):
     notebook.reload()
     static = notebook.page.locator(".next-word-static")
     expect(static).to_be_visible()
-    expect(static).to_contain_text("the model expects “laughs”")
+    expect(static).to_contain_text("the model expects “runs”")
