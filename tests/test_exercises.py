@@ -93,7 +93,6 @@ SAID_ANEW = {
     "no_dropout",
     "not_divided",
     "not_transposed",
-    "over_tokens",
     "pad_mask_ignored",
     "padding_inverted",
     "sizes_not_compared",

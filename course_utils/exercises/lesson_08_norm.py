@@ -487,6 +487,7 @@ NORM_PROPERTIES = (
         "A token's numbers have a say in the result",
         _norm_listens,
         credit=True,
+        gate=True,
         role="typical",
     ),
     Property(

@@ -264,7 +264,9 @@ SINUSOIDAL_POSITIONS = Exercise(
     expect=expect_function(wave_oracle, dtype=torch.float32),
     reference=sinusoidal_positions,
     properties=(
-        Property("rows_differ", "Positions have different rows", _rows_differ, role="typical"),
+        Property(
+            "rows_differ", "Positions have different rows", _rows_differ, gate=True, role="typical"
+        ),
         Property("first_row", "Position 0 is 0, 1, 0, 1, …", _first_row, credit=True),
         Property(
             "circle",

@@ -210,7 +210,7 @@ class SoftmaxBefore(Mistake):
         return super().logs(torch.softmax(logits, dim=-1))
 
 
-class OverTokens(Mistake):
+class SoftmaxOverTokens(Mistake):
     """The softmax runs over the tokens, not over the vocabulary.
 
     Why: The tokens of a text then compete for one word.
@@ -507,7 +507,7 @@ NEXT_TOKEN_LOSS = Exercise(
         SignMissing,
         LogMissing,
         SoftmaxBefore,
-        OverTokens,
+        SoftmaxOverTokens,
         LogitsScrambled,
         LogitsAsTheyAre,
         InBits,

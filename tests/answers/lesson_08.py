@@ -1103,6 +1103,19 @@ RIGHT = {
     },
 }
 
+
+class ShiftAlone(nn.Module):
+    """Every token gets the same: what came in has no say."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(d_model))
+        self.shift = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return 0 * x * self.scale + self.shift
+
+
 WRONG = {
     "recall_08": {
         "all wrong": {"moves no number": "neither", "padding hides": "rows", "scores at T = 8": 16},
@@ -1112,6 +1125,7 @@ WRONG = {
         "one left out": {**RECALLED, "padding hides": ...},
     },
     "LayerNorm": {
+        "the shift alone": ShiftAlone,
         "eps squared": EpsSquared,
         "eps twice": EpsTwice,
         "eps added to the result": EpsAbove,

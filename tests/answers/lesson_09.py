@@ -643,6 +643,9 @@ RIGHT = {
 
 WRONG = {
     "sinusoidal_positions": {
+        "the first row everywhere": lambda length, d_model: by_where(length, d_model)[:1].repeat(
+            length, 1
+        ),
         "halves from one": _halves_from_one,
         "halves with half the exponent": _halves_half_exponent,
         "written by rows": _written_by_rows,
