@@ -397,13 +397,14 @@ for id in sys.argv[2:]:
 THERE = ["naive_mean", "tril_mean", "softmax", "naive_mean_shapes"]
 
 
-class TestJudgingElsewhere:
-    @pytest.fixture(scope="class")
-    def seen_there(self, tmp_path_factory):
-        folder = tmp_path_factory.mktemp("seen")
-        subprocess.run([sys.executable, "-c", CHILD, str(folder), *THERE], check=True)
-        return {path.name: path.read_bytes() for path in folder.iterdir()}
+@pytest.fixture(scope="module")
+def seen_there(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seen")
+    subprocess.run([sys.executable, "-c", CHILD, str(folder), *THERE], check=True)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
+
+class TestJudgingElsewhere:
     @pytest.mark.parametrize("number", [0, 1, -1], ids=["right", "first", "last"])
     @pytest.mark.parametrize("id", THERE)
     def test_observations_of_a_child_process_give_the_same_report(self, seen_there, id, number):
