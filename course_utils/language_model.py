@@ -173,7 +173,7 @@ def train(
     Returns:
         The loss before each step.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=len(batches))
     losses = []
     with LiveLoss(len(batches), levels) as live:
