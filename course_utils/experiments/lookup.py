@@ -10,14 +10,14 @@ zeros are off by 1, and the mean of all six payloads by 5/6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..attention import SelfAttention, attention_scores
+from ..threads import use_threads
 
 KINDS = "ABCDEF"
 WIDTH = 2  # of a payload, and of the head
@@ -53,7 +53,7 @@ def train(share: Sequence[str] = (), seed: int = 0, steps: int = STEPS) -> SelfA
         seed: of the first weights and of the texts.
         steps: of Adam, on 64 fresh texts each.
     """
-    with _one_thread():
+    with use_threads(1):
         return _train(share, seed, steps)
 
 
@@ -72,17 +72,6 @@ def _train(share: Sequence[str], seed: int, steps: int) -> SelfAttention:
         loss.backward()
         optimizer.step()
     return head
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """For products as small as these, threads wait for each other longer than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @torch.no_grad()
