@@ -24,7 +24,7 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
     Args:
         ids: `(N,)`.
         length: T of a window.
-        stride: from the begin of a window to the begin of the next.
+        stride: from the start of a window to the start of the next.
 
     Returns:
         Inputs and targets, each `(B, T)`, without copying; the targets stand one to the right, and
