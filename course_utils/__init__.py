@@ -1,7 +1,8 @@
 """What the lessons of "From Averages to Transformers" import.
 
 `check`, `hint` and `progress` are for you while you learn; `device` says where to compute. The
-finished parts of each lesson are in `course_utils.attention`, written to be read.
+finished parts of each lesson are in `course_utils.attention`, `course_utils.transformer` and
+`course_utils.language_model`, written to be read.
 """
 
 from importlib import import_module

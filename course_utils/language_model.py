@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .attention import attention_scores, split_heads
 from .live import LiveLoss
+from .threads import use_threads
 from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, _check_ids
 
 # Windows, model and loss ------------------------------------------------------------------------
@@ -23,7 +24,7 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
     Args:
         ids: `(N,)`.
         length: T of a window.
-        stride: from the begin of a window to the begin of the next.
+        stride: from the start of a window to the start of the next.
 
     Returns:
         Inputs and targets, each `(B, T)`, without copying; the targets stand one to the right, and
@@ -109,7 +110,7 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
         ValueError: nothing comes next (T = 1, or padding only), the shapes don't belong together,
             or an id is outside the vocabulary.
     """
-    _check_ids(ids, logits.shape[-1], pad_id)
+    _check_ids(ids if pad_id is None else ids.masked_fill(ids == pad_id, 0), logits.shape[-1])
     B, T = ids.shape
     if logits.ndim != 3 or logits.shape[:2] not in ((B, T), (B, T - 1)):
         raise ValueError(
@@ -158,6 +159,7 @@ def train(
     batches: Tensor | Sequence[Tensor],
     learning_rate: float = 6e-3,
     levels: Mapping[str, float] | None = None,
+    threads: int | None = 1,
 ) -> list[float]:
     """Take one step of AdamW on each batch, each shorter than the one before; show the loss live.
 
@@ -169,14 +171,16 @@ def train(
         batches: `(steps, B, T)` ids; T is at most one more than the model's context length.
         learning_rate: of the first step.
         levels: losses to compare with, by name: lines in the live curve.
+        threads: how many compute. With one, losses don't depend on how many there are, and others
+            on a busy machine don't hold it up; None takes all.
 
     Returns:
         The loss before each step.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=len(batches))
     losses = []
-    with LiveLoss(len(batches), levels) as live:
+    with use_threads(threads), LiveLoss(len(batches), levels) as live:
         for ids in batches:
             losses.append(training_step(model, ids, optimizer))
             schedule.step()

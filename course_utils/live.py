@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SHARE_OF_TIME = 0.05  # drawing takes at most so much of it
+BAR_SECONDS = 0.2
+CURVE_SECONDS = 2.0  # a drawing takes about a tenth of a second
 
 
 class LiveLoss:
@@ -30,7 +31,7 @@ class LiveLoss:
         self.steps = steps
         self.levels = dict(levels or {})
         self._widgets: tuple[Any, ...] | None = None
-        self._next_drawing = 0.0
+        self._next_bar = self._next_curve = 0.0
 
     def __enter__(self) -> LiveLoss:
         if _someone_looks():
@@ -46,22 +47,23 @@ class LiveLoss:
         return self
 
     def show(self, losses: Sequence[float]) -> None:
-        """Move the bar; draw the curve if the last one is old enough."""
-        now = time.monotonic()
-        if self._widgets is None or now < self._next_drawing:
+        """Move the bar and draw the curve, if they are due."""
+        if self._widgets is None:
             return
-        from .figures import loss_curve
-
         bar, curve, _ = self._widgets
-        bar.value = len(losses)
-        bar.description = f"step {len(losses)}"
-        picture = loss_curve(
-            {"training": losses}, f"Loss {losses[-1]:.2f}", levels=self.levels, steps=self.steps
-        )
-        curve.value, curve.width, curve.height = picture.coarse, picture.width, picture.height
-        curve.layout.display = None
-        spent = time.monotonic() - now
-        self._next_drawing = now + max(0.5, spent / SHARE_OF_TIME)
+        now = time.monotonic()
+        if now >= self._next_bar:
+            self._next_bar = now + BAR_SECONDS
+            bar.value = len(losses)
+            bar.description = f"step {len(losses)}"
+        if now >= self._next_curve:
+            from .figures import loss_curve
+
+            title = f"Loss {losses[-1]:.2f} after {len(losses)} of {self.steps} steps"
+            picture = loss_curve({"training": losses}, title, levels=self.levels, steps=self.steps)
+            curve.value, curve.width, curve.height = picture.coarse, picture.width, picture.height
+            curve.layout.display = None
+            self._next_curve = time.monotonic() + CURVE_SECONDS
 
     def __exit__(self, *_: object) -> None:
         if self._widgets is not None:

@@ -44,6 +44,9 @@ V, C, H, LENGTH, LAYERS = 11, 12, 3, 8, 2
 def tiny(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TinyLM:
     model = TinyLM(V, C, H, LENGTH, LAYERS, dropout)
     weigh(model, dtype)
+    with torch.no_grad():
+        for table in (model.embed.token, model.embed.position):
+            table.weight *= 5  # or one token would be the likeliest whatever came before
     return model
 
 
@@ -310,9 +313,9 @@ def test_generating_equals_the_greedy_search_of_gpt2():
 
 
 def test_beyond_the_context_the_model_sees_the_last_tokens():
-    model, ids = tiny(), some_ids(3, 5)
+    model, ids = tiny(), some_ids(50, 5)  # some go round in circles, not all of them
     out = generate(model, ids, 9)
-    assert out.shape == (3, 14)
+    assert out.shape == (50, 14)
     assert torch.equal(out[:, :5], ids)
     for t in range(5, 14):
         logits = model(out[:, max(0, t - LENGTH) : t])[:, -1]
@@ -394,8 +397,9 @@ def test_while_it_trains_there_is_a_bar_and_a_curve_and_then_nothing(screen):
         shown.show([3.0, 2.0, 1.5])
         assert (bar.value, bar.max) == (3, 40)
         assert bytes(curve.value).startswith(b"\x89PNG")
+        drawn = bytes(curve.value)
         shown.show([3.0, 2.0, 1.5, 1.4])
-        assert bar.value == 3, "too soon after the last drawing"
+        assert bytes(curve.value) == drawn, "too soon after the last drawing"
     assert screen == []
 
 

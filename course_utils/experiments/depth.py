@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..transformer import LayerNorm, TransformerBlock
-from . import one_thread
+from ..threads import use_threads
 
 C, H = 32, 4
 
@@ -72,7 +72,7 @@ def gradient_norms(wiring: str, depth: int, seed: int = 0) -> tuple[float, float
         The length of the gradient of all parameters of the first block, and of the last.
     """
     B, T, classes = 4, 8, 10
-    with torch.random.fork_rng(devices=[]), one_thread():
+    with torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(seed)
         stack = Stack(wiring, depth, T, classes).double()
         x = torch.randn(B, T, C, dtype=torch.float64)
@@ -105,7 +105,7 @@ def train(
     """
     V, T, B, steps = 12, 32, 32, 150
     losses = []
-    with torch.random.fork_rng(devices=[]), one_thread():
+    with torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(seed)
         stack = Stack(wiring, depth, T, V)
         token, position = nn.Embedding(V, C), nn.Embedding(T, C)

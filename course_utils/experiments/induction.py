@@ -24,7 +24,7 @@ from torch import Tensor
 from ..attention import causal_mask, masked_softmax
 from ..language_model import TinyLM, head_scores, next_token_loss, training_step
 from ..transformer import TransformerBlock
-from . import one_thread
+from ..threads import use_threads
 
 WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14
 WIDTH, HEADS = 64, 2
@@ -68,7 +68,7 @@ def loss(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
 
 def train(num_layers: int, seed: int = 0, steps: int = STEPS) -> tuple[TinyLM, list[float]]:
     """Train a model; returns it with its accuracy after every 50 steps."""
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
         optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..attention import SelfAttention, attention_scores
-from . import one_thread
+from ..threads import use_threads
 
 KINDS = "ABCDEF"
 WIDTH = 2  # of a payload, and of the head
@@ -53,7 +53,7 @@ def train(share: Sequence[str] = (), seed: int = 0, steps: int = STEPS) -> SelfA
         seed: of the first weights and of the texts.
         steps: of Adam, on 64 fresh texts each.
     """
-    with one_thread():
+    with use_threads(1):
         return _train(share, seed, steps)
 
 

@@ -27,7 +27,7 @@ from ..attention import (
 )
 from ..figures import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
 from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
-from . import one_thread
+from ..threads import use_threads
 
 # A small model whose positions can be chosen -----------------------------------------------------
 
@@ -99,7 +99,7 @@ def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: in
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, 3, layers, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    with one_thread():
+    with use_threads(1):
         for _ in range(steps):
             ids = texts[torch.randint(len(texts), (128,), generator=generator)]
             loss = F.cross_entropy(model(ids)[:, -1], ids[:, 0])
@@ -122,7 +122,7 @@ def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, TRAINED, 1, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    with one_thread():
+    with use_threads(1):
         for _ in range(steps):
             ids = torch.randint(WORDS, (64, TRAINED), generator=generator)
             loss = F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
@@ -139,7 +139,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
         IndexError: a learned table has no row for a position.
     """
     ids = torch.randint(WORDS, (texts, T), generator=torch.Generator().manual_seed(1_000))
-    with torch.no_grad(), one_thread():
+    with torch.no_grad(), use_threads(1):
         right = model(ids)[:, 1:].argmax(dim=-1) == ids[:, :-1]  # (texts, T - 1)
     return right.float().mean(dim=0).tolist()
 
@@ -206,7 +206,7 @@ def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int
     near = ((places[:, None] - places).abs() <= 4).float()
     wanted = near / near.sum(dim=-1, keepdim=True)  # (T, T)
     optimizer = torch.optim.Adam([table, query, key], lr=0.01)
-    with one_thread():
+    with use_threads(1):
         for _ in range(steps):
             payload = torch.randn(64, T, 2, generator=generator)
             weights = torch.softmax((table @ query) @ (table @ key).T / C**0.5, dim=-1)

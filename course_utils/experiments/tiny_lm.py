@@ -17,7 +17,7 @@ from ..attention import causal_mask, masked_softmax
 from ..data import agreement_prefixes, toy_english
 from ..figures import Picture
 from ..language_model import TinyLM, head_scores, held_out_loss, training_step
-from . import one_thread
+from ..threads import use_threads
 
 
 def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
@@ -58,7 +58,7 @@ def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
     """Ask a model at each place for the word that stands there; returns it with its losses."""
     model, losses = new_model(width=32), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    with one_thread():
+    with use_threads(1):
         for ids in toy_english.draw(steps * 16, 32, seed=1).view(steps, 16, 32):
             logits = model(ids)
             loss = F.cross_entropy(logits.flatten(0, 1), ids.flatten())
@@ -84,7 +84,7 @@ def overfit(
     model = new_model(T=T)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     seen: dict[str, dict[int, float]] = {"the 24 texts it is trained on": {}, "fresh texts": {}}
-    with one_thread():
+    with use_threads(1):
         for step in range(steps + 1):
             if step % look_every == 0:
                 for name, ids in zip(seen, (few, fresh), strict=True):
