@@ -1,4 +1,4 @@
-"""Attention from averages to many heads: the finished parts of lessons 01 to 07, in lesson order.
+"""Attention, from averages to two sequences: the finished parts of lessons 01 to 07 and 11.
 
 Letters in shapes: `B` batch, `T` tokens (query length), `S` source (key length), `C` model
 width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**, as in
@@ -321,11 +321,11 @@ class PaddedCausalSelfAttention(CausalSelfAttention):
         return weights @ value  # (B, T, T) @ (B, T, d_out) -> (B, T, d_out)
 
 
-def _check_pad_mask(pad_mask: Tensor, x: Tensor) -> None:
+def _check_pad_mask(pad_mask: Tensor, x: Tensor, name: str = "pad_mask") -> None:
     if pad_mask.shape != x.shape[:2]:
         raise ValueError(
-            f"pad_mask is {tuple(pad_mask.shape)}, but the tokens are {tuple(x.shape)}: "
-            f"it must be (B, T) = {tuple(x.shape[:2])}"
+            f"{name} is {tuple(pad_mask.shape)}, but the tokens are {tuple(x.shape)}: "
+            f"it must be {tuple(x.shape[:2])}, one for each token of each text"
         )
 
 
@@ -499,3 +499,49 @@ def count_parameters(module: nn.Module) -> int:
     2360064
     """
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+# Lesson 11: queries from one sequence, keys and values from another -----------------------------
+
+
+class CrossAttention(nn.Module):
+    """Let each token of one sequence look at all tokens of another, the context.
+
+    Vaswani et al. 2017, section 3.2.3. Nothing is causal: the context is there as a whole. With
+    `context=x` the tokens look at each other, as they do in an encoder.
+
+    Args:
+        d_model: width C of the tokens of both sequences, divisible by `num_heads`, else
+            `ValueError`.
+        num_heads: H; each head is D = d_model / H wide.
+        dropout: probability with which a weight is set to 0 in training.
+
+    Shapes: `forward(x, context, context_pad_mask=None)` takes `(B, T, C)`, `(B, S, C)` and a bool
+    `(B, S)` that is `True` at padding, and returns `(B, T, C)`.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        _check_divisible(d_model, num_heads)
+        self.num_heads = num_heads
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key = nn.Linear(d_model, d_model, bias=False)
+        self.value = nn.Linear(d_model, d_model, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, context: Tensor, context_pad_mask: Tensor | None = None) -> Tensor:
+        query = split_heads(self.query(x), self.num_heads)  # (B, T, C) -> (B, H, T, D)
+        key = split_heads(self.key(context), self.num_heads)  # (B, S, C) -> (B, H, S, D)
+        value = split_heads(self.value(context), self.num_heads)  # (B, S, C) -> (B, H, S, D)
+
+        scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, S) -> (B, H, T, S)
+        if context_pad_mask is None:
+            weights = torch.softmax(scores, dim=-1)  # (B, H, T, S)
+        else:
+            _check_pad_mask(context_pad_mask, context, "context_pad_mask")
+            hidden = context_pad_mask[:, None, None, :]  # (B, S) -> (B, 1, 1, S)
+            weights = safe_masked_softmax(scores, hidden)  # (B, H, T, S)
+        weights = self.dropout(weights)
+        context = weights @ value  # (B, H, T, S) @ (B, H, S, D) -> (B, H, T, D)
+        return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, C)

@@ -1,6 +1,7 @@
-"""The transformer block and its positions: the finished parts of lessons 08 and 09, in order.
+"""Transformer blocks and positions: the finished parts of lessons 08, 09 and 11, in order.
 
-Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `D` head width.
+Letters in shapes: `B` batch, `T` tokens, `S` source length, `C` model width (`d_model`), `H` heads,
+`D` head width.
 """
 
 import math
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import MultiHeadAttention, _check_length
+from .attention import CrossAttention, MultiHeadAttention, _check_length
 
 # Lesson 08: the block, attention and a network for each token on one residual stream ------------
 
@@ -247,3 +248,106 @@ def apply_rope(x: Tensor, base: float = 10000.0) -> Tensor:
     a, b = x[..., 0::2], x[..., 1::2]  # (B, H, T, D / 2) each
     pairs = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)  # (B, H, T, D / 2, 2)
     return pairs.flatten(start_dim=-2)  # (B, H, T, D / 2, 2) -> (B, H, T, D)
+
+
+# Lesson 11: the blocks of an encoder and a decoder ----------------------------------------------
+
+
+class ReLUFeedForward(nn.Module):
+    """`FeedForward` as it first was (Vaswani et al. 2017, section 3.3): with ReLU.
+
+    Args:
+        d_model: width C of a token.
+        d_ff: width of the middle.
+        dropout: probability with which a channel of the result is set to 0 in training.
+
+    Shapes: `forward(x)` takes `(B, T, C)` and returns the same.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.expand = nn.Linear(d_model, d_ff)
+        self.contract = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.expand(x))  # (B, T, C) -> (B, T, d_ff)
+        return self.dropout(self.contract(x))  # (B, T, d_ff) -> (B, T, C)
+
+
+class EncoderBlock(nn.Module):
+    """All tokens look at all tokens; then each thinks for itself.
+
+    Post-LN, as in Vaswani et al. 2017, section 3.1: the sum of the stream and the branch is
+    normalised, so that each block hands on normed tokens.
+
+    Args:
+        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
+        num_heads: H.
+        d_ff: width of the middle of the feed-forward network.
+        dropout: probability of a zero in training, among the attention weights and once at the
+            end of each branch.
+
+    Shapes: `forward(x, pad_mask=None)` takes `(B, S, C)` and a bool `(B, S)` that is `True` at
+    padding, and returns `(B, S, C)`.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.attention = CrossAttention(d_model, num_heads, dropout)
+        self.norm1 = LayerNorm(d_model)
+        self.feed_forward = ReLUFeedForward(d_model, d_ff, dropout)
+        self.norm2 = LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.dropout(self.attention(x, x, pad_mask)))  # (B, S, C)
+        return self.norm2(x + self.feed_forward(x))  # dropped by its own last layer
+
+
+class DecoderBlock(nn.Module):
+    """Each token looks at those before it, then at the whole context, then thinks for itself.
+
+    Post-LN, as in Vaswani et al. 2017, section 3.1.
+
+    Args:
+        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
+        num_heads: H, in both attentions.
+        d_ff: width of the middle of the feed-forward network.
+        context_length: the most tokens `forward` takes as `x`; more raise `ValueError`.
+        dropout: probability of a zero in training, among the attention weights and once at the
+            end of each branch.
+
+    Shapes: `forward(x, context, pad_mask=None, context_pad_mask=None)` takes `(B, T, C)`,
+    `(B, S, C)`, a bool `(B, T)` and a bool `(B, S)`, and returns `(B, T, C)`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        context_length: int,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(
+            d_model, d_model, context_length, num_heads, dropout
+        )
+        self.norm1 = LayerNorm(d_model)
+        self.cross_attention = CrossAttention(d_model, num_heads, dropout)
+        self.norm2 = LayerNorm(d_model)
+        self.feed_forward = ReLUFeedForward(d_model, d_ff, dropout)
+        self.norm3 = LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        pad_mask: Tensor | None = None,
+        context_pad_mask: Tensor | None = None,
+    ) -> Tensor:
+        x = self.norm1(x + self.dropout(self.self_attention(x, pad_mask)))  # (B, T, C)
+        x = self.norm2(x + self.dropout(self.cross_attention(x, context, context_pad_mask)))
+        return self.norm3(x + self.feed_forward(x))  # dropped by its own last layer

@@ -35,17 +35,6 @@ from .kit.heads import padding_anywhere, padding_behind, padding_in_front
 
 LESSON = "4-transformer/08_block"
 
-NORMS = (
-    "layer_norm",
-    "native_layer_norm",
-    "group_norm",
-    "native_group_norm",
-    "instance_norm",
-    "batch_norm",
-    "native_batch_norm",
-    "rms_norm",
-    "_fused_rms_norm",
-)
 GELUS = ("gelu", "gelu_", "GELU")
 
 
@@ -398,7 +387,6 @@ class TransformerBlock(nn.Module):
             x = x + branch(x)
         return x
 """,
-    forbidden=(*NORMS, *GELUS, "_transformer_encoder_layer_fwd"),
-    forbidden_text="Norm and GELU are yours in this lesson: use your `LayerNorm` and "
-    "`FeedForward`, or the finished ones from `transformer`.",
+    forbidden=("_transformer_encoder_layer_fwd",),
+    forbidden_text="The block is the exercise: put it together from norms, attention and network.",
 )

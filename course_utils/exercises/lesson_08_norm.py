@@ -29,7 +29,19 @@ from .kit.blocks import (
     norm_weights,
 )
 from .kit.draw import Draw
-from .lesson_08_block import LESSON, NORMS
+from .lesson_08_block import LESSON
+
+NORMS = (
+    "layer_norm",
+    "native_layer_norm",
+    "group_norm",
+    "native_group_norm",
+    "instance_norm",
+    "batch_norm",
+    "native_batch_norm",
+    "rms_norm",
+    "_fused_rms_norm",
+)
 
 # ---------------------------------------------------------------- LayerNorm
 

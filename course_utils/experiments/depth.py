@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..transformer import LayerNorm, TransformerBlock
 from ..threads import use_threads
+from ..transformer import LayerNorm, TransformerBlock
 
 C, H = 32, 4
 

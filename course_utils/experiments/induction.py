@@ -23,8 +23,8 @@ from torch import Tensor
 
 from ..attention import causal_mask, masked_softmax
 from ..language_model import TinyLM, head_scores, next_token_loss, training_step
-from ..transformer import TransformerBlock
 from ..threads import use_threads
+from ..transformer import TransformerBlock
 
 WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14
 WIDTH, HEADS = 64, 2

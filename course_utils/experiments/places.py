@@ -26,8 +26,8 @@ from ..attention import (
     split_heads,
 )
 from ..figures import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
-from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
 from ..threads import use_threads
+from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
 
 # A small model whose positions can be chosen -----------------------------------------------------
 

@@ -1,0 +1,179 @@
+"""What lesson 12 trains on: a toy English and its French, whose words stand in another order.
+
+Adjectives of size stand before a French noun, those of colour behind it; articles and adjectives
+agree with it; "not" becomes two words around the verb.
+"""
+
+import random
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from .data import Tokenizer
+
+PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
+
+# English, French; a French noun is masculine or feminine, and an adjective has a form for each.
+NOUNS = {
+    "cat": ("chat", "m"),
+    "dog": ("chien", "m"),
+    "boy": ("garçon", "m"),
+    "girl": ("fille", "f"),
+    "cow": ("vache", "f"),
+    "mouse": ("souris", "f"),
+}
+ARTICLES = {"the": {"m": "le", "f": "la"}, "a": {"m": "un", "f": "une"}}
+SIZES = {
+    "small": {"m": "petit", "f": "petite"},
+    "big": {"m": "grand", "f": "grande"},
+    "pretty": {"m": "joli", "f": "jolie"},
+}
+COLOURS = {
+    "black": {"m": "noir", "f": "noire"},
+    "white": {"m": "blanc", "f": "blanche"},
+    "green": {"m": "vert", "f": "verte"},
+    "grey": {"m": "gris", "f": "grise"},
+}
+# With "I" and after "not" an English verb has no s; the French form is the same for all of them.
+VERBS = {"sing": "chante", "dance": "danse", "jump": "saute"}
+VERBS_WITH_OBJECT = {"watch": "regarde", "carry": "porte", "find": "trouve"}
+THIRD_PERSON = {
+    verb: {"watch": "watches", "carry": "carries"}.get(verb, f"{verb}s")
+    for verb in (*VERBS, *VERBS_WITH_OBJECT)
+}
+
+# Never together in what the model is trained on: an adjective and its noun, "not" and its verb.
+UNSEEN = frozenset(
+    {
+        ("black", "cat"),
+        ("small", "dog"),
+        ("grey", "boy"),
+        ("white", "girl"),
+        ("big", "cow"),
+        ("green", "mouse"),
+        ("not", "jump"),
+        ("not", "find"),
+    }
+)
+
+
+class Pair(NamedTuple):
+    """A sentence in both languages, and which words stand together in it."""
+
+    english: str
+    french: str
+    combinations: frozenset[tuple[str, str]]
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it holds a combination that training leaves out."""
+        return not self.combinations.isdisjoint(UNSEEN)
+
+
+class SentenceTokenizer(Tokenizer):
+    """Words in small letters, but for "I"; a full stop at the end is left out.
+
+    >>> english.decode(english.encode("I watch the black cat."))
+    'I watch the black cat'
+    """
+
+    def _split(self, text: str) -> list[str]:
+        return ["I" if word == "i" else word for word in text.lower().rstrip(" .").split()]
+
+    def _join(self, pieces: list[str]) -> str:
+        return " ".join(pieces)
+
+
+def _forms(adjectives: dict[str, dict[str, str]]) -> list[str]:
+    return [form for forms in adjectives.values() for form in forms.values()]
+
+
+english = SentenceTokenizer(
+    [
+        PAD,
+        *ARTICLES,
+        "I",
+        *("do", "does", "not"),
+        *NOUNS,
+        *SIZES,
+        *COLOURS,
+        *THIRD_PERSON.keys(),
+        *THIRD_PERSON.values(),
+    ]
+)
+french = SentenceTokenizer(
+    [
+        *(PAD, BOS, EOS),
+        *_forms(ARTICLES),
+        *("je", "ne", "pas"),
+        *(noun for noun, _ in NOUNS.values()),
+        *_forms(SIZES),
+        *_forms(COLOURS),
+        *VERBS.values(),
+        *VERBS_WITH_OBJECT.values(),
+    ]
+)
+PAD_ID, BOS_ID, EOS_ID = (french._ids[piece] for piece in (PAD, BOS, EOS))
+
+
+def _draw_noun(draw: random.Random) -> tuple[list[str], list[str], set[tuple[str, str]]]:
+    """A noun with what belongs to it, in both languages."""
+    article, noun = draw.choice(list(ARTICLES)), draw.choice(list(NOUNS))
+    of_noun, gender = NOUNS[noun]
+    size = draw.choice(list(SIZES)) if draw.random() < 0.4 else None
+    colour = draw.choice(list(COLOURS)) if draw.random() < 0.5 else None
+    adjectives = [adjective for adjective in (size, colour) if adjective]
+    before = [SIZES[size][gender]] if size else []
+    behind = [COLOURS[colour][gender]] if colour else []
+    return (
+        [article, *adjectives, noun],
+        [ARTICLES[article][gender], *before, of_noun, *behind],
+        {(adjective, noun) for adjective in adjectives},
+    )
+
+
+def _draw_pair(draw: random.Random) -> Pair:
+    if draw.random() < 0.25:
+        subject, sujet, combinations, first = ["I"], ["je"], set[tuple[str, str]](), True
+    else:
+        (subject, sujet, combinations), first = _draw_noun(draw), False
+    verb, verbe = draw.choice([*VERBS.items(), *VERBS_WITH_OBJECT.items()])
+    if draw.random() < 0.35:
+        says, dit = ["do" if first else "does", "not", verb], ["ne", verbe, "pas"]
+        combinations.add(("not", verb))
+    else:
+        says, dit = [verb if first else THIRD_PERSON[verb]], [verbe]
+    if verb in VERBS_WITH_OBJECT:
+        object, objet, more = _draw_noun(draw)
+        says, dit, combinations = says + object, dit + objet, combinations | more
+    return Pair(" ".join(subject + says), " ".join(sujet + dit), frozenset(combinations))
+
+
+def draw_pairs(
+    count: int, seed: int, unseen: bool = False, without: Collection[Pair] = ()
+) -> list[Pair]:
+    """Draw sentences, each once.
+
+    Args:
+        count: how many.
+        seed: the same seed gives the same sentences, on any machine.
+        unseen: whether each holds one of the combinations in `UNSEEN`; none does otherwise.
+        without: sentences not to draw.
+    """
+    draw, taken = random.Random(seed), set(without)
+    pairs: list[Pair] = []
+    while len(pairs) < count:
+        pair = _draw_pair(draw)
+        if pair.unseen == unseen and pair not in taken:
+            taken.add(pair)
+            pairs.append(pair)
+    return pairs
+
+
+def three_sets(
+    training: int = 6_000, held_out: int = 1_000, seed: int = 0
+) -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
+    """Draw sentences to train on, unseen ones made of the same combinations, and unseen
+    combinations."""
+    trained_on = draw_pairs(training, seed)
+    unseen_sentences = draw_pairs(held_out, seed + 1, without=trained_on)
+    return trained_on, unseen_sentences, draw_pairs(held_out, seed + 2, unseen=True)

@@ -1,0 +1,343 @@
+"""An encoder-decoder that translates: the finished parts of lesson 12, in lesson order.
+
+Letters in shapes: `B` batch, `S` source length, `T` target length, `C` model width (`d_model`), `H`
+heads, `L` layers, `V` vocabulary of the target. A translator is any module that is called as
+`model(source, decoder_input, source_pad_mask=None)`, with ids `(B, S)` and `(B, T)` and a bool
+`(B, S)` that is `True` at padding, and returns logits `(B, T, V)`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import attention_scores, padding_mask, safe_masked_softmax, split_heads
+from .language_model import _evaluating
+from .live import LiveLoss
+from .threads import use_threads
+from .transformer import DecoderBlock, EncoderBlock, TokenAndPosition
+
+# The model --------------------------------------------------------------------------------------
+
+
+class Translator(nn.Module):
+    """The Transformer of Vaswani et al. 2017: an encoder that reads, a decoder that writes.
+
+    The paper also scales its embeddings, has fixed positions and shares its embeddings with the
+    head.
+
+    Args:
+        source_vocab_size: of the language that is read.
+        target_vocab_size: V, of the language that is written.
+        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
+        num_heads: H.
+        d_ff: width of the middle of the feed-forward networks.
+        num_layers: L, how many blocks the encoder has, and how many the decoder.
+        context_length: the most tokens on either side; more raise `ValueError`.
+        dropout: of each block.
+
+    Shapes: `forward(source, decoder_input, source_pad_mask=None)` takes `(B, S)` and `(B, T)`
+    int64 or int32 and a bool `(B, S)` that is `True` at padding, and returns `(B, T, V)` logits.
+    """
+
+    def __init__(
+        self,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        num_layers: int,
+        context_length: int,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.embed_source = TokenAndPosition(source_vocab_size, context_length, d_model)
+        self.embed_target = TokenAndPosition(target_vocab_size, context_length, d_model)
+        self.encoder = nn.ModuleList(
+            EncoderBlock(d_model, num_heads, d_ff, dropout) for _ in range(num_layers)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderBlock(d_model, num_heads, d_ff, context_length, dropout)
+            for _ in range(num_layers)
+        )
+        self.head = nn.Linear(d_model, target_vocab_size, bias=False)
+
+    def encode(self, source: Tensor, source_pad_mask: Tensor | None = None) -> Tensor:
+        """Read a text: `(B, S)` ids to `(B, S, C)`, the context."""
+        x = self.embed_source(source)  # (B, S) -> (B, S, C)
+        for block in self.encoder:
+            x = block(x, source_pad_mask)  # (B, S, C) -> (B, S, C)
+        return x
+
+    def decode(
+        self, decoder_input: Tensor, context: Tensor, source_pad_mask: Tensor | None = None
+    ) -> Tensor:
+        """Say what comes next after each token: `(B, T)` ids and the context to `(B, T, V)`."""
+        x = self.embed_target(decoder_input)  # (B, T) -> (B, T, C)
+        for block in self.decoder:
+            x = block(x, context, context_pad_mask=source_pad_mask)  # (B, T, C) -> (B, T, C)
+        return self.head(x)  # (B, T, C) -> (B, T, V)
+
+    def forward(
+        self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor | None = None
+    ) -> Tensor:
+        return self.decode(decoder_input, self.encode(source, source_pad_mask), source_pad_mask)
+
+
+# Training ---------------------------------------------------------------------------------------
+
+
+def pad(texts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Put texts of unequal lengths into one batch.
+
+    Args:
+        texts: B of `(T,)` ids.
+        pad_id: fills up the shorter ones, behind.
+
+    Returns:
+        `(B, T)` ids and a bool `(B, T)` that is `True` at the padding.
+
+    Raises:
+        ValueError: there is no text, or an empty one.
+
+    >>> pad([torch.tensor([7, 8]), torch.tensor([9])], pad_id=0)[0].tolist()
+    [[7, 8], [9, 0]]
+    """
+    lengths = [len(text) for text in texts]
+    if not lengths or min(lengths) == 0:
+        raise ValueError(f"each text must have at least one token, got lengths {lengths}")
+    ids = nn.utils.rnn.pad_sequence(list(texts), batch_first=True, padding_value=pad_id)
+    return ids, padding_mask(lengths, max(lengths)).to(ids.device)
+
+
+def teacher_forcing(targets: Tensor, bos_id: int) -> Tensor:
+    """What the decoder is given while it learns: the right words so far, one place later.
+
+    Args:
+        targets: `(B, T)` ids, what it has to say; they stay as they are.
+        bos_id: the beginning, after which the first word is to be said.
+
+    Returns:
+        `(B, T)`: `bos_id` first, then the targets but for the last column.
+
+    >>> teacher_forcing(torch.tensor([[5, 7, 2, 0]]), bos_id=1).tolist()
+    [[1, 5, 7, 2]]
+    """
+    begin = targets.new_full((len(targets), 1), bos_id)  # (B, 1)
+    return torch.cat([begin, targets[:, :-1]], dim=1)  # (B, 1) and (B, T - 1) -> (B, T)
+
+
+def translation_loss(logits: Tensor, targets: Tensor, pad_id: int) -> Tensor:
+    """Mean of -log(probability given to the right word) over the words that aren't padding.
+
+    Args:
+        logits: `(B, T, V)`; those at t are about the target at t: the shift is in what came in.
+        targets: `(B, T)` ids.
+        pad_id: targets that don't count.
+    """
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=pad_id)
+
+
+def train_translator(
+    model: nn.Module,
+    batches: Sequence[tuple[Tensor, Tensor, Tensor]],
+    bos_id: int,
+    pad_id: int,
+    learning_rate: float = 2e-3,
+    warm_up: int = 100,
+    levels: Mapping[str, float] | None = None,
+    threads: int | None = 1,
+) -> list[float]:
+    """Take one step of AdamW on each batch; show the loss live.
+
+    Post-LN blocks are trained from small steps to larger ones, over `warm_up` steps, and then to
+    smaller ones again, in straight lines (Vaswani et al. 2017, section 5.3, falls more slowly).
+
+    Args:
+        model: a translator.
+        batches: each source `(B, S)`, its mask `(B, S)`, and targets `(B, T)` that end in eos.
+        bos_id, pad_id: of the target language.
+        learning_rate: of the largest step.
+        warm_up: how many steps it takes to get there.
+        levels: losses to compare with, by name: lines in the live curve.
+        threads: how many compute, as in `language_model.train`.
+
+    Returns:
+        The loss before each step.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
+    steps = len(batches)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer,
+        lambda step: min((step + 1) / warm_up, (steps - step) / max(1, steps - warm_up)),
+    )
+    losses = []
+    model.train()
+    with use_threads(threads), LiveLoss(steps, levels) as live:
+        for source, source_pad_mask, targets in batches:
+            logits = model(source, teacher_forcing(targets, bos_id), source_pad_mask)
+            loss = translation_loss(logits, targets, pad_id)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+            live.show(losses)
+    return losses
+
+
+# Decoding ---------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def greedy_translate(
+    model: nn.Module,
+    source: Tensor,
+    bos_id: int,
+    eos_id: int,
+    max_length: int,
+    source_pad_mask: Tensor | None = None,
+) -> Tensor:
+    """Write the likeliest next word, again and again, until each text has ended.
+
+    Args:
+        model: a translator; its mode is as before afterwards.
+        source: `(B, S)` ids.
+        bos_id: what the decoder is given first.
+        eos_id: ends a text.
+        max_length: the most words of a text, at least 1, else `ValueError`.
+        source_pad_mask: `(B, S)` bool, `True` at padding.
+
+    Returns:
+        `(B, L)` ids without bos; L is the length of the longest text including its eos, and shorter
+        ones are filled up with eos.
+    """
+    _check_at_least_one("max_length", max_length)
+    written = source.new_full((len(source), 1), bos_id)  # (B, 1)
+    ended = torch.zeros_like(written[:, 0], dtype=torch.bool)  # (B,)
+    with _evaluating(model):
+        for _ in range(max_length):
+            logits = model(source, written, source_pad_mask)[:, -1]  # (B, T, V) -> (B, V)
+            word = logits.argmax(dim=-1).masked_fill(ended, eos_id)  # (B, V) -> (B,)
+            written = torch.cat([written, word[:, None]], dim=1)  # (B, T) -> (B, T + 1)
+            ended = ended | (word == eos_id)
+            if ended.all():
+                break
+    return written[:, 1:]
+
+
+class Hypothesis(NamedTuple):
+    """A text that beam search has written, and its summed log-probability."""
+
+    ids: list[int]
+    log_probability: float
+
+    @property
+    def score(self) -> float:
+        """The log-probability a word, eos counted: a long text is not worse for being long."""
+        return self.log_probability / len(self.ids)
+
+
+@torch.no_grad()
+def beam_search(
+    model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
+) -> list[Hypothesis]:
+    """Follow the `beam_width` likeliest texts at once.
+
+    Each step extends every text by every word and keeps the best. Those that have ended are set
+    aside, and the others go on.
+
+    Args:
+        model: a translator; its mode is as before afterwards.
+        source: `(1, S)` ids of one text.
+        bos_id: what the decoder is given first.
+        eos_id: ends a text.
+        max_length: the most words of a text.
+        beam_width: how many texts are kept.
+
+    Returns:
+        All that have ended or are `max_length` long, the best `score` first.
+
+    Raises:
+        ValueError: more than one source, or `max_length` or `beam_width` is less than 1.
+    """
+    _check_at_least_one("max_length", max_length)
+    _check_at_least_one("beam_width", beam_width)
+    if len(source) != 1:
+        raise ValueError(f"beam search translates one text, (1, S), got {tuple(source.shape)}")
+    done: list[Hypothesis] = []
+    going_on = [Hypothesis([], 0.0)]
+    with _evaluating(model):
+        for _ in range(max_length):
+            written = source.new_tensor([[bos_id, *text.ids] for text in going_on])  # (K, T)
+            logits = model(source.expand(len(written), -1), written)[:, -1]  # (K, V)
+            log_probabilities = logits.double().log_softmax(dim=-1)  # (K, V)
+            so_far = log_probabilities.new_tensor([text.log_probability for text in going_on])
+            sums = so_far[:, None] + log_probabilities  # (K, 1) + (K, V) -> (K, V)
+            V = sums.shape[1]
+            best = sums.flatten().topk(min(beam_width, sums.numel()))  # (K V,) -> (beam_width,)
+            extended = [
+                Hypothesis([*going_on[index // V].ids, index % V], total)
+                for total, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            ]
+            done += [text for text in extended if text.ids[-1] == eos_id]
+            going_on = [text for text in extended if text.ids[-1] != eos_id]
+            if not going_on:
+                break
+    return sorted(done + going_on, key=lambda text: text.score, reverse=True)
+
+
+def beam_translate(
+    model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
+) -> Tensor:
+    """The best text of `beam_search`, `(1, L)` ids without bos; the arguments are the same."""
+    best = beam_search(model, source, bos_id, eos_id, max_length, beam_width)[0]
+    return source.new_tensor([best.ids])
+
+
+def _check_at_least_one(name: str, number: int) -> None:
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, got {number}")
+
+
+# Looking inside ---------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def alignment(
+    model: Translator,
+    source: Tensor,
+    decoder_input: Tensor,
+    source_pad_mask: Tensor | None = None,
+) -> Tensor:
+    """How much each word that is written looks at each word that was read, in evaluation mode.
+
+    Args:
+        source: `(B, S)` ids.
+        decoder_input: `(B, T)` ids; row t is about the word that comes after it.
+        source_pad_mask: `(B, S)` bool, `True` at padding.
+
+    Returns:
+        `(B, L, H, T, S)`, the weights of cross-attention.
+    """
+    weights = []
+    with _evaluating(model):
+        context = model.encode(source, source_pad_mask)  # (B, S) -> (B, S, C)
+        hidden = torch.zeros_like(source, dtype=torch.bool)  # (B, S)
+        if source_pad_mask is not None:
+            hidden = source_pad_mask
+        x = model.embed_target(decoder_input)  # (B, T) -> (B, T, C)
+        for block in model.decoder:
+            assert isinstance(block, DecoderBlock)
+            cross = block.cross_attention
+            asks = block.norm1(x + block.self_attention(x))  # what cross-attention is given
+            query = split_heads(cross.query(asks), cross.num_heads)  # (B, H, T, D)
+            key = split_heads(cross.key(context), cross.num_heads)  # (B, H, S, D)
+            scores = attention_scores(query, key)  # (B, H, T, S)
+            weights.append(safe_masked_softmax(scores, hidden[:, None, None, :]))
+            x = block(x, context, context_pad_mask=source_pad_mask)
+    return torch.stack(weights, dim=1)  # L of (B, H, T, S) -> (B, L, H, T, S)
