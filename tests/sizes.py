@@ -62,13 +62,22 @@ INPUTS: dict[str, dict[str, str | None]] = {
         "top_k": None,
         "top_p": None,
     },
+    "CrossAttention": {
+        "x": "B T d_model",
+        "context": "B S d_model",
+        "context_pad_mask": "B S",
+        "pad_mask": "B S",
+        "scores": None,
+    },
+    "EncoderBlock": BLOCK,
+    "DecoderBlock": {**BLOCK, "context": "B S d_model", "context_pad_mask": "B S"},
     "generate": {"model": None, "ids": "B T", "max_new_tokens": "new", "sizes": "context_length V"},
 }
 
 # The letters of weights, by what their names end with.
 WEIGHTS = {
     r"(norm\d\.)?(scale|shift)": "d_model",
-    r"(attention\.)(query|key|value|out_proj)\.(weight|bias)": "d_model d_model",
+    r"((self_|cross_)?attention\.)(query|key|value|out_proj)\.(weight|bias)": "d_model d_model",
     r"(feed_forward\.)?expand\.(weight|bias)": "wide d_model",
     r"(feed_forward\.)?contract\.(weight|bias)": "d_model wide",
     r"heads\.\d+\.(query|key|value)\.(weight|bias)": "d_head d_in",
@@ -86,6 +95,13 @@ WEIGHTS = {
     r"blocks\.\d+\.feed_forward\.contract\.bias": "d_model",
 }
 
+# Two names of one size.
+SAME = {
+    "CrossAttention": {"d_in": "d_model", "d_out": "d_model"},
+    "EncoderBlock": {"d_ff": "wide"},
+    "DecoderBlock": {"d_ff": "wide"},
+}
+
 # Sizes that follow from two others and stand in no tensor of their own.
 PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"), ("d_model", "d_head", "num_heads"))
 
@@ -93,8 +109,9 @@ PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"), ("d_model", "d_he
 def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:
     """The values of each letter; more than one only where the case holds what doesn't fit."""
     found: dict[str, set[int]] = defaultdict(set)
+    same = SAME.get(exercise.id, {})
     for letter, size in _named(exercise, case):
-        found[letter].add(size)
+        found[same.get(letter, letter)].add(size)
     for whole, one, other in PRODUCTS:
         if whole == "d_model" and not found[whole]:
             continue  # here it is d_out, or C
@@ -136,7 +153,7 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
     for name, value in seen.items():
         if isinstance(value, dict):  # a module's parameters
             yield from _weights(value)
-        else:
+        elif value is not None:
             yield from _input(letters[name], value)
     yield from _weights(case.options.get("weights", {}))
     if "args" in case.options:

@@ -298,65 +298,6 @@ def _attention_cases(seed: int) -> list[Case]:
     ]
 
 
-class UnevenHeadsAccepted(Mistake):
-    """A `d_out` that can't be divided by `num_heads` is accepted where the module is made.
-
-    Why: It fails at its first call, with an error about shapes, or trains with channels that do
-        nothing.
-    Mend: The constructor knows both numbers: raise a ValueError there that names them.
-    """
-
-    def refuse(self, width, num_heads):
-        pass
-
-
-class PadMaskWithoutHeads(Mistake):
-    """The padding mask has the shape (B, 1, T), which lines up with the heads and not the batch.
-
-    Why: When B and H happen to be equal, it hides the wrong columns without an error.
-    Mend: Shapes line up from the right. How many dimensions do the scores have?
-    """
-
-    def columns(self, pad_mask):
-        return pad_mask[:, None, :]
-
-
-class PadMaskAsItComes(Mistake):
-    """The padding mask of shape (B, T) was used as it comes: its batch lines up with the queries.
-
-    Why: Scores are (B, H, T, T); only when B and T happen to be equal is there no error.
-    Mend: Give it two more dimensions, for the heads and for the queries.
-    """
-
-    def columns(self, pad_mask):
-        return pad_mask
-
-
-class MaskAlwaysUsed(Mistake):
-    """`forward` uses `pad_mask` even where there is none, and None can't be indexed.
-
-    Why: Most calls come without padding.
-    Mend: Ask first whether there is a `pad_mask`; without one, the future alone is hidden.
-    """
-
-    def hidden(self, T, device, pad_mask=None):
-        return self.with_padding(self.future(T, device), pad_mask)
-
-
-class KeyNotSplit(Mistake):
-    """One of query, key and value was not split into heads.
-
-    Why: Split are (B, H, T, D), unsplit (B, T, C): a product of the two can't fit.
-    Mend: Which of the three doesn't go through `split_heads`?
-    """
-
-    left = 1
-
-    def projected(self, x):
-        whole = self.merge(super().projected(x)[self.left])
-        return tuple(whole if i == self.left else p for i, p in enumerate(super().projected(x)))
-
-
 class ArgumentsInAnotherOrder(Mistake):
     """The constructor takes `qkv_bias` before `dropout`.
 
@@ -366,18 +307,6 @@ class ArgumentsInAnotherOrder(Mistake):
 
     def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False, dropout=0.0):
         super().__init__(d_in, d_out, context_length, num_heads, dropout, qkv_bias)
-
-
-class KeysOfTheFirstHead(Mistake):
-    """All heads share the keys of the first.
-
-    Why: Some models do that to save memory; here each head compares in its own way.
-    Mend: Keys are split into heads just as queries are.
-    """
-
-    def projected(self, x):
-        query, key, value = super().projected(x)
-        return query, key[:, :1], value
 
 
 _NOT_JOINED = {
@@ -405,18 +334,18 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         h.NeverTransposed,
         h.MergedWithoutTranspose,
-        PadMaskWithoutHeads,
-        PadMaskAsItComes,
+        h.PadMaskWithoutHeads,
+        h.PadMaskAsItComes,
         m.NanRows,
         h.NoOutProj,
         h.ScaledByModelWidth,
         m.PadMaskIgnored,
-        UnevenHeadsAccepted,
+        h.UnevenHeadsAccepted,
         m.MaskRequired,
-        MaskAlwaysUsed,
-        KeyNotSplit,
-        KeyNotSplit.but(left=0),
-        KeyNotSplit.but(left=2),
+        h.MaskAlwaysUsed,
+        h.KeyNotSplit,
+        h.KeyNotSplit.but(left=0),
+        h.KeyNotSplit.but(left=2),
         h.KeyNotTransposed,
         h.KeyNotTransposed.but(compared=lambda self, query, key: query @ key.transpose(1, 2)),
         h.KeyNotTransposed.but(compared=lambda self, query, key: query @ key.permute(3, 2, 1, 0)),
@@ -462,7 +391,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         h.HeadsSwappedWithWidth,
         h.BatchAndTokensSwapped,
         h.MergedReversed,
-        KeysOfTheFirstHead,
+        h.KeysOfTheFirstHead,
         h.ScaledByHeadCount,
         h.OutProjBeforeMerge,
         h.OutProjOnValues,

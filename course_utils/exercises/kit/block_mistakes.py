@@ -234,6 +234,12 @@ class BranchNormed(Mistake):
     def finished(self, x, middle, branch):
         return super().finished(x, middle, self.norm2(branch))
 
+    def settled(self, middle):
+        return middle
+
+    def settled_again(self, out):
+        return out
+
 
 class NoNorms(Mistake):
     """The norms exist but are not used: the branches read the stream as it is.
@@ -242,11 +248,8 @@ class NoNorms(Mistake):
     Mend: Each branch reads through its own norm.
     """
 
-    def read(self, x):
+    def normed(self, place, x):
         return x
-
-    def read_again(self, middle):
-        return middle
 
 
 class FirstNormUnused(Mistake):
@@ -256,8 +259,10 @@ class FirstNormUnused(Mistake):
     Mend: Each branch reads through its own norm.
     """
 
-    def read(self, x):
-        return x
+    unused = 1
+
+    def normed(self, place, x):
+        return x if place == self.unused else super().normed(place, x)
 
 
 class SecondNormUnused(Mistake):
@@ -267,8 +272,10 @@ class SecondNormUnused(Mistake):
     Mend: Each branch reads through its own norm.
     """
 
-    def read_again(self, middle):
-        return middle
+    unused = 2
+
+    def normed(self, place, x):
+        return x if place == self.unused else super().normed(place, x)
 
 
 class OneNormTwice(Mistake):
@@ -278,8 +285,8 @@ class OneNormTwice(Mistake):
     Mend: Read the two lines aloud: one name comes twice.
     """
 
-    def read_again(self, middle):
-        return self.norm1(middle)
+    def normed(self, place, x):
+        return super().normed(1, x)
 
 
 class NormNamesSwapped(Mistake):
@@ -289,11 +296,10 @@ class NormNamesSwapped(Mistake):
     Mend: `norm1` belongs to attention, which comes first.
     """
 
-    def read(self, x):
-        return self.norm2(x)
+    others = {1: 2, 2: 1}
 
-    def read_again(self, middle):
-        return self.norm1(middle)
+    def normed(self, place, x):
+        return super().normed(self.others.get(place, place), x)
 
 
 class OneNormShared(Mistake):
@@ -306,6 +312,8 @@ class OneNormShared(Mistake):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.norm2 = self.norm1
+        if hasattr(self, "norm3"):
+            self.norm3 = self.norm1
 
 
 class NormedTwice(Mistake):
@@ -322,7 +330,9 @@ class NormedTwice(Mistake):
 class _WrongNorm(Mistake):
     def __init__(self, d_model, *args, **kwargs):
         super().__init__(d_model, *args, **kwargs)
-        self.norm1, self.norm2 = self.norm(d_model), self.norm(d_model)
+        for name, _ in [*self.named_children()]:
+            if name.startswith("norm"):
+                setattr(self, name, self.norm(d_model))
 
 
 class _Unbiased(Norm):

@@ -150,15 +150,19 @@ class Block(nn.Module):
         return dropout
 
     def forward(self, x, pad_mask=None):
-        middle = self.joined(x, self.listened(x, pad_mask))
-        return self.finished(x, middle, self.thought(x, middle))
+        middle = self.settled(self.joined(x, self.listened(x, pad_mask)))
+        return self.settled_again(self.finished(x, middle, self.thought(x, middle)))
+
+    def normed(self, place, x):
+        """x through the norm of this number."""
+        return getattr(self, f"norm{place}")(x)
 
     def listened(self, x, pad_mask):
         """What attention adds."""
         return self.attended_dropped(self.attended(self.read(x), self.handed_on(pad_mask)))
 
     def read(self, x):
-        return self.norm1(x)
+        return self.normed(1, x)
 
     def handed_on(self, pad_mask):
         return pad_mask
@@ -172,12 +176,16 @@ class Block(nn.Module):
     def joined(self, x, branch):
         return x + branch
 
+    def settled(self, middle):
+        """What becomes of the first sum: here nothing, in Post-LN a norm."""
+        return middle
+
     def thought(self, x, middle):
         """What the feed-forward network adds."""
         return self.thought_dropped(self.feed_forward(self.read_again(middle)))
 
     def read_again(self, middle):
-        return self.norm2(middle)
+        return self.normed(2, middle)
 
     def thought_dropped(self, out):
         return out
@@ -185,19 +193,23 @@ class Block(nn.Module):
     def finished(self, x, middle, branch):
         return middle + branch
 
+    def settled_again(self, out):
+        return out
+
 
 class InAttention(Mistake):
     """A mistake of attention, inside a block."""
 
     @staticmethod
-    def of(mistake: type[Mistake]) -> type[Mistake]:
-        """The same idea, id and sentences, for a block."""
+    def of(mistake: type[Mistake], step: str = "attending") -> type[Mistake]:
+        """The same idea, id and sentences, for a block; `step` gives the attention's class."""
 
         def attending(self: Any) -> Any:
-            right = super(made, self).attending()  # type: ignore[misc]
+            right = getattr(super(made, self), step)()
             return mixed(right, mistake)
 
-        names = {"__doc__": mistake.__doc__, "attending": attending, "inside": mistake}
+        id = classmethod(lambda cls: mistake.id())
+        names = {"__doc__": mistake.__doc__, step: attending, "inside": mistake, "id": id}
         made: type[Mistake] = type(mistake.__name__, (InAttention,), names)
         return made
 

@@ -87,7 +87,7 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
 
     def call(module: Any, gradients: bool, *mask: Any) -> Any:
         with torch.set_grad_enabled(gradients):
-            return module(fresh(case["x"]), *map(fresh, mask))
+            return module(*map(fresh, case.inputs.values()), *map(fresh, mask))
 
     for seed in (1, 2):
         module = make(as_made=True)
@@ -109,16 +109,22 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
     seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
-def see_slopes(make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor) -> None:
-    """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
+def see_slopes(
+    make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor, step: float = 1e-3
+) -> None:
+    """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error; a `step` that is short
+    for what bends."""
     try:
-        scores, others = _slopes(make, case, True, *mask), _slopes(make, case, False)
+        scores = _slopes(make, case, True, *mask, step=step)
+        others = _slopes(make, case, False, step=step)
         seen.put("draw:slopes", torch.stack([scores, others]))
     except Exception as error:
         seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
-def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -> Tensor:
+def _slopes(
+    make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor, step: float
+) -> Tensor:
     """How steeply the result of one draw rises along a direction through the weights of query and
     key, or through all others and the tokens: as measured, and as its gradients have it."""
     module, way = (make(torch.float64, as_made=True) for _ in range(2))
@@ -130,7 +136,8 @@ def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -
         for name, w in case.options["weights"].items()
     }
     inject(way, along)
-    x = case["x"].detach().double().requires_grad_()
+    x, *others = (v.detach().double() for v in case.inputs.values())
+    x.requires_grad_()
     places = [x, *module.parameters()]
     directions = [cotangent(x) * (not scores), *(p.detach() for p in way.parameters())]
 
@@ -139,10 +146,9 @@ def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -
             for place, direction in zip(places, directions, strict=True):
                 place.add_(direction, alpha=step)
         set_seed(3)
-        out = module(x * 1.0, *map(fresh, mask))
+        out = module(x * 1.0, *others, *map(fresh, mask))
         return (out * cotangent(out)).sum()
 
-    step = 1e-3
     with torch.no_grad():
         rise = total(step) - total(-2 * step)
     total(step).backward()

@@ -247,6 +247,44 @@ class TupleOfHeads(Mistake):
 ListOfHeads = TupleOfHeads.but(split=lambda self, x, num_heads: list(x.chunk(num_heads, -1)))
 
 
+class UnevenHeadsAccepted(Mistake):
+    """A `d_out` that can't be divided by `num_heads` is accepted where the module is made.
+
+    Why: It fails at its first call, with an error about shapes, or trains with channels that do
+        nothing.
+    Mend: The constructor knows both numbers: raise a ValueError there that names them.
+    """
+
+    def refuse(self, width, num_heads):
+        pass
+
+
+class KeyNotSplit(Mistake):
+    """One of query, key and value was not split into heads.
+
+    Why: Split are (B, H, T, D), unsplit (B, T, C): a product of the two can't fit.
+    Mend: Which of the three doesn't go through `split_heads`?
+    """
+
+    left = 1
+
+    def projected(self, x):
+        whole = self.merge(super().projected(x)[self.left])
+        return tuple(whole if i == self.left else p for i, p in enumerate(super().projected(x)))
+
+
+class KeysOfTheFirstHead(Mistake):
+    """All heads share the keys of the first.
+
+    Why: Some models do that to save memory; here each head compares in its own way.
+    Mend: Keys are split into heads just as queries are.
+    """
+
+    def projected(self, x):
+        query, key, value = super().projected(x)
+        return query, key[:, :1], value
+
+
 # ---------------------------------------------------------------- joining
 
 
@@ -630,6 +668,39 @@ class PaddingForSomeHeads(Mistake):
     def with_padding(self, future, pad_mask):
         padding, H = self.columns(pad_mask), self.num_heads
         return torch.cat([future | (padding & self.masked(h, H)) for h in range(H)], dim=1)
+
+
+class PadMaskWithoutHeads(Mistake):
+    """The padding mask has the shape (B, 1, T), which lines up with the heads and not the batch.
+
+    Why: When B and H happen to be equal, it hides the wrong columns without an error.
+    Mend: Shapes line up from the right. How many dimensions do the scores have?
+    """
+
+    def columns(self, pad_mask):
+        return pad_mask[:, None, :]
+
+
+class PadMaskAsItComes(Mistake):
+    """The padding mask of shape (B, T) was used as it comes: its batch lines up with the queries.
+
+    Why: Scores are (B, H, T, T); only when B and T happen to be equal is there no error.
+    Mend: Give it two more dimensions, for the heads and for the queries.
+    """
+
+    def columns(self, pad_mask):
+        return pad_mask
+
+
+class MaskAlwaysUsed(Mistake):
+    """`forward` uses `pad_mask` even where there is none, and None can't be indexed.
+
+    Why: Most calls come without padding.
+    Mend: Ask first whether there is a `pad_mask`; without one, the future alone is hidden.
+    """
+
+    def hidden(self, T, device, pad_mask=None):
+        return self.with_padding(self.future(T, device), pad_mask)
 
 
 class DropoutSharedByHeads(Mistake):
