@@ -562,3 +562,36 @@ RESIDUAL_STREAM = [
     Step("cat out", ["cat, having heard", "cat thought"], "(C,)", label="+", column=0, row=4),
     Step("sat out", ["sat, having heard", "sat thought"], "(C,)", label="+", column=3, row=4),
 ]
+
+# Lesson 11: two streams, and the one place where the second reads the first.
+_SOURCE = "(B, S, C)"
+ENCODER_DECODER = [
+    Step("source", shape=_SOURCE, label="source\nto the encoder"),
+    Step("attention", ["source"], learned=True, column=-1),
+    Step("heard", ["source", "attention"], label="add, norm1", learned=True, column=0, row=2),
+    Step("feed_forward", ["heard"], learned=True, column=-1),
+    Step(
+        "context",
+        ["heard", "feed_forward"],
+        _SOURCE,
+        label="add, norm2",
+        learned=True,
+        column=0,
+        row=4,
+    ),
+    Step("target", shape=_X, label="target\nto the decoder", column=2.2, row=0),
+    Step(
+        "self_attention",
+        ["target"],
+        label="self_attention\nunder a triangle",
+        learned=True,
+        column=3.2,
+    ),
+    Step("so far", ["target", "self_attention"], label="add, norm1", learned=True, column=2.2, row=2),
+    Step("cross_attention", ["context", "so far"], learned=True, column=1.1, row=4),
+    Step(
+        "informed", ["so far", "cross_attention"], label="add, norm2", learned=True, column=2.2, row=5
+    ),
+    Step("thinks", ["informed"], label="feed_forward", learned=True, column=3.2),
+    Step("y", ["informed", "thinks"], _X, label="add, norm3", learned=True, column=2.2, row=7),
+]

@@ -145,7 +145,7 @@ def _uneven(width: int, heads: int) -> Case:
 def _cases(seed: int) -> list[Case]:
     draw = Draw(seed)
     case = partial(_case, draw)
-    equal = case("equal scores, some tokens of zeros")
+    equal = case("equal scores, some tokens of zeros", once=True)
     equal.options["weights"]["query.weight"].zero_()
     equal["context"][0, ::2] = 0.0
     same, double = TwoSizes(3, 4, 4, 5, 2), torch.float64
@@ -157,7 +157,7 @@ def _cases(seed: int) -> list[Case]:
         case("padding in front, one context all padding", pad_mask=blind, roles="padded device"),
         case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name"),
         case("float64, made by position", dtype=double, given="by position"),
-        case("as many queries as keys", same, pad_mask=padding_behind, roles="small device"),
+        case("as many queries as keys", same, pad_mask=padding_behind, roles="small", once=True),
         case("one query, one head", TwoSizes(2, 1, 3, 5, 1), roles="small", once=True),
         case("one key", TwoSizes(2, 3, 1, 5, 2), roles="small", once=True),
         _big_numbers(draw),

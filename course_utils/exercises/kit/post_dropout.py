@@ -22,7 +22,7 @@ from ...checking.modules import inject
 from .draw import Draw
 from .dropout import see_slopes
 
-TEXTS, TOKENS, SOURCE, HEADS, D, WIDE, LENGTH = 80, 3, 4, 2, 7, 21, 5
+TEXTS, TOKENS, SOURCE, HEADS, D, WIDE, LENGTH = 50, 3, 4, 2, 7, 21, 5
 WIDTH = HEADS * D
 ADDED, ANCHORS = range(WIDTH // 2), range(WIDTH // 2, WIDTH)
 NAMES = {
@@ -75,7 +75,8 @@ def _alone(case: Case, branch: str) -> dict[str, Tensor]:
 
 
 def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """Calls of each branch alone, in training mode from two seeds, twice each, and without."""
+    """Calls of each branch alone: in training mode, two modules from two seeds, twice each; and in
+    evaluation mode."""
     if "dropout" not in case.roles:
         return
 
@@ -83,16 +84,15 @@ def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) ->
         with torch.no_grad():
             return module(*map(fresh, case.inputs.values()))
 
+    still, modules = make(), [make(as_made=True) for _ in range(2)]
+    with suppress(Exception):  # another one made beside them
+        type(still)(*case.options["args"])
     for branch in branches(case):
         weights = _alone(case, branch)
-        still = make()
-        inject(still, weights)
-        seen.put(f"still:{branch}", call(still))
-        for seed in (1, 2):
-            module = make(as_made=True)
+        for module in (still, *modules):
             inject(module, weights)
-            with suppress(Exception):  # another one made beside it
-                type(module)(*case.options["args"])
+        seen.put(f"still:{branch}", call(still))
+        for seed, module in enumerate(modules, start=1):
             set_seed(seed)
             for again in ("", " again"):
                 seen.put(f"draw:{branch}:{seed}{again}", call(module))

@@ -1,0 +1,251 @@
+"""Lesson 11: a small translator, and what its decoder says from one source, another, and none.
+
+    python -m course_utils.experiments.sources
+
+trains it and keeps its weights beside this file, in half precision. In one of four steps its
+decoder gets zeros in place of what the encoder read, so that it knows what to do without a source.
+
+    python -m course_utils.experiments.sources variants
+
+trains translators with one part changed and prints how many unseen sentences each gets right.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ..threads import use_threads
+from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french, three_sets
+from ..transformer import DecoderBlock, EncoderBlock
+from ..translation import (
+    Translator,
+    alignment,
+    greedy_translate,
+    pad,
+    teacher_forcing,
+    translation_loss,
+)
+
+WIDTH, HEADS, LAYERS, WIDE, LONGEST = 32, 2, 2, 128, 14
+BATCH, STEPS, WARM_UP, LEARNING_RATE = 64, 1_500, 100, 3e-3
+KEPT = Path(__file__).with_name("sources.safetensors")
+
+
+def new_model(seed: int = 0) -> Translator:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        V_source, V_target = len(english.vocabulary), len(french.vocabulary)
+        return Translator(V_source, V_target, WIDTH, HEADS, WIDE, LAYERS, LONGEST)
+
+
+@cache
+def reader() -> Translator:
+    """The trained model, in evaluation mode."""
+    model = new_model()
+    model.load_state_dict({name: w.float() for name, w in load_file(KEPT).items()})
+    return model.eval()
+
+
+@cache
+def sentences() -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
+    """Those of lesson 12: to train on, unseen ones, and unseen combinations."""
+    return three_sets()
+
+
+# What it says ------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def next_words(source: str | None, prefix: str, model: Translator | None = None) -> Tensor:
+    """Probabilities of the next French word after a prefix, `(V,)`.
+
+    Args:
+        source: an English sentence; None puts zeros where the decoder looks for it.
+        prefix: French words so far.
+    """
+    model = model or reader()
+    given = torch.cat([torch.tensor([BOS_ID]), french.encode(prefix)])[None]  # (1, T)
+    if source is None:
+        context = torch.zeros(1, 1, model.embed_source.token.embedding_dim)  # (1, 1, C)
+    else:
+        context = model.encode(english.encode(source)[None])  # (1, S, C)
+    return torch.softmax(model.decode(given, context)[0, -1], dim=-1)
+
+
+def likeliest(probabilities: Tensor, count: int) -> dict[str, float]:
+    """The words with the highest probabilities, rounded."""
+    best = probabilities.topk(count)
+    words = [french.vocabulary[i] for i in best.indices.tolist()]
+    return {word: round(p, 2) for word, p in zip(words, best.values.tolist(), strict=True)}
+
+
+def counted_words(prefix: str) -> Counter[str]:
+    """How often each word follows these words in the sentences that the model was trained on.
+
+    As for a language model, they stand at the beginning of a sentence."""
+    wanted = prefix.split()
+    found: Counter[str] = Counter()
+    for pair in sentences()[0]:
+        words = [*pair.french.split(), "<eos>"]
+        if words[: len(wanted)] == wanted:
+            found[words[len(wanted)]] += 1
+    return found
+
+
+def looks_at(source: str, target: str) -> Tensor:
+    """How much each word that is written looks at each that was read, `(T, S)`: the mean over the
+    heads of the last layer."""
+    given = torch.cat([torch.tensor([BOS_ID]), french.encode(target)])[None]  # (1, T)
+    weights = alignment(reader(), english.encode(source)[None], given)  # (1, L, H, T, S)
+    return weights[0, -1].mean(dim=0)
+
+
+# Training ----------------------------------------------------------------------------------------
+
+
+def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources `(B, S)`, their padding `(B, S)`, and targets `(B, T)` that end in eos."""
+    source, mask = pad([english.encode(pair.english) for pair in pairs], PAD_ID)
+    end = torch.tensor([EOS_ID])
+    targets, _ = pad([torch.cat([french.encode(pair.french), end]) for pair in pairs], PAD_ID)
+    return source, mask, targets
+
+
+def train(
+    model: Translator, steps: int = STEPS, seed: int = 0, without_source_every: int = 4
+) -> list[float]:
+    """Train on the sentences of lesson 12; returns the losses.
+
+    Args:
+        without_source_every: how often the context is zeros: in one of so many steps; 0 is never.
+    """
+    trained_on = sentences()[0]
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / WARM_UP, (steps - step) / (steps - WARM_UP))
+    )
+    losses = []
+    model.train()
+    with use_threads(1):
+        for step in range(steps):
+            drawn = torch.randint(len(trained_on), (BATCH,), generator=generator)
+            source, mask, targets = as_batch([trained_on[i] for i in drawn.tolist()])
+            context = model.encode(source, mask)
+            if without_source_every and step % without_source_every == 0:
+                context = 0 * context
+            logits = model.decode(teacher_forcing(targets, BOS_ID), context, mask)
+            loss = translation_loss(logits, targets, PAD_ID)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+    return losses
+
+
+def exact(model: nn.Module, pairs: Sequence[Pair]) -> float:
+    """The share of sentences that come out right to the last word."""
+    source, mask, targets = as_batch(pairs)
+    out = greedy_translate(model, source, BOS_ID, EOS_ID, targets.shape[1], mask)
+    targets = targets.masked_fill(targets == PAD_ID, EOS_ID)
+    width = out.shape[1]
+    right = (out == targets[:, :width]).all(dim=1) & (targets[:, width:] == EOS_ID).all(dim=1)
+    return right.double().mean().item()
+
+
+# One part changed --------------------------------------------------------------------------------
+
+
+class PreEncoderBlock(EncoderBlock):
+    """The same parts, wired Pre-LN."""
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        normed = self.norm1(x)
+        x = x + self.dropout(self.attention(normed, normed, pad_mask))
+        return x + self.feed_forward(self.norm2(x))
+
+
+class PreDecoderBlock(DecoderBlock):
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        pad_mask: Tensor | None = None,
+        context_pad_mask: Tensor | None = None,
+    ) -> Tensor:
+        x = x + self.dropout(self.self_attention(self.norm1(x), pad_mask))
+        asks = self.norm2(x)
+        x = x + self.dropout(self.cross_attention(asks, context, context_pad_mask))
+        return x + self.feed_forward(self.norm3(x))
+
+
+class DeafDecoderBlock(DecoderBlock):
+    """Cross-attention adds nothing."""
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        pad_mask: Tensor | None = None,
+        context_pad_mask: Tensor | None = None,
+    ) -> Tensor:
+        x = self.norm1(x + self.self_attention(x, pad_mask))
+        return self.norm3(self.norm2(x) + self.feed_forward(self.norm2(x)))
+
+
+VARIANTS = ("as in 2017", "Pre-LN", "GELU", "without cross-attention")
+
+
+def variant(name: str, seed: int = 0) -> Translator:
+    model = new_model(seed)
+    for blocks, pre in ((model.encoder, PreEncoderBlock), (model.decoder, PreDecoderBlock)):
+        for block in blocks:
+            if name == "Pre-LN":
+                block.__class__ = pre
+            elif name == "without cross-attention" and isinstance(block, DecoderBlock):
+                block.__class__ = DeafDecoderBlock
+            elif name == "GELU":
+                network = block.feed_forward
+                assert isinstance(network, nn.Module)
+                network.forward = partial(_with_gelu, network)  # type: ignore[method-assign]
+    return model
+
+
+def _with_gelu(network: nn.Module, x: Tensor) -> Tensor:
+    return network.contract(nn.functional.gelu(network.expand(x)))  # type: ignore[operator]
+
+
+def compare(steps: int = 600, seeds: Sequence[int] = (0, 1, 2)) -> None:
+    held_out = sentences()[1]
+    for name in VARIANTS:
+        shares = []
+        for seed in seeds:
+            model = variant(name, seed)
+            train(model, steps, seed, without_source_every=0)
+            shares.append(exact(model, held_out))
+        print(f"{name:24}", *(f"{share:.3f}" for share in shares), flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    if arguments == ["variants"]:
+        return compare()
+    model = new_model()
+    losses = train(model)
+    save_file({n: w.half().contiguous() for n, w in model.state_dict().items()}, KEPT)
+    reader.cache_clear()
+    print(f"last losses {losses[-4]:.3f} (no source), {losses[-1]:.3f}")
+    print(f"unseen sentences exact: {exact(reader(), sentences()[1]):.3f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
