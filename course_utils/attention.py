@@ -321,11 +321,13 @@ class PaddedCausalSelfAttention(CausalSelfAttention):
         return weights @ value  # (B, T, T) @ (B, T, d_out) -> (B, T, d_out)
 
 
-def _check_pad_mask(pad_mask: Tensor, x: Tensor, name: str = "pad_mask") -> None:
+def _check_pad_mask(
+    pad_mask: Tensor, x: Tensor, name: str = "pad_mask", letters: str = "(B, T)"
+) -> None:
     if pad_mask.shape != x.shape[:2]:
         raise ValueError(
             f"{name} is {tuple(pad_mask.shape)}, but the tokens are {tuple(x.shape)}: "
-            f"it must be {tuple(x.shape[:2])}, one for each token of each text"
+            f"it must be {letters} = {tuple(x.shape[:2])}"
         )
 
 
@@ -539,7 +541,7 @@ class CrossAttention(nn.Module):
         if context_pad_mask is None:
             weights = torch.softmax(scores, dim=-1)  # (B, H, T, S)
         else:
-            _check_pad_mask(context_pad_mask, context, "context_pad_mask")
+            _check_pad_mask(context_pad_mask, context, "context_pad_mask", "(B, S)")
             hidden = context_pad_mask[:, None, None, :]  # (B, S) -> (B, 1, 1, S)
             weights = safe_masked_softmax(scores, hidden)  # (B, H, T, S)
         weights = self.dropout(weights)

@@ -216,8 +216,7 @@ def _check_ids(ids: Tensor, vocab_size: int) -> None:
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
     # Looked at before they are looked up: on a GPU a row that isn't there ends the program.
-    numbers = ids.numpy(force=True)
-    for id in (numbers.min(), numbers.max()):
+    for id in map(int, ids.aminmax()):
         if not 0 <= id < vocab_size:
             raise ValueError(
                 f"ids must be between 0 and {vocab_size - 1}, for a vocabulary of {vocab_size}: "

@@ -102,6 +102,7 @@ def run(
             _checking.discard(threading.get_ident())
 
     with quiet(output), kept_settings():
+        torch.set_num_threads(1)  # with sizes like these, a second one is waited for
         worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
         worker.start()
         try:
