@@ -225,7 +225,7 @@ def _with_gelu(network: nn.Module, x: Tensor) -> Tensor:
     return network.contract(nn.functional.gelu(network.expand(x)))  # type: ignore[operator]
 
 
-def compare(steps: int = 600, seeds: Sequence[int] = (0, 1, 2)) -> None:
+def compare(steps: int = 400, seeds: Sequence[int] = (0, 1, 2)) -> None:
     held_out = sentences()[1]
     for name in VARIANTS:
         shares = []
