@@ -68,6 +68,15 @@ WRONG = {
             "no_shift",
         ),
     },
+    "5-encoder-decoder": {
+        "11_cross_attention": (
+            "CrossAttention",
+            lambda right: right.replace("self.key(context)", "self.key(x)").replace(
+                "self.value(context)", "self.value(x)"
+            ),
+            "context_ignored",
+        ),
+    },
 }
 STUDENT = "misconceptions"
 LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]

@@ -67,21 +67,21 @@ RECALL = quiz(
             "What did the cosine say, replaced and added?",
         ),
         slip(
-            "scaled_by_the_model",
+            "scaled_by_all_heads",
             {SCALE: 16},
             "You took the root of all heads together, 256.",
             "The scores would come out too small, and each head would look too evenly at all.",
             "The width of the vectors in *that* dot product counts.",
         ),
         slip(
-            "root_forgotten",
+            "square_root_forgotten",
             {SCALE: 64},
             "You forgot the root.",
             "The spread of a dot product grows with √D.",
             "Which number brings the variance back to 1?",
         ),
         slip(
-            "scaled_by_the_heads",
+            "scaled_by_head_count",
             {SCALE: 2},
             "You took the root of the number of heads.",
             "How many heads there are changes no dot product.",
@@ -146,7 +146,7 @@ CROSS_ATTENTION_SHAPES = quiz(
     ),
     misconceptions=(
         slip(
-            "sides_swapped",
+            "source_asks",
             {QUERY: (1, 8, 4, 96), KEY: (1, 8, 6, 96)},
             "You let the source ask and the target answer.",
             "The text that is being written asks; the other one is there to be read.",
@@ -347,7 +347,7 @@ CROSS_ATTENTION_REASONS = quiz(
             "Which of the three lets the decoder read the source?",
         ),
         slip(
-            "causal_here",
+            "triangle_on_the_source",
             {LAST: 3},
             "You laid a causal mask over the source.",
             "It is there as a whole before the first word is written.",

@@ -312,7 +312,7 @@ NoBend = b.NoBend.but(network=_Straight)
 class BentAtTheEnd(b._WrongNetwork):
     """ReLU comes after the second layer, not between the two.
 
-    Why: The branch could then only ever add, and the two layers in a row are one.
+    Why: Two linear layers in a row are one, and what is added could hardly ever be below 0.
     Mend: Widen, bend, narrow: the bend is in the middle.
     """
 
@@ -322,7 +322,7 @@ class BentAtTheEnd(b._WrongNetwork):
 class BentTwice(b._WrongNetwork):
     """ReLU comes after both layers.
 
-    Why: What a branch adds has to be able to be negative.
+    Why: What is added to the stream could then hardly ever be below 0.
     Mend: One bend, in the middle.
     """
 

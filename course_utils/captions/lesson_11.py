@@ -1,0 +1,18 @@
+CAPTIONS = {
+    "two masks": (
+        "The source has no future: a triangle hides words that are there",
+        "Two grids of 6 target words by 4 source words. Left: nothing is hidden. Right: a triangle "
+        "hides all but I from <bos>, all but I and am from je, and home from suis; from à on "
+        "nothing is hidden.",
+    ),
+    "rectangle": (
+        "Each row asks for the word to be written next",
+        "Heat map of 7 target words by 6 source words. <bos> looks at the, le at small, petit at "
+        "cat, chat at finds, trouve at a, and une at girl, each with more than 0.7. The last row, "
+        "fille, looks at nothing with more than half of its weight.",
+    ),
+    "encoder and decoder": (
+        "Two streams, and one way across: the decoder asks what the encoder made",
+        "",
+    ),
+}
