@@ -587,10 +587,17 @@ ENCODER_DECODER = [
         learned=True,
         column=3.2,
     ),
-    Step("so far", ["target", "self_attention"], label="add, norm1", learned=True, column=2.2, row=2),
+    Step(
+        "so far", ["target", "self_attention"], label="add, norm1", learned=True, column=2.2, row=2
+    ),
     Step("cross_attention", ["context", "so far"], learned=True, column=1.1, row=4),
     Step(
-        "informed", ["so far", "cross_attention"], label="add, norm2", learned=True, column=2.2, row=5
+        "informed",
+        ["so far", "cross_attention"],
+        label="add, norm2",
+        learned=True,
+        column=2.2,
+        row=5,
     ),
     Step("thinks", ["informed"], label="feed_forward", learned=True, column=3.2),
     Step("y", ["informed", "thinks"], _X, label="add, norm3", learned=True, column=2.2, row=7),

@@ -76,7 +76,7 @@ def _case(
 ) -> Case:
     s = s or two_sizes(draw)
     inputs: dict[str, Any] = {"x": size * draw.normal(s.B, s.T, s.C, dtype=dtype)}
-    masks = {"pad_mask": pad_mask(draw, s.B, s.T)} if pad_mask else {}
+    masks: dict[str, Any] = {"pad_mask": pad_mask(draw, s.B, s.T)} if pad_mask else {}
     named: dict[str, Any] = {"d_model": s.C, "num_heads": s.H, "d_ff": s.wide}
     if attentions == DECODER:
         inputs["context"] = draw.normal(s.B, s.S, s.C, dtype=dtype)

@@ -90,14 +90,14 @@ def _big_numbers(draw: Draw) -> Case:
     """Scores in the ten thousands, so far apart that rounding changes no weight."""
     s = TwoSizes(4, 5, 3, 7, 2)
     while True:
-        texts = tuple(300 * draw.normal(s.B, n, s.C, dtype=torch.float64) for n in (s.T, s.S))
+        x, context = (300 * draw.normal(s.B, n, s.C, dtype=torch.float64) for n in (s.T, s.S))
         case = _case(
-            draw, "big numbers", s, texts=texts, dtype=torch.float64, pad_mask=padding_behind
+            draw, "big numbers", s, texts=(x, context), dtype=torch.float64, pad_mask=padding_behind
         )
         weights = case.options["weights"]
         query, key = (
             (tokens @ weights[f"{n}.weight"].mT).unflatten(-1, (s.H, s.D)).transpose(1, 2)
-            for n, tokens in zip(("query", "key"), texts, strict=True)
+            for n, tokens in (("query", x), ("key", context))
         )
         scores = query @ key.mT / math.sqrt(s.D)
         if bool((scores.sort(dim=-1).values.diff(dim=-1) > 100).all()):

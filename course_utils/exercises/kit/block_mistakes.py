@@ -296,10 +296,8 @@ class NormNamesSwapped(Mistake):
     Mend: `norm1` belongs to attention, which comes first.
     """
 
-    others = {1: 2, 2: 1}
-
     def normed(self, place, x):
-        return super().normed(self.others.get(place, place), x)
+        return super().normed({1: 2, 2: 1}.get(place, place), x)
 
 
 class OneNormShared(Mistake):
