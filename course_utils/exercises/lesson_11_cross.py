@@ -92,7 +92,13 @@ def _big_numbers(draw: Draw) -> Case:
     while True:
         x, context = (300 * draw.normal(s.B, n, s.C, dtype=torch.float64) for n in (s.T, s.S))
         case = _case(
-            draw, "big numbers", s, texts=(x, context), dtype=torch.float64, pad_mask=padding_behind
+            draw,
+            "big numbers",
+            s,
+            texts=(x, context),
+            dtype=torch.float64,
+            pad_mask=padding_behind,
+            once=True,
         )
         weights = case.options["weights"]
         query, key = (
@@ -154,9 +160,16 @@ def _cases(seed: int) -> list[Case]:
     fifths = (torch.arange(long.S) % 5 == 4).expand(2, -1)
     return [
         case("random numbers", roles="typical"),
-        case("padding in front, one context all padding", pad_mask=blind, roles="padded device"),
-        case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name"),
-        case("float64, made by position", dtype=double, given="by position"),
+        case(
+            "float64, padding in front, one context all padding",
+            pad_mask=blind,
+            dtype=double,
+            roles="padded device",
+        ),
+        case(
+            "padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", once=True
+        ),
+        case("float64, made by position", dtype=double, given="by position", once=True),
         case("as many queries as keys", same, pad_mask=padding_behind, roles="small", once=True),
         case("one query, one head", TwoSizes(2, 1, 3, 5, 1), roles="small", once=True),
         case("one key", TwoSizes(2, 3, 1, 5, 2), roles="small", once=True),
@@ -382,21 +395,16 @@ CROSS_ATTENTION = Exercise(
         ),
         h.KeyNotTransposed,
         h.KeyNotSplit,
-        h.KeyNotSplit.but(left=0),
-        h.KeyNotSplit.but(left=2),
         m.QueryAndKeySwapped,
         t.KeysFromQueries,
         t.QueriesFromKeys,
         t.ValuesFromKeys,
-        t.ValuesFromQueries,
-        t.OneProjectionForAll,
         t.TokensAsValues,
         mm.KeysAndValuesSwapped,
         mm.WeightUsedUntransposed,
         m.RootMissing,
         m.Multiplied,
         m.ScaledByTokens,
-        h.ScaledByHeadCount,
         mm.ScaledAfterSoftmax,
         m.MaskAfterSoftmax,
         m.UniformOnHidden,
@@ -406,22 +414,16 @@ CROSS_ATTENTION = Exercise(
         m.FillNotLowEnough,
         m.MaskInverted,
         m.OverQueries,
-        h.OverHeads,
-        mm.NoSoftmax,
         m.FirstSequencesMask,
         mm.AnySequencesPadding,
         t.ContextCleared,
         t.ContextPaddingKept,
         mm.PaddingInTrainingOnly,
         h.PaddingForSomeHeads,
-        h.PaddingForSomeHeads.but(masked=lambda self, h, heads: h == heads - 1),
         h.SplitInterleaved,
         h.MergedInterleaved,
-        h.HeadsAndWidthSwapped,
-        h.OutProjTwice,
         h.OutProjAdded,
         h.OutProjBiasUnused,
-        h.OutProjTransposed,
         h.KeysOfTheFirstHead,
         m.NoDropout,
         m.DropoutInEvaluation,

@@ -144,8 +144,6 @@ def layers(mistake: type[Mistake], *names: str) -> type[Mistake]:
 KeysFromQueries = layers(m.KeysFromQueries, "query", "query", "value")
 ValuesFromKeys = layers(m.ValuesFromKeys, "query", "key", "key")
 QueriesFromKeys = layers(mm.QueriesFromKeys, "key", "key", "value")
-ValuesFromQueries = layers(mm.ValuesFromQueries, "query", "key", "query")
-OneProjectionForAll = layers(mm.OneProjectionForAll, "query", "query", "query")
 
 
 def _tokens_as_values(self, texts):
@@ -284,11 +282,6 @@ class _BentAtTheEnd(ReluNetwork):
         return super().contracted(wide).relu()
 
 
-class _BentTwice(ReluNetwork):
-    def contracted(self, wide):
-        return super().contracted(wide).relu()
-
-
 class _Rectangular(ReluNetwork):
     """Four times as wide, whatever d_ff says."""
 
@@ -317,16 +310,6 @@ class BentAtTheEnd(b._WrongNetwork):
     """
 
     network = _BentAtTheEnd
-
-
-class BentTwice(b._WrongNetwork):
-    """ReLU comes after both layers.
-
-    Why: What is added to the stream could then hardly ever be below 0.
-    Mend: One bend, in the middle.
-    """
-
-    network = _BentTwice
 
 
 class FourTimesAsWide(b._WrongNetwork):
