@@ -72,8 +72,10 @@ def _case(
     given: str = "",
     roles: str = "",
     size: float = 1.0,
+    loud: float = 1.0,
     **options: Any,
 ) -> Case:
+    """`loud` is how much more than usual the middle of the network gets."""
     s = s or two_sizes(draw)
     inputs: dict[str, Any] = {"x": size * draw.normal(s.B, s.T, s.C, dtype=dtype)}
     masks: dict[str, Any] = {"pad_mask": pad_mask(draw, s.B, s.T)} if pad_mask else {}
@@ -94,6 +96,7 @@ def _case(
         "dtype": dtype,
         "heads": s.H,
     }
+    options["weights"]["feed_forward.expand.weight"].mul_(loud)
     if "typical" in roles:  # others are made beside it
         options["others"] = [((), named | {"dropout": 0.9})]
     return Case(name, inputs | masks, options=options, roles=set(roles.split()))
@@ -120,7 +123,14 @@ def _encoder_cases(seed: int) -> list[Case]:
         case(
             "padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", once=True
         ),
-        case("small numbers, made by position", size=0.05, given="by position", once=True),
+        case(
+            "small tokens, a loud network, made by position",
+            size=0.05,
+            loud=10.0,
+            dtype=torch.float64,
+            given="by position",
+            once=True,
+        ),
         post_dropout_case(draw, (WIDTH, HEADS, WIDE), weights, context=False),
         case("one token", TwoSizes(2, 1, 0, 5, 3, 7), roles="small", once=True),
         case(f"{long.T} tokens", long, pad_mask=padding_behind, roles="small", once=True),
@@ -152,7 +162,13 @@ def _decoder_cases(seed: int) -> list[Case]:
             dtype=torch.float64,
             roles="padded device",
         ),
-        case("the context padded", context_pad_mask=padding_behind, once=True),
+        case(
+            "the context padded, a loud network",
+            context_pad_mask=padding_behind,
+            loud=10.0,
+            dtype=torch.float64,
+            once=True,
+        ),
         case(
             "the target padded, made by name",
             pad_mask=padding_anywhere,

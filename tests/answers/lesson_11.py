@@ -124,7 +124,22 @@ class ScaledQueries(Plain):
         return self.out_proj(finished.merge_heads(torch.cat(rows)))
 
 
+class DropsValues(Plain):
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (self.heads(t) for t in self.sides(x, context))
+        scores = q @ k.mT / self.d_head**0.5
+        weights = self.weigh(scores, self.hidden(x, context, context_pad_mask))
+        return self.out_proj((weights @ self.dropout(v)).transpose(1, 2).reshape(x.shape))
+
+
 # Wrong ones.
+
+
+class SelfWhereItFits(Plain):
+    """With as many tokens in both texts, the target looks at itself."""
+
+    def sides(self, x, context):
+        return super().sides(x, x if x.shape == context.shape else context)
 
 
 class ContextAsked(Plain):
@@ -518,6 +533,17 @@ class GeluDroppedTwice(Reads):
         return self.dropout(ff.dropout(ff.contract(F.gelu(ff.expand(x)))))
 
 
+class CappedNetwork(Reads):
+    def think(self, x):
+        ff = self.feed_forward
+        return ff.dropout(ff.contract(F.relu6(ff.expand(x))))
+
+
+class HalfTheRate(Reads):
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout / 2)
+
+
 class TorchNorms(Reads):
     def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
         super().__init__(d_model, num_heads, d_ff, dropout)
@@ -801,6 +827,13 @@ class CrossDroppedTwice(Writes):
         return self.dropout(super().ask(x, context, mask))
 
 
+class PreLNInTheMiddle(Writes):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        x = x + self.ask(self.norm2(x), context, context_pad_mask)
+        return self.norm3(x + self.feed_forward(x))
+
+
 class PaddedTargetCleared(Writes):
     def forward(self, x, context, pad_mask=None, context_pad_mask=None):
         out = super().forward(x, context, pad_mask, context_pad_mask)
@@ -849,6 +882,7 @@ RIGHT = {
         "head by head": HeadByHead,
         "drops the result": DropsResult,
         "a text at a time": ScaledQueries,
+        "drops the values": DropsValues,
     },
     "EncoderBlock": {
         "plain": Reads,
@@ -891,6 +925,7 @@ WRONG = {
     },
     "CrossAttention": {
         "sides swapped, no mask": ContextAsked,
+        "self where lengths agree": SelfWhereItFits,
         "self alone": SelfAlone,
         "self alone, not scaled, no mask": SelfAndNotScaled,
         "context added to the target": AddedTexts,
@@ -929,6 +964,8 @@ WRONG = {
         "leaky": LeakyNetwork,
         "squared": SquaredNetwork,
         "gelu, dropped twice": GeluDroppedTwice,
+        "capped at 6": CappedNetwork,
+        "half the rate": HalfTheRate,
         "torch norms": TorchNorms,
         "another eps": OtherEps,
         "twice the stream": ScaledSums,
@@ -956,6 +993,7 @@ WRONG = {
         "long context refused": RefusesLongContext,
         "cross never dropped": CrossNotDropped,
         "cross dropped twice": CrossDroppedTwice,
+        "pre norm in the middle": PreLNInTheMiddle,
         "padded rows cleared": PaddedTargetCleared,
         "finished": FinishedWriter,
     },

@@ -32,6 +32,9 @@ NAMES = {
     "feed_forward": "what the network adds",
 }
 
+# Of how many equal parts a number is the sum, before the end of its branch.
+PARTS = {"cross_attention": SOURCE, "feed_forward": WIDE}
+
 
 def post_dropout_case(
     draw: Draw, args: tuple[int, ...], weights: dict[str, Tensor], context: bool
@@ -124,7 +127,7 @@ def _holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
         added = _added(torch.stack([first, second, third, fourth]), x)
         if added is None:
             return f"drops something else than {what}: the stream itself, or what is read"
-        fault = _fault(added / still, p, WIDE if branch == "feed_forward" else TOKENS, what)
+        fault = _fault(added / still, p, PARTS.get(branch, TOKENS), what)
         if fault:
             return fault
         if torch.equal(first, second):
@@ -135,17 +138,20 @@ def _holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 def _fault(added: Tensor, p: float, parts: int, what: str) -> str:
-    """What is wrong with draws of numbers that are 1 without dropout.
+    """What is wrong with draws of numbers that are 1 without dropout, and sums of `parts`.
 
-    Dropped at its end the numbers spread by p/(1 - p), earlier on by less, at both by the product.
+    Dropped at its end a number is 0 or 1/(1 - p); dropped earlier on it is some of its parts times
+    that; at both places some of its parts times 1/(1 - p) squared.
     """
-    spread, mean = float(added.var()), float(added.mean())
-    end = p / (1 - p)
-    if spread < 0.2 * end / parts:
+    if float(added.var()) < 1e-6:
         return f"drops nothing of {what}"
-    if spread > 1.45 * ((1 + end) * (1 + end / min(parts, TOKENS)) - 1):
-        return f"drops too much of {what}: with another probability, or more than once"
-    if abs(mean - 1) > 0.17:
+    left = added[added.abs() > 1e-6]
+    if bool(((left * (1 - p) ** 2 - 1).abs() < 1e-4).all()):
+        return f"drops {what} twice"
+    counts = [added * parts * (1 - p) ** places for places in (1, 2)]
+    if not any(bool(((n - n.round()).abs() < 1e-3).all()) for n in counts):
+        return f"drops {what} with another probability, or more than once, or scales it otherwise"
+    if abs(float(added.mean()) - 1) > 0.17:
         return f"changes {what} on average: what is left has to be scaled up by 1/(1 - p)"
     return ""
 
