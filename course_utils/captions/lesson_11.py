@@ -1,6 +1,6 @@
 CAPTIONS = {
     "two masks": (
-        "The source has no future: a triangle hides words that are there",
+        "A triangle hides words that are there already",
         "Two grids of 6 target words by 4 source words. Left: nothing is hidden. Right: a triangle "
         "hides all but I from <bos>, all but I and am from je, and home from suis; from à on "
         "nothing is hidden.",
