@@ -29,6 +29,7 @@ from course_utils.checking import (
     judge,
     make_key,
 )
+from course_utils.checking.answers import names_called
 from course_utils.checking.checker import observe
 from course_utils.checking.guard import run
 from course_utils.checking.naming import symptoms
@@ -63,9 +64,8 @@ class Cell:
             return judge(e, key, list(key.wrong[self.name].values()))
         if self.kind == "reference" and e.kind != "quiz":
             return judge(e, key, run(e, self.answer, key.cases))  # its own, so not to be borrowed
-        if seed and self.wanted == "wrong" and e.kind != "quiz" and not e.uses:
-            # Nothing is kept for this seed but that it is refused: what the first cases refuse
-            # needs no more of them.
+        if seed and self.wanted == "wrong" and e.kind != "quiz" and not self.earlier_parts:
+            # Of this seed only the refusal counts, and what the first cases refuse is refused.
             few = AnswerKey(key.cases[:FEW], key.expected[:FEW])
             report = judge(e, few, observe(e, self.answer, few.cases, catalogue()))
             if any(behaviour.holds is False for behaviour in report.behaviours):
@@ -93,6 +93,11 @@ class Cell:
         if self.wanted == "wrong":
             return refused
         return refused and report.misconceptions == (self.wanted,)
+
+    @property
+    def earlier_parts(self) -> dict[str, Any]:
+        """What it may be tried with in place of its own."""
+        return catalogue().earlier_parts(self.exercise, names_called(self.answer))
 
     @property
     def kept_points(self) -> float | str | None:
