@@ -15,28 +15,11 @@ from .attention import CrossAttention, MultiHeadAttention, _check_length
 # Lesson 08: the block, attention and a network for each token on one residual stream ------------
 
 
-def normalise(x: Tensor, eps: float = 1e-5) -> Tensor:
-    """Give each token's channels mean 0 and variance 1.
-
-    The variance is the biased one (divided by C, not C - 1), and `eps` stands inside the root, so
-    that a token of equal channels gives zeros and no division by zero.
-
-    Args:
-        x: `(…, C)` floating point; the same shape comes out.
-        eps: added to the variance.
-
-    >>> [round(number, 2) for number in normalise(torch.tensor([1.0, 2.0, 6.0])).tolist()]
-    [-0.93, -0.46, 1.39]
-    """
-    centred = x - x.mean(dim=-1, keepdim=True)  # (…, C) - (…, 1) -> (…, C)
-    variance = centred.square().mean(dim=-1, keepdim=True)  # (…, C) -> (…, 1)
-    return centred / torch.sqrt(variance + eps)  # (…, C) / (…, 1) -> (…, C)
-
-
 class LayerNorm(nn.Module):
-    """Normalise each token, then scale and shift each channel by learned numbers.
+    """Give each token's channels mean 0 and variance 1, then a learned scale and shift.
 
-    Ba et al. 2016.
+    Ba et al. 2016. The variance is the biased one (divided by C, not C - 1), and `eps` stands
+    inside the root, so that a token of equal channels gives `shift` and no division by zero.
 
     Args:
         d_model: width C of a token.
@@ -51,8 +34,14 @@ class LayerNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(d_model))
         self.shift = nn.Parameter(torch.zeros(d_model))
 
+    def formula(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True)  # (…, C) -> (…, 1)
+        variance = x.var(dim=-1, keepdim=True, unbiased=False)  # (…, C) -> (…, 1)
+        normed = (x - mean) / torch.sqrt(variance + self.eps)  # (…, C)
+        return self.scale * normed + self.shift  # (C,) * (…, C) + (C,) -> (…, C)
+
     def forward(self, x: Tensor) -> Tensor:
-        # scale * normalise(x, eps) + shift, in one pass over the numbers
+        # The formula in one pass over the numbers.
         return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
 
 
@@ -90,10 +79,14 @@ class FeedForward(nn.Module):
         self.contract = nn.Linear(expansion * d_model, d_model)
         self.dropout = nn.Dropout(dropout)
 
+    def formula(self, x: Tensor) -> Tensor:
+        x = gelu(self.expand(x))  # (B, T, C) -> (B, T, expansion * C)
+        return self.dropout(self.contract(x))  # (B, T, expansion * C) -> (B, T, C)
+
     def forward(self, x: Tensor) -> Tensor:
-        wide = self.expand(x)  # (B, T, C) -> (B, T, expansion * C)
-        bent = F.gelu(wide, approximate="tanh")  # gelu(wide), in one pass over the numbers
-        return self.dropout(self.contract(bent))  # (B, T, expansion * C) -> (B, T, C)
+        # The formula, with the GELU in one pass over the numbers.
+        x = F.gelu(self.expand(x), approximate="tanh")
+        return self.dropout(self.contract(x))
 
 
 class TransformerBlock(nn.Module):

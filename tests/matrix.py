@@ -29,6 +29,8 @@ from course_utils.checking import (
     judge,
     make_key,
 )
+from course_utils.checking.answers import names_called
+from course_utils.checking.checker import observe
 from course_utils.checking.guard import run
 from course_utils.checking.naming import symptoms
 from course_utils.checking.quizzes import filled
@@ -37,6 +39,7 @@ from course_utils.exercises import COURSE, SYMPTOMS
 
 from .answers import RIGHT, WRONG
 
+FEW = 4  # cases
 ANY = "any"  # for an answer whose points hang on what the machine does
 POINTS = Path(__file__).with_name("matrix_points.json")
 
@@ -61,6 +64,12 @@ class Cell:
             return judge(e, key, list(key.wrong[self.name].values()))
         if self.kind == "reference" and e.kind != "quiz":
             return judge(e, key, run(e, self.answer, key.cases))  # its own, so not to be borrowed
+        if seed and self.wanted == "wrong" and e.kind != "quiz" and not self.earlier_parts:
+            # Of this seed only the refusal counts, and what the first cases refuse is refused.
+            few = AnswerKey(key.cases[:FEW], key.expected[:FEW])
+            report = judge(e, few, observe(e, self.answer, few.cases, catalogue()))
+            if any(behaviour.holds is False for behaviour in report.behaviours):
+                return report
         return check_exercise(e, self.answer, seed, catalogue(), key)
 
     def fault(self, report: Report, seed: int = 0) -> str:
@@ -84,6 +93,11 @@ class Cell:
         if self.wanted == "wrong":
             return refused
         return refused and report.misconceptions == (self.wanted,)
+
+    @property
+    def earlier_parts(self) -> dict[str, Any]:
+        """What it may be tried with in place of its own."""
+        return catalogue().earlier_parts(self.exercise, names_called(self.answer))
 
     @property
     def kept_points(self) -> float | str | None:

@@ -158,7 +158,7 @@ class ModuleProbe:
                         seen.facts.setdefault(fact, trained.facts[fact])
             else:
                 seen.put("train", module(*map(fresh, case.inputs.values())))
-        self._see_gradients(build(answer, case).train(), case, seen, "train-grad:")
+        self._see_gradients(module, case, seen, "train-grad:")
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """The result alone, in evaluation mode."""

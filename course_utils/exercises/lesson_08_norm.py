@@ -46,6 +46,12 @@ NORMS = (
 # ---------------------------------------------------------------- LayerNorm
 
 
+class ByFormula(transformer.LayerNorm):
+    """The finished part without the built-in, which is the exercise."""
+
+    forward = transformer.LayerNorm.formula
+
+
 def _apart(x: Tensor) -> Tensor:
     """Every second channel is raised: where all are nearly alike by chance, a norm magnifies the
     last digit, and right answers differ."""
@@ -541,7 +547,7 @@ LAYER_NORM = Exercise(
     cases=_norm_cases,
     probe=ModuleProbe(gradients=("x",), extra=_see_norm),
     expect=expect_module(_norm_oracle),
-    reference=transformer.LayerNorm,
+    reference=ByFormula,
     properties=NORM_PROPERTIES,
     misconceptions=Misconceptions.of(
         UnbiasedVariance,
