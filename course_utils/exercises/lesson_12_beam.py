@@ -72,8 +72,9 @@ def _tree(case: Case) -> Tree:
 def planted(branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: int) -> Any:
     """Logits from a tree that is written down: `{"": "a .6 b .4", "a": "e 1"}`, e for the end.
 
-    What is left of 1 is shared by the words that aren't named. Behind the end, and where nothing
-    is written down, all goes to one word. Each text has logits with an offset of its own.
+    What is left of 1 is shared by the words that aren't named. Behind the end all goes to one word;
+    where nothing is written down, words are about equally likely, and the end isn't. Each text has
+    logits with an offset of its own.
     """
     sides = {
         tuple(ids[w] for w in text.split()): dict(
@@ -87,7 +88,7 @@ def planted(branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: in
         if ids["e"] in text:
             given = {ids["a"]: 0.999}
         else:
-            given = sides.get(text, {ids["e"]: 0.98})
+            given = sides.get(text, {ids["e"]: 0.001})
         left = max(1 - sum(given.values()), 1e-3) / (V - len(given))
         offset = 3.0 * math.sin(sum((i + 2) * word for i, word in enumerate(text)))
         shares = [given.get(word, left * (1 + 0.1 * word / V)) for word in range(V)]
@@ -131,23 +132,24 @@ LAST_STEP_TRAP = {
     "b c": "e .99",
 }
 LONG_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 1.6: 0.45 and 0.4 a word
-    "": "a .45 b .45",
+    "": "a .45 b .46",
     "a": "e .9",
-    "b": "c .77",
-    "b c": "d .77",
-    "b c d": "e .76",
+    "b": "c .77 a .2",
+    "b c": "d .77 a .2",
+    "b c d": "e .76 a .2",
 }
 SHORT_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 2.15: 0.45 and 0.54 a word
-    "": "a .45 b .45",
+    "": "a .45 b .46",
     "a": "e .9",
-    "b": "c .64",
-    "b c": "d .64",
-    "b c d": "e .63",
+    "b": "c .64 a .3",
+    "b c": "d .64 a .3",
+    "b c d": "e .63 a .3",
 }
 NEVER_ENDS = {  # full length, unfinished, and still the best
     "": "a .55 b .42",
     "a": "a .9",
-    "b": "e .3 c .3",
+    "b": "c .3 e .2",
+    "b c": "e .98",
     "a a": "b .9",
     "a a b": "a .9",
 }
@@ -183,7 +185,7 @@ def _cases(seed: int) -> list[Case]:
         options: dict[str, Any] = {"next_logits": next_logits, "training": training, **more}
         if keywords:
             options["keywords"] = tuple(inputs)
-        return Case(name, inputs, None, options, frozenset(roles.split()))
+        return Case(f"{name} (-1: no word)", inputs, None, options, frozenset(roles.split()))
 
     return [
         case("the likeliest first word is a trap", GREEDY_TRAP, 2, 6, roles="small search"),
@@ -293,7 +295,16 @@ def _oracle(case: Case) -> Tensor:
         case["beam_width"],
         "set aside",
     )
-    return torch.tensor([text])
+    return filled_up(torch.tensor([text]), case)
+
+
+def filled_up(text: Any, case: Case) -> Any:
+    """One text with -1 behind it, so that texts of another length can be compared, and what is
+    right in them counts."""
+    most = case["max_length"] + 1
+    if not isinstance(text, Tensor) or text.dim() != 2 or len(text) != 1 or text.shape[1] > most:
+        return text
+    return torch.cat([text, text.new_full((1, most - text.shape[1]), -1)], dim=1)
 
 
 # ---------------------------------------------------------------- beam_translate
@@ -489,26 +500,16 @@ class EndedExtended(Mistake):
         return False
 
 
-class DuplicatesKept(Mistake):
-    """The beam begins with `beam_width` equal texts, and stays full of equal ones.
+class GreedyWhateverTheWidth(Mistake):
+    """The beam is as narrow as one text: it holds one, or the same one several times.
 
-    Why: All of them take the same words, so the beam is as narrow as one text: greedy.
-    Mend: With how many texts does the search begin, before there is any word?
+    Why: What looks worse at first and is better in the end is then never found.
+    Mend: With how many texts does the search begin, before there is any word, and where does
+    `beam_width` come in?
     """
 
     def first(self, beam_width):
         return [([], 0.0) for _ in range(beam_width)]
-
-
-class GreedyWhateverTheWidth(Mistake):
-    """One text was followed, whatever the width.
-
-    Why: That is greedy: what looks worse at first and is better in the end is never found.
-    Mend: Where does `beam_width` come in?
-    """
-
-    def width(self, beam_width):
-        return 1
 
 
 class EachKeepsItsBest(Mistake):
@@ -654,7 +655,7 @@ class FlatText(Mistake):
 
 def _one_end(case: Case, seen: Observation, expected: Expected) -> Verdict:
     """An eos is at the end or nowhere, and the text isn't cut off before its time."""
-    text = seen.tensors["out"][0].tolist()
+    text = [id for id in seen.tensors["out"][0].tolist() if id >= 0]
     ended = case["eos_id"] in text
     return case["eos_id"] not in text[:-1] and (ended or len(text) == case["max_length"])
 
@@ -664,11 +665,9 @@ def _right(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 def _likely(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """The first word is no worse than the one that greedy or the right search would take."""
-    logits = case.options["next_logits"](())
-    first = int(seen.tensors["out"][0, 0])
-    wanted = int(expected["out"][0, 0])
-    return logits[first] >= logits[wanted] - 1e-9
+    """The first word is one of the likeliest, as many as there are texts in the beam."""
+    logits, first = case.options["next_logits"](()), int(seen.tensors["out"][0, 0])
+    return sum(other > logits[first] for other in logits) < case["beam_width"]
 
 
 BEAM_TRANSLATE = Exercise(
@@ -677,7 +676,7 @@ BEAM_TRANSLATE = Exercise(
     call="beam_translate(model, source, bos_id, eos_id, max_length, beam_width)",
     points=1.5,
     cases=_cases,
-    probe=TranslateProbe(_tree),
+    probe=TranslateProbe(_tree, filled_up),
     expect=expect_translated(_oracle),
     reference=translation.beam_translate,
     properties=(
@@ -698,10 +697,9 @@ BEAM_TRANSLATE = Exercise(
         LastStepOnly,
         EndedThrownAway,
         EndedExtended,
-        DuplicatesKept,
+        GreedyWhateverTheWidth,
         ProductUnderflows,
         CountsBos,
-        GreedyWhateverTheWidth,
         LogitsSummed,
         StopsAtTheFirstEnd,
         generating.EvaluationLeftOn,

@@ -148,10 +148,14 @@ class TranslateProbe:
 
     Args:
         make: the model of a case.
+        shown: what is compared, from a result and its case.
     """
 
-    def __init__(self, make: Callable[[Case], Any]) -> None:
+    def __init__(
+        self, make: Callable[[Case], Any], shown: Callable[[Any, Case], Any] = lambda out, _: out
+    ) -> None:
         self.make = make
+        self.shown = shown
 
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once"):
@@ -161,7 +165,7 @@ class TranslateProbe:
 
         def call(args: list[Any]) -> Any:
             models.append(self.make(case))
-            return _translated(answer, case, models[-1], args[1:])
+            return self.shown(_translated(answer, case, models[-1], args[1:]), case)
 
         if not see_calls(call, case, seen):
             return seen
@@ -183,7 +187,8 @@ class TranslateProbe:
         seen = Observation()
         set_seed(1)
         args = [v.clone() if isinstance(v, Tensor) else v for v in case.inputs.values()]
-        seen.put("out", _translated(answer, case, self.make(case), args[1:]))
+        out = _translated(answer, case, self.make(case), args[1:])
+        seen.put("out", self.shown(out, case))
         return seen
 
 

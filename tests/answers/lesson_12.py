@@ -529,7 +529,7 @@ def _all_texts(model, source, bos_id, eos_id, max_length, beam_width):
 
 
 def _logs_float(model, source, bos_id, ids):
-    return [math.log(max(p, 1e-3)) for p in map(math.exp, _logs(model, source, bos_id, ids))]
+    return [math.log(max(p, 0.05)) for p in map(math.exp, _logs(model, source, bos_id, ids))]
 
 
 def _logits(model, source, bos_id, ids):
