@@ -89,8 +89,7 @@ class TranslatingLine(ipywidgets.VBox):
             text, words, weights = self.translation()
         except ValueError as error:
             return f"<p>{html.escape(str(error).partition(';')[0])}</p>"
-        read = self.line.value.rstrip(" .").split()
-        head = "".join(f'<th scope="col">{html.escape(word)}</th>' for word in read)
+        head = "".join(f'<th scope="col">{html.escape(word)}</th>' for word in self._read())
         rows = "".join(
             f'<tr><th scope="row" style="text-align:left">{html.escape(word)}</th>'
             + "".join(_cell(float(share)) for share in row)
@@ -102,6 +101,10 @@ class TranslatingLine(ipywidgets.VBox):
             f"<tbody>{rows}</tbody></table>"
         )
 
+    def _read(self) -> list[str]:
+        """The pieces of the English sentence."""
+        return [english.vocabulary[id] for id in english.encode(self.line.value)]
+
     def _html(self) -> str:
         says = html.escape(self.line.value)
         return f'<div class="translation-static"><p>{says}</p>{self._body()}</div>'
@@ -111,7 +114,7 @@ class TranslatingLine(ipywidgets.VBox):
             text, words, weights = self.translation()
         except ValueError as error:
             return str(error)
-        read = self.line.value.rstrip(" .").split()
+        read = self._read()
         looks = [f"  {word:>10}  <-  {read[int(row.argmax())]}" for word, row in zip(words, weights)]
         return "\n".join([f"{self.line.value}  ->  {text}", *looks])
 

@@ -113,14 +113,14 @@ TRANSLATION_REASONS = quiz(
         ),
         Entry(
             GREEDY,
-            0.18,
-            "0.6 is the likelier first word, and 0.6 · 0.3 is what it leads to.",
+            0.1,
+            "0.5 is the likelier first word, and 0.5 · 0.2 is what it leads to.",
             "Which of the two first words does greedy take, and what can follow it?",
         ),
         Entry(
             WIDE,
-            0.36,
-            "Both first words are kept, and 0.4 · 0.9 is more than 0.6 · 0.3.",
+            0.24,
+            "Both first words are kept, and 0.4 · 0.6 is more than 0.5 · 0.2.",
             "With two texts in the beam, which first words are still there in step two?",
         ),
         Entry(
@@ -180,21 +180,21 @@ TRANSLATION_REASONS = quiz(
         ),
         slip(
             "greedy_looks_ahead",
-            {GREEDY: 0.36},
+            {GREEDY: 0.24},
             "You let greedy look ahead.",
             "It takes the likeliest word now, and never comes back.",
-            "Which is larger, 0.6 or 0.4?",
+            "Which is larger, 0.5 or 0.4?",
         ),
         slip(
             "one_word_only",
-            {GREEDY: 0.6},
+            {GREEDY: 0.5},
             "You gave the probability of the first word.",
             "A text has the product of all its words.",
-            "What is 0.6 · 0.3?",
+            "What is 0.5 · 0.2?",
         ),
         slip(
             "wide_is_greedy",
-            {WIDE: 0.18},
+            {WIDE: 0.1},
             "You took a beam of two for greedy.",
             "It keeps two beginnings, the likelier one and the other.",
             "Which texts of two words does it compare in step two?",
@@ -245,7 +245,7 @@ TRANSLATION_REASONS = quiz(
     hints=(
         "Write labels and inputs below each other. A text's probability is the product of those of "
         "its words, its score the mean of their logarithms.",
-        "bos is 1, eos 2, pad 0. Greedy takes 0.6 and is left with 0.3. In learning, the right words "
+        "bos is 1, eos 2, pad 0. Greedy takes 0.5 and is left with 0.2. In learning, the right words "
         "are there beforehand; in writing they aren't.",
     ),
 )

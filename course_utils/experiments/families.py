@@ -63,7 +63,8 @@ def blanked(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         `(B, T)` ids, in which eos is the blank; `(B, T)`, the padding; `(B,)`, the articles.
     """
-    pairs = [pair for pair in draw_pairs(2 * count, seed) if not pair.french.startswith("je ")]
+    forms = {form for forms in ARTICLES.values() for form in forms.values()}
+    pairs = [p for p in draw_pairs(2 * count, seed) if p.french.split()[0] in forms]
     ids, pad_mask = pad([french.encode(pair.french) for pair in pairs[:count]], PAD_ID)
     articles = ids[:, 0].clone()
     ids[:, 0] = EOS_ID

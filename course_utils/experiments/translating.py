@@ -29,12 +29,13 @@ from ..translation import (
     beam_search,
     greedy_translate,
     pad,
+    teacher_forcing,
     train_translator,
     translation_loss,
 )
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
-BATCH, STEPS, EARLY_STEPS = 64, 400, 110
+BATCH, STEPS, EARLY_STEPS = 64, 300, 85
 KEPT = Path(__file__).with_name("translating.safetensors")
 
 
@@ -86,8 +87,6 @@ def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True
     Args:
         shifted: whether the decoder is given targets one place later, or as they are.
     """
-    from ..translation import teacher_forcing
-
     source, source_pad_mask, targets = as_batch(pairs)
     given = teacher_forcing(targets, BOS_ID) if shifted else targets
     with _evaluating(model):
@@ -134,6 +133,11 @@ def stopped_early() -> Translator:
     model = new_model()
     model.load_state_dict({name: w.float() for name, w in load_file(KEPT).items()})
     return model.eval()
+
+
+def french_of(text: str) -> str:
+    """The right translation of a sentence of one of the sets."""
+    return next(pair.french for pairs in _sets() for pair in pairs if pair.english == text)
 
 
 def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
@@ -237,7 +241,8 @@ def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, in
 
 def gold(pair: Pair) -> list[tuple[int, int]]:
     """Pairs of places, French and English, of words that mean the same and stand once."""
-    read, written = pair.english.split(), pair.french.split()
+    read = [english.vocabulary[id] for id in english.encode(pair.english)]
+    written = [french.vocabulary[id] for id in french.encode(pair.french)]
     meanings = _meanings()
     found = []
     for t, word in enumerate(written):
@@ -254,7 +259,7 @@ def _meanings() -> dict[str, set[str]]:
     said = {noun: {chosen[0]} for noun, chosen in t.NOUNS.items()}
     said |= {word: set(forms.values()) for word, forms in (t.SIZES | t.COLOURS).items()}
     for verb, of_verb in (t.VERBS | t.VERBS_WITH_OBJECT).items():
-        said[verb] = said[t.THIRD_PERSON[verb]] = {of_verb}
+        said[verb] = {of_verb}
     return said
 
 

@@ -617,8 +617,8 @@ RECALL = {
 }
 REASONS = {
     "input for [5, 7, eos, pad]": [1, 5, 7, 2],
-    "probability that greedy finds": 0.6 * 0.3,
-    "probability that width 2 finds": 0.4 * 0.9,
+    "probability that greedy finds": 0.5 * 0.2,
+    "probability that width 2 finds": 0.4 * 0.6,
     "score of words of 0.5, 0.5 and 0.25": math.log(0.0625) / 3,
     "loss without the shift, near": 0,
     "decoder calls to learn from 7 words": 1,
@@ -681,7 +681,7 @@ WRONG = {
         "sum and greedy": REASONS
         | {
             "score of words of 0.5, 0.5 and 0.25": -2.77,
-            "probability that width 2 finds": 0.18,
+            "probability that width 2 finds": 0.1,
         },
     },
     "three_families": {
