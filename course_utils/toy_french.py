@@ -1,8 +1,8 @@
 """What lesson 12 trains on: a toy English and its French, whose words stand in another order.
 
 Adjectives of size stand before a French noun, those of colour behind it; articles and adjectives
-agree with it; "not" becomes two words around the verb, and a question begins with "est-ce que", which
-is "est-ce qu'" before "un" and "une".
+agree with it; "not" becomes two words around the verb; a question begins with "est-ce que", or with
+"est-ce qu'" before "un" and "une".
 """
 
 import random
@@ -34,7 +34,7 @@ COLOURS = {
     "green": {"m": "vert", "f": "verte"},
     "grey": {"m": "gris", "f": "grise"},
 }
-# With "I", after "not" and in questions an English verb has no s; the French form is the same for all of them.
+# With "I", after "not" and in questions an English verb has no s; the French form stays the same.
 VERBS = {"sing": "chante", "dance": "danse", "jump": "saute", "eat": "mange", "play": "joue"}
 VERBS_WITH_OBJECT = {
     "watch": "regarde",
@@ -44,7 +44,9 @@ VERBS_WITH_OBJECT = {
     "wash": "lave",
 }
 THIRD_PERSON = {
-    verb: {"watch": "watches", "carry": "carries", "push": "pushes", "wash": "washes"}.get(verb, f"{verb}s")
+    verb: {"watch": "watches", "carry": "carries", "push": "pushes", "wash": "washes"}.get(
+        verb, f"{verb}s"
+    )
     for verb in (*VERBS, *VERBS_WITH_OBJECT)
 }
 
@@ -89,7 +91,10 @@ class SentenceTokenizer(Tokenizer):
     """
 
     def _split(self, text: str) -> list[str]:
-        words = ["I" if word == "i" else word for word in text.lower().rstrip(" .?").replace("'", "' ").split()]
+        words = [
+            "I" if word == "i" else word
+            for word in text.lower().rstrip(" .?").replace("'", "' ").split()
+        ]
         return [piece for word in words for piece in _PIECES.get(word, [word])]
 
     def _join(self, pieces: list[str]) -> str:
@@ -162,7 +167,10 @@ def _draw_pair(draw: random.Random) -> Pair:
         says, dit = [*subject, do, "not", verb], [*sujet, "ne", verbe, "pas"]
         combinations.add(("not", verb))
     elif kind < 0.35 + QUESTIONS:
-        says, dit = [do, *subject, verb], ["est-ce", "qu'" if sujet[0][0] == "u" else "que", *sujet, verbe]
+        says, dit = (
+            [do, *subject, verb],
+            ["est-ce", "qu'" if sujet[0][0] == "u" else "que", *sujet, verbe],
+        )
     else:
         says, dit = [*subject, verb if first else THIRD_PERSON[verb]], [*sujet, verbe]
     if verb in VERBS_WITH_OBJECT:

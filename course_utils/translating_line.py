@@ -79,7 +79,11 @@ class TranslatingLine(ipywidgets.VBox):
         weights = alignment(self.translator, source, given)[0, self.layer]  # (H, T, S)
         weights = weights.mean(dim=0) if self.head is None else weights[self.head]
         words = [french.vocabulary[id] for id in ids[0]]
-        return " ".join(w for w, id in zip(words, ids[0], strict=True) if id != EOS_ID), words, weights
+        return (
+            " ".join(w for w, id in zip(words, ids[0], strict=True) if id != EOS_ID),
+            words,
+            weights,
+        )
 
     def _follow(self) -> None:
         self.table.value = f"<style>.translation-static{{display:none}}</style>{self._body()}"
@@ -115,7 +119,10 @@ class TranslatingLine(ipywidgets.VBox):
         except ValueError as error:
             return str(error)
         read = self._read()
-        looks = [f"  {word:>10}  <-  {read[int(row.argmax())]}" for word, row in zip(words, weights)]
+        looks = [
+            f"  {word:>10}  <-  {read[int(row.argmax())]}"
+            for word, row in zip(words, weights, strict=True)
+        ]
         return "\n".join([f"{self.line.value}  ->  {text}", *looks])
 
     def _ipython_display_(self, **_: Any) -> None:

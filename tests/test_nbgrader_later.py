@@ -68,6 +68,13 @@ WRONG = {
             "no_shift",
         ),
     },
+    "5-encoder-decoder": {
+        "12_translation": (
+            "greedy_translate",
+            lambda right: right.replace("ended.all()", "ended.any()"),
+            "stops_at_the_first_end",
+        ),
+    },
 }
 STUDENT = "misconceptions"
 LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]

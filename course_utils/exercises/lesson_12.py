@@ -245,8 +245,8 @@ TRANSLATION_REASONS = quiz(
     hints=(
         "Write labels and inputs below each other. A text's probability is the product of those of "
         "its words, its score the mean of their logarithms.",
-        "bos is 1, eos 2, pad 0. Greedy takes 0.5 and is left with 0.2. In learning, the right words "
-        "are there beforehand; in writing they aren't.",
+        "bos is 1, eos 2, pad 0. Greedy takes 0.5 and is left with 0.2. In learning, the right "
+        "words are there beforehand; in writing they aren't.",
     ),
 )
 
@@ -294,8 +294,8 @@ THREE_FAMILIES = quiz(
         Entry(
             OTHER,
             "encoder-decoder",
-            "One text is there in full and is read both ways; another is written. Large decoders do "
-            "it too, with the report as the beginning.",
+            "One text is there in full and is read both ways; another is written. Large decoders "
+            "do it too, with the report as the beginning.",
             "How many texts are there, and which of them is complete from the start?",
             FAMILIES,
         ),

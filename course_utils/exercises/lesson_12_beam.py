@@ -77,18 +77,16 @@ def planted(branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: in
     logits with an offset of its own.
     """
     sides = {
-        tuple(ids[w] for w in text.split()): dict(
-            (ids[word], float(share)) for word, share in zip(*[iter(said.split())] * 2, strict=True)
-        )
+        tuple(ids[w] for w in text.split()): {
+            ids[word]: float(share) for word, share in zip(*[iter(said.split())] * 2, strict=True)
+        }
         for text, said in branches.items()
     }
 
     @cache
     def next_logits(text: Text) -> Sequence[float]:
-        if ids["e"] in text:
-            given = {ids["a"]: 0.999}
-        else:
-            given = sides.get(text, {ids["e"]: 0.001})
+        ended = ids["e"] in text
+        given = {ids["a"]: 0.999} if ended else sides.get(text, {ids["e"]: 0.001})
         left = max(1 - sum(given.values()), 1e-3) / (V - len(given))
         offset = 3.0 * math.sin(sum((i + 2) * word for i, word in enumerate(text)))
         shares = [given.get(word, left * (1 + 0.1 * word / V)) for word in range(V)]
@@ -725,15 +723,15 @@ BEAM_TRANSLATE = Exercise(
             mend="Which position's logits are about the word behind all that is written?",
         ),
         generating.OneRoundMore.on(Beam, mend="How often does your loop run for max_length=1?"),
-        generating.OneRoundMore.but(
-            rounds=lambda self, max_new_tokens: max_new_tokens - 1
-        ).on(Beam, mend="How often does your loop run for max_length=1?"),
+        generating.OneRoundMore.but(rounds=lambda self, max_new_tokens: max_new_tokens - 1).on(
+            Beam, mend="How often does your loop run for max_length=1?"
+        ),
         on=Beam,
     ),
     hints=(
-        "Keep a list of pairs: the ids so far, and their summed log-probability. It begins with one "
-        "pair, `([], 0.0)`. In each step every pair becomes V longer ones; sort them all together, "
-        "keep `beam_width`.",
+        "Keep a list of pairs: the ids so far, and their summed log-probability. It begins with "
+        "one pair, `([], 0.0)`. In each step every pair becomes V longer ones; sort them all "
+        "together, keep `beam_width`.",
         "Of those kept, the ones whose last id is `eos_id` go into a list `done`, the rest go on. "
         "Leave the loop when none is left. At the end look at both lists.",
         "`logits = model(source, torch.tensor([[bos_id, *ids]], device=source.device))[0, -1]` and "

@@ -122,7 +122,7 @@ class NothingDropped(Mistake):
 class EosTakenOut(Mistake):
     """In shorter rows `eos` was taken out: where the label is padding, the input is padding too.
 
-    Why: Only `bos_id` is known here, not which ids are padding; and those places have no loss anyway.
+    Why: Only `bos_id` is known here, not which ids are padding; and those places have no loss.
     Mend: What does the plain shift put below the first padding?
     """
 

@@ -47,7 +47,9 @@ class Scribe(nn.Module):
         self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor | None = None
     ) -> Tensor:
         B, T = decoder_input.shape
-        if len(source) != B or (source_pad_mask is not None and source_pad_mask.shape != source.shape):
+        if len(source) != B or (
+            source_pad_mask is not None and source_pad_mask.shape != source.shape
+        ):
             raise ValueError(f"{len(source)} sources, {B} texts")
         read = self.reads[source] * self.position[: source.shape[1]]  # (B, S, C)
         if source_pad_mask is not None:
@@ -524,9 +526,7 @@ GREEDY_TRANSLATE = Exercise(
             role="typical",
         ),
         Property("to_the_end", "Each text is right up to its end", _to_the_end, credit=True),
-        Property(
-            "stays_ended", "Behind an eos stands nothing but eos", _stays_ended, credit=True
-        ),
+        Property("stays_ended", "Behind an eos stands nothing but eos", _stays_ended, credit=True),
         *OF_THE_MODEL,
     ),
     misconceptions=Misconceptions.of(
@@ -563,9 +563,9 @@ GREEDY_TRANSLATE = Exercise(
         generating.FirstTextsChoice,
         generating.ChosenOverAll,
         generating.OneRoundMore.on(Greedy, mend="How often does your loop run for max_length=1?"),
-        generating.OneRoundMore.but(
-            rounds=lambda self, max_new_tokens: max_new_tokens - 1
-        ).on(Greedy, mend="How often does your loop run for max_length=1?"),
+        generating.OneRoundMore.but(rounds=lambda self, max_new_tokens: max_new_tokens - 1).on(
+            Greedy, mend="How often does your loop run for max_length=1?"
+        ),
         ListOfTexts,
         on=Greedy,
     ),

@@ -221,7 +221,11 @@ def aligned(
     ids = searched(model, text, beam_width)[0].ids
     given = torch.tensor([[BOS_ID, *ids[:-1]]])
     weights = alignment(model, source, given)[0]
-    return weights, [english.vocabulary[id] for id in source[0]], [french.vocabulary[i] for i in ids]
+    return (
+        weights,
+        [english.vocabulary[id] for id in source[0]],
+        [french.vocabulary[i] for i in ids],
+    )
 
 
 def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, int, float]:
@@ -312,7 +316,8 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
     tall = max(len(step) for step in steps)
     figure, axes = plt.subplots(figsize=(1.15 * (len(steps) + 1), 0.55 * tall + 0.8))
     bold = {tuple(best[:n]) for n in range(len(best) + 1)}
-    for x, step in enumerate([[([], 0.0, True)], *step_list(steps)]):
+    root: list[tuple[list[int], float, bool]] = [([], 0.0, True)]
+    for x, step in enumerate([root, *step_list(steps)]):
         for ids, total, kept in step:
             here, before = places[tuple(ids)], places[tuple(ids[:-1])] if ids else None
             word = french.vocabulary[ids[-1]] if ids else "<bos>"
@@ -353,4 +358,6 @@ if __name__ == "__main__":
     model.eval().half()
     save_file({name: w.contiguous() for name, w in model.state_dict().items()}, KEPT)
     share = exact(stopped_early(), unseen_pairs())
-    print(f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB, {share:.2f} of unseen sentences exact")
+    print(
+        f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB, {share:.2f} of unseen sentences exact"
+    )

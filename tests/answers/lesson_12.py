@@ -34,7 +34,7 @@ def forcing_by_pad(targets, bos_id):
 
 
 def forcing_by_index(targets, bos_id):
-    B, T = targets.shape
+    T = targets.shape[1]
     places = (torch.arange(T, device=targets.device) - 1).clamp(min=0)
     first = torch.arange(T, device=targets.device) == 0
     return torch.where(first, bos_id, targets[:, places])
@@ -64,7 +64,7 @@ def forcing_smears_aloud(targets, bos_id):
 
 
 def forcing_labels_spoilt(targets, bos_id):
-    out = finished.pad([t for t in targets], 0)[0].roll(1, dims=1)
+    out = finished.pad(list(targets), 0)[0].roll(1, dims=1)
     out[:, 0] = bos_id
     targets[:, -1] = 0
     return out
@@ -151,7 +151,7 @@ def quietly(function):
 def _named(function, names):
     """A function with these argument names, as it is called by name."""
     space = {"function": function}
-    exec(f"def answer({names}):\n    return function({names.replace('=None', '')})", space)  # noqa: S102
+    exec(f"def answer({names}):\n    return function({names.replace('=None', '')})", space)
     return space["answer"]
 
 
@@ -362,7 +362,9 @@ GREEDY_WRONG = {
     "first text": make_greedy(answer=lambda text, eos, most: text[:1, 1:]),
     "floats": make_greedy(answer=lambda text, eos, most: text[:, 1:].float()),
     "last word": make_greedy(answer=lambda text, eos, most: text[:, -1:]),
-    "text and eos": make_greedy(answer=lambda text, eos, most: F.pad(text[:, 1:], (0, 1), value=eos)),
+    "text and eos": make_greedy(
+        answer=lambda text, eos, most: F.pad(text[:, 1:], (0, 1), value=eos)
+    ),
     "sources of training": make_greedy(
         ask=lambda model, source, text, mask: model.train()(source, text, mask)
     ),
