@@ -71,10 +71,27 @@ def draw_batches(
     return batches
 
 
-def exact(model: nn.Module, pairs: Sequence[Pair]) -> float:
+class ReadsOnce(nn.Module):
+    """A translator that has read its sources already: only the decoder runs at each call."""
+
+    def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
+        super().__init__()
+        self.model, self.source_pad_mask = model, source_pad_mask
+        with torch.no_grad(), _evaluating(model):
+            self.context = model.encode(source, source_pad_mask)
+
+    def forward(
+        self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor | None = None
+    ) -> Tensor:
+        return self.model.decode(decoder_input, self.context, self.source_pad_mask)
+
+
+def exact(model: Translator, pairs: Sequence[Pair]) -> float:
     """The share of sentences of which greedy gets every word right."""
     source, source_pad_mask, targets = as_batch(pairs)
-    text = greedy_translate(model, source, BOS_ID, EOS_ID, LONGEST - 1, source_pad_mask)
+    training = model.training
+    reads_once = ReadsOnce(model, source, source_pad_mask).train(training)
+    text = greedy_translate(reads_once, source, BOS_ID, EOS_ID, LONGEST - 1)
     wanted = [[*row[: row.index(EOS_ID)], EOS_ID] for row in targets.tolist()]
     said = [[*row[: row.index(EOS_ID)], EOS_ID] if EOS_ID in row else row for row in text.tolist()]
     return sum(a == b for a, b in zip(said, wanted, strict=True)) / len(pairs)
@@ -182,7 +199,7 @@ def go_on(model: nn.Module, text: str, prefix: str) -> str:
 
 @torch.no_grad()
 def after_a_word(
-    model: nn.Module, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
+    model: Translator, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
 ) -> float:
     """How much of the rest is right when greedy goes on behind a given beginning.
 
@@ -193,21 +210,22 @@ def after_a_word(
     Returns:
         The share of the words behind it that are right, each in its place.
     """
-    chance, right, count = random.Random(seed), 0, 0
+    chance = random.Random(seed)
     words = range(EOS_ID + 1, len(french.vocabulary))
-    for pair in pairs:
-        wanted = [*french.encode(pair.french).tolist(), EOS_ID]
-        given = wanted[: place + 1]
-        if wrong:
-            given[-1] = chance.choice([word for word in words if word != wanted[place]])
-        source, ids = english.encode(pair.english)[None], [BOS_ID, *given]
-        with _evaluating(model):
-            for _ in wanted[place + 1 :]:
-                ids.append(int(model(source, torch.tensor([ids]))[0, -1].argmax()))
-        rest = zip(ids[place + 2 :], wanted[place + 1 :], strict=True)
-        right += sum(a == b for a, b in rest)
-        count += len(wanted) - place - 1
-    return right / count
+    source, source_pad_mask, targets = as_batch(pairs)
+    given = targets[:, : place + 1].clone()
+    if wrong:
+        for row, word in zip(given, targets[:, place].tolist(), strict=True):
+            row[place] = chance.choice([other for other in words if other != word])
+    ids = torch.cat([torch.full_like(given[:, :1], BOS_ID), given], dim=1)  # (B, place + 2)
+    with _evaluating(model):
+        reads_once = ReadsOnce(model, source, source_pad_mask)
+        while ids.shape[1] <= targets.shape[1]:
+            word = reads_once(source, ids)[:, -1:].argmax(dim=-1)  # (B, T, V) -> (B, 1)
+            ids = torch.cat([ids, word], dim=1)
+    behind = targets[:, place + 1 :]
+    right = ids[:, place + 2 :] == behind
+    return right[behind != PAD_ID].double().mean().item()
 
 
 # Alignment --------------------------------------------------------------------------------------
