@@ -187,15 +187,31 @@ def _cases(seed: int) -> list[Case]:
 
     return [
         case("the likeliest first word is a trap", GREEDY_TRAP, 2, 6, roles="small search"),
-        case("greedy, in the same tree", GREEDY_TRAP, 1, 6, roles="small greedy"),
-        case("the likeliest last word is a trap", LAST_STEP_TRAP, 2, 6, roles="small search"),
-        case("the longer text is the better one", LONG_FOR_THE_WORD, 2, 7, training=False),
-        case("the shorter text is the better one", SHORT_FOR_THE_WORD, 2, 7, keywords=True),
+        case("greedy, in the same tree", GREEDY_TRAP, 1, 6, roles="small greedy", once=True),
+        case(
+            "the likeliest last word is a trap",
+            LAST_STEP_TRAP,
+            2,
+            6,
+            roles="small search",
+            once=True,
+        ),
+        case("the longer text is the better one", LONG_FOR_THE_WORD, 2, 6, training=False),
+        case("the shorter text is the better one", SHORT_FOR_THE_WORD, 2, 6, keywords=True),
         case("the best never ends", NEVER_ENDS, 2, 4),
-        case("the best ends at once", ENDS_AT_ONCE, 2, 3),
-        case("all texts of two words", None, 30, 2, V=5),
+        case("the best ends at once", ENDS_AT_ONCE, 2, 3, once=True),
+        case("all texts of two words", None, 30, 2, V=5, once=True),
         case("drawn by chance", None, 3, 5, V=6, roles="typical small"),
-        case("drawn by chance, greedy", None, 1, 6, V=8, roles="small greedy", training=False),
+        case(
+            "drawn by chance, greedy",
+            None,
+            1,
+            6,
+            V=8,
+            roles="small greedy",
+            training=False,
+            once=True,
+        ),
         case(
             "36 words of 40",
             None,
@@ -607,17 +623,6 @@ class WorstReturned(Mistake):
         return min(hypotheses, key=self.score)
 
 
-class LongerTextsPreferred(Mistake):
-    """Longer texts were preferred: a sum was divided by more than the number of words.
-
-    Why: Log-probabilities are negative, so what divides more helps the longer text.
-    Mend: The sum, divided by the number of new words, once.
-    """
-
-    def length(self, ids):
-        return len(ids) ** 2
-
-
 class KeepsBos(Mistake):
     """`bos` stands at the beginning of the result.
 
@@ -711,7 +716,6 @@ BEAM_TRANSLATE = Exercise(
         ProbabilitiesSummed,
         LeastLikelyKept,
         WorstReturned,
-        LongerTextsPreferred,
         KeepsBos,
         LosesEos,
         FlatText,

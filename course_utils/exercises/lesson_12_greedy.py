@@ -84,6 +84,7 @@ def _cases(seed: int) -> list[Case]:
         training: bool = True,
         roles: str = "",
         keywords: bool = False,
+        once: bool = False,
     ) -> Case:
         B, words = len(lengths), len(lengths) + 7
         source = torch.randint(B, words, (B, S), generator=draw.generator)
@@ -106,7 +107,7 @@ def _cases(seed: int) -> list[Case]:
             "head": draw.normal(6, V, dtype=torch.float64),
         }
         options: dict[str, Any] = {"numbers": numbers, "lengths": of_word, "training": training}
-        options["sizes"] = (V,)
+        options |= {"sizes": (V,), "once": once}
         if keywords:
             options["keywords"] = tuple(inputs)
         return Case(name, inputs, None, options, frozenset(roles.split()))
@@ -114,14 +115,22 @@ def _cases(seed: int) -> list[Case]:
     V = draw.integer(12, 15)
     return [
         case("unequal lengths", [3, 6, 2, 5], 9, V=V, S=7, roles="typical"),
-        case("padded sources", [4, 2, 5], 8, S=6, real=[6, 2, 4]),
+        case("padded sources", [4, 2, 5], 8, S=6, real=[6, 2, 4], roles="elsewhere"),
         case("some are cut off", [9, 3, 9, 4], 6, S=5, training=False),
-        case("none has ended", [9, 8], 4, S=6, V=11),
-        case("the longest ends at the last place", [2, 5, 4], 5, S=6, ids=(0, 7), roles="small"),
-        case("all end at once", [1, 1, 1], 6, S=5, roles="small"),
-        case("the first ends first", [1, 4], 7, S=5, ids=(3, 0)),
-        case("one text", [4], 7, S=3, training=False, roles="small"),
-        case("one word each", [5, 1, 2], 1, S=4, roles="small"),
+        case("none has ended", [9, 8], 4, S=6, V=11, once=True),
+        case(
+            "the longest ends at the last place",
+            [2, 5, 4],
+            5,
+            S=6,
+            ids=(0, 7),
+            roles="small",
+            once=True,
+        ),
+        case("all end at once", [1, 1, 1], 6, S=5, roles="small", once=True),
+        case("the first ends first", [1, 4], 7, S=5, ids=(3, 0), once=True),
+        case("one text", [4], 7, S=3, training=False, roles="small", once=True),
+        case("one word each", [5, 1, 2], 1, S=4, roles="small", once=True),
         case("by name", [2, 3], 6, S=4, ids=(5, 4), real=[3, 4], keywords=True, roles="small"),
     ]
 
@@ -179,6 +188,8 @@ class TranslateProbe:
             "kept": all(same(v.cpu(), new[n].cpu()) for n, v in model.state_dict().items())
             and all(p.requires_grad and p.grad is None for p in model.parameters()),
         }
+        if not case.roles & {"typical", "elsewhere"}:
+            return seen
         rest = [moved(v) for v in list(case.inputs.values())[1:]]
         seen.facts["elsewhere"] = happened_elsewhere(
             lambda: _translated(answer, case, self.make(case).to(THERE), rest)

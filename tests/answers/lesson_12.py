@@ -581,6 +581,7 @@ BEAM_WRONG = {
     ),
     "the longest": make_beam(score=lambda total, ids, eos: (len(ids), total)),
     "the shortest": make_beam(score=lambda total, ids, eos: (-len(ids), total)),
+    "divided by the square": make_beam(score=lambda total, ids, eos: total / len(ids) ** 2),
     "the worst": make_beam(choose=min),
     "only ended ones, not normalised": make_beam(
         finals=_best_of_ended, score=lambda total, ids, eos: total
