@@ -76,7 +76,7 @@ INPUTS: dict[str, dict[str, str | None]] = {
     },
     "beam_translate": {
         "model": None,
-        "source": "one S",
+        "source": None,
         "bos_id": None,
         "eos_id": None,
         "max_length": "L",

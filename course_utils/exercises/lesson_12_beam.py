@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -69,46 +68,65 @@ def _tree(case: Case) -> Tree:
     return Tree(case).to(target_device()).train(case.options["training"])
 
 
-def planted(branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: int) -> Any:
+class Planted:
     """Logits from a tree that is written down: `{"": "a .6 b .4", "a": "e 1"}`, e for the end.
 
     What is left of 1 is shared by the words that aren't named. Behind the end all goes to one word;
     where nothing is written down, words are about equally likely, and the end isn't. Each text has
     logits with an offset of its own.
     """
-    sides = {
-        tuple(ids[w] for w in text.split()): {
-            ids[word]: float(share) for word, share in zip(*[iter(said.split())] * 2, strict=True)
-        }
-        for text, said in branches.items()
-    }
 
-    @cache
-    def next_logits(text: Text) -> Sequence[float]:
+    def __init__(self, branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: int):
+        self.V, self.ids, self.bos = V, ids, bos
+        self.known: dict[Text, Sequence[float]] = {}
+        self.sides = {
+            tuple(ids[w] for w in text.split()): {
+                ids[word]: float(p) for word, p in zip(*[iter(said.split())] * 2, strict=True)
+            }
+            for text, said in branches.items()
+        }
+
+    def __call__(self, text: Text) -> Sequence[float]:
+        if text not in self.known:
+            self.known[text] = self._logits(text)
+        return self.known[text]
+
+    def _logits(self, text: Text) -> Sequence[float]:
+        ids, V = self.ids, self.V
         ended = ids["e"] in text
-        given = {ids["a"]: 0.999} if ended else sides.get(text, {ids["e"]: 0.001})
+        given = {ids["a"]: 0.999} if ended else self.sides.get(text, {ids["e"]: 0.001})
         left = max(1 - sum(given.values()), 1e-3) / (V - len(given))
         offset = 3.0 * math.sin(sum((i + 2) * word for i, word in enumerate(text)))
         shares = [given.get(word, left * (1 + 0.1 * word / V)) for word in range(V)]
-        shares[bos] = 1e-9
+        shares[self.bos] = 1e-9
         return [math.log(share) + offset for share in shares]
 
-    return next_logits
+    def __repr__(self) -> str:
+        return f"Planted({self.sides})"
 
 
-def by_chance(V: int, seed: int, spread: float, bos: int, end: tuple[int, float]) -> Any:
+class ByChance:
     """Logits of normal numbers, drawn for each text; `end` is eos and what it gets besides."""
 
-    @cache
-    def next_logits(text: Text) -> Sequence[float]:
-        chance = random.Random(f"{seed} {text}")
+    def __init__(self, V: int, seed: int, spread: float, bos: int, end: tuple[int, float]):
+        self.V, self.seed, self.spread, self.bos, self.end = V, seed, spread, bos, end
+        self.known: dict[Text, Sequence[float]] = {}
+
+    def __call__(self, text: Text) -> Sequence[float]:
+        if text not in self.known:
+            self.known[text] = self._logits(text)
+        return self.known[text]
+
+    def _logits(self, text: Text) -> Sequence[float]:
+        chance = random.Random(f"{self.seed} {text}")
         offset = chance.gauss(0, 3)
-        logits = [offset + chance.gauss(0, spread) for _ in range(V)]
-        logits[bos] -= 40
-        logits[end[0]] += end[1]
+        logits = [offset + chance.gauss(0, self.spread) for _ in range(self.V)]
+        logits[self.bos] -= 40
+        logits[self.end[0]] += self.end[1]
         return logits
 
-    return next_logits
+    def __repr__(self) -> str:
+        return f"ByChance(seed={self.seed})"
 
 
 # Each a tree and what it is there for. Widths are such that it doesn't matter whether ended texts
@@ -177,7 +195,7 @@ def _cases(seed: int) -> list[Case]:
         inputs = {"model": f"a translator into {V} words", "source": source, "bos_id": bos}
         inputs |= {"eos_id": eos, "max_length": most, "beam_width": width}
         if branches is not None:
-            next_logits = planted(branches, V, ids, bos)
+            next_logits: Any = Planted(branches, V, ids, bos)
         else:
             next_logits = _drawn(draw, V, bos, eos, width, most, **more)
         options: dict[str, Any] = {"next_logits": next_logits, "training": training, **more}
@@ -201,7 +219,7 @@ def _cases(seed: int) -> list[Case]:
         case("the best never ends", NEVER_ENDS, 2, 4),
         case("the best ends at once", ENDS_AT_ONCE, 2, 3, once=True),
         case("all texts of two words", None, 30, 2, V=5, once=True),
-        case("drawn by chance", None, 3, 5, V=6, roles="typical small"),
+        case("drawn by chance", None, 3, 5, V=6, roles="typical"),
         case(
             "drawn by chance, greedy",
             None,
@@ -239,7 +257,7 @@ def _drawn(
 ) -> Any:
     """Draw until both ways of treating ended texts give the same, and no two texts are near."""
     while True:
-        next_logits = by_chance(V, draw.integer(0, 2**31), spread, bos, (eos, end))
+        next_logits = ByChance(V, draw.integer(0, 2**31), spread, bos, (eos, end))
         results = [
             search(next_logits, eos, most, width, treatment)
             for treatment in ("set aside", "shrinks", "stays full", "compete")
@@ -446,7 +464,7 @@ class LastStepInTheBeam(LastStepOnly):
 class ProductUnderflows(Mistake):
     """Probabilities were multiplied, and after some thirty words the product is 0.
 
-    Why: float32 has nothing between 0 and 1e-45, and all long texts then look alike.
+    Why: In float32 there is nothing between 0 and 1e-45, and all long texts then look alike.
     Mend: The logarithm of a product is a sum of logarithms.
     """
 

@@ -177,6 +177,14 @@ def greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask
     return text[:, 1:].clone()
 
 
+@torch.no_grad()
+def greedy_decorated(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    was_training = model.training
+    out = greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
+    model.train(was_training)
+    return out
+
+
 def _row_by_row(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
     texts = []
     for b in range(len(source)):
@@ -648,6 +656,7 @@ RIGHT = {
     },
     "greedy_translate": {
         "batch": greedy_in_a_batch,
+        "decorated": greedy_decorated,
         "row by row": greedy(_row_by_row),
         "only those going": greedy(_only_those_going),
         "cut back": greedy(_cut_back),
@@ -664,9 +673,15 @@ RIGHT = {
         "best of each text first": beam(_narrow_by_text),
         "products in float64": beam(_products),
     },
-    "recall_12": {"capitals": {k: v.capitalize() for k, v in RECALL.items()}},
-    "translation_reasons": {"computed": REASONS},
-    "three_families": {"as asked": FAMILIES},
+    "recall_12": {"as asked": RECALL, "capitals": {k: v.capitalize() for k, v in RECALL.items()}},
+    "translation_reasons": {
+        "computed": REASONS,
+        "rounded": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.924},
+    },
+    "three_families": {
+        "as asked": FAMILIES,
+        "in another order": dict(reversed(FAMILIES.items())),
+    },
 }
 
 WRONG = {
@@ -677,9 +692,11 @@ WRONG = {
         "empty words": dict.fromkeys(RECALL, ""),
         "one missing": {k: v for k, v in RECALL.items() if k != "padding hides"},
         "a list": list(RECALL.values()),
+        "true": dict.fromkeys(RECALL, True),
     },
     "translation_reasons": {
         "bos missing": REASONS | {"input for [5, 7, eos, pad]": (5, 7, 2, 0)},
+        "a number in words": REASONS | {"decoder calls to write 7 words": "seven"},
         "words": REASONS | {"input for [5, 7, eos, pad]": "bos 5 7 eos"},
         "sum and greedy": REASONS
         | {
@@ -689,6 +706,8 @@ WRONG = {
     },
     "three_families": {
         "all decoders": {k: "decoder" if isinstance(v, str) else v for k, v in FAMILIES.items()},
+        "families by name": FAMILIES | {"write a story on": "GPT"},
+        "none": dict.fromkeys(FAMILIES),
         "counted from 0": FAMILIES | {"a decoder's word 2 of 5 sees": 3},
     },
 }
