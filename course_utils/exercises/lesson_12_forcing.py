@@ -269,7 +269,6 @@ TEACHER_FORCING = Exercise(
             "blind",
             "No word comes in where it is asked for",
             _blind,
-            gate=True,
             role="typical",
         ),
         Property("begins", "Each row begins with bos_id", _begins, credit=True),
