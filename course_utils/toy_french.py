@@ -1,7 +1,8 @@
 """What lesson 12 trains on: a toy English and its French, whose words stand in another order.
 
 Adjectives of size stand before a French noun, those of colour behind it; articles and adjectives
-agree with it; "not" becomes two words around the verb.
+agree with it; "not" becomes two words around the verb; a question begins with "est-ce que", or with
+"est-ce qu'" before "un" and "une".
 """
 
 import random
@@ -33,13 +34,23 @@ COLOURS = {
     "green": {"m": "vert", "f": "verte"},
     "grey": {"m": "gris", "f": "grise"},
 }
-# With "I" and after "not" an English verb has no s; the French form is the same for all of them.
-VERBS = {"sing": "chante", "dance": "danse", "jump": "saute"}
-VERBS_WITH_OBJECT = {"watch": "regarde", "carry": "porte", "find": "trouve"}
+# With "I", after "not" and in questions an English verb has no s; the French form stays the same.
+VERBS = {"sing": "chante", "dance": "danse", "jump": "saute", "eat": "mange", "play": "joue"}
+VERBS_WITH_OBJECT = {
+    "watch": "regarde",
+    "carry": "porte",
+    "find": "trouve",
+    "push": "pousse",
+    "wash": "lave",
+}
 THIRD_PERSON = {
-    verb: {"watch": "watches", "carry": "carries"}.get(verb, f"{verb}s")
+    verb: {"watch": "watches", "carry": "carries", "push": "pushes", "wash": "washes"}.get(
+        verb, f"{verb}s"
+    )
     for verb in (*VERBS, *VERBS_WITH_OBJECT)
 }
+
+QUESTIONS = 0.25  # their share
 
 # Never together in what the model is trained on: an adjective and its noun, "not" and its verb.
 UNSEEN = frozenset(
@@ -70,17 +81,31 @@ class Pair(NamedTuple):
 
 
 class SentenceTokenizer(Tokenizer):
-    """Words in small letters, but for "I"; a full stop at the end is left out.
+    """Words in small letters, but for "I"; a stop or question mark at the end is left out. The
+    ending of a verb is a piece of its own, as in "sing -s".
 
-    >>> english.decode(english.encode("I watch the black cat."))
-    'I watch the black cat'
+    >>> english.decode(english.encode("The black cat watches a mouse."))
+    'the black cat watches a mouse'
+    >>> french.decode(french.encode("est-ce qu'un chat danse ?"))
+    "est-ce qu'un chat danse"
     """
 
     def _split(self, text: str) -> list[str]:
-        return ["I" if word == "i" else word for word in text.lower().rstrip(" .").split()]
+        words = [
+            "I" if word == "i" else word
+            for word in text.lower().rstrip(" .?").replace("'", "' ").split()
+        ]
+        return [piece for word in words for piece in _PIECES.get(word, [word])]
 
     def _join(self, pieces: list[str]) -> str:
-        return " ".join(pieces)
+        text = " ".join(pieces)
+        for word, (verb, ending) in _PIECES.items():
+            text = text.replace(f"{verb} {ending}", word)
+        return text.replace("' ", "'")
+
+
+ENDING = "-s"
+_PIECES = {said: [verb, ENDING] for verb, said in THIRD_PERSON.items()}
 
 
 def _forms(adjectives: dict[str, dict[str, str]]) -> list[str]:
@@ -96,15 +121,15 @@ english = SentenceTokenizer(
         *NOUNS,
         *SIZES,
         *COLOURS,
-        *THIRD_PERSON.keys(),
-        *THIRD_PERSON.values(),
+        *THIRD_PERSON,
+        ENDING,
     ]
 )
 french = SentenceTokenizer(
     [
         *(PAD, BOS, EOS),
         *_forms(ARTICLES),
-        *("je", "ne", "pas"),
+        *("je", "ne", "pas", "est-ce", "que", "qu'"),
         *(noun for noun, _ in NOUNS.values()),
         *_forms(SIZES),
         *_forms(COLOURS),
@@ -137,15 +162,21 @@ def _draw_pair(draw: random.Random) -> Pair:
     else:
         (subject, sujet, combinations), first = _draw_noun(draw), False
     verb, verbe = draw.choice([*VERBS.items(), *VERBS_WITH_OBJECT.items()])
-    if draw.random() < 0.35:
-        says, dit = ["do" if first else "does", "not", verb], ["ne", verbe, "pas"]
+    do, kind = "do" if first else "does", draw.random()
+    if kind < 0.35:
+        says, dit = [*subject, do, "not", verb], [*sujet, "ne", verbe, "pas"]
         combinations.add(("not", verb))
+    elif kind < 0.35 + QUESTIONS:
+        says, dit = (
+            [do, *subject, verb],
+            ["est-ce", "qu'" if sujet[0][0] == "u" else "que", *sujet, verbe],
+        )
     else:
-        says, dit = [verb if first else THIRD_PERSON[verb]], [verbe]
+        says, dit = [*subject, verb if first else THIRD_PERSON[verb]], [*sujet, verbe]
     if verb in VERBS_WITH_OBJECT:
         object, objet, more = _draw_noun(draw)
         says, dit, combinations = says + object, dit + objet, combinations | more
-    return Pair(" ".join(subject + says), " ".join(sujet + dit), frozenset(combinations))
+    return Pair(" ".join(says), " ".join(dit).replace("' ", "'"), frozenset(combinations))
 
 
 def draw_pairs(

@@ -193,7 +193,6 @@ def train_translator(
 # Decoding ---------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
 def greedy_translate(
     model: nn.Module,
     source: Tensor,
@@ -219,7 +218,7 @@ def greedy_translate(
     _check_at_least_one("max_length", max_length)
     written = source.new_full((len(source), 1), bos_id)  # (B, 1)
     ended = torch.zeros_like(written[:, 0], dtype=torch.bool)  # (B,)
-    with _evaluating(model):
+    with _evaluating(model), torch.no_grad():  # as a decorator it would hide whose code this is
         for _ in range(max_length):
             logits = model(source, written, source_pad_mask)[:, -1]  # (B, T, V) -> (B, V)
             word = logits.argmax(dim=-1).masked_fill(ended, eos_id)  # (B, V) -> (B,)

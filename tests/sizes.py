@@ -72,6 +72,25 @@ INPUTS: dict[str, dict[str, str | None]] = {
     "EncoderBlock": BLOCK,
     "DecoderBlock": {**BLOCK, "context": "B S d_model", "context_pad_mask": "B S"},
     "generate": {"model": None, "ids": "B T", "max_new_tokens": "new", "sizes": "context_length V"},
+    "teacher_forcing": {"targets": "B T", "bos_id": None},
+    "greedy_translate": {
+        "model": None,
+        "source": "B S",
+        "bos_id": None,
+        "eos_id": None,
+        "max_length": "L",
+        "source_pad_mask": "B S",
+        "lengths": None,
+        "sizes": "V",
+    },
+    "beam_translate": {
+        "model": None,
+        "source": None,
+        "bos_id": None,
+        "eos_id": None,
+        "max_length": "L",
+        "beam_width": "K",
+    },
 }
 
 # The letters of weights, by what their names end with.

@@ -76,6 +76,11 @@ WRONG = {
             ),
             "context_ignored",
         ),
+        "12_translation": (
+            "greedy_translate",
+            lambda right: right.replace("ended.all()", "ended.any()"),
+            "stops_at_the_first_end",
+        ),
     },
 }
 STUDENT = "misconceptions"

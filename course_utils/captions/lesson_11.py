@@ -7,9 +7,9 @@ CAPTIONS = {
     ),
     "rectangle": (
         "Each row asks for the word to be written next",
-        "Heat map of 7 target words by 6 source words. <bos> looks at the, le at small, petit at "
-        "cat, chat at finds, trouve at a, and une at girl, each with more than 0.7. The last row, "
-        "fille, looks at nothing with more than half of its weight.",
+        "Heat map of 7 target words by 7 source pieces. <bos> looks at the, le at small, petit at "
+        "cat, chat at find, and une at girl, each with more than 0.8; trouve half at a and half at "
+        "girl. The last row, fille, looks at nothing with more than half of its weight.",
     ),
     "encoder and decoder": (
         "Two streams, and one way across: the decoder asks what the encoder made",

@@ -375,8 +375,8 @@ DECODER_PROPERTIES = (
 # ---------------------------------------------------------------- misconceptions of both
 
 
-def _post_mistakes(block: type) -> tuple[Any, ...]:
-    """What goes wrong in the wiring of either block."""
+def _norm_mistakes(block: type) -> tuple[Any, ...]:
+    """What goes wrong with the norms of either block."""
     sums = "Add first, then norm the sum."
     return (
         t.PreNorm,
@@ -407,6 +407,12 @@ def _post_mistakes(block: type) -> tuple[Any, ...]:
         b.NormNamesSwapped,
         t.NormedOnBothSides,
         t.LastSumNotNormed,
+    )
+
+
+def _stream_mistakes(block: type) -> tuple[Any, ...]:
+    """What goes wrong with the stream and the branches of either block."""
+    return (
         b.NoFirstResidual,
         b.NoSecondResidual,
         b.ResidualFromInput.on(
@@ -480,7 +486,8 @@ ENCODER_BLOCK = Exercise(
     properties=ENCODER_PROPERTIES,
     misconceptions=Misconceptions.of(
         InAttention.of(t.CausalHere),
-        *_post_mistakes(Encoder),
+        *_norm_mistakes(Encoder),
+        *_stream_mistakes(Encoder),
         b.NoResidual,
         b.NetworkFirst.but(forward=_network_first),
         m.MaskRequired,
@@ -546,7 +553,8 @@ DECODER_BLOCK = Exercise(
         t.AskedWithInput,
         t.AskedNotNormed,
         t.TextsSwapped,
-        *_post_mistakes(Decoder),
+        *_norm_mistakes(Decoder),
+        *_stream_mistakes(Decoder),
         b.NoResidual.but(joined_again=lambda self, x, middle, branch: branch),
         b.SecondNormUnused.on(
             Decoder, what="The second sum goes on without a norm.", mend="Each sum has its norm."

@@ -49,7 +49,7 @@ from ..translation import (
 )
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 32, 2, 2, 128, 14
-BATCH, STEPS, WARM_UP, LEARNING_RATE = 64, 1_500, 100, 3e-3
+BATCH, STEPS, WARM_UP, LEARNING_RATE = 64, 3_000, 100, 3e-3
 KEPT = Path(__file__).with_name("sources.safetensors")
 COUNTED = "le petit"
 
@@ -133,6 +133,11 @@ def likeliest(probabilities: Tensor, count: int) -> dict[str, float]:
     best = probabilities.topk(count)
     words = [reader().french.vocabulary[i] for i in best.indices.tolist()]
     return {word: round(p, 2) for word, p in zip(words, best.values.tolist(), strict=True)}
+
+
+def pieces(source: str) -> list[str]:
+    """The pieces of an English sentence: its words, and an ending of a verb as one of its own."""
+    return [reader().english.vocabulary[i] for i in reader().english.encode(source).tolist()]
 
 
 def looks_at(source: str, target: str) -> Tensor:

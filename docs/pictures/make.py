@@ -25,9 +25,9 @@ LESSONS = {
     "2 Single head": {"04": "Single head", "05": "Padding mask"},
     "3 Multi-head": {"06": "Heads side by side", "07": "Split heads"},
     "4 Transformer": {"08": "The block", "09": "Positions", "10": "Tiny language model"},
-    "5 Encoder–decoder": {"11": "Cross-attention"},
+    "5 Encoder–decoder": {"11": "Cross-attention", "12": "Translation"},
 }
-TO_COME = {"12": "Translation", "13–15": "Practice"}
+TO_COME = {"13–15": "Practice"}
 SHARPNESS = 1.5  # pixels of a screenshot per pixel of the page
 
 

@@ -1,0 +1,155 @@
+"""Train the translator of lesson 12 for some seconds, and time it against `nn.Transformer` layers.
+
+    python benchmarks/translation.py [--seconds 45 60 120] [--seeds 3] [--rounds 30] [--threads 2]
+
+How many steps fit into the seconds is measured first; the learning rate then falls to 0 over them.
+In a race all rivals take one step after another, so that whatever else the machine does meets them
+alike. A ratio is the median over the rounds of the rival's time divided by ours in the same round:
+above 1, ours is the faster.
+"""
+
+import argparse
+import copy
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+from attention import race  # benchmarks/attention.py
+from torch import Tensor, nn
+
+from course_utils.attention import count_parameters
+from course_utils.experiments import translating as t
+from course_utils.toy_french import BOS_ID, PAD_ID, english, french, three_sets
+from course_utils.transformer import TokenAndPosition
+from course_utils.translation import (
+    Translator,
+    teacher_forcing,
+    train_translator,
+    translation_loss,
+)
+
+OURS = "Translator"
+
+
+class BuiltIn(nn.Module):
+    """The same stack of PyTorch's own layers, with the same embeddings and the same head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        options = {"dropout": 0.0, "batch_first": True}
+        self.embed_source = TokenAndPosition(len(english.vocabulary), t.LONGEST, t.WIDTH)
+        self.embed_target = TokenAndPosition(len(french.vocabulary), t.LONGEST, t.WIDTH)
+        self.encoder = nn.ModuleList(
+            nn.TransformerEncoderLayer(t.WIDTH, t.HEADS, t.WIDE, **options) for _ in range(t.LAYERS)
+        )
+        self.decoder = nn.ModuleList(
+            nn.TransformerDecoderLayer(t.WIDTH, t.HEADS, t.WIDE, **options) for _ in range(t.LAYERS)
+        )
+        self.head = nn.Linear(t.WIDTH, len(french.vocabulary), bias=False)
+
+    def forward(self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor) -> Tensor:
+        context = self.embed_source(source)
+        for block in self.encoder:
+            context = block(context, src_key_padding_mask=source_pad_mask)
+        x, T = self.embed_target(decoder_input), decoder_input.shape[1]
+        future = torch.ones(T, T, dtype=torch.bool).triu(1)
+        for block in self.decoder:
+            x = block(
+                x,
+                context,
+                tgt_mask=future,
+                tgt_is_causal=True,
+                memory_key_padding_mask=source_pad_mask,
+            )
+        return self.head(x)
+
+
+def against_built_in(rounds: int) -> None:
+    batch = t.draw_batches(t.training_pairs(), 1)[0]
+    ours = t.new_model()
+    rivals: dict[str, Callable[[], object]] = {
+        OURS: step_of(ours, batch),
+        "nn.Transformer layers": step_of(BuiltIn(), batch),
+    }
+    times = race(rivals, "cpu", rounds)
+    tokens = sum(part.numel() for part in (batch[0], batch[2]))
+    print(f"Training, {count_parameters(ours):,} parameters, batches of {t.BATCH} sentences")
+    for name, seconds in times.items():
+        speed = tokens / statistics.median(seconds)
+        print(f"  {name:24}{speed:>10,.0f} tokens/s  × {ratio(times, name, OURS):.2f}")
+
+
+def step_of(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Callable[[], object]:
+    model = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)  # as in training
+    return partial(_step, model, optimizer, *batch)
+
+
+def _step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    source: Tensor,
+    source_pad_mask: Tensor,
+    targets: Tensor,
+) -> float:
+    model.train()
+    logits = model(source, teacher_forcing(targets, BOS_ID), source_pad_mask)
+    loss = translation_loss(logits, targets, PAD_ID)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
+def ratio(times: Mapping[str, list[float]], name: str, ours: str) -> float:
+    rounds = zip(times[name], times[ours], strict=True)
+    return statistics.median(theirs / mine for theirs, mine in rounds)
+
+
+def after(seconds: float, seeds: int, training: int) -> None:
+    trained_on, sentences, combinations = three_sets(training)
+    for seed in range(seeds):
+        model = t.new_model(seed)
+        steps = fitting(seconds, model, trained_on)
+        batches = t.draw_batches(trained_on, steps, seed)
+        start = time.perf_counter()
+        train_translator(model, batches, BOS_ID, PAD_ID, threads=None)
+        took = time.perf_counter() - start
+        print(
+            f"  {took:5.1f} s ({steps} steps), seed {seed}: "
+            f"{100 * t.exact(model, sentences):.1f} % of {len(sentences)} unseen sentences, "
+            f"{100 * t.exact(model, combinations):.1f} % of unseen combinations",
+            flush=True,
+        )
+
+
+def fitting(seconds: float, model: Translator, pairs: t.Sequence[t.Pair]) -> int:
+    """How many steps fit into so many seconds, on this machine, now."""
+    trial = t.draw_batches(pairs, 30)
+    start = time.perf_counter()
+    train_translator(copy.deepcopy(model), trial, BOS_ID, PAD_ID, threads=None)
+    return int(0.95 * seconds / (time.perf_counter() - start) * len(trial))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, nargs="*", default=[45, 60, 120])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--training", type=int, default=6_000)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(arguments.threads)
+    print(f"torch {torch.__version__}, {arguments.threads} threads")
+    against_built_in(arguments.rounds)
+    print("\nToy French, sentences translated without a mistake")
+    for seconds in arguments.seconds:
+        after(seconds, arguments.seeds, arguments.training)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,381 @@
+"""Lesson 12: translators of the toy French: one that is trained in the lesson, one without the
+shift, and one that was stopped early, whose mistakes are worth looking at.
+
+    python -m course_utils.experiments.translating
+
+trains the one that was stopped early and keeps its weights beside this file, in half precision.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ..figures import Picture
+from ..language_model import _evaluating
+from ..threads import use_threads
+from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french, three_sets
+from ..translation import (
+    Hypothesis,
+    Translator,
+    alignment,
+    beam_search,
+    greedy_translate,
+    pad,
+    teacher_forcing,
+    train_translator,
+    translation_loss,
+)
+
+WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
+BATCH, STEPS, EARLY_STEPS = 64, 300, 85
+KEPT = Path(__file__).with_name("translating.safetensors")
+
+
+def new_model(seed: int = 0) -> Translator:
+    """The model of the lesson, untrained."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        V_source, V_target = len(english.vocabulary), len(french.vocabulary)
+        return Translator(V_source, V_target, WIDTH, HEADS, WIDE, LAYERS, LONGEST)
+
+
+# Batches ----------------------------------------------------------------------------------------
+
+
+def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources `(B, S)`, their padding `(B, S)`, and targets `(B, T)` that end in eos."""
+    source, source_pad_mask = pad([english.encode(pair.english) for pair in pairs], PAD_ID)
+    end = torch.tensor([EOS_ID])
+    targets, _ = pad([torch.cat([french.encode(pair.french), end]) for pair in pairs], PAD_ID)
+    return source, source_pad_mask, targets
+
+
+def draw_batches(
+    pairs: Sequence[Pair], steps: int, seed: int = 0, size: int = BATCH
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Batches for so many steps; a sentence comes again when all have come."""
+    chance, deck, batches = random.Random(seed), list[Pair](), []
+    for _ in range(steps):
+        if len(deck) < size:
+            deck = chance.sample(list(pairs), len(pairs))
+        batches.append(as_batch(deck[:size]))
+        del deck[:size]
+    return batches
+
+
+class ReadsOnce(nn.Module):
+    """A translator that has read its sources already: only the decoder runs at each call."""
+
+    def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
+        super().__init__()
+        self.model, self.source_pad_mask = model, source_pad_mask
+        with torch.no_grad(), _evaluating(model):
+            self.context = model.encode(source, source_pad_mask)
+
+    def forward(
+        self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor | None = None
+    ) -> Tensor:
+        return self.model.decode(decoder_input, self.context, self.source_pad_mask)
+
+
+def exact(model: Translator, pairs: Sequence[Pair]) -> float:
+    """The share of sentences of which greedy gets every word right."""
+    source, source_pad_mask, targets = as_batch(pairs)
+    training = model.training
+    reads_once = ReadsOnce(model, source, source_pad_mask).train(training)
+    text = greedy_translate(reads_once, source, BOS_ID, EOS_ID, LONGEST - 1)
+    wanted = [[*row[: row.index(EOS_ID)], EOS_ID] for row in targets.tolist()]
+    said = [[*row[: row.index(EOS_ID)], EOS_ID] if EOS_ID in row else row for row in text.tolist()]
+    return sum(a == b for a, b in zip(said, wanted, strict=True)) / len(pairs)
+
+
+@torch.no_grad()
+def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True) -> float:
+    """The share of words that are right when all words before them are given.
+
+    Args:
+        shifted: whether the decoder is given targets one place later, or as they are.
+    """
+    source, source_pad_mask, targets = as_batch(pairs)
+    given = teacher_forcing(targets, BOS_ID) if shifted else targets
+    with _evaluating(model):
+        right = model(source, given, source_pad_mask).argmax(dim=-1) == targets
+    return right[targets != PAD_ID].double().mean().item()
+
+
+# Without the shift ------------------------------------------------------------------------------
+
+
+def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
+    """Give the decoder the very words that it is asked for; returns it with its losses."""
+    model, losses = new_model(), []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    with use_threads(1):
+        for source, source_pad_mask, targets in draw_batches(training_pairs(), steps):
+            loss = translation_loss(model(source, targets, source_pad_mask), targets, PAD_ID)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return model.eval(), losses
+
+
+# Stopped early ----------------------------------------------------------------------------------
+
+
+@cache
+def _sets() -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
+    return three_sets()
+
+
+def training_pairs() -> Sequence[Pair]:
+    return _sets()[0]
+
+
+def unseen_pairs() -> Sequence[Pair]:
+    return _sets()[1]
+
+
+@cache
+def stopped_early() -> Translator:
+    """The model that `python -m course_utils.experiments.translating` has trained."""
+    model = new_model()
+    model.load_state_dict({name: w.float() for name, w in load_file(KEPT).items()})
+    return model.eval()
+
+
+def french_of(text: str) -> str:
+    """The right translation of a sentence of one of the sets."""
+    return next(pair.french for pairs in _sets() for pair in pairs if pair.english == text)
+
+
+def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
+    """A sentence in French, without its end."""
+    best = searched(model, text, beam_width)[0]
+    return said(best.ids)
+
+
+def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
+    """All texts that the search ends with, the best score first."""
+    source = english.encode(text)[None]
+    return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
+
+
+def said(ids: Sequence[int]) -> str:
+    return french.decode(torch.tensor([id for id in ids if id != EOS_ID], dtype=torch.int64))
+
+
+@torch.no_grad()
+def log_probability(model: nn.Module, text: str, translation: str) -> float:
+    """Of a French sentence and its end, summed."""
+    source = english.encode(text)[None]
+    words = torch.cat([french.encode(translation), torch.tensor([EOS_ID])])
+    given = torch.cat([torch.tensor([BOS_ID]), words[:-1]])[None]
+    with _evaluating(model):
+        logs = model(source, given)[0].double().log_softmax(dim=-1)  # (T, V)
+    return logs[torch.arange(len(words)), words].sum().item()
+
+
+# The first wrong word ---------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def go_on(model: nn.Module, text: str, prefix: str) -> str:
+    """Greedy, behind a French beginning that is given."""
+    source, ids = english.encode(text)[None], [BOS_ID, *french.encode(prefix).tolist()]
+    with _evaluating(model):
+        while len(ids) < LONGEST and ids[-1] != EOS_ID:
+            ids.append(int(model(source, torch.tensor([ids]))[0, -1].argmax()))
+    return said(ids[1:])
+
+
+@torch.no_grad()
+def after_a_word(
+    model: Translator, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
+) -> float:
+    """How much of the rest is right when greedy goes on behind a given beginning.
+
+    Args:
+        wrong: whether the last word of the beginning is another word than the right one.
+        place: where that word stands, from 0.
+
+    Returns:
+        The share of the words behind it that are right, each in its place.
+    """
+    chance = random.Random(seed)
+    words = range(EOS_ID + 1, len(french.vocabulary))
+    source, source_pad_mask, targets = as_batch(pairs)
+    given = targets[:, : place + 1].clone()
+    if wrong:
+        for row, word in zip(given, targets[:, place].tolist(), strict=True):
+            row[place] = chance.choice([other for other in words if other != word])
+    ids = torch.cat([torch.full_like(given[:, :1], BOS_ID), given], dim=1)  # (B, place + 2)
+    with _evaluating(model):
+        reads_once = ReadsOnce(model, source, source_pad_mask)
+        while ids.shape[1] <= targets.shape[1]:
+            word = reads_once(source, ids)[:, -1:].argmax(dim=-1)  # (B, T, V) -> (B, 1)
+            ids = torch.cat([ids, word], dim=1)
+    behind = targets[:, place + 1 :]
+    right = ids[:, place + 2 :] == behind
+    return right[behind != PAD_ID].double().mean().item()
+
+
+# Alignment --------------------------------------------------------------------------------------
+
+
+def aligned(
+    model: Translator, text: str, beam_width: int = 1
+) -> tuple[Tensor, list[str], list[str]]:
+    """Weights of cross-attention `(L, H, T, S)` for a sentence, its words, and those written."""
+    source = english.encode(text)[None]
+    ids = searched(model, text, beam_width)[0].ids
+    given = torch.tensor([[BOS_ID, *ids[:-1]]])
+    weights = alignment(model, source, given)[0]
+    return (
+        weights,
+        [english.vocabulary[id] for id in source[0]],
+        [french.vocabulary[i] for i in ids],
+    )
+
+
+def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, int, float]:
+    """Layer and number of the head whose largest weight is most often on the word that is
+    translated, and how often that is. Nouns, adjectives and verbs count."""
+    hits, count = torch.zeros(LAYERS, HEADS), 0
+    for pair in pairs:
+        source, mask, targets = as_batch([pair])
+        given = torch.cat([torch.tensor([[BOS_ID]]), targets[:, :-1]], dim=1)
+        looked = alignment(model, source, given, mask)[0].argmax(dim=-1)  # (L, H, T)
+        for t, s in gold(pair):
+            hits += looked[:, :, t] == s
+            count += 1
+    layer, head = divmod(int(hits.argmax()), HEADS)
+    return layer, head, hits[layer, head].item() / count
+
+
+def gold(pair: Pair) -> list[tuple[int, int]]:
+    """Pairs of places, French and English, of words that mean the same and stand once."""
+    read = [english.vocabulary[id] for id in english.encode(pair.english)]
+    written = [french.vocabulary[id] for id in french.encode(pair.french)]
+    meanings = _meanings()
+    found = []
+    for t, word in enumerate(written):
+        places = [s for s, w in enumerate(read) if word in meanings.get(w, ())]
+        if len(places) == 1 and written.count(word) == 1:
+            found.append((t, places[0]))
+    return found
+
+
+@cache
+def _meanings() -> dict[str, set[str]]:
+    from .. import toy_french as t
+
+    said = {noun: {chosen[0]} for noun, chosen in t.NOUNS.items()}
+    said |= {word: set(forms.values()) for word, forms in (t.SIZES | t.COLOURS).items()}
+    for verb, of_verb in (t.VERBS | t.VERBS_WITH_OBJECT).items():
+        said[verb] = {of_verb}
+    return said
+
+
+# The beam as a tree -----------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def beam_steps(
+    model: nn.Module, text: str, beam_width: int, shown: int = 3
+) -> list[list[tuple[list[int], float, bool]]]:
+    """What beam search looked at: for each step texts, their summed log-probabilities, and whether
+    they were kept. Of each text the `shown` likeliest extensions are there, and all that were kept.
+    """
+    source = english.encode(text)[None]
+    going, steps = [Hypothesis([], 0.0)], []
+    with _evaluating(model):
+        for _ in range(LONGEST - 1):
+            longer: list[Hypothesis] = []
+            for before in going:
+                given = torch.tensor([[BOS_ID, *before.ids]])
+                logs = model(source, given)[0, -1].double().log_softmax(dim=-1)
+                best = logs.topk(max(shown, beam_width))
+                longer += [
+                    Hypothesis([*before.ids, word], before.log_probability + log)
+                    for log, word in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                ]
+            longer.sort(key=lambda text: -text.log_probability)
+            kept = longer[:beam_width]
+            near = [h for h in longer[beam_width:] if h.log_probability > longer[0][1] - 7]
+            steps.append(
+                [(h.ids, h.log_probability, True) for h in kept]
+                + [(h.ids, h.log_probability, False) for h in near[:shown]]
+            )
+            going = [h for h in kept if h.ids[-1] != EOS_ID]
+            if not going:
+                break
+    return steps
+
+
+def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str) -> Picture:
+    """Draw the texts that beam search followed: those that were kept in boxes, those that were
+    dropped without, and the best of all in grey."""
+    steps = beam_steps(model, text, beam_width)
+    best = searched(model, text, beam_width)[0].ids
+    places: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, 0.0)}
+    for x, step in enumerate(steps, start=1):
+        ordered = sorted(step, key=lambda h: (places[tuple(h[0][:-1])][1], -h[1]))
+        for y, (ids, _, _) in enumerate(ordered):
+            places[tuple(ids)] = x, float(y) - (len(ordered) - 1) / 2
+    tall = max(len(step) for step in steps)
+    figure, axes = plt.subplots(figsize=(1.15 * (len(steps) + 1), 0.55 * tall + 0.8))
+    bold = {tuple(best[:n]) for n in range(len(best) + 1)}
+    root: list[tuple[list[int], float, bool]] = [([], 0.0, True)]
+    for x, step in enumerate([root, *step_list(steps)]):
+        for ids, total, kept in step:
+            here, before = places[tuple(ids)], places[tuple(ids[:-1])] if ids else None
+            word = french.vocabulary[ids[-1]] if ids else "<bos>"
+            if before is not None:
+                style = "-" if kept else ":"
+                width = 2.2 if tuple(ids) in bold else 0.9
+                axes.plot(
+                    [before[0] + 0.3, here[0] - 0.3],
+                    [-before[1], -here[1]],
+                    style,
+                    color="black",
+                    linewidth=width,
+                )
+            face = "#dddddd" if tuple(ids) in bold else "white"
+            box = {"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": "black"}
+            if not kept:
+                box["edgecolor"] = "white"
+            label = f"{word}\n{total:.1f}".replace("-", "\u2212") if ids else word
+            axes.text(x, -here[1], label, ha="center", va="center", bbox=box, fontsize=8)
+    axes.set(xlim=(-0.5, len(steps) + 0.5), ylim=(-tall / 2 - 0.2, tall / 2 + 0.2))
+    axes.axis("off")
+    figure.suptitle(title, fontsize=11, fontweight="bold")
+    figure.tight_layout()
+    return Picture(figure, alt)
+
+
+def step_list(
+    steps: list[list[tuple[list[int], float, bool]]],
+) -> list[list[tuple[list[int], float, bool]]]:
+    """Those that were dropped first, so that boxes lie above lines."""
+    return [sorted(step, key=lambda h: h[2]) for step in steps]
+
+
+if __name__ == "__main__":
+    model = new_model()
+    batches = draw_batches(training_pairs(), STEPS)[:EARLY_STEPS]
+    train_translator(model, batches, BOS_ID, PAD_ID)
+    model.eval().half()
+    save_file({name: w.contiguous() for name, w in model.state_dict().items()}, KEPT)
+    share = exact(stopped_early(), unseen_pairs())
+    print(
+        f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB, {share:.2f} of unseen sentences exact"
+    )

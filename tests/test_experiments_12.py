@@ -1,0 +1,109 @@
+"""The experiments of lesson 12 give what the lesson says of them; the line translates."""
+
+import pytest
+import torch
+
+from course_utils.experiments import families, translating
+from course_utils.toy_french import PAD_ID, english, french, three_sets
+from course_utils.translating_line import translating_line
+from course_utils.translation import greedy_translate
+
+EARLY = translating.stopped_early()
+
+
+class TestStoppedEarly:
+    def test_it_gets_about_half_of_the_sentences_right(self):
+        assert 0.42 < translating.exact(EARLY, translating.unseen_pairs()[:200]) < 0.6
+
+    def test_a_beam_finds_the_verb_that_greedy_misses(self):
+        one, two = (translating.searched(EARLY, "the small girl eats", w)[0] for w in (1, 2))
+        assert translating.said(one.ids) == "la petite fille noire"
+        assert translating.said(two.ids) == translating.french_of("the small girl eats")
+        assert two.score > one.score + 0.1
+
+    def test_a_likelier_text_is_the_worse_one(self):
+        text = "the grey cat washes the cat"
+        one, four = (translating.searched(EARLY, text, w)[0] for w in (1, 4))
+        assert translating.said(one.ids) == translating.french_of(text)
+        assert translating.said(four.ids) != translating.french_of(text)
+        assert four.score > one.score + 0.01
+
+    def test_behind_a_wrong_article_comes_another_noun(self):
+        assert translating.go_on(EARLY, "the cow dances", "") == "la vache danse"
+        assert translating.go_on(EARLY, "the cow dances", "le") == "le chien mange"
+
+    def test_a_wrong_word_costs_half_of_the_rest(self):
+        pairs = three_sets(held_out=400)[1]
+        assert translating.after_a_word(EARLY, pairs, wrong=False) == pytest.approx(0.8, abs=0.03)
+        assert translating.after_a_word(EARLY, pairs, wrong=True) == pytest.approx(0.4, abs=0.03)
+
+    def test_the_tree_holds_what_the_search_ends_with(self):
+        steps = translating.beam_steps(EARLY, "the small girl eats", 2)
+        assert all(sum(kept for *_, kept in step) == 2 for step in steps)
+        best = translating.searched(EARLY, "the small girl eats", 2)[0]
+        ends = {tuple(ids): total for ids, total, kept in steps[-1] if kept}
+        assert ends[tuple(best.ids)] == pytest.approx(best.log_probability)
+
+    def test_log_probabilities_are_those_of_the_search(self):
+        best = translating.searched(EARLY, "I do not push a big boy", 2)[0]
+        said = translating.said(best.ids)
+        found = translating.log_probability(EARLY, "I do not push a big boy", said)
+        assert found == pytest.approx(best.log_probability)
+
+
+def test_batches_take_each_sentence_before_any_comes_again():
+    pairs = three_sets(120, 10)[0]
+    batches = translating.draw_batches(pairs[:64], 2, size=32)
+    assert (
+        len({english.decode(row[row != PAD_ID]) for source, *_ in batches for row in source}) == 64
+    )
+
+
+def test_reading_once_changes_nothing():
+    source, mask, _ = translating.as_batch(translating.unseen_pairs()[:5])
+    reads_once = translating.ReadsOnce(EARLY, source, mask)
+    ours = greedy_translate(reads_once, source, 1, 2, 13)
+    assert ours.equal(greedy_translate(EARLY, source, 1, 2, 13, mask))
+
+
+def test_words_that_mean_the_same_are_found():
+    pair = next(p for p in translating.unseen_pairs() if p.english == "the small girl eats")
+    read = [english.vocabulary[id] for id in english.encode(pair.english)]
+    written = [french.vocabulary[id] for id in french.encode(pair.french)]
+    found = {(written[t], read[s]) for t, s in translating.gold(pair)}
+    assert found == {("petite", "small"), ("fille", "girl"), ("mange", "eat")}
+
+
+class TestFamilies:
+    def test_who_sees_whom(self):
+        encoder, decoder, both = families.masks(3, 4)
+        assert not encoder.any()
+        assert decoder.equal(torch.ones(7, 7).triu(1).bool())
+        assert both[:3, 3:].all() and not both[:, :3].any()
+        assert both[3:, 3:].equal(torch.ones(4, 4).triu(1).bool())
+
+    def test_the_first_word_is_blanked_out_and_known(self):
+        ids, pad_mask, articles = families.blanked(20, seed=3)
+        assert (ids[:, 0] == 2).all() and not (articles == 2).any()
+        assert pad_mask.equal(ids == PAD_ID)
+
+    def test_a_causal_filler_sees_the_blank_alone(self):
+        filler = families.Filler(causal=True).eval()
+        shares = [families.article_shares(filler, text) for text in ("petit chat", "grande fille")]
+        assert torch.equal(*shares)
+
+
+class TestLine:
+    def test_it_translates_what_is_typed(self):
+        line = translating_line(EARLY, "the cow dances")
+        assert line.translation()[0] == "la vache danse"
+        line.line.value = "I do not sing."
+        assert line.translation()[1] == ["je", "ne", "chante", "pas", "<eos>"]
+        assert "je ne chante pas" in line.table.value and "<th scope" in line._html()
+
+    @pytest.mark.parametrize(
+        ("text", "said"), [("the purple cow", "purple"), ("", "1 to 13"), ("the " * 14, "1 to 13")]
+    )
+    def test_what_it_cannot_read_is_told(self, text, said):
+        line = translating_line(EARLY, text)
+        assert said in line.table.value and said in repr(line)

@@ -1,0 +1,5 @@
+"""No cell of the matrix is wrong: 5-encoder-decoder/12."""
+
+from . import matrix
+
+TestMatrix = matrix.tests_of("5-encoder-decoder/12")
