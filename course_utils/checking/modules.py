@@ -280,10 +280,11 @@ def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:
 MODULE_PROPERTIES = (
     Property(
         "parameters",
-        "It learns its projections and nothing else",
+        "It learns the parameters that it should, and no others",
         _parameters,
         secondary=True,
-        breaks="Its trainable parameters are not its projections alone (is a mask among them?)",
+        breaks="Its trainable parameters are not those it should have: is one missing, or a mask "
+        "among them?",
     ),
     Property(
         "own_state",

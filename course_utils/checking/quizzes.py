@@ -178,6 +178,10 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
         return f"{name}: choose one of {', '.join(map(repr, entry.choices))}."
     if mine is None or not _same_kind(mine, wanted):
         if isinstance(mine, int) and isinstance(wanted, list) and not _nested(wanted):
+            if len(wanted) > 1:
+                return (
+                    f"{name}: {mine} is a number, and {len(wanted)} numbers are asked, in a tuple."
+                )
             return f"{name}: {mine} is a number; the shape that holds it is ({mine},)."
         return f"{name}: {_wanted(entry, wanted)}."
     return f"{name} is not {spell(_as_python(mine))}. {entry.ask}".strip()
@@ -186,8 +190,8 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
 def _same_kind(mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(mine, list) and _nested(mine) == _nested(wanted) and "." not in repr(mine)
-    if isinstance(wanted, float):
-        return isinstance(mine, (int, float))
+    if isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        return isinstance(mine, int | float) and not isinstance(mine, bool)
     return type(mine) is type(wanted)
 
 

@@ -96,7 +96,8 @@ RECALL = quiz(
         ),
     ),
     hints=(
-        "The first is from lesson 07, section 3; the second from lesson 05; the third from 01.",
+        "The first is from lesson 07, section 3; the second from lesson 05; the third from "
+        "02, section 5, and 04: a masked score is computed too.",
         "A `transpose` leaves a tensor that is not contiguous. Columns are looked at. T² is not "
         "halved by a mask.",
     ),

@@ -27,14 +27,14 @@ RECALL_10 = quiz(
         Entry(
             MOVED,
             "rotary",
-            "It turns queries and keys so that a score hangs on their distance alone.",
+            "It turns queries and keys so that a score depends on their distance alone.",
             "Which of the three looks at distances, and not at places?",
             ("learned", "sinusoidal", "rotary"),
         ),
         Entry(
             WIDTH,
-            8,
-            "√64: a dot product runs over the 64 channels of one head.",
+            16.0,
+            "√256: a dot product runs over the 256 channels of one head.",
             "How wide is one head, and which number brings the variance back to 1?",
         ),
         Entry(
@@ -62,17 +62,24 @@ RECALL_10 = quiz(
         ),
         slip(
             "scaled_by_the_model",
-            {WIDTH: 22.63},
+            {WIDTH: 32},
             "You took the root of the model's width.",
             "A dot product runs over the channels of one head.",
-            "How wide is one of 8 heads?",
+            "How wide is one of 4 heads?",
         ),
         slip(
             "root_missing",
-            {WIDTH: 64},
+            {WIDTH: 256},
             "You divided by D; its root is missing.",
             "The spread of a dot product grows with √D.",
-            "64 is the width of a head. What is asked?",
+            "256 is the width of a head. What is asked?",
+        ),
+        slip(
+            "scaled_by_the_heads",
+            {WIDTH: 4},
+            "You took the number of heads.",
+            "How many heads there are has no say in a dot product inside one of them.",
+            "How wide is one of 4 heads, and what is asked of its width?",
         ),
         slip(
             "cold_is_flat",
@@ -84,8 +91,8 @@ RECALL_10 = quiz(
     ),
     hints=(
         "Scores are dot products of queries and keys. Which positions act there, and how many "
-        "channels has one of 8 heads of a model of width 512?",
-        "Rotary positions turn pairs of channels. A head is 512 / 8 wide, and scores are divided "
+        "channels has one of 4 heads of a model of width 1,024?",
+        "Rotary positions turn pairs of channels. A head is 1,024 / 4 wide, and scores are divided "
         "by a root. Divide the scores 1 and 2 by 0.01 and take the softmax.",
     ),
 )

@@ -247,12 +247,13 @@ def _losses(case: Case, seen: Observation) -> list[tuple[Tensor, Tensor]]:
 
 
 def _right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    losses = _losses(case, seen)
+    # Later losses come from weights that another fault may have spoilt.
+    losses = _losses(case, seen)[:1]
     return all(near(mine, right, 2e-5) for mine, right in losses) if losses else None
 
 
 def _explain_loss(t: Trial) -> tuple[str, str]:
-    for mine, right in _losses(t.case, t.seen):
+    for mine, right in _losses(t.case, t.seen)[:1]:
         if not near(mine, right, 2e-5):
             numbers = f"expected {float(right):.6g}\ngot      {float(mine):.6g}"
             return "It should return the loss before the step.", f"{evidence(t)}\n{numbers}"

@@ -182,6 +182,21 @@ class LastWindowForgotten(Mistake):
         return range(0, tokens - length - 1, stride) or range(1)
 
 
+def _without_the_last(self, tokens, length, stride):
+    return range(0, tokens - length - 1, stride)
+
+
+class OneWindowTooMany(Mistake):
+    """Where the text ends with a window, that window has no token behind it for its last target.
+
+    Why: The last targets are one short, and pieces of two lengths can't be stacked.
+    Mend: A window and its targets are `length + 1` tokens. Where must it begin at the latest?
+    """
+
+    def starts(self, tokens, length, stride):
+        return range(0, tokens - length + 1, stride)
+
+
 class LastWindowPadded(Mistake):
     """A last window that the text doesn't fill was filled up.
 
@@ -392,6 +407,8 @@ SLIDING_WINDOWS = Exercise(
     misconceptions=Misconceptions.of(
         TargetsEqualInputs,
         LastWindowForgotten,
+        LastWindowForgotten.but(starts=_without_the_last),
+        OneWindowTooMany,
         StrideIgnored,
         LastWindowPadded,
         WindowWithItsTarget,

@@ -1431,7 +1431,7 @@ GENERATE_WRONG = {
 
 RECALL = {
     "scores stay when all move": "rotary",
-    "scores divided by": 8,
+    "scores divided by": 16,
     "temperature near 0": "one weight is 1",
 }
 REASONS = {
@@ -1496,7 +1496,7 @@ RIGHT = {
         "list": generate_by_list,
     },
     "recall_10": {
-        "as a float": RECALL | {"scores divided by": 8},
+        "as a float": RECALL | {"scores divided by": 16.0},
         "capitals": RECALL | {"scores stay when all move": "Rotary"},
     },
     "language_model_reasons": {
@@ -1516,9 +1516,9 @@ WRONG = {
     "recall_10": {
         "nothing": {},
         "another word": RECALL | {"scores stay when all move": "absolute"},
-        "a rounded root": RECALL | {"scores divided by": 8.5},
+        "a rounded root": RECALL | {"scores divided by": 16.5},
         "one missing": {k: v for k, v in RECALL.items() if k != "temperature near 0"},
-        "a list": RECALL | {"scores divided by": [8]},
+        "a list": RECALL | {"scores divided by": [16]},
     },
     "language_model_reasons": {
         "all overfitting": REASONS | {"fresh text, below the entropy": "overfitting"},
