@@ -1,5 +1,7 @@
 """PyTorch's own errors, provoked, and what is said of them."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -32,6 +34,13 @@ def written_over(module):
     module.mask = 3
 
 
+def written_over_on_the_way():
+    x = torch.ones(3, requires_grad=True) * 2
+    y = x**2
+    x += 1
+    y.sum().backward()
+
+
 PROVOKED = {
     "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "holds numbers"),
     "numbers joined": (lambda: torch.ones(3) | torch.ones(3), "`|`, `&` and `~`"),
@@ -48,6 +57,14 @@ PROVOKED = {
     "numbers lost": (lambda: X.view(2, 5), "2, 5 multiplied together should be 24"),
     "view after transpose": (lambda: X.transpose(1, 2).view(2, 12), "`reshape` copies"),
     "joined along another": (lambda: torch.cat([X, X[..., :3]], 1), "one is 4 here and 3 there"),
+    "another number of dimensions": (lambda: torch.cat([X, X[0]]), "another 2"),
+    "stacked": (lambda: torch.stack([X, X[0]]), "Number 0 is (2, 3, 4), and another is (3, 4)"),
+    "classes at the end": (
+        lambda: nn.functional.cross_entropy(X, torch.zeros(2, 3).long()),
+        "looks for the classes in dimension 1",
+    ),
+    "a tensor for one number": (lambda: math.tanh(X), "`torch.tanh`"),
+    "written over on the way": (written_over_on_the_way, "Make a new tensor instead"),
     "no such dimension": (lambda: X.sum(3), "There is no dimension 3"),
     "no such row": (lambda: nn.Embedding(3, 2)(torch.tensor([3])), "a row that it lacks"),
     "a row of a fraction": (lambda: nn.Embedding(3, 2)(X), "`torch.long`"),

@@ -58,6 +58,26 @@ MEANINGS: Mapping[str, str] = {
         "`torch.cat` along dimension {0} wants all other sizes equal; one is {1} here and {2} "
         "there. Is it the dimension you meant?"
     ),
+    r"Tensors must have same number of dimensions: got (\d+) and (\d+)": (
+        "One of what is joined has {0} dimensions and another {1}. Did one lose a dimension that "
+        "`keepdim=True` or `[:, None]` keeps?"
+    ),
+    r"stack expects each tensor to be equal size, but got \[(.*?)\] at entry (\d+) and "
+    r"\[(.*?)\]": (
+        "`torch.stack` joins tensors of one shape. Number {1} is ({0}), and another is ({2})."
+    ),
+    r"Expected target size \[(\d+), (\d+)\], got \[(\d+), (\d+)\]": (
+        "`cross_entropy` looks for the classes in dimension 1. Flatten the logits to (N, V), the "
+        "targets to (N,)."
+    ),
+    r"only one element tensors can be converted to Python scalars": (
+        "A function that takes one Python number got a tensor of many. For `math.tanh` and its "
+        "like, PyTorch has its own, `torch.tanh`."
+    ),
+    r"modified by an inplace operation": (
+        "Going back needs numbers that were written over on the way, by `+=`, a name with `_` at "
+        "its end, or an assignment into a slice. Make a new tensor instead: `x = x + …`."
+    ),
     r"Dimension out of range \(expected to be in range of \[(\S+), (\S+)\], but got (\S+)\)": (
         "There is no dimension {2}: this tensor's are numbered {0} to {1}, and -1 is the last."
     ),

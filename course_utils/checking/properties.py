@@ -323,8 +323,9 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
             continue
         mode = " in training mode" if name.startswith("train") else ""
         if got is None:
-            reason = t.seen.facts.get("gradient_error", "")
-            if "inplace" in reason or "in-place" in reason:
+            raised = t.seen.facts.get("gradient_error", "")
+            reason = in_words(raised) or raised
+            if "inplace" in raised or "in-place" in raised:
                 return (
                     f"The values are right, but no gradient reaches {where}{mode}: a tensor that "
                     "the gradient needs was written into afterwards.",

@@ -798,7 +798,8 @@ class ChangesItsInput(Mistake):
     """The result is right, but it was written into the input itself.
 
     Why: Whoever called still holds that tensor, and it now holds something else.
-    Mend: Build a new tensor, and leave out operations that end in an underscore.
+    Mend: Build a new tensor: no operation that ends in an underscore, and no assignment into a
+        slice of the input.
     """
 
     def __call__(self, *args, **named):
