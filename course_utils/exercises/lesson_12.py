@@ -61,7 +61,7 @@ RECALL_12 = quiz(
         slip(
             "order_seen_a_little",
             {ORDER: "a little"},
-            "You took attention for something that sees order.",
+            "You expected a trace of the order in the result.",
             "A sum of weighted values is the same in any order.",
             "What in a score, or in a weight, says where a word stands?",
         ),
@@ -172,7 +172,7 @@ TRANSLATION_REASONS = quiz(
             "Move [5, 7, eos, pad] by one place. What falls out, and what stays?",
         ),
         slip(
-            "nothing_dropped",
+            "last_column_kept",
             {INPUT: (1, 5, 7, 2, 0)},
             "You put bos in front and dropped nothing.",
             "There are four labels, so there are four inputs.",

@@ -108,7 +108,7 @@ class BosMissing(Mistake):
         return targets.roll(1, dims=1)
 
 
-class NothingDropped(Mistake):
+class LastColumnKept(Mistake):
     """`bos` was put in front and nothing was dropped, so a row has T + 1 tokens.
 
     Why: There is no label for the last of them.
@@ -276,7 +276,7 @@ TEACHER_FORCING = Exercise(
     ),
     misconceptions=Misconceptions.of(
         NotShifted,
-        NothingDropped,
+        LastColumnKept,
         ShiftedToTheLeft,
         BosOverTheFirst,
         BosMissing,
