@@ -42,10 +42,8 @@ from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh
 V, C, H, LENGTH, LAYERS = 11, 12, 3, 8, 2
 
 
-def tiny(
-    dtype: torch.dtype = torch.float32, dropout: float = 0.0, context_length: int = LENGTH
-) -> TinyLM:
-    model = TinyLM(V, C, H, context_length, LAYERS, dropout)
+def tiny(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TinyLM:
+    model = TinyLM(V, C, H, LENGTH, LAYERS, dropout)
     weigh(model, dtype)
     with torch.no_grad():
         for table in (model.embed.token, model.embed.position):
@@ -370,11 +368,16 @@ def test_samples_repeat_with_their_generator_and_are_greedy_at_temperature_zero(
 # A cache ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("context_length", [203, 202, 50, 3, 1])
+@pytest.mark.parametrize("context_length", [203, 202, 50])
 def test_with_a_cache_the_tokens_are_the_same(context_length):
-    model, ids = tiny(torch.float64, context_length=context_length), some_ids(5, 3)
+    torch.manual_seed(0)
+    model = TinyLM(V, C, H, context_length, LAYERS).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 3  # or the text would go round in small circles
+    ids = some_ids(5, 3)
     expected = generate(model, ids, 200)
-    assert len(expected[:, -10:].unique()) > 2, "too easy a text"
+    assert min(len(row.unique()) for row in expected[:, -40:]) > 4, "too easy a text"
     assert torch.equal(generate_cached(model, ids, 200), expected)
 
 
