@@ -585,8 +585,8 @@ def sdpa_attention(
 class SDPAMultiHeadAttention(MultiHeadAttention):
     """Style B by `F.scaled_dot_product_attention`; the constructor and the parameters are the same.
 
-    Where the built-in has a fused kernel, the `(B, H, T, T)` scores are never stored (Dao et al.
-    2022); without a padding mask, those of the future are not computed either.
+    Where that has a fused kernel, the `(B, H, T, T)` scores are never stored as a whole (Dao et al.
+    2022), and without a padding mask most of those of the future are not computed either.
     """
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
@@ -666,7 +666,7 @@ class TorchMultiHeadAttention(nn.Module):
             # With weights, the built-in stores the scores, and gives NaN for a row of nothing.
             need_weights=False,
             attn_mask=self.hidden[:T, :T],
-            is_causal=True,  # what attn_mask is; without it this would be refused
+            is_causal=True,  # only says what attn_mask is, which has to be there all the same
         )  # (B, T, C)
         if pad_mask is not None:
             # Without gradients the built-in gives NaN even so, in these rows and no others.

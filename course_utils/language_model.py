@@ -355,7 +355,9 @@ Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T,
 
 
 @torch.no_grad()
-def generate_cached(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
+def generate_cached(
+    model: TinyLM, ids: Tensor, max_new_tokens: int, threads: int | None = 1
+) -> Tensor:
     """As `generate`, but each token goes through the model once: its keys and values are kept.
 
     Beyond `model.context_length` the oldest token falls out with every step, and all others stand
@@ -365,6 +367,7 @@ def generate_cached(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
         model: of finished parts, which are called one by one.
         ids: `(B, T)`, the beginning.
         max_new_tokens: how many.
+        threads: how many compute while one token goes through; None takes all, for a large model.
 
     Returns:
         `(B, T + max_new_tokens)`. The model's mode is as before, and nothing has a gradient.
@@ -376,7 +379,8 @@ def generate_cached(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
         for _ in range(max_new_tokens):
             T = ids.shape[1]
             if T <= model.context_length:
-                logits, caches = _read_on(model, ids[:, known:], known, caches)  # (B, V)
+                with use_threads(threads if known else None):
+                    logits, caches = _read_on(model, ids[:, known:], known, caches)  # (B, V)
                 known = T
             else:
                 logits = model(ids[:, -model.context_length :])[:, -1]  # (B, T, V) -> (B, V)
@@ -387,7 +391,7 @@ def generate_cached(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
 def _read_on(
     model: TinyLM, ids: Tensor, known: int, caches: list[Cache]
 ) -> tuple[Tensor, list[Cache]]:
-    """Push `(B, T)` new tokens through the model, of which the caches know `known` before them.
+    """Push new tokens, `(B, T)`, through the model; the caches hold the `known` tokens before them.
 
     T is 1 unless nothing is known. Returns the last token's logits, `(B, V)`, and the caches with
     the new tokens in them.

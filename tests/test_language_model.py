@@ -370,7 +370,7 @@ def test_samples_repeat_with_their_generator_and_are_greedy_at_temperature_zero(
 
 @pytest.mark.parametrize("context_length", [203, 202, 50])
 def test_with_a_cache_the_tokens_are_the_same(context_length):
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     model = TinyLM(V, C, H, context_length, LAYERS).double()
     with torch.no_grad():
         for parameter in model.parameters():
