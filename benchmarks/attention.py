@@ -1,16 +1,17 @@
-"""Time the course's attention against PyTorch's own, and style A against style B.
+"""Time four kinds of the same attention, where style B's time goes, and style A against style B.
 
     python benchmarks/attention.py [--device cuda] [--rounds 9]
 
 In each round all rivals run one after another, forward and backward together, so that whatever
-else the machine does meets them alike. A ratio is the median over the rounds of the rival's time
-divided by that of `MultiHeadAttention` (style B) in the same round.
+else the machine does meets them alike. A ratio is the median over the rounds of two times of the
+same round.
 """
 
 import argparse
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -19,68 +20,120 @@ from torch import Tensor, nn
 
 from course_utils.attention import (
     MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    causal_mask,
-    copy_wrapper_to_split,
+    attention_scores,
+    copy_mha,
+    make_mha,
+    masked_softmax,
     merge_heads,
+    safe_masked_softmax,
+    sdpa_attention,
     split_heads,
 )
 
-OURS = "MultiHeadAttention (style B)"
+
+def four_kinds(device: str, rounds: int) -> None:
+    B, T, C, H = 8, 256, 512, 8
+    x = torch.randn(B, T, C, device=device)
+    rivals = kinds(("wrapper", "split", "sdpa", "torch"), T, C, H, device)
+    assert_equal_outputs(rivals, x)
+    forward = race({kind: partial(rival, x) for kind, rival in rivals.items()}, device, rounds)
+    both = race(steps(rivals, x), device, rounds)
+    print(f"(B, T, C, H) = {(B, T, C, H)}, causal, float32: time, and × that of style B")
+    print(f"{'':10}{'forward':>20}{'forward + backward':>24}")
+    for kind in rivals:
+        print(f"{kind:10}{cell(forward, kind, 'split'):>20}{cell(both, kind, 'split'):>24}")
+    print("sdpa is", end=" ")
+    print(f"{ratio(forward, 'torch', 'sdpa'):.2f} times as fast as torch forward,", end=" ")
+    print(f"{ratio(both, 'torch', 'sdpa'):.2f} forward + backward")
 
 
-class FusedAttention(MultiHeadAttention):
-    """Style B with `F.scaled_dot_product_attention` for the scores, mask, softmax and sum."""
+def kinds(names: Sequence[str], T: int, C: int, H: int, device: str) -> dict[str, nn.Module]:
+    """One of each kind, with the same weights."""
+    built = {
+        kind: make_mha(kind, d_in=C, d_out=C, num_heads=H, context_length=T).to(device)
+        for kind in names
+    }
+    for attention in built.values():
+        copy_mha(built["split"], attention)
+    return built
+
+
+def assert_equal_outputs(rivals: Mapping[str, nn.Module], x: Tensor) -> None:
+    expected = next(iter(rivals.values()))(x)
+    for rival in rivals.values():
+        torch.testing.assert_close(rival(x), expected, rtol=1e-3, atol=1e-4)
+
+
+# Where style B's time goes ----------------------------------------------------------------------
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+class Rung(MultiHeadAttention):
+    """Style B with another way to attend, and one product for queries, keys and values or three."""
+
+    def __init__(self, T: int, C: int, H: int, attend: Attend, one_product: bool = False) -> None:
+        super().__init__(C, C, context_length=T, num_heads=H)
+        self.attend, self.one_product = attend, one_product
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         layers = (self.query, self.key, self.value)
-        query, key, value = (split_heads(layer(x), self.num_heads) for layer in layers)
-        context = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        if self.one_product:
+            weight = torch.cat([layer.weight for layer in layers])  # (3 C, C)
+            projected = F.linear(x, weight).chunk(3, dim=-1)  # three of (B, T, C)
+        else:
+            projected = tuple(layer(x) for layer in layers)
+        query, key, value = (split_heads(part, self.num_heads) for part in projected)
+        context = self.attend(query, key, value, self.hidden[: x.shape[1], : x.shape[1]])
         return self.out_proj(merge_heads(context))
 
 
-class TorchAttention(nn.Module):
-    """`nn.MultiheadAttention` with a causal mask and the weights of style B."""
-
-    hidden: Tensor
-
-    def __init__(self, ours: MultiHeadAttention) -> None:
-        super().__init__()
-        width = ours.out_proj.in_features
-        self.attention = nn.MultiheadAttention(width, ours.num_heads, batch_first=True)
-        layers = (ours.query, ours.key, ours.value)
-        with torch.no_grad():
-            self.attention.in_proj_weight.copy_(torch.cat([layer.weight for layer in layers]))
-        self.attention.out_proj.load_state_dict(ours.out_proj.state_dict())
-        self.register_buffer("hidden", causal_mask(ours.context_length))
-
-    def forward(self, x: Tensor) -> Tensor:
-        T = x.shape[1]
-        hidden = self.hidden[:T, :T]
-        return self.attention(x, x, x, attn_mask=hidden, need_weights=False, is_causal=True)[0]
+def no_mask(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    return torch.softmax(attention_scores(query, key), dim=-1) @ value
 
 
-def against_pytorch(device: str, rounds: int) -> None:
+def safe_fills(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    return safe_masked_softmax(attention_scores(query, key), hidden) @ value
+
+
+def one_fill(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    return masked_softmax(attention_scores(query, key), hidden) @ value
+
+
+def added_mask(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    future = query.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
+    return torch.softmax(attention_scores(query, key) + future, dim=-1) @ value
+
+
+def sdpa_causal(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
+def ladder(device: str, rounds: int) -> None:
     B, T, C, H = 8, 256, 512, 8
-    ours = MultiHeadAttention(C, C, context_length=T, num_heads=H)
-    fused = FusedAttention(C, C, context_length=T, num_heads=H)
-    fused.load_state_dict(ours.state_dict())
-    rivals: dict[str, nn.Module] = {
-        OURS: ours,
-        "nn.MultiheadAttention": TorchAttention(ours),
-        "F.scaled_dot_product_attention": fused,
+    first = "masked fills, safe for rows that see nothing"
+    rungs = {
+        first: Rung(T, C, H, safe_fills),
+        "one masked fill": Rung(T, C, H, one_fill),
+        "added mask (style B)": Rung(T, C, H, added_mask),
+        "added mask, one product for q, k, v": Rung(T, C, H, added_mask, one_product=True),
+        "SDPA, with a mask": Rung(T, C, H, sdpa_attention),
+        "SDPA, is_causal (kind sdpa)": Rung(T, C, H, sdpa_causal),
+        "SDPA, is_causal, one product": Rung(T, C, H, sdpa_causal, one_product=True),
+        "for comparison: nothing hidden": Rung(T, C, H, no_mask),
     }
     x = torch.randn(B, T, C, device=device)
-    for rival in rivals.values():
-        rival.to(device)
-        torch.testing.assert_close(rival(x), ours(x), rtol=1e-3, atol=1e-4)
+    for rung in rungs.values():
+        rung.to(device).load_state_dict(rungs[first].state_dict())
+    assert_equal_outputs({name: rung for name, rung in rungs.items() if rung.attend != no_mask}, x)
+    times = race(steps(rungs, x), device, rounds)
+    print("\nWhere style B's time goes, forward + backward: times as fast as with safe fills")
+    for name in rungs:
+        milliseconds = 1e3 * statistics.median(times[name])
+        print(f"  {name:46}{milliseconds:>8.2f} ms  × {ratio(times, first, name):.2f}")
 
-    print(f"(B, T, C, H) = {(B, T, C, H)}, causal, float32")
-    print(f"{'':32}{'forward':>20}{'forward + backward':>24}")
-    forward = race({name: partial(rival, x) for name, rival in rivals.items()}, device, rounds)
-    both = race({name: partial(step, rival, x) for name, rival in rivals.items()}, device, rounds)
-    for name in rivals:
-        print(f"{name:32}{cell(forward, name):>20}{cell(both, name):>24}")
+
+# Style A ----------------------------------------------------------------------------------------
 
 
 def style_a_against_b(device: str, rounds: int) -> None:
@@ -89,14 +142,19 @@ def style_a_against_b(device: str, rounds: int) -> None:
     print(f"\nStyle A against style B, (B, T, C) = {(B, T, C)}, forward + backward")
     print(f"{'H':>4}{'style A ms':>14}{'style B ms':>14}{'A / B':>10}")
     for H in (1, 2, 4, 8, 16):
-        wrapper = MultiHeadAttentionWrapper(C, C // H, context_length=T, num_heads=H).to(device)
-        split = MultiHeadAttention(C, C, context_length=T, num_heads=H).to(device)
-        copy_wrapper_to_split(wrapper, split)
-        torch.testing.assert_close(wrapper(x), split(x), rtol=1e-3, atol=1e-4)
-        rivals = {OURS: partial(step, split, x), "A": partial(step, wrapper, x)}
-        times = race(rivals, device, rounds)
+        rivals = kinds(("split", "wrapper"), T, C, H, device)
+        assert_equal_outputs(rivals, x)
+        times = race(steps(rivals, x), device, rounds)
         ms = {name: 1e3 * statistics.median(seconds) for name, seconds in times.items()}
-        print(f"{H:>4}{ms['A']:>14.2f}{ms[OURS]:>14.2f}{ratio(times, 'A'):>10.2f}")
+        a_to_b = ratio(times, "wrapper", "split")
+        print(f"{H:>4}{ms['wrapper']:>14.2f}{ms['split']:>14.2f}{a_to_b:>10.2f}")
+
+
+# Racing -----------------------------------------------------------------------------------------
+
+
+def steps(rivals: Mapping[str, nn.Module], x: Tensor) -> dict[str, Callable[[], object]]:
+    return {name: partial(step, rival, x) for name, rival in rivals.items()}
 
 
 def step(module: nn.Module, x: Tensor) -> None:
@@ -125,13 +183,13 @@ def synchronize(device: str) -> None:
         torch.accelerator.synchronize()
 
 
-def ratio(times: dict[str, list[float]], name: str) -> float:
-    rounds = zip(times[name], times[OURS], strict=True)
-    return statistics.median(theirs / ours for theirs, ours in rounds)
+def ratio(times: Mapping[str, list[float]], name: str, base: str) -> float:
+    rounds = zip(times[name], times[base], strict=True)
+    return statistics.median(one / other for one, other in rounds)
 
 
-def cell(times: dict[str, list[float]], name: str) -> str:
-    return f"{1e3 * statistics.median(times[name]):.2f} ms  × {ratio(times, name):.2f}"
+def cell(times: Mapping[str, list[float]], name: str, base: str) -> str:
+    return f"{1e3 * statistics.median(times[name]):.2f} ms  × {ratio(times, name, base):.2f}"
 
 
 def main() -> None:
@@ -141,7 +199,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     print(f"torch {torch.__version__}, {arguments.device}, {torch.get_num_threads()} threads")
-    against_pytorch(arguments.device, arguments.rounds)
+    four_kinds(arguments.device, arguments.rounds)
+    ladder(arguments.device, arguments.rounds)
     style_a_against_b(arguments.device, arguments.rounds)
 
 

@@ -1,4 +1,4 @@
-"""Time TinyLM against the GPT-2 of `transformers`, and train it to the floor of the toy English.
+"""Time TinyLM and its cache against the GPT-2 of `transformers`, and train it to its floor.
 
     python benchmarks/language_model.py [--rounds 30] [--seeds 3] [--threads 2]
 
@@ -12,18 +12,25 @@ import copy
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
 import transformers
-from attention import race  # benchmarks/attention.py
+from attention import race, ratio  # benchmarks/attention.py
 from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention, count_parameters
 from course_utils.data import toy_english
-from course_utils.language_model import TinyLM, held_out_loss, train, training_step
+from course_utils.language_model import (
+    TinyLM,
+    generate,
+    generate_cached,
+    held_out_loss,
+    train,
+    training_step,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.gpt2
 from tests.gpt2 import gpt2_twin
@@ -75,6 +82,28 @@ def step_of_gpt2(
         return loss.item()
 
     return step
+
+
+def generation(rounds: int) -> None:
+    new = 256
+    model = TinyLM(V, d_model=128, num_heads=4, context_length=new + 1, num_layers=4).eval()
+    twin = gpt2_twin(model)
+    ids = toy_english.draw(1, 1, seed=0)
+    mask = torch.ones_like(ids)
+    theirs = partial(twin.generate, ids, attention_mask=mask, max_new_tokens=new, do_sample=False)
+    rivals: dict[str, Callable[[], Tensor]] = {
+        "generate_cached": partial(generate_cached, model, ids, new),
+        "generate": partial(generate, model, ids, new),
+        "GPT-2, cached": partial(theirs, use_cache=True),
+    }
+    expected = generate(model, ids, new)
+    assert all(torch.equal(rival(), expected) for rival in rivals.values())
+    times = race(rivals, "cpu", rounds)
+    print(f"\nGenerating {new} tokens, width 128, 4 layers")
+    for name, seconds in times.items():
+        milliseconds = 1e3 * statistics.median(seconds) / new
+        against = ratio(times, name, "generate_cached")
+        print(f"  {name:42}{milliseconds:>10.2f} ms/token  × {against:.2f}")
 
 
 def safe_path_against_fast(rounds: int) -> None:
@@ -131,11 +160,6 @@ def excess(model: TinyLM, ids: Tensor, best: Tensor) -> float:
     return float((torch.special.xlogy(best, best) - best * log_probabilities).sum(-1).mean())
 
 
-def ratio(times: Mapping[str, list[float]], name: str, ours: str) -> float:
-    rounds = zip(times[name], times[ours], strict=True)
-    return statistics.median(theirs / mine for theirs, mine in rounds)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
@@ -148,6 +172,7 @@ def main() -> None:
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, ", end="")
     print(f"{arguments.threads} threads")
     against_transformers(arguments.rounds)
+    generation(max(3, arguments.rounds // 3))
     safe_path_against_fast(max(3, arguments.rounds // 3))
     to_the_floor(arguments.seeds)
 

@@ -1,4 +1,4 @@
-"""Attention, from averages to two sequences: the finished parts of lessons 01 to 07 and 11.
+"""Attention, from averages to a cache: the finished parts of lessons 01 to 07, 11 and 13.
 
 Letters in shapes: `B` batch, `T` tokens (query length), `S` source (key length), `C` model
 width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**, as in
@@ -6,9 +6,11 @@ width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**,
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 # Lesson 01: every token is the mean of the tokens so far ---------------------------------------
@@ -547,3 +549,260 @@ class CrossAttention(nn.Module):
         weights = self.dropout(weights)
         context = weights @ value  # (B, H, T, S) @ (B, H, S, D) -> (B, H, T, D)
         return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, C)
+
+
+# Lesson 13: the same attention by the built-ins, and a cache -------------------------------------
+
+
+def sdpa_attention(
+    query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None = None
+) -> Tensor:
+    """Scores, mask, softmax and weighted sum by `F.scaled_dot_product_attention`.
+
+    In that built-in `True` takes part; here, as everywhere in the course, `True` hides. A query
+    that sees nothing gives zeros.
+
+    Args:
+        query: `(B, H, T, D)` floating point.
+        key: `(B, H, S, D)`.
+        value: `(B, H, S, D)`.
+        hidden: bool, broadcastable to `(B, H, T, S)`; `True` hides. None hides nothing.
+
+    Returns:
+        `(B, H, T, D)`.
+
+    Raises:
+        ValueError: `hidden` is not bool: the built-in would add its numbers to the scores.
+    """
+    if hidden is None:
+        return F.scaled_dot_product_attention(query, key, value)
+    if hidden.dtype != torch.bool:
+        raise ValueError(f"hidden must be of dtype bool, got {hidden.dtype}")
+    seen = torch.atleast_2d(~hidden)  # the built-in wants at least (T, S)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+
+
+class SDPAMultiHeadAttention(MultiHeadAttention):
+    """Style B by `F.scaled_dot_product_attention`; the constructor and the parameters are the same.
+
+    Where that has a fused kernel, the `(B, H, T, T)` scores are never stored as a whole (Dao et al.
+    2022), and without a padding mask most of those of the future are not computed either.
+    """
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        T = x.shape[1]
+        _check_length(T, self.context_length)
+        query = split_heads(self.query(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+        key = split_heads(self.key(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+        value = split_heads(self.value(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+
+        seen = None
+        if pad_mask is not None:
+            _check_pad_mask(pad_mask, x)
+            seen = ~(self.hidden[:T, :T] | pad_mask[:, None, None, :])  # (B, 1, T, T)
+        context = F.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=seen,
+            # A function doesn't know of train() and eval().
+            dropout_p=self.dropout.p if self.dropout.training else 0.0,
+            is_causal=seen is None,
+        )  # (B, H, T, D)
+        return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, d_out)
+
+
+class TorchMultiHeadAttention(nn.Module):
+    """`nn.MultiheadAttention`, called like ours: batch first, causal, one tensor in and out.
+
+    Query, key and value are one matrix there, `attention.in_proj_weight`, of shape `(3 C, C)`.
+    Its `bias=False` would take the bias of `out_proj` too; `qkv_bias=False` takes the others only.
+
+    Args:
+        d_in: width C of the tokens; `d_out` must be the same, else `ValueError`.
+        d_out: divisible by `num_heads`, else `ValueError`.
+        context_length: the most tokens `forward` takes; more raise `ValueError`.
+        num_heads: H; each head is D = C / H wide.
+        dropout: probability with which a weight is set to 0 in training.
+        qkv_bias: whether queries, keys and values have a bias.
+
+    Shapes: `forward(x, pad_mask=None)` takes `(B, T, C)` and a bool `(B, T)` that is `True` at
+    padding, and returns `(B, T, C)`.
+    """
+
+    hidden: Tensor
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        context_length: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        qkv_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_divisible(d_out, num_heads)
+        if d_in != d_out:
+            raise ValueError(
+                f"nn.MultiheadAttention keeps the width: d_in is {d_in}, but d_out is {d_out}"
+            )
+        self.context_length = context_length
+        self.attention = nn.MultiheadAttention(d_out, num_heads, dropout, batch_first=True)
+        if not qkv_bias:
+            self.attention.register_parameter("in_proj_bias", None)
+        self.register_buffer("hidden", causal_mask(context_length), persistent=False)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        T = x.shape[1]
+        _check_length(T, self.context_length)
+        if pad_mask is not None:
+            _check_pad_mask(pad_mask, x)
+        out, _ = self.attention(
+            x,
+            x,
+            x,
+            key_padding_mask=pad_mask,
+            # With weights, the built-in stores the scores, and gives NaN for a row of nothing.
+            need_weights=False,
+            attn_mask=self.hidden[:T, :T],
+            is_causal=True,  # only says what attn_mask is, which has to be there all the same
+        )  # (B, T, C)
+        if pad_mask is not None:
+            # Without gradients the built-in gives NaN even so, in these rows and no others.
+            sees_nothing = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no token up to here
+            nothing = self.attention.out_proj.bias.to(out.dtype)  # (C,)
+            out = torch.where(sees_nothing[:, :, None], nothing, out)
+        return out
+
+
+def _wrapper(
+    d_in: int, d_out: int, context_length: int, num_heads: int, dropout: float, qkv_bias: bool
+) -> MultiHeadAttentionWrapper:
+    d_head = d_out // num_heads
+    return MultiHeadAttentionWrapper(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
+
+
+_KINDS: dict[str, Callable[..., nn.Module]] = {
+    "wrapper": _wrapper,
+    "split": MultiHeadAttention,
+    "mha": MultiHeadAttention,
+    "fast": MultiHeadAttention,
+    "sdpa": SDPAMultiHeadAttention,
+    "torch": TorchMultiHeadAttention,
+}
+
+
+def make_mha(
+    kind: str,
+    *,
+    d_in: int,
+    d_out: int,
+    num_heads: int,
+    context_length: int,
+    dropout: float = 0.0,
+    qkv_bias: bool = False,
+) -> nn.Module:
+    """Build causal multi-head attention in one of four ways that give the same numbers.
+
+    Args:
+        kind: `"wrapper"` (style A), `"split"` (style B; also `"mha"` and `"fast"`), `"sdpa"`
+            (style B by `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`).
+        d_in: width of the tokens that come in.
+        d_out: width of the tokens that go out; `"torch"` wants the same as `d_in`.
+        num_heads: H.
+        context_length: the most tokens the module takes.
+        dropout: probability with which a weight is set to 0 in training.
+        qkv_bias: whether queries, keys and values have a bias (`out_proj` always has).
+
+    Returns:
+        A module: `(B, T, d_in)` and a bool `(B, T)`, `True` at padding, or None → `(B, T, d_out)`.
+
+    Raises:
+        ValueError: `kind` is none of these, or `d_out` is not divisible by `num_heads`.
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
+    _check_divisible(d_out, num_heads)
+    return _KINDS[kind](d_in, d_out, context_length, num_heads, dropout, qkv_bias)
+
+
+def copy_mha(source: nn.Module, target: nn.Module) -> None:
+    """Copy what one of `make_mha`'s modules holds into another, of any kind, in place.
+
+    Afterwards both give the same output. A target with biases that the source lacks gets zeros.
+
+    Raises:
+        ValueError: sizes or the number of heads differ, or the target has no bias to hold the
+            source's.
+    """
+    sources, targets = _by_head(source), _by_head(target)
+    copies = []
+    for name, parts in targets.items():
+        given = sources[name]
+        if given and not parts:
+            raise ValueError(f"the source has a {name}, but the target has none to hold it")
+        if not given:
+            given = [torch.zeros_like(part) for part in parts]
+        if len(given) != len(parts):
+            raise ValueError(f"the source has {len(given)} heads, the target {len(parts)}")
+        copies += [(into, part, name) for into, part in zip(parts, given, strict=True)]
+    _copy_all(copies)
+
+
+def _by_head(attention: nn.Module) -> dict[str, list[Tensor]]:
+    """The parameters of a module of `make_mha` as views, one a head; none where it has no bias."""
+    layer: Any = attention
+    if isinstance(attention, TorchMultiHeadAttention):
+        layer = attention.attention
+    parts: dict[str, list[Tensor | None]] = {}
+    for kind in ("weight", "bias"):
+        for i, name in enumerate(("query", "key", "value")):
+            if isinstance(layer, nn.MultiheadAttention):
+                projection = _cut(getattr(layer, f"in_proj_{kind}"), 3)[i]
+                heads = _cut(projection, layer.num_heads)
+            elif isinstance(layer, MultiHeadAttention):
+                heads = _cut(getattr(getattr(layer, name), kind), layer.num_heads)
+            else:
+                heads = [getattr(getattr(head, name), kind) for head in layer.heads]
+            parts[f"{name}.{kind}"] = heads
+        parts[f"out_proj.{kind}"] = [getattr(layer.out_proj, kind)]
+    return {
+        name: [part.detach() for part in found if part is not None] for name, found in parts.items()
+    }
+
+
+def _cut(whole: Tensor | None, pieces: int) -> list[Tensor | None]:
+    return [None] * pieces if whole is None else list(whole.chunk(pieces))
+
+
+def cached_attention_step(
+    query: Tensor, key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Let the newest token attend to itself and to all before it, whose keys and values are kept.
+
+    What it gives is the last row of causal attention over all S tokens. No mask is needed: what is
+    kept lies in the past. The cache that comes in is left as it was.
+
+    Args:
+        query: `(B, H, 1, D)`, of the newest token.
+        key: `(B, H, 1, D)`.
+        value: `(B, H, 1, D)`.
+        cache: keys and values of the tokens before, each `(B, H, S - 1, D)`; None if there are
+            none.
+
+    Returns:
+        The output, `(B, H, 1, D)`, and the cache for the next step, each `(B, H, S, D)`.
+
+    Raises:
+        ValueError: more or fewer than one token came in.
+    """
+    if not query.shape[-2] == key.shape[-2] == value.shape[-2] == 1:
+        raise ValueError(
+            f"one token comes at a time, (B, H, 1, D): query is {tuple(query.shape)}, "
+            f"key {tuple(key.shape)}, value {tuple(value.shape)}"
+        )
+    if cache is not None:
+        key = torch.cat([cache[0], key], dim=-2)  # (B, H, S - 1, D) and (B, H, 1, D)
+        value = torch.cat([cache[1], value], dim=-2)
+    return sdpa_attention(query, key, value), (key, value)  # (B, H, 1, D), (B, H, S, D) each

@@ -1,4 +1,4 @@
-"""A small GPT, trained and sampled: the finished parts of lesson 10, in lesson order.
+"""A small GPT, trained and sampled: the finished parts of lesson 10, in order, and 13's cache.
 
 Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `V` vocabulary.
 """
@@ -10,7 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import attention_scores, split_heads
+from .attention import (
+    attention_scores,
+    cached_attention_step,
+    merge_heads,
+    split_heads,
+)
 from .live import LiveLoss
 from .threads import use_threads
 from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, _check_ids
@@ -342,3 +347,70 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
             scores.append(attention_scores(query, key))  # (B, H, T, T)
             x = block(x)
     return torch.stack(scores, dim=1)  # L of (B, H, T, T) -> (B, L, H, T, T)
+
+
+# Lesson 13: keys and values are kept ------------------------------------------------------------
+
+Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T, D) each
+
+
+@torch.no_grad()
+def generate_cached(
+    model: TinyLM, ids: Tensor, max_new_tokens: int, threads: int | None = 1
+) -> Tensor:
+    """As `generate`, but each token goes through the model once: its keys and values are kept.
+
+    Beyond `model.context_length` the oldest token falls out with every step, and all others stand
+    at a new position. What was kept is then wrong, and the whole context goes through each time.
+
+    Args:
+        model: of finished parts, which are called one by one.
+        ids: `(B, T)`, the beginning.
+        max_new_tokens: how many.
+        threads: how many compute while one token goes through; None takes all, for a large model.
+
+    Returns:
+        `(B, T + max_new_tokens)`. The model's mode is as before, and nothing has a gradient.
+    """
+    _check_ids(ids, model.embed.token.num_embeddings)
+    caches: list[Cache] = []  # one a block
+    known = 0  # tokens in the caches
+    with _evaluating(model):
+        for _ in range(max_new_tokens):
+            T = ids.shape[1]
+            if T <= model.context_length:
+                with use_threads(threads if known else None):
+                    logits, caches = _read_on(model, ids[:, known:], known, caches)  # (B, V)
+                known = T
+            else:
+                logits = model(ids[:, -model.context_length :])[:, -1]  # (B, T, V) -> (B, V)
+            ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)  # (B, T + 1)
+    return ids
+
+
+def _read_on(
+    model: TinyLM, ids: Tensor, known: int, caches: list[Cache]
+) -> tuple[Tensor, list[Cache]]:
+    """Push new tokens, `(B, T)`, through the model; the caches hold the `known` tokens before them.
+
+    T is 1 unless nothing is known. Returns the last token's logits, `(B, V)`, and the caches with
+    the new tokens in them.
+    """
+    positions = torch.arange(known, known + ids.shape[1], device=ids.device)  # (T,)
+    x = model.embed.token(ids) + model.embed.position(positions)  # (B, T, C)
+    grown = []
+    for i, block in enumerate(model.blocks):
+        assert isinstance(block, TransformerBlock)
+        attention, normed = block.attention, block.norm1(x)
+        query = split_heads(attention.query(normed), attention.num_heads)  # (B, H, T, D)
+        key = split_heads(attention.key(normed), attention.num_heads)  # (B, H, T, D)
+        value = split_heads(attention.value(normed), attention.num_heads)  # (B, H, T, D)
+        if known == 0:
+            context = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+            cache = (key, value)
+        else:
+            context, cache = cached_attention_step(query, key, value, caches[i])
+        grown.append(cache)
+        x = x + attention.out_proj(merge_heads(context))  # (B, T, C)
+        x = x + block.feed_forward(block.norm2(x))
+    return model.head(model.norm(x[:, -1])), grown  # (B, C) -> (B, V)

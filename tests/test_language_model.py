@@ -1,4 +1,4 @@
-"""The finished parts of lesson 10 against a GPT-2 of `transformers`, PyTorch and plain loops."""
+"""The small GPT and its cache against a GPT-2 of `transformers`, PyTorch and plain loops."""
 
 import copy
 import doctest
@@ -25,6 +25,7 @@ from course_utils.data import toy_english
 from course_utils.language_model import (
     TinyLM,
     generate,
+    generate_cached,
     head_scores,
     held_out_loss,
     next_token_loss,
@@ -322,7 +323,7 @@ def test_beyond_the_context_the_model_sees_the_last_tokens():
         assert torch.equal(out[:, t], logits.argmax(-1))
 
 
-@pytest.mark.parametrize("continue_text", [generate, sample])
+@pytest.mark.parametrize("continue_text", [generate, sample, generate_cached])
 def test_continuing_a_text_changes_no_mode_and_keeps_no_graph(continue_text):
     model, ids = tiny(dropout=0.5), some_ids(3, 4)
     before = ids.clone()
@@ -362,6 +363,58 @@ def test_samples_repeat_with_their_generator_and_are_greedy_at_temperature_zero(
     )
     assert torch.equal(once, again)
     assert torch.equal(sample(model, ids, 9, temperature=0), generate(model, ids, 9))
+
+
+# A cache ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("context_length", [203, 202, 50])
+def test_with_a_cache_the_tokens_are_the_same(context_length):
+    torch.manual_seed(1)
+    model = TinyLM(V, C, H, context_length, LAYERS).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 3  # or the text would go round in small circles
+    ids = some_ids(5, 3)
+    expected = generate(model, ids, 200)
+    assert min(len(row.unique()) for row in expected[:, -40:]) > 4, "too easy a text"
+    assert torch.equal(generate_cached(model, ids, 200), expected)
+
+
+@both_dtypes
+@pytest.mark.parametrize("T", [1, 5, LENGTH, LENGTH + 3])
+@pytest.mark.parametrize("new", [0, 1, 2, LENGTH])
+def test_a_cache_begins_with_a_text_of_any_length(T, new, dtype):
+    model, ids = tiny(dtype), some_ids(30, T)
+    assert torch.equal(generate_cached(model, ids, new), generate(model, ids, new))
+
+
+def test_generating_with_a_cache_equals_the_cached_search_of_gpt2():
+    model, ids = tiny(), some_ids(3, 2)
+    expected = gpt2_twin(model).generate(
+        ids, attention_mask=torch.ones_like(ids), max_length=LENGTH, use_cache=True
+    )
+    assert torch.equal(generate_cached(model, ids, LENGTH - 2), expected)
+
+
+def test_with_a_cache_each_token_goes_through_the_model_once():
+    model = TinyLM(V, C, H, 100, LAYERS)
+    pushed = {generate: 0, generate_cached: 0}
+    for way in pushed:
+        positions: list[int] = []
+        hook = model.blocks[-1].norm2.register_forward_hook(
+            lambda norm, inputs, output, positions=positions: positions.append(output.shape[1])
+        )
+        way(model, some_ids(2, 1), 100)
+        hook.remove()
+        pushed[way] = sum(positions)
+    assert pushed == {generate: 5_050, generate_cached: 100}
+
+
+def test_a_cache_rests_dropout():
+    model, ids = tiny(dropout=0.5), some_ids(3, 4)
+    expected = generate(model, ids, 4)
+    assert torch.equal(generate_cached(model.train(), ids, 4), expected)
 
 
 # Looking inside --------------------------------------------------------------------------------
