@@ -21,18 +21,17 @@ from torch import Tensor, nn
 from ..figures import Picture
 from ..language_model import _evaluating
 from ..threads import use_threads
-from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french, three_sets
+from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..translation import (
     Hypothesis,
     Translator,
     alignment,
     beam_search,
-    greedy_translate,
-    pad,
     teacher_forcing,
     train_translator,
     translation_loss,
 )
+from .sources import ReadsOnce, as_batch, exact, sentences
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
 BATCH, STEPS, EARLY_STEPS = 64, 300, 85
@@ -50,14 +49,6 @@ def new_model(seed: int = 0) -> Translator:
 # Batches ----------------------------------------------------------------------------------------
 
 
-def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources `(B, S)`, their padding `(B, S)`, and targets `(B, T)` that end in eos."""
-    source, source_pad_mask = pad([english.encode(pair.english) for pair in pairs], PAD_ID)
-    end = torch.tensor([EOS_ID])
-    targets, _ = pad([torch.cat([french.encode(pair.french), end]) for pair in pairs], PAD_ID)
-    return source, source_pad_mask, targets
-
-
 def draw_batches(
     pairs: Sequence[Pair], steps: int, seed: int = 0, size: int = BATCH
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -69,32 +60,6 @@ def draw_batches(
         batches.append(as_batch(deck[:size]))
         del deck[:size]
     return batches
-
-
-class ReadsOnce(nn.Module):
-    """A translator that has read its sources already: only the decoder runs at each call."""
-
-    def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
-        super().__init__()
-        self.model, self.source_pad_mask = model, source_pad_mask
-        with torch.no_grad(), _evaluating(model):
-            self.context = model.encode(source, source_pad_mask)
-
-    def forward(
-        self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor | None = None
-    ) -> Tensor:
-        return self.model.decode(decoder_input, self.context, self.source_pad_mask)
-
-
-def exact(model: Translator, pairs: Sequence[Pair]) -> float:
-    """The share of sentences of which greedy gets every word right."""
-    source, source_pad_mask, targets = as_batch(pairs)
-    training = model.training
-    reads_once = ReadsOnce(model, source, source_pad_mask).train(training)
-    text = greedy_translate(reads_once, source, BOS_ID, EOS_ID, LONGEST - 1)
-    wanted = [[*row[: row.index(EOS_ID)], EOS_ID] for row in targets.tolist()]
-    said = [[*row[: row.index(EOS_ID)], EOS_ID] if EOS_ID in row else row for row in text.tolist()]
-    return sum(a == b for a, b in zip(said, wanted, strict=True)) / len(pairs)
 
 
 @torch.no_grad()
@@ -131,17 +96,12 @@ def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
 # Stopped early ----------------------------------------------------------------------------------
 
 
-@cache
-def _sets() -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
-    return three_sets()
-
-
 def training_pairs() -> Sequence[Pair]:
-    return _sets()[0]
+    return sentences()[0]
 
 
 def unseen_pairs() -> Sequence[Pair]:
-    return _sets()[1]
+    return sentences()[1]
 
 
 @cache
@@ -154,7 +114,7 @@ def stopped_early() -> Translator:
 
 def french_of(text: str) -> str:
     """The right translation of a sentence of one of the sets."""
-    return next(pair.french for pairs in _sets() for pair in pairs if pair.english == text)
+    return next(pair.french for pairs in sentences() for pair in pairs if pair.english == text)
 
 
 def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
