@@ -32,6 +32,7 @@ from .kit.branch_dropout import BRANCH_DROPOUT, block_dropout_case, see_branch_d
 from .kit.draw import Draw
 from .kit.dropout import TRAINS
 from .kit.heads import padding_anywhere, padding_behind, padding_in_front
+from .kit.many_heads import LISTENS, NO_FUTURE, NOTHING_KEPT, PADDING_SILENT
 
 LESSON = "4-transformer/08_block"
 
@@ -192,38 +193,12 @@ def _silence(module: Any) -> None:
     inject(module, zeros)
 
 
-def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
-
-
-def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    half = (case["x"].shape[1] + 1) // 2
-    return near(seen.tensors["out"][:, :half], seen.tensors["changed"][:, :half])
-
-
-def _padding_silent(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    real = ~case["pad_mask"]
-    return near(seen.tensors["out"][real], seen.tensors["changed"][real])
-
-
 def _untouched(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(seen.tensors["silent"], case["x"])
 
 
-def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not case.roles & {"typical", "padded"}:
-        return None
-    t = seen.tensors
-    pairs = [("short second", t["short first"]), ("long second", t["out"])]
-    if "unmasked first" in t:
-        pairs += [("unmasked second", t["unmasked first"])]
-    return all(near(t[name], wanted) for name, wanted in pairs)
-
-
 PROPERTIES = (
-    Property(
-        "listens", "A token listens to the tokens before it", _listens, gate=True, role="typical"
-    ),
+    LISTENS,
     Property(
         "untouched",
         "Where `out_proj` and `contract` are zero, x comes out as it went in",
@@ -231,26 +206,9 @@ PROPERTIES = (
         credit=True,
         role="typical",
     ),
-    Property(
-        "no_future",
-        "A later token has no say in an earlier one",
-        _no_future,
-        credit=True,
-        role="typical",
-    ),
-    Property(
-        "padding",
-        "What stands in the padding has no say in real tokens",
-        _padding_silent,
-        credit=True,
-        role="padded",
-    ),
-    Property(
-        "nothing_kept",
-        "A call keeps nothing of the calls before it",
-        _nothing_kept,
-        breaks="The result depends on the calls before: another length or mask is remembered",
-    ),
+    NO_FUTURE,
+    PADDING_SILENT,
+    NOTHING_KEPT,
     BRANCH_DROPOUT,
     TRAINS,
     *MODULE_PROPERTIES,

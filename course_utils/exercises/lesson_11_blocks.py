@@ -32,6 +32,7 @@ from .kit.blocks import InAttention, norm_oracle, under
 from .kit.draw import Draw
 from .kit.dropout import TRAINS
 from .kit.heads import padding_anywhere, padding_behind
+from .kit.many_heads import NOTHING_KEPT
 from .kit.post_dropout import (
     HEADS,
     LENGTH,
@@ -50,7 +51,7 @@ from .kit.two_texts import (
     post_weights,
     two_sizes,
 )
-from .lesson_11_cross import LESSON, NOTHING_KEPT, WHOLE, blind
+from .lesson_11_cross import LESSON, WHOLE, blind
 
 ENCODER, DECODER = ("attention",), ("self_attention", "cross_attention")
 LAYERS = ("_transformer_encoder_layer_fwd", *WHOLE)

@@ -32,6 +32,7 @@ from .kit import two_texts_mistakes as t
 from .kit.draw import Draw
 from .kit.dropout import TRAINS, see_dropout
 from .kit.heads import padding_anywhere, padding_behind, padding_in_front
+from .kit.many_heads import NOTHING_KEPT
 from .kit.two_texts import Cross, TwoSizes, cross_oracle, cross_weights, two_sizes
 
 LESSON = "5-encoder-decoder/11_cross_attention"
@@ -248,16 +249,6 @@ def _nothing_seen(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
 
 
-def nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not case.roles & {"typical", "padded"}:
-        return None
-    r = seen.tensors
-    pairs = [("short second", r["short first"]), ("long second", r["out"])]
-    if "unmasked first" in r:
-        pairs += [("unmasked second", r["unmasked first"])]
-    return all(near(r[name], wanted) for name, wanted in pairs)
-
-
 ELSEWHERE = ("drops channels of the values", "drops channels of the result")
 
 
@@ -273,13 +264,6 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     mean = float((torch.stack(draws).mean(0) * still).sum() / still.square().sum())
     return True if abs(mean - 1) < 0.1 else "doesn't scale what is left by 1/(1 - p)"
 
-
-NOTHING_KEPT = Property(
-    "nothing_kept",
-    "A call keeps nothing of the calls before it",
-    nothing_kept,
-    breaks="The result depends on the calls before: another length or mask is remembered",
-)
 
 PROPERTIES = (
     Property("listens", "A query listens to the context", _listens, gate=True, role="typical"),

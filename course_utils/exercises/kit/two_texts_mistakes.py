@@ -183,7 +183,20 @@ ContextPaddingKept = mm.PaddingKept.but(forward=_padding_kept)
 # ---------------------------------------------------------------- Post-LN
 
 
-class PreNorm(Mistake):
+class _SumsAsTheyAre:
+    """No norm takes a sum."""
+
+    def settled(self, middle):
+        return middle
+
+    def settled_between(self, told):
+        return told
+
+    def settled_again(self, out):
+        return out
+
+
+class PreNorm(_SumsAsTheyAre, Mistake):
     """Each branch reads through its norm, and the sums are left as they are: that is Pre-LN.
 
     Why: Most models since 2019 do so, but the weights of this one go with the other wiring.
@@ -198,15 +211,6 @@ class PreNorm(Mistake):
 
     def read_again(self, middle):
         return self.normed(self.last, middle)
-
-    def settled(self, middle):
-        return middle
-
-    def settled_between(self, told):
-        return told
-
-    def settled_again(self, out):
-        return out
 
 
 class NormedOnBothSides(Mistake):
@@ -237,7 +241,7 @@ class LastSumNotNormed(Mistake):
         return out
 
 
-class NormedBeforeTheSum(Mistake):
+class NormedBeforeTheSum(_SumsAsTheyAre, Mistake):
     """The stream was normed and the branch added afterwards.
 
     Why: What comes out is as big as the branch makes it, and the next block counts on normed
@@ -253,15 +257,6 @@ class NormedBeforeTheSum(Mistake):
 
     def finished(self, x, middle, branch):
         return self.normed(self.last, middle) + branch
-
-    def settled(self, middle):
-        return middle
-
-    def settled_between(self, told):
-        return told
-
-    def settled_again(self, out):
-        return out
 
 
 class _Gelu(ReluNetwork):
