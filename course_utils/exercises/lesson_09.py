@@ -203,6 +203,10 @@ class PlacesOfTheBatch(Mistake):
         return self.position(torch.arange(ids.shape[0], device=ids.device))[:, None]
 
 
+def _rows_of_the_batch(self, ids):
+    return self.position(torch.arange(ids.shape[0], device=ids.device))
+
+
 class PlacesCountOn(Mistake):
     """The positions count on through the batch: the second text doesn't begin with 0.
 
@@ -541,8 +545,11 @@ TOKEN_AND_POSITION = Exercise(
     ),
     misconceptions=Misconceptions.of(
         LeftToTheTable,
+        LeftToTheTable.but(rows=lambda self, ids: self.position.weight[: ids.shape[1]]),
         p.PositionsFromOne,
         PlacesOfTheBatch,
+        PlacesOfTheBatch.but(rows=_rows_of_the_batch),
+        PlacesOfTheBatch.but(rows=_rows_of_the_batch, accepted=m.ChecksTheBatch.accepted),
         PlacesStayBehind,
         NoPositions,
         ScaledByRoot,

@@ -409,6 +409,20 @@ class ChosenOverAll(Mistake):
         return (logits.argmax() % logits.shape[-1]).expand(len(logits), 1)
 
 
+class EveryPositionAppended(Mistake):
+    """The choices at all positions were appended, and only the last one is new.
+
+    Why: What the model says at an earlier position is its guess at a word that is there already.
+    Mend: `logits[:, -1]` before `argmax`.
+    """
+
+    def last(self, logits):
+        return logits
+
+    def chosen(self, logits):
+        return logits.argmax(-1)
+
+
 class NewTokensOnly(Mistake):
     """Only the new tokens are returned.
 
@@ -533,6 +547,7 @@ GENERATE = Exercise(
         LeastLikely,
         FirstTextsChoice,
         ChosenOverAll,
+        EveryPositionAppended,
         NewTokensOnly,
         OneRoundMore,
         OneRoundMore.but(rounds=lambda self, max_new_tokens: max(0, max_new_tokens - 1)),

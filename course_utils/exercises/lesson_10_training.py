@@ -404,11 +404,8 @@ class NeverClipped(Mistake):
     Mend: Which line makes the gradients, which one uses them? The clipping belongs between.
     """
 
-    def learn(self, model, loss, optimizer, max_norm):
-        self.clear(optimizer)
-        self.clip(model, max_norm)
-        self.backward(loss)
-        self.move(optimizer)
+    def clip(self, model, max_norm):
+        pass
 
 
 class AlwaysClippedToOne(Mistake):
@@ -492,6 +489,20 @@ class ModeLeftAlone(Mistake):
 
     def begin(self, model):
         pass
+
+
+class TrainsTooLate(Mistake):
+    """The model was put into training mode when the step was over.
+
+    Why: This step was made without dropout, if somebody had looked at held-out text before it.
+    Mend: Say at the top of a step which mode it needs.
+    """
+
+    def begin(self, model):
+        pass
+
+    def end(self, model):
+        model.train()
 
 
 class EvaluationAfterwards(Mistake):
@@ -707,6 +718,7 @@ TRAINING_STEP = Exercise(
         ClippedAfterStep,
         EvaluationMode,
         ModeLeftAlone,
+        TrainsTooLate,
         TensorReturned,
         NoShift,
         NeverClipped,
