@@ -164,7 +164,7 @@ def undisturbed() -> Iterator[None]:
 
 def _stop(worker: threading.Thread) -> None:
     """Ends a thread that runs Python code; one that is stuck in a system call is left alone."""
-    deadline = time.monotonic() + 1.0
+    deadline = time.monotonic() + 0.6
     while worker.is_alive() and time.monotonic() < deadline:
         # The one exception that ends a thread without a word, wherever it strikes.
         _raise_in(worker.ident or 0, SystemExit)
