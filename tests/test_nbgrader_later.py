@@ -1,4 +1,7 @@
-"""The later assignments through nbgrader: everything right but for one misconception a notebook."""
+"""The later assignments through nbgrader: everything right but for one misconception a notebook.
+
+Lessons as a whole run in other tests, from solutions/ and from notebooks/.
+"""
 
 import shutil
 
@@ -119,6 +122,7 @@ def course(tmp_path_factory):
                 notebook.solve(*exercises_of(assignment, lesson))
                 right = right_answer(lesson, exercise)
                 notebook.write(exercise, source(right) if callable(source) else source)
+                notebook.delete_demonstrations()
                 notebook.save()
             done(api.autograde(assignment, STUDENT))
             done(api.generate_feedback(assignment, STUDENT))
