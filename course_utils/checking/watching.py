@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import _lsprof
 import builtins
 import contextlib
 import os
+import re
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -87,37 +90,70 @@ class Calls:
         self.wanted = operators
         self.borrowed: set[str] = set()
         self.operators: set[str] = set()
-
-    def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
-        """Called 100,000 times a check, so what is cheap comes first."""
-        if event == "c_call":
-            home = argument.__self__
-            if not self.wanted or home is builtins or argument.__name__ in self.operators:
-                return
-            homes = argument.__module__, type(home).__module__
-            if any(str(home).startswith("torch") for home in homes):
-                self.operators.add(argument.__name__)
-        elif event == "call":
-            code = frame.f_code
-            if code.co_name in self.names and code in self.parts:
-                self.borrowed.add(self.parts[code])
-            elif code.co_name in self.operators:
-                return
-            elif code.co_filename.startswith(TORCH):
-                self.operators.add(code.co_name)
+        self._profiler: _lsprof.Profiler | None = None
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
         before = sys.getprofile(), threading.getprofile()
         _watching.calls = self
         threading.setprofile(self._note)
-        sys.setprofile(self._note)
+        try:
+            self._profiler = _lsprof.Profiler(builtins=self.wanted)
+            self._profiler.enable()
+        except ValueError:  # from Python 3.12 on there can be one only
+            self._profiler = None
+            sys.setprofile(self._note)
         try:
             yield
         finally:
             _watching.calls = None
+            self.stop()
             sys.setprofile(before[0])
             threading.setprofile(before[1])
+
+    def stop(self) -> None:
+        """What has been called so far is noted, and nothing more is watched."""
+        threading.setprofile(None)
+        if self._profiler is None:
+            sys.setprofile(None)
+            return
+        self._profiler.disable()
+        for entry in self._profiler.getstats():
+            if isinstance(entry.code, types.CodeType):
+                self._note_code(entry.code)
+            elif self.wanted:
+                self.operators.update(_named(entry.code))
+        self._profiler.clear()
+
+    def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """The same in other threads, where each call is told: what is cheap comes first."""
+        if event == "call":
+            self._note_code(frame.f_code)
+        elif event == "c_call" and self.wanted:
+            home = argument.__self__
+            if home is builtins or argument.__name__ in self.operators:
+                return
+            homes = argument.__module__, type(home).__module__
+            if any(str(home).startswith("torch") for home in homes):
+                self.operators.add(argument.__name__)
+
+    def _note_code(self, code: types.CodeType) -> None:
+        if code.co_name in self.names and code in self.parts:
+            self.borrowed.add(self.parts[code])
+        elif code.co_name not in self.operators and code.co_filename.startswith(TORCH):
+            self.operators.add(code.co_name)
+
+
+_OF_TORCH = re.compile(
+    r"<built-in method torch[\w.]*\.(\w+)>|<method '(\w+)' of 'torch[\w.]*' objects>"
+)
+
+
+@cache
+def _named(builtin: str) -> tuple[str, ...]:
+    """The name of a function of PyTorch's that is not written in Python, or nothing."""
+    found = _OF_TORCH.fullmatch(builtin)
+    return (found[1] or found[2],) if found else ()
 
 
 _watching = threading.local()
@@ -127,8 +163,7 @@ def seen_enough() -> None:
     """An answer's first call on a case is over: what repeats it need not be watched again."""
     calls: Calls | None = getattr(_watching, "calls", None)
     if calls is not None and not calls.whole:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        calls.stop()
 
 
 def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
