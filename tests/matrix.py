@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,15 +58,19 @@ class Cell:
         return f"{self.exercise.id}-{self.kind}-{self.name}"
 
     def report(self, seed: int = 0) -> Report:
-        """What the answer gets. Misconceptions were run for the key already."""
+        """What the answer gets; with the first seed from all cases and with names.
+
+        Of another seed only misconceptions are named, and what its first cases refuse is refused.
+        """
         e, key = self.exercise, whole_key(self.exercise, seed)
-        if self.kind == "misconception" and e.kind != "quiz":
+        if self.kind == "misconception" and e.kind != "quiz":  # it was run for the key already
             return judge(e, key, list(key.wrong[self.name].values()))
+        if seed:
+            key = replace(key, wrong={})
         if self.kind == "reference" and e.kind != "quiz":
             return judge(e, key, run(e, self.answer, key.cases))  # its own, so not to be borrowed
         if seed and self.wanted == "wrong" and e.kind != "quiz" and not self.earlier_parts:
-            # Of this seed only the refusal counts, and what the first cases refuse is refused.
-            few = AnswerKey(key.cases[:FEW], key.expected[:FEW])
+            few = AnswerKey(key.cases[:FEW], key.expected[:FEW], whole=True)
             report = judge(e, few, observe(e, self.answer, few.cases, catalogue()))
             if any(behaviour.holds is False for behaviour in report.behaviours):
                 return report
