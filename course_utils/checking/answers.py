@@ -93,3 +93,19 @@ def is_stub_class(answer: type) -> bool:
     begun = set(getattr(getattr(init, "__code__", None), "co_names", ())) - {"super", "__init__"}
     unwritten = forward is None or forward is nn.Module.forward or is_stub(forward)
     return unwritten and not begun
+
+
+def same_code(answer: Any, other: Any) -> bool:
+    """Whether two functions do the same, instruction by instruction; comments, docstrings and the
+    names of the functions don't count."""
+    codes = [getattr(f, "__code__", None) for f in (answer, other)]
+    return None not in codes and _instructions(codes[0]) == _instructions(codes[1])
+
+
+def _instructions(code: Any) -> list[tuple[str, Any]]:
+    found = [(i.opname, i.argval) for i in dis.get_instructions(code)]
+    return [(name, _inner(argument)) for name, argument in found]
+
+
+def _inner(argument: Any) -> Any:
+    return _instructions(argument) if isinstance(argument, types.CodeType) else argument
