@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..checking import Entry, Exercise
 from ..checking.quizzes import quiz, slip
+from ..experiments.clinic import CAUSES
 from .lesson_14_attention import (
     FIX_MASK_AFTER_SOFTMAX,
     FIX_MISSING_SCALE,
@@ -91,22 +92,6 @@ RECALL_14 = quiz(
 )
 
 # ---------------------------------------------------------------- what it can be
-
-# Each cause, and what it shows otherwise.
-CAUSES = {
-    "mask after softmax": "Rows then don't sum to 1, whatever else is right.",
-    "mask the wrong way round": "Tokens then see the future alone, and the first sees the most.",
-    "scores not scaled": "Scores then grow with the width, and one key takes all the weight.",
-    "softmax over queries": "Columns then sum to 1, and rows to anything.",
-    "rows hidden, not columns": "Real tokens then mix padding into what they collect.",
-    "future not hidden": "Each token then sees the one that it should foretell.",
-    "heads cut without a swap": "A head then holds pieces of several tokens.",
-    "channels left over": "Some channels then have no say at all.",
-    "places from 1": "Each token then stands one place too far, and the last has none.",
-    "padding counted as places": "A text then begins at another place in each batch.",
-    "nothing kept between words": "Each new word then costs as much as all those before it.",
-    "dropout never off": "The same input then gives something else each time.",
-}
 
 
 def _cause(letter: str, right: str, why: str, ask: str, nudge: str) -> Exercise:
@@ -266,7 +251,7 @@ FIRST_TESTS = ("batch as alone", "mean of ones", "float16", "let it write", "cou
 NOTICED_A_TO_D = quiz(
     "noticed_a_to_d",
     lesson=LESSON,
-    points=0.5,
+    points=0.25,
     about="tests for patients A to D",
     entries=(
         Entry(
@@ -355,7 +340,7 @@ OTHER_TESTS = ("mean of ones", "change the future", "full length", "count positi
 NOTICED_E_TO_H = quiz(
     "noticed_e_to_h",
     lesson=LESSON,
-    points=0.5,
+    points=0.25,
     about="tests for patients E to H",
     entries=(
         Entry(

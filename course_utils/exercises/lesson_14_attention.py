@@ -110,7 +110,9 @@ ONES = Property(
 )
 
 
-def three(draw: Draw, *shape: int, scale: float = 1.0, dtype: torch.dtype = torch.float32):
+def query_key_value(
+    draw: Draw, *shape: int, scale: float = 1.0, dtype: torch.dtype = torch.float32
+):
     return {n: scale * draw.normal(*shape, dtype=dtype) for n in GRADIENTS}
 
 
@@ -121,7 +123,7 @@ def _padded_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
 
     def case(name: str, shape: list[int], pad_mask: Tensor, roles: str = "", **numbers: Any):
-        inputs = three(draw, *shape, **numbers) | {"pad_mask": pad_mask}
+        inputs = query_key_value(draw, *shape, **numbers) | {"pad_mask": pad_mask}
         return Case(name, inputs, roles=frozenset(roles.split()))
 
     front, mixed, free = ([draw.integer(2, 3), *draw.sizes(3, 4, 8)] for _ in range(3))
@@ -260,7 +262,7 @@ def _half_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
 
     def case(name: str, shape: list[int], roles: str = "", **numbers: Any):
-        return Case(name, three(draw, *shape, **numbers), roles=frozenset(roles.split()))
+        return Case(name, query_key_value(draw, *shape, **numbers), roles=frozenset(roles.split()))
 
     one, two, three = (draw.sizes(4, 2, 9) for _ in range(3))
     ones = case("values of ones", three, "ones")
@@ -397,7 +399,7 @@ def _causal_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
 
     def case(name: str, shape: list[int], roles: str = "", **numbers: Any):
-        return Case(name, three(draw, *shape, **numbers), roles=frozenset(roles.split()))
+        return Case(name, query_key_value(draw, *shape, **numbers), roles=frozenset(roles.split()))
 
     one, two, three = (draw.sizes(4, 2, 9) for _ in range(3))
     ones = case("values of ones", three, "ones")

@@ -35,7 +35,7 @@ from .lesson_14_attention import (
     Attend,
     causal_oracle,
     see_future,
-    three,
+    query_key_value,
 )
 
 # ---------------------------------------------------------------- the right answer in steps
@@ -64,11 +64,11 @@ def _head_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
 
     def case(name: str, B: int, T: int, D: int, H: int, roles: str = "", **numbers: Any):
-        inputs = three(draw, B, T, H * D, **numbers) | {"num_heads": H}
+        inputs = query_key_value(draw, B, T, H * D, **numbers) | {"num_heads": H}
         return Case(name, inputs, roles=frozenset(roles.split()))
 
     def uneven(name: str, C: int, H: int, roles: str = "uneven"):
-        inputs = three(draw, 2, 3, C) | {"num_heads": H}
+        inputs = query_key_value(draw, 2, 3, C) | {"num_heads": H}
         return Case(name, inputs, (str(C), str(H)), roles=frozenset(roles.split()))
 
     B, T, D, H = draw.sizes(4, 2, 6)
@@ -85,7 +85,7 @@ def _head_cases(seed: int) -> list[Case]:
         case("as many heads as tokens", 2, 3, 3, 3, "small"),
         case("one token", 3, 1, 2, 4, "small"),
         uneven("one channel too many", many * 4 + 1, 4),
-        uneven("one channel too few", many * 5 - 1, 5),
+        uneven("two channels too many", many * 4 + 2, 4),
         uneven("more heads than channels", 5, many),
     ]
 
