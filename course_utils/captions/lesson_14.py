@@ -1,8 +1,8 @@
 CAPTIONS = {
     "loudness": (
         "The first tokens come out as a whisper",
-        "Line chart of how long the output of patient E is, against the place of the token. It rises "
-        "from near 0 at the first token to about 4 at the last.",
+        "Line chart of how long the output of patient E is, against the place of the token. It "
+        "rises from near 0 at the first token to about 4 at the last.",
     ),
     "slow": (
         "Twice as many words take far more than twice as long",

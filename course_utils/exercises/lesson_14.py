@@ -59,8 +59,8 @@ RECALL_14 = quiz(
         slip(
             "queries_from_the_source",
             {WHOSE: "Q"},
-            "You made the queries from the source.",
-            "The decoder asks, and it asks with what it has written.",
+            "You let the source ask.",
+            "The text that is being written asks.",
             "Which of the three are made from the source?",
         ),
         slip(

@@ -110,6 +110,14 @@ ONES = Property(
 )
 
 
+def distinct(draw: Draw) -> list[int]:
+    """B, H, T and D, all different, and neither B nor T is H · D."""
+    while True:
+        B, H, T, D = draw.sizes(4, 2, 7)
+        if H * D not in (B, T):
+            return [B, H, T, D]
+
+
 def query_key_value(
     draw: Draw, *shape: int, scale: float = 1.0, dtype: torch.dtype = torch.float32
 ):
@@ -264,7 +272,7 @@ def _half_cases(seed: int) -> list[Case]:
     def case(name: str, shape: list[int], roles: str = "", **numbers: Any):
         return Case(name, query_key_value(draw, *shape, **numbers), roles=frozenset(roles.split()))
 
-    one, two, three = (draw.sizes(4, 2, 9) for _ in range(3))
+    one, two, three = (distinct(draw) for _ in range(3))
     ones = case("values of ones", three, "ones")
     ones["value"].fill_(1.0)
     return [
@@ -311,7 +319,7 @@ class OnlyWider(Mistake):
     """The scores are computed in float32 and not scaled.
 
     Why: The infinity is gone. The softmax is as saturated as before: it hardly learns.
-    Mend: float32 has room for large scores; it doesn't make them smaller.
+    Mend: There is room for large scores in float32. What would make them smaller?
     """
 
     def scale(self, query, key):
@@ -401,7 +409,7 @@ def _causal_cases(seed: int) -> list[Case]:
     def case(name: str, shape: list[int], roles: str = "", **numbers: Any):
         return Case(name, query_key_value(draw, *shape, **numbers), roles=frozenset(roles.split()))
 
-    one, two, three = (draw.sizes(4, 2, 9) for _ in range(3))
+    one, two, three = (distinct(draw) for _ in range(3))
     ones = case("values of ones", three, "ones")
     ones["value"].fill_(1.0)
     loud = case("a loud key in the future", [2, 3, 5, 4], dtype=torch.float64)

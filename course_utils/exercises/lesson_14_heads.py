@@ -24,7 +24,7 @@ from ..checking import (
 from ..checking.calling import fresh
 from ..checking.exercise import Expected, Verdict
 from ..experiments import patients
-from .kit import head_mistakes as h
+from .kit import head_mistakes as hm
 from .kit import mistakes as m
 from .kit.draw import Draw
 from .kit.steps import Joining, Refusing, Splitting
@@ -34,8 +34,9 @@ from .lesson_14_attention import (
     PAST,
     Attend,
     causal_oracle,
-    see_future,
+    distinct,
     query_key_value,
+    see_future,
 )
 
 # ---------------------------------------------------------------- the right answer in steps
@@ -71,14 +72,13 @@ def _head_cases(seed: int) -> list[Case]:
         inputs = query_key_value(draw, 2, 3, C) | {"num_heads": H}
         return Case(name, inputs, (str(C), str(H)), roles=frozenset(roles.split()))
 
-    B, T, D, H = draw.sizes(4, 2, 6)
-    b, t, d, heads = draw.sizes(4, 2, 5)
+    (B, H, T, D), (b, h, t, d) = distinct(draw), distinct(draw)
     ones = case("values of ones", B, T + 5, D + 6, H, "ones small")
     ones["value"].fill_(1.0)
     many = draw.integer(7, 11)
     return [
         case("random numbers", B, T, D, H, "typical"),
-        case("float64, large scores", b, t, d, heads, scale=5, dtype=torch.float64),
+        case("float64, large scores", b, t, d, h, scale=5, dtype=torch.float64),
         ones,
         case("one head", 3, 5, 4, 1, "small"),
         case("heads of width 1", 2, 4, 1, 5, "small"),
@@ -99,7 +99,7 @@ def _refused(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return seen.error is not None and "ValueError" in seen.error["bases"]
 
 
-class ChannelsLeftAtZero(h.ChannelsDropped):
+class ChannelsLeftAtZero(hm.ChannelsDropped):
     """A width that can't be divided is accepted, and the channels left over are dropped in silence.
 
     Why: A model of 10 channels and 4 heads would train, and two channels would do nothing.
@@ -247,12 +247,12 @@ FIX_UNEVEN_HEADS = Exercise(
         m.RefusedOtherwise,
         m.RefusedOtherwise.but(kind=TypeError),
         m.RefusedWithoutNumbers,
-        h.RefusalLeftToView,
+        hm.RefusalLeftToView,
         RefusesOneHead,
         RefusalBackwards,
-        h.ViewWithoutTranspose,
-        h.MergedWithoutTranspose,
-        h.ScaledByModelWidth,
+        hm.ViewWithoutTranspose,
+        hm.MergedWithoutTranspose,
+        hm.ScaledByModelWidth,
         m.NoMask,
         on=AttendInHeads,
     ),
@@ -285,8 +285,8 @@ class ViewedBothWays(Mistake):
         both ends.
     """
 
-    split = h.ViewWithoutTranspose.split
-    merge = h.MergedWithoutTranspose.merge
+    split = hm.ViewWithoutTranspose.split
+    merge = hm.MergedWithoutTranspose.merge
 
 
 class OnlyQueriesMended(Mistake):
@@ -336,24 +336,24 @@ FIX_VIEW_WITHOUT_TRANSPOSE = Exercise(
         ),
     ),
     misconceptions=Misconceptions.of(
-        h.ViewWithoutTranspose,
+        hm.ViewWithoutTranspose,
         ViewedBothWays,
-        h.MergedWithoutTranspose,
+        hm.MergedWithoutTranspose,
         OnlyQueriesMended,
         OnlyValuesLeft,
-        h.SplitInterleaved.but(merge=h.MergedInterleaved.merge),
-        h.SplitInterleaved,
-        h.MergedInterleaved,
-        h.MergedReversed,
-        h.TransposedAndReshaped,
-        h.OtherPairReshaped,
-        h.TokensSwappedWithWidth,
-        h.HeadsSwappedWithWidth,
-        h.NotTransposed,
-        h.ViewAfterTranspose,
-        h.HeadsNotJoined,
-        h.ChannelsDropped,
-        h.ScaledByModelWidth,
+        hm.SplitInterleaved.but(merge=hm.MergedInterleaved.merge),
+        hm.SplitInterleaved,
+        hm.MergedInterleaved,
+        hm.MergedReversed,
+        hm.TransposedAndReshaped,
+        hm.OtherPairReshaped,
+        hm.TokensSwappedWithWidth,
+        hm.HeadsSwappedWithWidth,
+        hm.NotTransposed,
+        hm.ViewAfterTranspose,
+        hm.HeadsNotJoined,
+        hm.ChannelsDropped,
+        hm.ScaledByModelWidth,
         m.NoMask,
         on=AttendInHeads,
     ),

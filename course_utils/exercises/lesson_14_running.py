@@ -207,7 +207,7 @@ class FullTextRefused(Mistake):
         return number >= limit
 
 
-class PaddingCounted(Mistake):
+class PaddingHasPlaces(Mistake):
     """Padding in front is counted, so a text begins at another place in each batch.
 
     Why: A text gives something else in a batch than alone.
@@ -216,17 +216,6 @@ class PaddingCounted(Mistake):
 
     def places(self, pad_mask):
         return torch.arange(pad_mask.shape[1], device=pad_mask.device).expand(pad_mask.shape)
-
-
-class LongestTextSets(Mistake):
-    """All texts were given the places of the one with least padding.
-
-    Why: A text gives something else in a batch than alone.
-    Mend: Each row of the batch has its own padding, and its own first place.
-    """
-
-    def places(self, pad_mask):
-        return super().places(pad_mask).amax(dim=0).expand(pad_mask.shape)
 
 
 class RealTokensCompared(Mistake):
@@ -277,8 +266,7 @@ FIX_POSITION_OVERFLOW = Exercise(
         TableMadeLonger,
         FullTextRefused,
         m.FullLengthRefused,
-        PaddingCounted,
-        LongestTextSets,
+        PaddingHasPlaces,
         m.LongTextAccepted,
         RealTokensCompared,
         OneLessForAll,
