@@ -7,6 +7,7 @@ import dis
 import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from torch import nn
@@ -96,10 +97,23 @@ def is_stub_class(answer: type) -> bool:
 
 
 def same_code(answer: Any, other: Any) -> bool:
-    """Whether two functions do the same, instruction by instruction; comments, docstrings and the
-    names of the functions don't count."""
-    codes = [getattr(f, "__code__", None) for f in (answer, other)]
-    return None not in codes and _instructions(codes[0]) == _instructions(codes[1])
+    """Whether a function does what another one of the course does, instruction by instruction;
+    comments, docstrings and the functions' names don't count."""
+    if not isinstance(other, types.FunctionType) or not hasattr(answer, "__code__"):
+        return False
+    return _instructions(answer.__code__) in (_instructions(other.__code__), _alone(other))
+
+
+@cache
+def _alone(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """As a cell compiles it that holds nothing else: beside imports, calls come out otherwise."""
+    try:
+        source = inspect.getsource(function)
+    except OSError:
+        return _instructions(function.__code__)
+    module = compile(source, "<alone>", "exec", dont_inherit=True)
+    (code,) = (c for c in module.co_consts if isinstance(c, types.CodeType))
+    return _instructions(code)
 
 
 def _instructions(code: Any) -> list[tuple[str, Any]]:
