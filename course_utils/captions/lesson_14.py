@@ -5,9 +5,8 @@ CAPTIONS = {
         "rises from near 0 at the first token to about 4 at the last.",
     ),
     "slow": (
-        "Twice as many words take far more than twice as long",
-        "Line chart of seconds against the number of words that are written, both on logarithmic "
-        "axes. The line grows steeper to the right.",
+        "The longer the text, the longer each word takes",
+        "Line chart of seconds against the number of words that are written. The line bends up.",
     ),
     "losses": (
         "Three patients learn better than the language allows",

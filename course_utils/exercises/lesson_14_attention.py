@@ -300,6 +300,10 @@ def causal_oracle(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
+def _clean_weights(self, scores, hidden):
+    return Weighing.weights(self, scores, hidden).nan_to_num()
+
+
 class OverflowHidden(Mistake):
     """Infinities and NaN were replaced by numbers, and the scores are as large as before.
 
@@ -368,9 +372,11 @@ FIX_MISSING_SCALE = Exercise(
     misconceptions=Misconceptions.of(
         m.NotScaled,
         OverflowHidden,
+        OverflowHidden.but(weights=_clean_weights),
         OnlyWider,
         ScaledTooLate,
         ScaledTooLateAndHidden,
+        ScaledTooLateAndHidden.but(scores=Attend.scores, weights=_clean_weights),
         m.RootMissing,
         m.Multiplied,
         m.ScaledByTokens,

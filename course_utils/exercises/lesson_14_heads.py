@@ -73,16 +73,12 @@ def _head_cases(seed: int) -> list[Case]:
         return Case(name, inputs, (str(C), str(H)), roles=frozenset(roles.split()))
 
     (B, H, T, D), (b, h, t, d) = distinct(draw), distinct(draw)
-    ones = case("values of ones", B, T + 5, D + 6, H, "ones small")
-    ones["value"].fill_(1.0)
     many = draw.integer(7, 11)
     return [
         case("random numbers", B, T, D, H, "typical"),
         case("float64, large scores", b, t, d, h, scale=5, dtype=torch.float64),
-        ones,
         case("one head", 3, 5, 4, 1, "small"),
         case("heads of width 1", 2, 4, 1, 5, "small"),
-        case("as many heads as tokens", 2, 3, 3, 3, "small"),
         case("one token", 3, 1, 2, 4, "small"),
         uneven("one channel too many", many * 4 + 1, 4),
         uneven("two channels too many", many * 4 + 2, 4),

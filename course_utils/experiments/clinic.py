@@ -176,7 +176,7 @@ BY_THEMSELVES = tuple("BCDEFG")  # A and H are broken where nothing is learned
 
 def keep() -> None:
     """Train all models and keep their weights, and their losses, the mean of every ten."""
-    kept = {}
+    kept: dict[str, Tensor] = {}
     for patient in ("", *BY_THEMSELVES):
         model, losses = train(patient)
         kept |= {f"{patient}.{name}": w.half() for name, w in model.state_dict().items()}
