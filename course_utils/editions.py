@@ -4,7 +4,8 @@ An author writes plain cells; what nbgrader needs is added here:
 
 - a cell that holds only `check("name", name)` becomes a locked, graded cell with the points of
   the catalogue, and gets the same call with other inputs as its hidden test;
-- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines;
+- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines; one
+  that holds `### AS FOUND` too is handed out with a broken program in it, to be mended;
 - the minutes that a lesson states are counted (see `minutes`).
 """
 
@@ -32,6 +33,11 @@ CHECK = re.compile(r'check\("(\w+)", \1\)')
 HIDDEN = re.compile(r"\n*^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n*", re.M | re.S)
 DEFINITION = re.compile(r"^(?:(?:async +)?(?:def|class) +(\w+)|(\w+) *(?::[^=\n]*)?=(?!=))", re.M)
 BEGIN_SOLUTION = "### BEGIN SOLUTION"
+MENDED = re.compile(
+    r"^ *### BEGIN SOLUTION\n(?:(?! *### END SOLUTION$).*\n)*? *### AS FOUND\n"
+    r"((?: *#(?!##).*\n|\n)*) *### END SOLUTION(?:\n|\Z)",
+    re.M,
+)
 KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
 MEASURED = "measured"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -50,6 +56,16 @@ def checked_exercise(cell: NotebookNode) -> str | None:
 
 def without_hidden_tests(source: str) -> str:
     return HIDDEN.sub("", source)
+
+
+def as_found(source: str) -> str:
+    """A cell to be mended as a student gets it: in a solution, below `### AS FOUND`, stand the
+    broken lines, each behind a `#`; they take its place.
+
+    >>> as_found("### BEGIN SOLUTION\\nx = 1\\n### AS FOUND\\n# x = 2\\n### END SOLUTION")
+    'x = 2\\n'
+    """
+    return MENDED.sub(lambda region: re.sub(r"^( *)# ?", r"\1", region[1], flags=re.M), source)
 
 
 def defined_names(source: str) -> list[str]:

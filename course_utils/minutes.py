@@ -24,7 +24,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from .editions import SOLUTIONS, START_PAGE, catalogue_points, checked_exercise
+from .editions import SOLUTIONS, START_PAGE, as_found, catalogue_points, checked_exercise
 from .editions import without_hidden_tests as as_handed_out
 
 LONGEST = 45
@@ -97,7 +97,7 @@ def _count_cell(cell: NotebookNode, points: Mapping[str, float]) -> Count:
         return Count()
     if exercise := checked_exercise(cell):
         return Count(points=points.get(exercise, 0.0))
-    source = SOLUTION.sub(_stub, as_handed_out(cell.source))
+    source = SOLUTION.sub(_stub, as_found(as_handed_out(cell.source)))
     read = not any(piece in source for piece in NOT_READ)
     return Count(
         lines=sum(bool(line.strip()) for line in source.splitlines()) if read else 0,

@@ -18,6 +18,8 @@ TOKENS = {"x": "B T C"}
 MASKED = {"scores": "…", "hidden": "…"}
 MODULE = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
 BLOCK = {"x": "B T d_model", "pad_mask": "B T"}
+QUERY_KEY_VALUE = {"query": "B H T D", "key": "B H T D", "value": "B H T D"}
+HEADS = {"query": "B T C", "key": "B T C", "value": "B T C", "num_heads": "H"}
 INPUTS: dict[str, dict[str, str | None]] = {
     "naive_mean": TOKENS,
     "causal_mean_weights": {"T": "T"},
@@ -90,6 +92,25 @@ INPUTS: dict[str, dict[str, str | None]] = {
         "eos_id": None,
         "max_length": "L",
         "beam_width": "K",
+    },
+    "fix_padding_rows": {**QUERY_KEY_VALUE, "pad_mask": "B T"},
+    "fix_missing_scale": QUERY_KEY_VALUE,
+    "fix_mask_after_softmax": QUERY_KEY_VALUE,
+    "fix_uneven_heads": HEADS,
+    "fix_view_without_transpose": HEADS,
+    "fix_position_overflow": {"ids": "B T", "pad_mask": "B T", "token": "V C", "position": "N C"},
+    "fix_training_step": {
+        "model": None,
+        "ids": "B T",
+        "optimizer": None,
+        "max_norm": None,
+        "sizes": "V C",
+    },
+    "fix_slow_generation": {
+        "model": None,
+        "ids": "B T",
+        "max_new_tokens": "new",
+        "sizes": "context_length V",
     },
 }
 

@@ -77,6 +77,7 @@ def test_one_sentence_has_one_id():
 
 # The same idea, said anew where the exercise makes it look another way: read all before you add.
 SAID_ANEW = {
+    "begins_again",
     "bias_always",
     "blind_to_itself",
     "copied_backwards",
@@ -92,6 +93,7 @@ SAID_ANEW = {
     "input_shared_out",
     "joined_with_tokens",
     "last_column_kept",
+    "last_row_again",
     "last_token_only",
     "last_token_only_shown",
     "no_dropout",

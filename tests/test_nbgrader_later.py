@@ -85,6 +85,15 @@ WRONG = {
             "stops_at_the_first_end",
         ),
     },
+    "6-practice": {
+        "14_pitfall_clinic": (
+            "fix_mask_after_softmax",
+            lambda right: right.replace(
+                "    scores = scores.masked_fill(future, -math.inf)\n", ""
+            ).replace("dim=-1)\n", "dim=-1).masked_fill(future, 0.0)\n"),
+            "mask_after_softmax",
+        ),
+    },
 }
 STUDENT = "misconceptions"
 LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]

@@ -6,7 +6,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from .answers import argument_mismatch, is_stub, is_stub_class, names_bound, names_called
+from .answers import (
+    argument_mismatch,
+    is_stub,
+    is_stub_class,
+    names_bound,
+    names_called,
+    same_code,
+)
 from .catalogue import Catalogue
 from .exercise import Case, Exercise
 from .guard import run, time_budget
@@ -111,7 +118,8 @@ def observe(
     catalogue: Catalogue,
     seconds: float | None = None,
 ) -> list[Observation]:
-    """Runs the probe on every case; notes a stub as not attempted."""
+    """Runs the probe on every case; notes a stub, and a program as it was found, as not
+    attempted."""
     parts = part_codes(catalogue.not_to_borrow(exercise))
     observations = run(exercise, answer, cases, parts, seconds)
     first = observations[0]
@@ -120,6 +128,7 @@ def observe(
         stub = is_stub_class(answer)
     else:
         stub = "..." in kinds or ("NoneType" in kinds and is_stub(answer))
+        stub = stub or same_code(answer, exercise.as_found)
     if stub and exercise.kind != "quiz":
         first.facts["not_attempted"] = True
     return observations

@@ -300,6 +300,8 @@ class Exercise:
         tolerance: largest error by dtype, relative for expected values above one.
         uses: earlier exercises whose answers this one may call by name. An answer that fails with
             the reader's own is tried with the finished ones: no fault counts twice.
+        as_found: the broken program that is handed out to be mended; as long as nothing of its
+            code has changed, the exercise isn't attempted yet.
     """
 
     id: str
@@ -322,6 +324,7 @@ class Exercise:
     uses: tuple[str, ...] = ()
     same_as: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
+    as_found: Any = None
     tolerance: Mapping[torch.dtype, float] = field(
         default_factory=lambda: {torch.float32: 1e-5, torch.float64: 1e-6}
     )

@@ -12,6 +12,7 @@ from nbgrader.utils import is_grade
 
 from ..editions import (
     WIDGET_VIEW,
+    as_found,
     checked_exercise,
     defined_names,
     nbgrader_metadata,
@@ -25,7 +26,8 @@ PUT_BACK = "# This cell was missing from the submission and was put back.\n"
 class ClearAnswers(ClearSolutions):
     """`ClearSolutions` that leaves the questions of a quiz: `"key": answer,` → `"key": ...,`.
 
-    A solution region inside a dict keeps its keys; any other becomes `code_stub`.
+    A solution region inside a dict keeps its keys; one that says how a program was found becomes
+    that; any other becomes `code_stub`.
     """
 
     question = r" *(?:\"[^\"\n]*\"|'[^'\n]*')"
@@ -37,6 +39,7 @@ class ClearAnswers(ClearSolutions):
     def _replace_solution_region(self, cell: NotebookNode, language: str) -> bool:
         before = cell.source
         cell.source = self.quiz.sub(lambda region: self.entry.sub(r"\1: ...,\n", region[1]), before)
+        cell.source = as_found(cell.source)
         replaced: bool = super()._replace_solution_region(cell, language)
         return replaced or cell.source != before
 

@@ -1,0 +1,486 @@
+"""Lesson 14: the eight programs inside small language models, and instruments to look at them.
+
+Each model is lesson 10's in small, trained on its toy English, with one part exchanged for a broken
+one. How a program is shown, how its symptom looks, and the one line that catches it stand here too.
+
+    python -m course_utils.experiments.clinic
+
+trains the models, a minute and a half, and keeps their weights beside this file, in half precision.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from .. import clinic
+from ..attention import merge_heads, split_heads
+from ..data import WordTokenizer, toy_english
+from ..language_model import TinyLM, _read_on, training_step
+from ..threads import use_threads
+from ..transformer import FeedForward, LayerNorm
+from . import patients
+
+LETTERS = "ABCDEFGH"
+AS_FOUND: dict[str, Callable[..., Any]] = {
+    letter: getattr(patients, f"patient_{letter.lower()}") for letter in LETTERS
+}
+MENDED: dict[str, Callable[..., Any]] = {
+    "A": clinic.fix_padding_rows,
+    "B": clinic.fix_missing_scale,
+    "C": clinic.fix_uneven_heads,
+    "D": clinic.fix_training_step,
+    "E": clinic.fix_mask_after_softmax,
+    "F": clinic.fix_position_overflow,
+    "G": clinic.fix_view_without_transpose,
+    "H": clinic.fix_slow_generation,
+}
+WIDTH, HEADS, UNEVEN, CONTEXT, STEPS = 32, 4, 5, 24, 900
+KEPT = Path(__file__).with_name("clinic.safetensors")
+words = WordTokenizer(toy_english.words)
+
+
+# Each cause, and what it shows otherwise.
+CAUSES = {
+    "mask after softmax": "Rows then don't sum to 1, whatever else is right.",
+    "mask the wrong way round": "Tokens then see the future alone, and the first sees the most.",
+    "scores not scaled": "Scores then grow with the width, and one key takes all the weight.",
+    "softmax over queries": "Columns then sum to 1, and rows to anything.",
+    "rows hidden, not columns": "Real tokens then mix padding into what they collect.",
+    "future not hidden": "Each token then sees the one that it should foretell.",
+    "heads cut without a swap": "A head then holds pieces of several tokens.",
+    "channels left over": "Some channels then have no say at all.",
+    "places from 1": "Each token then stands one place too far, and the last has none.",
+    "padding counted as places": "A text then begins at another place in each batch.",
+    "nothing kept between words": "Each new word then costs as much as all those before it.",
+    "dropout never off": "The same input then gives something else each time.",
+}
+
+
+# A program to read ------------------------------------------------------------------------------
+
+
+class Program:
+    """The source of a program, to be read in a notebook or on a terminal."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source.strip()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/markdown": f"```python\n{self.source}\n```", "text/plain": self.source}
+
+    def __repr__(self) -> str:
+        return self.source
+
+
+def program(letter: str) -> Program:
+    """What a patient looks like; `A` to `H`."""
+    return Program(inspect.getsource(AS_FOUND[letter]))
+
+
+# Models with one broken part --------------------------------------------------------------------
+
+
+class Ward(nn.Module):
+    """A small GPT on the toy English, in which one part may be a broken program.
+
+    Args:
+        patient: the letter of that program; "" for none.
+
+    Shapes: `forward(ids, pad_mask=None)` takes `(B, T)` and a bool `(B, T)`, and returns
+    `(B, T, V)`.
+    """
+
+    def __init__(self, patient: str = "") -> None:
+        super().__init__()
+        V, C = len(toy_english.words), WIDTH
+        self.patient = patient
+        self.token = nn.Parameter(torch.randn(V, C))
+        self.position = nn.Parameter(torch.randn(CONTEXT, C))
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "norm1": LayerNorm(C),
+                    "query": nn.Linear(C, C, bias=False),
+                    "key": nn.Linear(C, C, bias=False),
+                    "value": nn.Linear(C, C, bias=False),
+                    "out_proj": nn.Linear(C, C),
+                    "norm2": LayerNorm(C),
+                    "feed_forward": FeedForward(C),
+                }
+            )
+            for _ in range(2)
+        )
+        self.norm, self.head = LayerNorm(C), nn.Linear(C, V, bias=False)
+        self.looked: list[tuple[Tensor, Tensor]] = []  # queries and keys of the last call
+
+    def forward(self, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        if pad_mask is None:
+            pad_mask = torch.zeros_like(ids, dtype=torch.bool)
+        rows = AS_FOUND["F"] if self.patient == "F" else MENDED["F"]
+        x, self.looked = rows(ids, pad_mask, self.token, self.position), []
+        for layer in self.layers:
+            assert isinstance(layer, nn.ModuleDict)
+            normed = layer["norm1"](x)
+            query, key = layer["query"](normed), layer["key"](normed)
+            self.looked.append((query, key))
+            context = self.attend(query, key, layer["value"](normed), pad_mask)
+            x = x + layer["out_proj"](context)
+            x = x + layer["feed_forward"](layer["norm2"](x))
+        return self.head(self.norm(x))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
+        """`(B, T, C)` three times, and `(B, T)`, to `(B, T, C)`."""
+        program = AS_FOUND.get(self.patient, MENDED["A"])
+        if self.patient == "C":
+            return program(query, key, value, UNEVEN)
+        if self.patient == "G":
+            return program(query, key, value, HEADS)
+        query, key, value = (split_heads(x, HEADS) for x in (query, key, value))
+        if self.patient in ("B", "E"):
+            return merge_heads(program(query, key, value))
+        attend = program if self.patient == "A" else MENDED["A"]
+        return merge_heads(attend(query, key, value, pad_mask))
+
+    @property
+    def hides_padding(self) -> bool:
+        """Whether its attention takes a padding mask; else padding has to stand behind."""
+        return self.patient not in tuple("BCEG")
+
+
+def train(patient: str = "", steps: int = STEPS) -> tuple[Ward, list[float]]:
+    """Train a model with its broken part; with it, the loss before each step."""
+    with torch.random.fork_rng(devices=[]), use_threads(1):
+        torch.manual_seed(0)
+        model, losses = Ward(patient), []
+        optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
+        T = CONTEXT - (patient == "F")  # its longest texts end the training
+        step = AS_FOUND["D"] if patient == "D" else training_step
+        for ids in toy_english.draw(16 * steps, T, seed=1).view(steps, 16, T):
+            losses.append(step(model, ids, optimizer))
+            schedule.step()
+    return model.eval(), losses
+
+
+BY_THEMSELVES = tuple("BCDEFG")  # A and H are broken where nothing is learned
+
+
+def keep() -> None:
+    """Train all models and keep their weights, and their losses, the mean of every ten."""
+    kept: dict[str, Tensor] = {}
+    for patient in ("", *BY_THEMSELVES):
+        model, losses = train(patient)
+        kept |= {f"{patient}.{name}": w.half() for name, w in model.state_dict().items()}
+        kept[f"{patient}.losses"] = torch.tensor(losses).view(-1, 10).mean(dim=1)
+    save_file(kept, KEPT)
+
+
+@cache
+def _kept() -> dict[str, Tensor]:
+    return load_file(KEPT)
+
+
+@cache
+def trained(patient: str = "") -> Ward:
+    """The model that `keep` has trained with this part in it; A and H with a sound one."""
+    own = patient if patient in BY_THEMSELVES else ""
+    with torch.random.fork_rng(devices=[]):
+        model = Ward(patient)
+    named = {n: _kept()[f"{own}.{n}"].float() for n in model.state_dict()}
+    model.load_state_dict(named)
+    return model.eval()
+
+
+def losses(patient: str = "") -> dict[int, float]:
+    """The loss of its training by step, the mean of ten steps at a time."""
+    means = _kept()[f"{patient if patient in BY_THEMSELVES else ''}.losses"]
+    return {10 * i + 5: loss for i, loss in enumerate(means.tolist())}
+
+
+FLOOR = 1.228  # nats a word: `toy_english.least_loss(24)`, which takes seconds to count
+
+
+# Four instruments -------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def row_sums(model: Ward) -> bool:
+    """Whether a mean of ones is 1 in each layer."""
+    ids = toy_english.draw(4, 15, seed=3)
+    model(ids)
+    none = torch.zeros_like(ids, dtype=torch.bool)
+    sums = [model.attend(q, k, torch.ones_like(q), none) for q, k in model.looked]
+    return all(torch.allclose(x, torch.ones_like(x), atol=1e-4) for x in sums)
+
+
+@torch.no_grad()
+def as_alone(model: Ward) -> bool:
+    """Whether a text gives the same in a padded batch as alone."""
+    long, short = toy_english.draw(2, 15, seed=4), 9
+    ids = long.clone()
+    mask = torch.zeros_like(ids, dtype=torch.bool)
+    own = slice(-short, None) if model.hides_padding else slice(short)
+    alone = model(ids[:1, own])
+    mask[0] = True
+    mask[0, own] = False
+    ids[0] = torch.where(mask[0], 0, ids[0])
+    return torch.allclose(model(ids, mask)[:1, own], alone, atol=1e-3)
+
+
+@torch.no_grad()
+def past_stays(model: Ward) -> bool:
+    """Whether logits stay when only later words change."""
+    ids, others = toy_english.draw(8, 15, seed=5).split(4)
+    changed = torch.cat([ids[:, :10], others[:, 10:]], dim=1)
+    return torch.allclose(model(ids)[:, :10], model(changed)[:, :10], atol=1e-3)
+
+
+def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
+    """Greedy, up to one word more than fit; it ends with the error, if one comes."""
+    ids = words.encode(beginning)[None]
+    try:
+        while ids.shape[1] < length:
+            ids = torch.cat([ids, _likeliest(model, ids[:, -CONTEXT:])], dim=1)
+    except IndexError:
+        return f"{words.decode(ids[0])} ... IndexError"
+    return words.decode(ids[0])
+
+
+@torch.no_grad()
+def _likeliest(model: Ward, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+    return model(ids, pad_mask)[:, -1].argmax(-1, keepdim=True)  # (B, T, V) -> (B, 1)
+
+
+def says_it(ids: Tensor) -> bool:
+    """Whether the grammar says a text."""
+    try:
+        toy_english.next_word(ids[None])
+    except ValueError:
+        return False
+    return True
+
+
+def speaks(model: Ward) -> bool:
+    """Whether most of 12 texts that it writes on, until its context is full, are in the grammar."""
+    ids = toy_english.draw(12, 6, seed=9)
+    try:
+        while ids.shape[1] < CONTEXT:
+            ids = torch.cat([ids, _likeliest(model, ids)], dim=1)
+        _likeliest(model, ids)
+    except IndexError:
+        return False
+    return sum(map(says_it, ids)) > 6
+
+
+INSTRUMENTS: dict[str, Callable[[Ward], bool]] = {
+    "mean of ones": row_sums,
+    "batch as alone": as_alone,
+    "change the future": past_stays,
+    "let it write": speaks,
+}
+
+
+def examined() -> dict[str, dict[str, bool]]:
+    """Which instrument finds something in which patient; "sound" is a model without a fault."""
+    patients = {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
+    return {
+        name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
+        for name, model in patients.items()
+    }
+
+
+# Symptoms ---------------------------------------------------------------------------------------
+
+
+def next_word(model: Ward, text: str, beside: str = "") -> str:
+    """The likeliest next word of a text; of two texts in a batch the shorter is padded in front."""
+    rows = [words.encode(t) for t in (text, beside) if t]
+    longest = max(map(len, rows))
+    ids = torch.stack([nn.functional.pad(row, (longest - len(row), 0)) for row in rows])
+    mask = torch.arange(longest) < torch.tensor([longest - len(row) for row in rows])[:, None]
+    return words.decode(_likeliest(model, ids, mask)[0])
+
+
+LONG = 40  # how large the numbers in queries and keys are, where float16 is tried
+
+
+def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
+    """What an attention gives in float16 for queries and keys of numbers of about 40."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = torch.randn(3, 1, 1, 8, width, generator=generator)
+    return attend(LONG * query.half(), LONG * key.half(), value.half())
+
+
+def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
+    """Train the values of a layer, in float16, to give its input back: three losses, each after
+    `cure`, and behind them one of its weights."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 8, 256, generator=generator).half()
+    weight, seen = torch.zeros(256, 256).half().requires_grad_(), []
+    for _ in range(3):
+        out = attend(LONG * x, LONG * x, x @ weight)
+        loss = cure((out - x).float().square().mean())
+        (gradient,) = torch.autograd.grad(loss, weight)
+        weight = (weight - gradient).detach().requires_grad_()
+        seen.append(loss.item())
+    return [*seen, weight[0, 0].item()]
+
+
+def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) -> list[bool]:
+    """For each channel of the values, whether it has any say in the result."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = torch.randn(3, 1, 6, width, generator=generator)
+    value.requires_grad_()
+    (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
+    said: list[bool] = (gradient.abs().sum(dim=(0, 1)) > 0).tolist()
+    return said
+
+
+def loudness(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
+    """`(T,)`: how long the output is at each place, on average; inputs are as long everywhere."""
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = torch.randn(3, 64, 1, T, 16, generator=generator)
+    value = value + 1  # something that all tokens have in common
+    return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))
+
+
+def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> str:
+    """What becomes of a text of so many tokens, with a table of 24 places."""
+    ids, generator = torch.zeros(1, length, dtype=torch.int64), torch.Generator().manual_seed(0)
+    token, position = torch.randn(2, table, 4, generator=generator)
+    try:
+        program(ids, ids.bool(), token, position)
+    except IndexError as error:
+        return f"IndexError: {error}"
+    return "fine"
+
+
+class Reader(nn.Module):
+    """A `TinyLM` that is called as patient H calls its model, and counts what goes through it.
+
+    Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and what it keeps of those before,
+    and returns `(B, T, V)` logits and the cache. T is 1 unless there is no cache.
+    """
+
+    def __init__(self, model: TinyLM) -> None:
+        super().__init__()
+        self.model, self.pushed = model, 0
+
+    def forward(self, new: Tensor, cache: Any = None) -> tuple[Tensor, Any]:
+        self.pushed += new.shape[1]
+        known, caches = cache or (0, [])
+        logits, caches = _read_on(self.model, new, known, caches)  # (B, V), of the last
+        return logits[:, None], (known + new.shape[1], caches)
+
+
+@cache
+def reader(context: int = 260) -> Reader:
+    """A model of four layers, 128 wide, untrained: it writes nonsense as slowly as sense."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Reader(TinyLM(50, 128, 4, context, 4))
+
+
+def pushed(program: Callable[..., Tensor], new: int) -> int:
+    """How many positions go through the model for so many new words behind one."""
+    model = reader()
+    model.pushed = 0
+    program(model, torch.zeros(1, 1, dtype=torch.int64), new)
+    return model.pushed
+
+
+def seconds(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
+    """How long it takes to write so many words, here and now."""
+    found = []
+    with use_threads(1):
+        pushed(program, 8)  # the first words of a model take longer
+        for new in counts:
+            begin = time.perf_counter()
+            pushed(program, new)
+            found.append(time.perf_counter() - begin)
+    return found
+
+
+# One line each ----------------------------------------------------------------------------------
+
+
+def _drawn(*shape: int) -> Iterator[Tensor]:
+    return iter(torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)))
+
+
+def _a(program: Callable[..., Tensor]) -> bool:
+    (q, k, v), pad_mask = _drawn(2, 1, 6, 4), torch.arange(6) < torch.tensor([[2], [0]])
+    alone = program(q[:1, :, 2:], k[:1, :, 2:], v[:1, :, 2:], pad_mask[:1, 2:])
+    return torch.allclose(program(q, k, v, pad_mask)[:1, :, 2:], alone)
+
+
+def _b(program: Callable[..., Tensor]) -> bool:
+    return bool(in_half(program, 512).isfinite().all())
+
+
+def _c(program: Callable[..., Tensor]) -> bool:
+    q, k, v = _drawn(2, 6, 10)
+    return torch.allclose(program(q, k, torch.ones_like(v), 4), torch.ones_like(v))
+
+
+def _d(program: Callable[..., Any]) -> bool:
+    return speaks(trained("D" if program is AS_FOUND["D"] else ""))
+
+
+def _e(program: Callable[..., Tensor]) -> bool:
+    q, k, v = _drawn(2, 3, 6, 4)
+    return torch.allclose(program(q, k, torch.ones_like(v)), torch.ones_like(v))
+
+
+def _f(program: Callable[..., Tensor]) -> bool:
+    return places_of(program, 24) == "fine"
+
+
+def _g(program: Callable[..., Tensor]) -> bool:
+    q, k, v = _drawn(2, 6, 12)
+    changed = [torch.cat([x[:, :5], -x[:, 5:]], dim=1) for x in (q, k, v)]
+    return torch.allclose(program(q, k, v, 3)[:, :5], program(*changed, 3)[:, :5])
+
+
+def _h(program: Callable[..., Tensor]) -> bool:
+    return pushed(program, 20) <= 21
+
+
+ONE_LINE: dict[str, tuple[str, Callable[..., bool]]] = {
+    "A": ("attend(batch)[0, …, 2:] equals attend(text 0 alone)", _a),
+    "B": ("attend(float16 numbers, 512 wide).isfinite().all()", _b),
+    "C": ("attend(q, k, ones, 4 heads of 10 channels) equals ones", _c),
+    "D": ("most texts that the trained model writes are in the grammar", _d),
+    "E": ("attend(q, k, ones) equals ones", _e),
+    "F": ("24 tokens and 24 places run without an error", _f),
+    "G": ("attend(x)[:, :5] equals attend(x with another x[:, 5])[:, :5]", _g),
+    "H": ("20 new words behind one push at most 21 positions", _h),
+}
+
+
+def prove(letters: str) -> None:
+    """Run the one-line test of each patient on its program, as found and mended."""
+    for letter in letters:
+        text, test = ONE_LINE[letter]
+        found = [_outcome(test, programs[letter]) for programs in (AS_FOUND, MENDED)]
+        print(f"{letter}  {text}\n   as found: {found[0]:8} mended: {found[1]}")
+
+
+def _outcome(test: Callable[..., bool], program: Callable[..., Any]) -> str:
+    try:
+        return "holds" if test(program) else "fails"
+    except ValueError:
+        return "refused, with a ValueError"
+
+
+if __name__ == "__main__":
+    keep()

@@ -1,0 +1,162 @@
+"""Lesson 14: programs as they were found, handed out, and mended; the experiments of the lesson."""
+
+import ast
+import inspect
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+import nbformat
+import pytest
+import torch
+
+from course_utils.checking import check_exercise
+from course_utils.checking.answers import same_code
+from course_utils.data import toy_english
+from course_utils.editions import NOTEBOOKS, SOLUTIONS, as_found
+from course_utils.exercises import COURSE
+from course_utils.exercises.lesson_14 import PER_PATIENT
+from course_utils.experiments import clinic
+
+LESSON = "6-practice/14_pitfall_clinic.ipynb"
+LETTERS = clinic.LETTERS
+BESIDE = "the old king that the dogs like sees the children again. the cats sleep."
+each_patient = pytest.mark.parametrize("letter", LETTERS)
+
+
+def defined(folder, name):
+    """What the solution cell of an exercise defines."""
+    (cell,) = [c for c in nbformat.read(folder / LESSON, 4).cells if c.id == name]
+    space = {"torch": torch, "math": math, "nn": torch.nn, "F": torch.nn.functional}
+    exec(cell.source, space)
+    return space[name]
+
+
+class TestAsFound:
+    @each_patient
+    def test_a_student_gets_the_program_that_was_shown(self, letter):
+        exercise = PER_PATIENT[letter][1]
+        given = defined(NOTEBOOKS, exercise.id)
+        assert same_code(given, clinic.AS_FOUND[letter])
+        assert not same_code(defined(SOLUTIONS, exercise.id), clinic.AS_FOUND[letter])
+        assert inspect.signature(given) == inspect.signature(clinic.AS_FOUND[letter])
+
+    @each_patient
+    def test_left_as_it_was_found_it_is_not_attempted(self, letter):
+        exercise = PER_PATIENT[letter][1]
+        report = check_exercise(exercise, clinic.AS_FOUND[letter], 0, COURSE)
+        assert (report.points, report.attempted) == (0.0, False)
+
+    @each_patient
+    def test_under_other_names_it_is_told_by_name_and_gets_nothing(self, letter):
+        exercise = PER_PATIENT[letter][1]
+        report = check_exercise(replace(exercise, as_found=None), clinic.AS_FOUND[letter], 0)
+        assert (report.points, report.attempted, report.passed) == (0.0, True, False)
+        assert report.misconceptions == (exercise.misconceptions[0].id,)
+
+    def test_a_remark_or_a_docstring_is_no_mend_and_a_number_is_one(self):
+        space = {}
+        exec("def a(x):\n    return x + 1", space)
+        exec("def b(x):\n    '''Adds.'''\n    # one\n    return x + 1", space)
+        exec("def c(x):\n    return x + 2", space)
+        assert same_code(space["a"], space["b"]) and not same_code(space["a"], space["c"])
+        assert not same_code(space["a"], None) and not same_code(None, None)
+
+    def test_the_broken_lines_take_the_place_of_the_solution(self):
+        cell = (
+            "def f(x):\n    ### BEGIN SOLUTION\n    y = x\n    ### AS FOUND\n    # if x:\n"
+            "    #     y = 1  # so\n\n    # # a remark\n    ### END SOLUTION\n    return y"
+        )
+        found = as_found(cell)
+        assert found == "def f(x):\n    if x:\n        y = 1  # so\n\n    # a remark\n    return y"
+        assert as_found(found) == found
+        plain = "a = {\n    ### BEGIN SOLUTION\n    1: 2,\n    ### END SOLUTION\n}"
+        assert as_found(plain) == plain
+
+    def test_what_a_patient_is_called_says_nothing(self):
+        text = inspect.getsource(inspect.getmodule(clinic.AS_FOUND["A"]))
+        names = [n.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
+        assert names == [f"patient_{letter.lower()}" for letter in LETTERS]
+        for letter in LETTERS:
+            assert PER_PATIENT[letter][1].id not in str(clinic.program(letter))
+            assert 12 <= len(str(clinic.program(letter)).splitlines()) <= 30
+
+
+class TestInstruments:
+    FOUND: ClassVar = {
+        "sound": "",
+        "A": "batch as alone",
+        "B": "",
+        "C": "mean of ones",
+        "D": "let it write",
+        "E": "mean of ones, batch as alone, change the future",
+        "F": "let it write",
+        "G": "batch as alone, change the future, let it write",
+        "H": "",
+    }
+
+    def test_what_finds_whom(self):
+        found = clinic.examined()
+        assert {p: ", ".join(t for t, hit in row.items() if hit) for p, row in found.items()} == (
+            self.FOUND
+        )
+
+    def test_three_learn_better_than_the_language_allows(self):
+        ends = {p: list(clinic.losses(p).values())[-1] for p in LETTERS}
+        assert [p for p, loss in ends.items() if loss < clinic.FLOOR - 0.1] == ["D", "E", "G"]
+        assert clinic.FLOOR == pytest.approx(toy_english.least_loss(24), abs=5e-4)
+        assert all(abs(ends[p] - clinic.FLOOR) < 0.05 for p in "ABCFH")
+
+    @each_patient
+    def test_one_line_fails_before_the_mend_and_not_after_it(self, letter):
+        _, test = clinic.ONE_LINE[letter]
+        assert clinic._outcome(test, clinic.AS_FOUND[letter]) == "fails"
+        mended = clinic._outcome(test, clinic.MENDED[letter])
+        assert mended == ("refused, with a ValueError" if letter == "C" else "holds")
+
+    def test_training_begins_as_the_kept_losses_do(self):
+        _, losses = clinic.train("G", steps=10)
+        assert sum(losses) / 10 == pytest.approx(clinic.losses("G")[5], rel=0.15)
+
+
+class TestSymptoms:
+    def test_another_text_in_the_batch_changes_what_is_said(self):
+        text, other = "the cat sees", BESIDE
+        for patient, word in {"A": "sleeps", "": "the"}.items():
+            model = clinic.trained(patient)
+            assert clinic.next_word(model, text) == "the"
+            assert clinic.next_word(model, text, beside=other) == word
+
+    def test_width_makes_nan_in_half_precision(self):
+        bad = [clinic.in_half(clinic.AS_FOUND["B"], w).isnan().any() for w in (32, 64, 512)]
+        assert [bool(b) for b in bad] == [False, False, True]
+        assert all(clinic.in_half(clinic.MENDED["B"], w).isfinite().all() for w in (32, 512, 2048))
+
+    def test_a_cured_loss_leaves_weights_of_nan(self):
+        *losses, weight = clinic.train_in_half(clinic.AS_FOUND["B"], torch.nan_to_num)
+        assert losses == [0, 0, 0] and math.isnan(weight)
+        *losses, weight = clinic.train_in_half(clinic.MENDED["B"], lambda loss: loss)
+        assert losses[0] > losses[1] > losses[2] and math.isfinite(weight)
+
+    def test_two_of_ten_channels_are_silent(self):
+        assert clinic.heard_channels(clinic.AS_FOUND["C"], 10, 4) == [True] * 8 + [False] * 2
+
+    def test_first_tokens_are_quiet_and_after_the_mend_they_are_not(self):
+        found, mended = (clinic.loudness(p["E"]) for p in (clinic.AS_FOUND, clinic.MENDED))
+        assert float(found[0]) < 0.1 * float(mended[0])
+        assert float(found[-1]) == pytest.approx(float(mended[-1]), rel=1e-4)
+
+    def test_only_the_longest_text_breaks(self):
+        found = [clinic.places_of(clinic.AS_FOUND["F"], n) for n in (1, 23, 24)]
+        assert found[:2] == ["fine", "fine"] and found[2].startswith("IndexError")
+
+    def test_positions_grow_with_the_square_and_kept_they_do_not(self):
+        assert clinic.pushed(clinic.AS_FOUND["H"], 100) == 5_050
+        assert clinic.pushed(clinic.MENDED["H"], 100) == 100
+        beginning = torch.zeros(1, 3, dtype=torch.int64)
+        texts = [p["H"](clinic.reader(), beginning, 9) for p in (clinic.AS_FOUND, clinic.MENDED)]
+        assert torch.equal(*texts)
+
+    def test_a_program_is_shown_as_code(self):
+        shown = clinic.program("A")._repr_mimebundle_()
+        assert shown["text/markdown"] == f"```python\n{shown['text/plain']}\n```"
