@@ -155,13 +155,15 @@ def state(notebook: NotebookNode, points: Mapping[str, float]) -> None:
 
 
 def _effort(points: float) -> str:
-    minutes = Count(points=points).minutes
-    return f"about {minutes} minutes · {points:g} point{'' if points == 1 else 's'}"
+    return f"about {_number(Count(points=points).minutes, 'minute')} · {_number(points, 'point')}"
 
 
 def _stated(heading: str, minutes: int) -> str:
-    said = f"{minutes} minute{'' if minutes == 1 else 's'}"
-    return STATED.sub(lambda m: (m["about"] or "") + said, heading)
+    return STATED.sub(lambda m: (m["about"] or "") + _number(minutes, "minute"), heading)
+
+
+def _number(count: float, of: str) -> str:
+    return f"{count:g} {of}{'' if count == 1 else 's'}"
 
 
 def _sections(cells: Sequence[NotebookNode]) -> list[list[NotebookNode]]:

@@ -190,7 +190,7 @@ def test_a_lesson_of_several_sittings_names_them_in_order(path):
 def test_every_exercise_says_how_hard_it_is_and_what_it_is_worth(path):
     texts = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown"]
     said = re.findall(
-        r"^### Exercise: `(\w+)`\n+\*Difficulty: [●○]{3} · about \d+ minutes · [\d.]+ points?\*$",
+        r"^### Exercise: `(\w+)`\n+\*Difficulty: [●○]{3} · about \d+ minutes? · [\d.]+ points?\*$",
         "\n\n".join(texts),
         re.M,
     )
