@@ -152,7 +152,7 @@ ATTENTION_COST = quiz(
             "What is the shape of the scores?",
         ),
         slip(
-            "keys_alone",
+            "values_not_kept",
             {CACHE: 28_800},
             "You kept the keys and not the values.",
             "A later token finds by the one and collects the other.",
