@@ -82,6 +82,15 @@ WRONG = {
             "stops_at_the_first_end",
         ),
     },
+    "6-practice": {
+        "13_performance": (
+            "cached_attention_step",
+            lambda right: right.replace("[cache[0], key]", "[key, cache[0]]").replace(
+                "[cache[1], value]", "[value, cache[1]]"
+            ),
+            "newest_in_front",
+        ),
+    },
 }
 STUDENT = "misconceptions"
 LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]

@@ -8,6 +8,7 @@ measures the bill of `bill` with care, and prints what is kept of it in `ONCE`.
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -130,7 +131,7 @@ def why_not(kernel: str, query: Tensor, key: Tensor, value: Tensor, **asked: Any
         except RuntimeError as error:
             reasons = [str(warning.message).split(" (Triggered")[0] for warning in said]
             reasons = [reason for reason in reasons if "not used because" not in reason]
-            return (reasons or [str(error)])[0].split(". ")[0].split(" 2d")[0]
+            return re.sub(r" - \([^;]*", "", (reasons or [str(error)])[0].split(". ")[0])
 
 
 def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[str, dict[str, Any]]:
