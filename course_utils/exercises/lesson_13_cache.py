@@ -574,6 +574,7 @@ CACHED_ATTENTION_STEP = Exercise(
         Float32Result,
         on=Step,
     ),
+    uses=("sdpa_attention",),
     hints=(
         "Append the newest key to the kept keys and the newest value to the kept values; attend "
         "with the one query; return both the output and the longer pair.",

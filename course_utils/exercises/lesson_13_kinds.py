@@ -200,7 +200,8 @@ def _its_kind(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return None
     (kind,) = case.options["args"]
     style, by = WAYS[ALIASES.get(kind, kind)]
-    if seen.traits["style"] == style and (seen.traits["by"] == by or style == "side by side"):
+    right = (style in ("built-in", seen.traits["style"]), by == seen.traits["by"])
+    if all(right) or (right[0] and style == "side by side"):
         return True
     made = {"side by side": "heads side by side", "split": "one split projection"}
     found = made.get(seen.traits["style"], "nn.MultiheadAttention")
@@ -667,5 +668,6 @@ MAKE_MHA = Exercise(
         "`(~pad_mask).cumsum(dim=1) == 0` is True where no token is seen up to there. "
         "`torch.where(nothing[:, :, None], self.attention.out_proj.bias, out)` puts the bias in.",
     ),
+    uses=("sdpa_attention",),
     same_as=(attention.SDPAMultiHeadAttention, attention.TorchMultiHeadAttention),
 )

@@ -179,7 +179,7 @@ class MaskAddedToScores(Mistake):
 class CausalOnTop(Mistake):
     """`is_causal=True` hides the future as well as what the mask hides.
 
-    Why: Nothing here is said to be causal, and the built-in applies both where it is given both.
+    Why: Nothing here is said to be causal; given both, some kernels apply both, and others refuse.
     Mend: Who decides what is hidden: `hidden` alone?
     """
 

@@ -395,6 +395,34 @@ class ByItsFunction(ByModule):
         return out.transpose(0, 1)
 
 
+class ByItsFunctionAlone(nn.Module):
+    """The function behind the module, on projections of its own."""
+
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(d_in, d_out, qkv_bias) for _ in range(3))
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.limit, self.num_heads, self.p = context_length, num_heads, dropout
+
+    def forward(self, x, pad_mask=None):
+        _, T, C = x.shape
+        if T > self.limit:
+            raise ValueError(f"{T} tokens, at most {self.limit}")
+        layers = self.query, self.key, self.value
+        bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+        weights = dict(
+            zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), layers, strict=True)
+        )
+        turned = x.transpose(0, 1)
+        out, _ = F.multi_head_attention_forward(
+            turned, turned, turned, C, self.num_heads, None, bias, None, None, False, self.p,
+            self.out_proj.weight, self.out_proj.bias, training=self.training,
+            key_padding_mask=pad_mask, need_weights=False, attn_mask=causal_mask(T, x.device),
+            use_separate_proj_weight=True, **{n: w.weight for n, w in weights.items()},
+        )  # fmt: skip
+        return out.transpose(0, 1)
+
+
 class OwnHeads(nn.Module):
     """Style A from the reader's own heads."""
 
@@ -499,6 +527,7 @@ KINDS_RIGHT = {
     "a bias of its own": maker(torch=BiasOfItsOwn, split=OneProjection),
     "frozen zeros": maker(torch=FrozenZeros),
     "a linear put in": maker(torch=LinearPutIn),
+    "its function alone": maker(torch=ByItsFunctionAlone),
     "its function": maker(torch=ByItsFunction, wrapper=OwnHeads),
     "boxed": maker(made=lambda kind, *sizes: Boxed(kind(*sizes))),
     "an object": functools.partial(maker(sdpa=ByFunctionAlone)),
@@ -581,6 +610,11 @@ class SdpaInverted(ByFunction):
         return hidden
 
 
+class SdpaDropsWithGradients(ByFunction):
+    def share(self):
+        return self.dropout.p if torch.is_grad_enabled() else 0.0
+
+
 class SdpaOnlyUnmasked(ByFunction):
     """By hand where there is padding: still no scores saved there."""
 
@@ -613,6 +647,7 @@ KINDS_WRONG = {
     "a mask of the limit": maker(torch=MaskOfTheLimit),
     "no module": maker(torch=NotAModule),
     "sdpa inverted": maker(sdpa=SdpaInverted, torch=NoBiases),
+    "drops wherever gradients are": maker(sdpa=SdpaDropsWithGradients),
     "sdpa where unmasked": maker(sdpa=SdpaOnlyUnmasked),
     "sdpa scaled twice": maker(sdpa=SdpaScaled),
     "torch for sdpa": maker(sdpa=ByModule),

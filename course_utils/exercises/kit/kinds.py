@@ -233,13 +233,11 @@ def _see_drawn(answer: Callable[..., Judged], case: Case) -> Observation:
     module = build(answer, case)
     for name, *mask in (("out",), ("padded", padding)):
         inputs = [case["x"], *mask]
-        with torch.no_grad():
-            still = module.eval()(*map(fresh, inputs))
-        seen.put(name, still)
+        seen.put(name, module.eval()(*map(fresh, inputs)))
         set_seed(2)
-        drawn = [module.train()(*map(fresh, inputs)) for _ in range(1 + (name == "out"))]
-        for i, draw in enumerate(drawn):
-            seen.put(f"draw:{name} {i}", draw)
+        for i in range(1 + (name == "out")):
+            with torch.set_grad_enabled(i == 0):
+                seen.put(f"draw:{name} {i}", module.train()(*map(fresh, inputs)))
     return seen
 
 
