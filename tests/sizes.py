@@ -13,7 +13,8 @@ from torch import Tensor
 from course_utils.checking import Case, Exercise
 
 # The letters of each input's dimensions, by exercise; an input of "…" has a letter a position,
-# counted from the right, where a mask may have 1 in place of a size. None: no size.
+# counted from the right, where a mask may have 1 in place of a size; of "… T S" the letters stand
+# at the right end, and may be missing at the left. "1" is no size. None: no size.
 TOKENS = {"x": "B T C"}
 MASKED = {"scores": "…", "hidden": "…"}
 MODULE = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
@@ -92,6 +93,19 @@ INPUTS: dict[str, dict[str, str | None]] = {
         "eos_id": None,
         "max_length": "L",
         "beam_width": "K",
+    },
+    "sdpa_attention": {
+        "query": "B H T D",
+        "key": "B H S D",
+        "value": "B H S D",
+        "hidden": "… B H T S",
+    },
+    "make_mha": MODULE,
+    "cached_attention_step": {
+        "query": "B H 1 D",
+        "key": "B H 1 D",
+        "value": "B H 1 D",
+        "cache": "B H S D",
     },
     "fix_padding_rows": {**QUERY_KEY_VALUE, "pad_mask": "B T"},
     "fix_missing_scale": QUERY_KEY_VALUE,
@@ -213,14 +227,22 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
 def _input(letters: str | None, value: Any) -> Iterator[tuple[str, int]]:
     if letters is None:
         return
+    if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
+        for one in value:
+            yield from _input(letters, one)
+        return
     shape = _shape(value)
     if letters == "…":
         broadcast = not value.is_floating_point()
         for place, size in enumerate(reversed(shape)):
             if not (broadcast and size == 1):
                 yield f"{place} from the right", size
+    elif letters.startswith("…"):
+        pairs = zip(reversed(letters.split()[1:]), reversed(shape), strict=False)
+        yield from (pair for pair in pairs if pair[1] != 1)
     else:
-        yield from zip(letters.split(), shape, strict=True)
+        pairs = zip(letters.split(), shape, strict=True)
+        yield from (pair for pair in pairs if pair[0] != "1")
 
 
 def _shape(value: Any) -> Sequence[int]:

@@ -86,6 +86,13 @@ WRONG = {
         ),
     },
     "6-practice": {
+        "13_performance": (
+            "cached_attention_step",
+            lambda right: right.replace("[cache[0], key]", "[key, cache[0]]").replace(
+                "[cache[1], value]", "[value, cache[1]]"
+            ),
+            "newest_in_front",
+        ),
         "14_pitfall_clinic": (
             "fix_mask_after_softmax",
             lambda right: right.replace(

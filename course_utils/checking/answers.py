@@ -19,18 +19,21 @@ WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MA
 
 
 def argument_mismatch(answer: Any, cases: Sequence[Case]) -> str | None:
-    """Why the answer can't be called with every case's inputs, or None if it can."""
+    """Why the answer can't be called with every case's inputs, or its arguments where it makes a
+    module, or None if it can."""
     try:
         signature = inspect.signature(answer)
     except Exception:
         return None
     for case in cases:
         keywords = case.options.get("keywords", ())
+        if "args" in case.options:  # what it makes takes the inputs
+            bound = case.options["args"], case.options.get("kwargs", {})
+        else:
+            given = (v for n, v in case.inputs.items() if n not in keywords)
+            bound = tuple(given), {n: case.inputs[n] for n in keywords}
         try:
-            signature.bind(
-                *(v for n, v in case.inputs.items() if n not in keywords),
-                **{n: case.inputs[n] for n in keywords},
-            )
+            signature.bind(*bound[0], **bound[1])
         except TypeError:
             taken = [p.name for p in signature.parameters.values()]
             return f"yours takes ({', '.join(taken)})"

@@ -46,8 +46,8 @@ def fresh(value: Any, gradients: bool = False, dtype: torch.dtype | None = None)
         return copy.requires_grad_() if gradients else copy
     if isinstance(value, dict):
         return {k: fresh(v, gradients, dtype) for k, v in value.items()}
-    if isinstance(value, list):
-        return [fresh(v, gradients, dtype) for v in value]
+    if isinstance(value, list | tuple):
+        return type(value)(fresh(v, gradients, dtype) for v in value)
     return value
 
 

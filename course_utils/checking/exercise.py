@@ -64,6 +64,8 @@ def describe_value(value: Any) -> str:
         return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {describe_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
+        return f"({', '.join(map(describe_value, value))})"
     return repr(value)
 
 
@@ -295,7 +297,8 @@ class Exercise:
         forbidden_text: what to say when one of them is used.
         notes: remarks that cost nothing, from what was seen.
         returns: the Python type of the result where it is no tensor ("int", "NoneType").
-        same_as: other exercises whose finished answers do what is asked here: not to be called.
+        same_as: what does what is asked here, and is not to be called: the ids of other exercises,
+            whose finished answers are meant, and finished classes.
         entries: the questions of a quiz.
         tolerance: largest error by dtype, relative for expected values above one.
         uses: earlier exercises whose answers this one may call by name. An answer that fails with
@@ -322,7 +325,7 @@ class Exercise:
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
     returns: str = "Tensor"
     uses: tuple[str, ...] = ()
-    same_as: tuple[str, ...] = ()
+    same_as: tuple[str | type, ...] = ()
     entries: tuple[Entry, ...] = ()
     as_found: Any = None
     tolerance: Mapping[torch.dtype, float] = field(

@@ -304,6 +304,8 @@ def moved(value: Any) -> Any:
     """An input on the other device; lists and numbers as they are."""
     if isinstance(value, Tensor):
         return Elsewhere(value.detach().clone())
+    if isinstance(value, tuple):
+        return tuple(map(moved, value))
     return value
 
 

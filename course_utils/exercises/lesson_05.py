@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -50,18 +49,10 @@ from .lesson_05_masks import (
 # ---------------------------------------------------------------- safe_masked_softmax
 
 
-def _with_empty_row(draw: Draw, *shape: int) -> Tensor:
-    """A mask of this shape with a row that sees nothing, if it has more than one row."""
-    hidden = draw.hidden(*shape)
-    if hidden.dim() > 1:
-        hidden.view(-1, shape[-1])[draw.integer(0, hidden[..., 0].numel() - 1)] = True
-    return hidden
-
-
 def _safe_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
     A, B, H, T, S = draw.sizes(5, 2, 7)
-    masked = partial(_with_empty_row, draw)
+    masked = draw.with_empty_row
 
     def case(name: str, scores: Any, hidden: Tensor, roles: str = "", **options: Any) -> Case:
         scores = scores if isinstance(scores, Tensor) else draw.normal(*scores)

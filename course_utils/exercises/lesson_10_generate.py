@@ -22,6 +22,7 @@ from ..checking.comparing import same
 from ..checking.exercise import Expected, Verdict
 from ..checking.watching import THERE, happened_elsewhere, moved
 from .kit.draw import Draw
+from .kit.traits import trait
 
 LESSON = "4-transformer/10_tiny_lm"
 
@@ -165,13 +166,6 @@ def _generated(answer: Callable[..., Any], case: Case, model: nn.Module, rest: l
 def _expect_generated(case: Case) -> dict[str, Tensor]:
     with torch.no_grad():
         return {"out": _generate_oracle(case)}
-
-
-def _trait(name: str) -> Callable[..., Verdict]:
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
-        return seen.traits.get(name)
-
-    return holds
 
 
 def _begins(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -510,7 +504,7 @@ GENERATE = Exercise(
         Property(
             "mode",
             "The model is in the mode in which it came",
-            _trait("mode"),
+            trait("mode"),
             credit=True,
             secondary=True,
             breaks="The model is left in another mode than it came in",
@@ -518,7 +512,7 @@ GENERATE = Exercise(
         Property(
             "quiet",
             "Nothing is recorded for gradients",
-            _trait("quiet"),
+            trait("quiet"),
             credit=True,
             secondary=True,
             breaks="Each call of the model is recorded for gradients",
@@ -526,7 +520,7 @@ GENERATE = Exercise(
         Property(
             "kept",
             "The model's weights are as before, and still to be trained",
-            _trait("kept"),
+            trait("kept"),
             secondary=True,
         ),
     ),

@@ -31,7 +31,7 @@ from .kit import module_mistakes as mm
 from .kit import two_texts_mistakes as t
 from .kit.draw import Draw
 from .kit.dropout import TRAINS, see_dropout
-from .kit.heads import padding_anywhere, padding_behind, padding_in_front
+from .kit.heads import blind, padding_anywhere, padding_behind
 from .kit.many_heads import NOTHING_KEPT
 from .kit.two_texts import Cross, TwoSizes, cross_oracle, cross_weights, two_sizes
 
@@ -78,13 +78,6 @@ def _case(
     if "typical" in roles:
         options["others"] = [((), named | {"dropout": 0.9})]
     return Case(name, inputs, options=options, roles=set(roles.split()))
-
-
-def blind(draw: Draw, B: int, S: int) -> Tensor:
-    """Padding in front; one text, not the first, is padding alone."""
-    mask = padding_in_front(draw, B, S)
-    mask[draw.integer(1, B - 1)] = True
-    return mask
 
 
 def _big_numbers(draw: Draw) -> Case:

@@ -3,14 +3,15 @@
 Letters in shapes are those of `course_utils.attention`.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
 from course_utils import attention
+from course_utils.experiments.measuring import kept_bytes, seconds
 from course_utils.figures import Picture
 from course_utils.shapes import trace_shapes
 
@@ -164,40 +165,15 @@ def operations(module: nn.Module, x: Tensor) -> int:
     return len(trace_shapes(lambda x: module(x, pad_mask), x, limit=1).steps)
 
 
-def seconds(module: nn.Module, x: Tensor) -> float:
-    """The shortest of ten times of forward and backward."""
-    runs, pad_mask = [], _nothing_padded(x)
-    for _ in range(10):
-        start = time.perf_counter()
-        loss = module(x, pad_mask).sum()
-        loss.backward()
-        loss.item()  # a GPU works beside the program: a number makes it wait
-        runs.append(time.perf_counter() - start)
-    return min(runs)
-
-
-def kept_bytes(module: nn.Module, x: Tensor) -> int:
-    """The memory that forward keeps for backward."""
-    kept = {}
-
-    def note(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage  # held, so that no address is used twice
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        module(x, _nothing_padded(x))
-    return sum(storage.nbytes() for storage in kept.values())
-
-
 def cost_of_styles(x: Tensor, numbers_of_heads: Sequence[int], title: str, alt: str) -> Picture:
     """Measure both styles on `x`, `(B, T, C)`, and draw time and memory against the heads."""
     _, T, C = x.shape
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.0))
     for (name, make), line in zip(STYLES.items(), ["ko-", "bs--"], strict=True):
         modules = [make(C, T, H).to(x.device) for H in numbers_of_heads]
-        left.plot(numbers_of_heads, [1000 * seconds(m, x) for m in modules], line, label=name)
-        kept = [kept_bytes(m, x) / 2**10 for m in modules]
+        calls = [partial(m, x, _nothing_padded(x)) for m in modules]
+        left.plot(numbers_of_heads, [1000 * seconds(c) for c in calls], line, label=name)
+        kept = [kept_bytes(c) / 2**10 for c in calls]
         right.plot(numbers_of_heads, kept, line, label=name)
     left.set(title="time, forward and backward", ylabel="milliseconds")
     right.set(title="memory kept for backward", ylabel="KiB")

@@ -26,9 +26,9 @@ LESSONS = {
     "3 Multi-head": {"06": "Heads side by side", "07": "Split heads"},
     "4 Transformer": {"08": "The block", "09": "Positions", "10": "Tiny language model"},
     "5 Encoder–decoder": {"11": "Cross-attention", "12": "Translation"},
-    "6 Practice": {"14": "Pitfall clinic"},
+    "6 Practice": {"13": "Performance", "14": "Pitfall clinic"},
 }
-TO_COME = {"13": "Performance", "15": "Capstone"}
+TO_COME = {"15": "Capstone"}
 SHARPNESS = 1.5  # pixels of a screenshot per pixel of the page
 
 

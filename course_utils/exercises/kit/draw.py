@@ -35,3 +35,10 @@ class Draw:
         other = (seen + 1) % shape[-1]
         mask.scatter_(-1, other.unsqueeze(-1), True)
         return mask.scatter_(-1, seen.unsqueeze(-1), False)
+
+    def with_empty_row(self, *shape: int) -> Tensor:
+        """As `hidden`, with a row that sees nothing, if there is more than one row."""
+        mask = self.hidden(*shape)
+        if mask.dim() > 1:
+            mask.view(-1, shape[-1])[self.integer(0, mask[..., 0].numel() - 1)] = True
+        return mask

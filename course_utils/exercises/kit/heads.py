@@ -77,6 +77,13 @@ def padding_anywhere(draw: Draw, B: int, T: int) -> Tensor:
     return pad_mask
 
 
+def blind(draw: Draw, B: int, T: int) -> Tensor:
+    """Padding in front; one text, not the first, is padding alone."""
+    mask = padding_in_front(draw, B, T)
+    mask[draw.integer(1, B - 1)] = True
+    return mask
+
+
 # ---------------------------------------------------------------- cases
 
 

@@ -1,0 +1,124 @@
+"""Lesson 13, second sitting: what goes through a model with a cache and without, and how long it
+takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from ..figures import Picture, cost_curve
+from ..language_model import TinyLM, generate, generate_cached
+from ..threads import use_threads
+from .measuring import seconds
+
+VOCABULARY, WIDTH, HEADS, LAYERS = 50, 64, 4, 2
+
+
+def new_model(context_length: int, device: torch.device) -> TinyLM:
+    """A model of random weights: what it writes has no sense, and takes as long as any text."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = TinyLM(VOCABULARY, WIDTH, HEADS, context_length, LAYERS)
+    return model.eval().to(device)
+
+
+def positions_pushed(
+    write: Callable[[TinyLM, Tensor, int], Tensor], model: TinyLM, ids: Tensor, new: int
+) -> int:
+    """How many tokens go through the model's embedding while it writes `new` more."""
+    pushed = 0
+
+    def count(_: Any, inputs: tuple[Tensor, ...], __: Any) -> None:
+        nonlocal pushed
+        pushed += inputs[0].numel()
+
+    hook = model.embed.token.register_forward_hook(count)
+    try:
+        write(model, ids, new)
+    finally:
+        hook.remove()
+    return pushed
+
+
+# A token's time against the length --------------------------------------------------------------
+
+FEW = 8  # tokens written to time one
+
+
+def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float:
+    """The time of one more token behind T of them, which are read before the clock starts."""
+    ids = torch.arange(T, device=model.embed.token.weight.device)[None] % VOCABULARY
+    if not cached:
+        return seconds(partial(generate, model, ids, 1), rounds)
+    many, one = (seconds(partial(generate_cached, model, ids, new), rounds) for new in (FEW + 1, 1))
+    return max(many - one, 1e-6) / FEW
+
+
+def against_length(
+    lengths: Sequence[int], device: torch.device, title: str, alt: str, rounds: int = 3
+) -> Picture:
+    """Measure the time of a token behind texts of these lengths, and draw it."""
+    model = new_model(max(lengths) + FEW + 1, device)
+    with use_threads(1):  # two would wait for whatever else runs here
+        costs = {
+            name: [1e3 * token_seconds(model, T, cached, rounds) for T in lengths]
+            for name, cached in (("without a cache", False), ("with a cache", True))
+        }
+    return cost_curve(
+        lengths,
+        costs,
+        title,
+        xlabel="tokens written so far",
+        ylabel="milliseconds for one more",
+        alt=alt,
+    )
+
+
+# The picture ------------------------------------------------------------------------------------
+
+NEW, OLD, EMPTY = "#265fab", "#a9c8e6", "white"
+
+
+def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
+    """Draw, for texts of these lengths, what one more token costs: the scores of all tokens above;
+    the kept keys and values, and one row of scores, below."""
+    figure, rows = plt.subplots(
+        2, len(lengths), figsize=(8.0, 4.3), gridspec_kw={"height_ratios": [3, 2]}
+    )
+    most = max(lengths)
+    for T, above, below in zip(lengths, *rows, strict=True):
+        for t in range(T):
+            for s in range(T):
+                newest, seen = t == T - 1, s <= t
+                _cell(above, s, t, (NEW if newest else OLD) if seen else EMPTY)
+        for s in range(T):
+            for y in (0, 1):
+                _cell(below, s, y, NEW if s == T - 1 else OLD)
+            _cell(below, s, 2.6, NEW)
+        above.set_title(f"token {T}", fontsize=10)
+        above.set(xlim=(-0.2, most + 0.2), ylim=(most + 0.2, -0.2))
+        below.set(xlim=(-0.2, most + 0.2), ylim=(3.9, -0.3))
+        above.set_xlabel(f"{T * T} scores", fontsize=9)
+        below.set_xlabel(f"{2 * T} vectors kept, {T} scores", fontsize=9)
+        for axes in (above, below):
+            axes.set(xticks=[], yticks=[], aspect="equal")
+            for spine in axes.spines.values():
+                spine.set_visible(False)
+    rows[0][0].set_ylabel("without a cache:\nscores, (T, T)", fontsize=9)
+    first = rows[1][0]
+    first.set_yticks([0.5, 1.5, 3.1], ["keys", "values", "scores"], fontsize=8)
+    first.tick_params(length=0)
+    first.set_ylabel("with a cache", fontsize=9)
+    figure.suptitle(title, fontweight="bold")
+    figure.tight_layout()
+    return Picture(figure, alt)
+
+
+def _cell(axes: Any, x: float, y: float, colour: str) -> None:
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="#66717b", linewidth=0.6))

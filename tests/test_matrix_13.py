@@ -1,0 +1,5 @@
+"""No cell of the matrix is wrong: 6-practice/13."""
+
+from . import matrix
+
+TestMatrix = matrix.tests_of("6-practice/13")
