@@ -16,8 +16,8 @@ CAPTIONS = {
     "square and strip": (
         "Without a cache, a square each time; with one, a strip that grows by one",
         "Pictures for tokens 2, 4, 6 and 8. Above, without a cache: all scores, a square of T rows "
-        "and T columns, its last row marked. Below, with a cache: T kept keys and T kept values, the "
-        "last of each marked, and one row of T scores.",
+        "and T columns, its last row marked. Below, with a cache: T kept keys and T kept values, "
+        "the last of each marked, and one row of T scores.",
     ),
     "a token's time": (
         "Without a cache, each token takes longer than the last",

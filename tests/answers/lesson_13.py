@@ -539,11 +539,6 @@ class LastBlind(ByModule):
         return pad_mask.all(1, keepdim=True).expand_as(pad_mask)
 
 
-class BlindMean(ByModule):
-    def settled(self, out, pad_mask):
-        return out.nan_to_num(nan=float(self.core.out_proj.bias.detach().mean()))
-
-
 class GradientLost(ByModule):
     def settled(self, out, pad_mask):
         if pad_mask is None:
@@ -569,16 +564,6 @@ class NoBiases(ByModule):
         return nn.MultiheadAttention(width, heads, dropout, bias=False, batch_first=True)
 
 
-class AllDrop(ByModule):
-    def built(self, width, heads, dropout, qkv_bias):
-        core = super().built(width, heads, 0.0, qkv_bias)
-        self.drop = nn.Dropout(dropout)
-        return core
-
-    def settled(self, out, pad_mask):
-        return self.drop(super().settled(out, pad_mask))
-
-
 class FirstMask(ByModule):
     def attended(self, x, pad_mask):
         return super().attended(x, None if pad_mask is None else pad_mask[:1].expand_as(pad_mask))
@@ -589,12 +574,6 @@ class NoFutureWhenPadded(ByModule):
         if pad_mask is None:
             return super().attended(x, None)
         return self.core(x, x, x, key_padding_mask=pad_mask, need_weights=False)[0]
-
-
-class MaskOfTheLimit(ByModule):
-    def attended(self, x, pad_mask):
-        future = causal_mask(self.limit, x.device)
-        return self.core(x, x, x, pad_mask, attn_mask=future, need_weights=False)[0]
 
 
 class NotAModule:
@@ -626,14 +605,8 @@ class SdpaOnlyUnmasked(ByFunction):
         return self.dropout(weights) @ value
 
 
-class SdpaScaled(ByFunction):
-    def attended(self, query, key, value, pad_mask):
-        return super().attended(query / query.shape[-1] ** 0.5, key, value, pad_mask)
-
-
 KINDS_WRONG = {
     "blind if all is": maker(torch=LastBlind),
-    "mean of the bias": maker(torch=BlindMean),
     "the bias gets no gradient": maker(torch=GradientLost),
     "with weights": maker(torch=WithWeights),
     "healed in training only": maker(torch=TrainsOnly),
@@ -641,23 +614,18 @@ KINDS_WRONG = {
         torch=BiasesKept, made=lambda kind, a, b, c, h, p, q: kind(a, b, c, h, 0.0, q)
     ),
     "no biases at all": maker(torch=NoBiases),
-    "dropout behind": maker(torch=AllDrop),
     "first text's padding": maker(torch=FirstMask),
     "no future where padded": maker(torch=NoFutureWhenPadded),
-    "a mask of the limit": maker(torch=MaskOfTheLimit),
     "no module": maker(torch=NotAModule),
     "sdpa inverted": maker(sdpa=SdpaInverted, torch=NoBiases),
     "drops wherever gradients are": maker(sdpa=SdpaDropsWithGradients),
     "sdpa where unmasked": maker(sdpa=SdpaOnlyUnmasked),
-    "sdpa scaled twice": maker(sdpa=SdpaScaled),
     "torch for sdpa": maker(sdpa=ByModule),
-    "sdpa for torch": maker(torch=ByFunction),
     "split for the wrapper": maker(
         wrapper=lambda d_in, d_head, length, heads, *rest: Split(
             d_in, d_head * heads, length, heads, *rest
         )
     ),
-    "no refusal": maker(refuse=lambda said: None),
     "an assertion": maker(refuse=lambda said: (_ for _ in ()).throw(AssertionError(said))),
     "bias and dropout swapped": maker(made=lambda kind, a, b, c, h, p, q: kind(a, b, c, h, q, p)),
     "one for all": maker(MultiHeadAttentionWrapper, Split, Split, Split),
