@@ -13,11 +13,55 @@ from ... import transformer
 from ...checking import Case, Observation, Property
 from ...checking.comparing import near
 from ...checking.exercise import Expected, Verdict
+from .blocks import Block, Norm
 from .draw import Draw
 from .heads import linear_weights, projections
 from .steps import Refusing
 
 # ---------------------------------------------------------------- the right answer in steps
+
+
+class Embedded(Refusing, nn.Module):
+    """A row for what a token is, and one for where it stands."""
+
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__()
+        self.context_length, self.d_model = context_length, d_model
+        self.make_tables(vocab_size, context_length, d_model)
+
+    def make_tables(self, vocab_size, context_length, d_model):
+        self.token = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(context_length, d_model)
+
+    def forward(self, ids):
+        ids = self.accepted(ids)
+        return self.joined(self.words(ids), self.rows(ids))
+
+    def accepted(self, ids):
+        if self.too_many(ids.shape[1], self.context_length):
+            self.complain(ids.shape[1], self.context_length)
+        return ids
+
+    def words(self, ids):
+        return self.token(ids)
+
+    def rows(self, ids):
+        return self.position(self.places(ids))
+
+    def places(self, ids):
+        return self.first_place + torch.arange(ids.shape[1], device=ids.device)
+
+    first_place = 0
+
+    def joined(self, words, rows):
+        return words + rows
+
+
+class Tables(Embedded):
+    """As part of a model, which has refused what is too long."""
+
+    def accepted(self, ids):
+        return ids
 
 
 class Model(Refusing, nn.Module):
@@ -84,6 +128,26 @@ class Model(Refusing, nn.Module):
 
     def result(self, logits):
         return logits
+
+
+class WholeModel(Model):
+    """The same from nothing but linear layers and tables."""
+
+    def embedding(self, vocab_size, context_length, d_model):
+        return self.looking_up()(vocab_size, context_length, d_model)
+
+    def last_norm(self, d_model):
+        return self.norming()(d_model)
+
+    def blocking(self):
+        norm = self.norming()
+        return type("Block", (Block,), {"norming": lambda block: norm})
+
+    def looking_up(self) -> Any:
+        return Tables
+
+    def norming(self) -> Any:
+        return Norm
 
 
 # ---------------------------------------------------------------- weights and the right result
