@@ -3,6 +3,7 @@
 It knows no exercise of the course: a catalogue is handed to it.
 """
 
+from .accounts import Contradiction, account, asked, relation
 from .catalogue import Catalogue
 from .checker import check_exercise, kept_key, observe
 from .exercise import (
@@ -27,6 +28,7 @@ __all__ = [
     "BehaviourResult",
     "Case",
     "Catalogue",
+    "Contradiction",
     "Entry",
     "Exercise",
     "FunctionProbe",
@@ -38,6 +40,8 @@ __all__ = [
     "Observation",
     "Property",
     "Report",
+    "account",
+    "asked",
     "begin_key",
     "check_exercise",
     "expect_function",
@@ -49,6 +53,7 @@ __all__ = [
     "observe",
     "pack",
     "quiz",
+    "relation",
     "slip",
     "unpack",
 ]

@@ -262,6 +262,7 @@ class Entry:
         ask: said when it is wrong: the question that leads to it.
         choices: for a string, what can be chosen.
         ordered: whether the order of a list matters.
+        optional: for a string in an account, whether it may be empty.
     """
 
     name: str
@@ -270,6 +271,7 @@ class Entry:
     ask: str
     choices: tuple[str, ...] = ()
     ordered: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +283,7 @@ class Exercise:
         lesson: the notebook it belongs to, as `assignment/notebook`.
         call: the signature as the student writes it, or the name of the dict for a quiz.
         points: the most it can earn, a multiple of 0.25.
-        kind: "function", "class" or "quiz".
+        kind: "function", "class" or "quiz". A quiz with properties is an account (see `accounts`).
         cases: draws the inputs from a seed.
         probe: runs an answer on one case. Its method `glance`, where it has one, sees the result
             alone.

@@ -23,6 +23,7 @@ LESSONS = {
     "4-transformer/10_tiny_lm": "lesson_10",
     "5-encoder-decoder/11_cross_attention": "lesson_11",
     "5-encoder-decoder/12_translation": "lesson_12",
+    "7-capstone/15_capstone": "lesson_15",
 }
 
 

@@ -50,10 +50,10 @@ def _cases(seed: int) -> list[Case]:
     limit = draw.integer(14, 17)
     case, too_long = partial(model_case, draw, state_dict=True), partial(too_long_case, draw)
     return [
-        case("three tokens, one layer, one head", (1, 3, 5, 1, 9, 3, 1), roles="small"),
+        case("three tokens, one layer, one head", (1, 3, 5, 1, 9, 3, 1), roles="small", once=True),
         case("random tokens", roles="typical"),
-        case("float64, made by name", dtype=torch.float64, by_name=True),
-        case("as many tokens as fit, two layers", (3, 7, 11, 2, 5, 7, 2), roles="small device"),
+        case("float64, made by name", dtype=torch.float64, by_name=True, once=True),
+        case("as many tokens as fit, two layers", (3, 7, 11, 2, 5, 7, 2), roles="small", once=True),
         case("one token", (6, 1, 7, 3, 4, 5, 2), roles="small", once=True),
         case("90 texts, four layers", (90, 3, 50, 2, 6, 7, 4), roles="small", once=True),
         too_long("one token too many", limit + 1, limit),
@@ -169,7 +169,7 @@ MY_GPT = Exercise(
     points=3.0,
     kind="class",
     cases=_cases,
-    probe=ModuleProbe(gradients=(), extra=_see),
+    probe=ModuleProbe(gradients=(), watch=False, extra=_see),
     expect=expect_module(model_oracle, gradients=()),
     reference=language_model.TinyLM,
     properties=(*TEXT_PROPERTIES, *MODULE_PROPERTIES),
