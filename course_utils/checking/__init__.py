@@ -3,7 +3,7 @@
 It knows no exercise of the course: a catalogue is handed to it.
 """
 
-from .accounts import Contradiction, account, asked, relation
+from .accounts import account, asked, contradiction, relation
 from .catalogue import Catalogue
 from .checker import check_exercise, kept_key, observe
 from .exercise import (
@@ -28,7 +28,6 @@ __all__ = [
     "BehaviourResult",
     "Case",
     "Catalogue",
-    "Contradiction",
     "Entry",
     "Exercise",
     "FunctionProbe",
@@ -44,6 +43,7 @@ __all__ = [
     "asked",
     "begin_key",
     "check_exercise",
+    "contradiction",
     "expect_function",
     "expect_module",
     "extend_key",

@@ -1,8 +1,8 @@
 """Accounts: a dict of what somebody foretold, did and measured, judged by what must hold in it.
 
-A quiz has one right answer to each question; an account has none, for every run gives other numbers.
-What can be judged is whether its entries are possible, and whether they agree with each other. They
-are read as plain data, like those of a quiz, and nothing in them is run.
+A quiz has one right answer to each question; an account has none, for every run gives other
+numbers. What can be judged is whether its entries are possible, and whether they agree with each
+other. They are read as plain data, like those of a quiz, and nothing in them is run.
 """
 
 from __future__ import annotations
@@ -63,6 +63,19 @@ class Contradiction(Misconception):
 
     breaks: str = ""
     fits: Callable[[Given], bool] | None = None
+
+
+def contradiction(
+    id: str,
+    breaks: str,
+    answer: Given,
+    what: str,
+    why: str,
+    mend: str,
+    fits: Callable[[Given], bool] | None = None,
+) -> Contradiction:
+    """As `slip`: see `Contradiction`."""
+    return Contradiction(id, dict(answer), what, why, mend, breaks=breaks, fits=fits)
 
 
 def account(

@@ -239,15 +239,15 @@ MY_GPT = Exercise(
     forbidden=BUILT_IN,
     forbidden_text="The attention is yours to write: PyTorch's own is not allowed on this page.",
     hints=(
-        "Write it from the inside out: a norm, an attention, a block, the model. Four small classes "
-        "whose attributes have the names of the table. Try each by itself on `torch.randn(2, 5, C)` "
-        "before you go on.",
+        "Write it from the inside out: a norm, an attention, a block, the model. Four small "
+        "classes whose attributes have the names of the table. Try each by itself on "
+        "`torch.randn(2, 5, C)` before you go on.",
         "Attention: three projections, `view(B, T, H, D).transpose(1, 2)`, scores over √D, the "
-        "future at `-inf`, softmax, product, `transpose(1, 2).reshape(B, T, C)`, `out_proj`. Block: "
-        "`x = x + attention(norm1(x))`, and the same with the network.",
+        "future at `-inf`, softmax, product, `transpose(1, 2).reshape(B, T, C)`, `out_proj`. "
+        "Block: `x = x + attention(norm1(x))`, and the same with the network.",
         "The model: `embed` is a module with two tables, `token` and `position`; `blocks` an "
-        "`nn.ModuleList`; `forward` refuses T > context_length, adds `position` of `torch.arange(T)`"
-        ", goes through the blocks, and returns `head(norm(x))`.",
+        "`nn.ModuleList`; `forward` refuses T > context_length, adds `position` of "
+        "`torch.arange(T)`, goes through the blocks, and returns `head(norm(x))`.",
     ),
     other_way="""\
 # One function for what depends on no weight; the modules only hold names, and einsum says the rest.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
-from ..checking import Contradiction, account, asked, relation
+from ..checking import account, asked, contradiction, relation
 from ..checking.accounts import Given
 from ..checking.exercise import Verdict
 from .lesson_15_blank import LESSON
@@ -138,18 +136,6 @@ RELATIONS = (
 # ---------------------------------------------------------------- contradictions
 
 
-def _told(
-    id: str,
-    breaks: str,
-    answer: dict[str, Any],
-    what: str,
-    why: str,
-    mend: str,
-    fits: Callable[[Given], bool] | None = None,
-) -> Contradiction:
-    return Contradiction(id, answer, what, why, mend, breaks=breaks, fits=fits)
-
-
 def _near(value: float, wanted: float) -> bool:
     return abs(value - wanted) <= max(ROUNDED, 0.02 * abs(wanted))
 
@@ -157,7 +143,7 @@ def _near(value: float, wanted: float) -> bool:
 ONE_SENSE = "A change has a sign and a unit; who reads yours can't ask you which."
 
 CONTRADICTIONS = (
-    _told(
+    contradiction(
         "heads_counted_from_one",
         "place",
         {HEAD: 4},
@@ -166,7 +152,7 @@ CONTRADICTIONS = (
         "Which numbers does `without_head` take for the very first head?",
         lambda d: d[LAYER] == d[LAYERS] or d[HEAD] == d[HEADS],
     ),
-    _told(
+    contradiction(
         "no_such_head",
         "place",
         {LAYER: 7},
@@ -174,7 +160,7 @@ CONTRADICTIONS = (
         "Whoever wants to look again must find it.",
         "How many layers has your model, and how many heads has each?",
     ),
-    _told(
+    contradiction(
         "name_is_an_address",
         "name",
         {NAME: "head 3 of layer 0"},
@@ -182,7 +168,7 @@ CONTRADICTIONS = (
         "A name is a claim: only what it claims can be measured by a score.",
         "Where does it look: one token back, at the same token, at the first?",
     ),
-    _told(
+    contradiction(
         "score_in_percent",
         "share",
         {SCORE: 71.0},
@@ -191,7 +177,7 @@ CONTRADICTIONS = (
         "Divide by 100.",
         lambda d: 1 < max(d[SCORE], d[EVEN]) <= 100 and min(d[SCORE], d[EVEN]) >= 0,
     ),
-    _told(
+    contradiction(
         "score_before_the_softmax",
         "share",
         {SCORE: -3.2},
@@ -199,7 +185,7 @@ CONTRADICTIONS = (
         "Numbers before the softmax have no sum that they could be a share of.",
         "Take weights, after mask and softmax, on the places that the name asks for.",
     ),
-    _told(
+    contradiction(
         "no_better_than_even",
         "job",
         {SCORE: 0.05},
@@ -207,7 +193,7 @@ CONTRADICTIONS = (
         "Even weights put something on every place, and more on places that there are many of.",
         "Take the head whose score stands out most, or another name for this one.",
     ),
-    _told(
+    contradiction(
         "loss_not_positive",
         "losses",
         {LOSS: -2.03, WITHOUT: -1.80, FORETOLD: 2.5},
@@ -215,7 +201,7 @@ CONTRADICTIONS = (
         "A loss is the mean of -log p.",
         "Was the sign lost, or is it a change and no loss?",
     ),
-    _told(
+    contradiction(
         "sign_turned",
         "change",
         {MEASURED: -0.23},
@@ -224,7 +210,7 @@ CONTRADICTIONS = (
         "Without it, less with it: a head that helps gives a number above 0.",
         lambda d: _near(d[MEASURED], d[LOSS] - d[WITHOUT]),
     ),
-    _told(
+    contradiction(
         "loss_for_its_change",
         "change",
         {MEASURED: 2.26},
@@ -233,7 +219,7 @@ CONTRADICTIONS = (
         "Subtract the loss with all heads.",
         lambda d: _near(d[MEASURED], d[WITHOUT]),
     ),
-    _told(
+    contradiction(
         "ratio_for_a_change",
         "change",
         {MEASURED: 1.113},
@@ -249,7 +235,7 @@ CONTRADICTIONS = (
             )
         ),
     ),
-    _told(
+    contradiction(
         "change_does_not_follow",
         "change",
         {MEASURED: 0.6},
@@ -257,7 +243,7 @@ CONTRADICTIONS = (
         "One of the three numbers is from another measurement.",
         "Measure both losses on the same text, and subtract.",
     ),
-    _told(
+    contradiction(
         "foretold_below_zero",
         "foretold",
         {FORETOLD: -2.5},
@@ -265,7 +251,7 @@ CONTRADICTIONS = (
         "Without the head, the best model there could be would have a loss of 0.",
         "A head that helps is missed: the loss rises, and the change is above 0.",
     ),
-    _told(
+    contradiction(
         "why_is_missing",
         "explained",
         {WHY: ""},
@@ -274,7 +260,7 @@ CONTRADICTIONS = (
         "What else could bring what this head brings? What did you think it was for?",
         lambda d: not _words(d[WHY]),
     ),
-    _told(
+    contradiction(
         "why_repeats_the_numbers",
         "explained",
         {WHY: "Because the predicted change was 0.5 and the measured change was only 0.23."},
@@ -283,7 +269,7 @@ CONTRADICTIONS = (
         "What do other heads do? What does the stream hold without this one?",
         lambda d: len(_words(d[WHY])) >= REASON and len(_reason(d[WHY])) < 2,
     ),
-    _told(
+    contradiction(
         "why_is_too_short",
         "explained",
         {WHY: "Other heads help."},
@@ -309,8 +295,8 @@ def _notes(d: Given) -> list[str]:
             "You foretold a change nearly as large as the loss. Did you mean the loss itself?"
         )
     notes.append(
-        "No program can tell whether the name fits and the reason holds. `name` and `why` are for a "
-        "person to read: an instructor, a friend, or you in a month."
+        "No program can tell whether the name fits and the reason holds. `name` and `why` are for "
+        "a person to read: an instructor, a friend, or you in a month."
     )
     return notes
 
@@ -328,9 +314,9 @@ MY_HEAD = account(
         "weights. The measured change is the loss without the head, less the loss with it.",
         "`capstone.job_scores(model, ids)` is `(L, H, jobs)`; `capstone.loss_without(model, ids, "
         "layer, head)` the loss while the head adds nothing. Layers and heads count from 0.",
-        "If the two changes differ by more than a quarter of the larger one, say why in a sentence: "
-        "do other heads look there too? Does the stream bring the same? Was the job worth less than "
-        "you thought?",
+        "If the two changes differ by more than a quarter of the larger one, say why in a "
+        "sentence: do other heads look there too? Does the stream bring the same? Was the job "
+        "worth less than you thought?",
     ),
     notes=_notes,
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-from ..checking import Contradiction, account, asked, relation
+from ..checking import account, asked, contradiction, relation
 from ..checking.accounts import Given
 from ..checking.exercise import Verdict
 from ..transformer import block_parameters
@@ -191,23 +190,11 @@ def _log(base: float) -> Callable[[Given], float]:
     return lambda d: math.log(d[V]) / math.log(base)
 
 
-def _told(
-    id: str,
-    breaks: str,
-    answer: dict[str, Any],
-    what: str,
-    why: str,
-    mend: str,
-    fits: Callable[[Given], bool] | None = None,
-) -> Contradiction:
-    return Contradiction(id, answer, what, why, mend, breaks=breaks, fits=fits)
-
-
 NATS = "Losses here are in nats."
 TWO_TABLES = "MyGPT's `head` has a weight of its own, and 2 · V · C numbers sit in the two."
 
 CONTRADICTIONS = (
-    _told(
+    contradiction(
         "window_with_its_target",
         "sizes",
         {WINDOW: 49},
@@ -216,7 +203,7 @@ CONTRADICTIONS = (
         "How many predictions does one window hold?",
         lambda d: d[WINDOW] == d[T] + 1,
     ),
-    _told(
+    contradiction(
         "width_not_divisible",
         "sizes",
         {H: 5},
@@ -225,7 +212,7 @@ CONTRADICTIONS = (
         "Which of the two numbers did you run with?",
         lambda d: d[H] > 0 and d[C] % d[H] != 0,
     ),
-    _told(
+    contradiction(
         "sizes_without_a_model",
         "sizes",
         {L: 0},
@@ -233,7 +220,7 @@ CONTRADICTIONS = (
         "Whoever wants to repeat your run begins with them.",
         "Take them from the line that made your model.",
     ),
-    _told(
+    contradiction(
         "positions_not_counted",
         "parameters",
         {COUNT: 61_536 - 48 * 48},
@@ -242,7 +229,7 @@ CONTRADICTIONS = (
         "Which module holds two tables?",
         _off(lambda d: d[T] * d[C]),
     ),
-    _told(
+    contradiction(
         "head_not_counted",
         "parameters",
         {COUNT: 61_536 - 30 * 48},
@@ -251,7 +238,7 @@ CONTRADICTIONS = (
         "Ask your model, and not the formula of GPT-2, whose head is tied.",
         _off(lambda d: d[V] * d[C]),
     ),
-    _told(
+    contradiction(
         "last_norm_not_counted",
         "parameters",
         {COUNT: 61_536 - 2 * 48},
@@ -260,7 +247,7 @@ CONTRADICTIONS = (
         "What stands between the last block and `head`?",
         _off(lambda d: 2 * d[C]),
     ),
-    _told(
+    contradiction(
         "buffers_counted",
         "parameters",
         {COUNT: 61_536 + 2 * 48 * 48},
@@ -269,15 +256,15 @@ CONTRADICTIONS = (
         "Count over `parameters()`, not over the state dict.",
         _off(lambda d: -d[L] * d[T] ** 2),
     ),
-    _told(
+    contradiction(
         "parameters_of_another_model",
         "parameters",
         {COUNT: 64_000},
         "The parameters don't follow from the sizes.",
         "Two tables, a head, the blocks and a norm: the sizes leave no freedom.",
-        "Add up `numel()` over the parameters of the model that you trained, and compare the sizes.",
+        "Add up `numel()` over the parameters of the model that you trained; compare the sizes.",
     ),
-    _told(
+    contradiction(
         "count_guessed",
         "foretold count",
         {FORETOLD_COUNT: 10_000},
@@ -285,7 +272,7 @@ CONTRADICTIONS = (
         "This number can be known before a model is made; a guess tests nothing.",
         "2 · V · C + context_length · C + 2 · C, and what for each block?",
     ),
-    _told(
+    contradiction(
         "log_to_base_two",
         "foretold loss",
         {FORETOLD_LOSS: 4.91},
@@ -294,7 +281,7 @@ CONTRADICTIONS = (
         "`math.log(V)` is?",
         _about(FORETOLD_LOSS, _log(2), 0.02),
     ),
-    _told(
+    contradiction(
         "log_to_base_ten",
         "foretold loss",
         {FORETOLD_LOSS: 1.48},
@@ -303,7 +290,7 @@ CONTRADICTIONS = (
         "`math.log(V)` is?",
         _about(FORETOLD_LOSS, _log(10), 0.02),
     ),
-    _told(
+    contradiction(
         "first_loss_guessed",
         "foretold loss",
         {FORETOLD_LOSS: 10.0},
@@ -311,7 +298,7 @@ CONTRADICTIONS = (
         "A new model knows nothing, so all V tokens are about equally likely to it.",
         "Which loss has a model that gives each of V tokens the probability 1/V?",
     ),
-    _told(
+    contradiction(
         "loss_in_bits",
         "first loss",
         {FIRST: 5.14, LOSSES: [5.14, 3.5, 3.2, 3.0, 2.9]},
@@ -320,7 +307,7 @@ CONTRADICTIONS = (
         "`F.cross_entropy` gives nats. Where was it divided by ln 2?",
         _about(FIRST, lambda d: _log(2)(d) + 0.2, 0.06),
     ),
-    _told(
+    contradiction(
         "loss_is_perplexity",
         "first loss",
         {FIRST: 31.0, LOSSES: [31.0, 11.2, 9.4, 8.5, 7.6]},
@@ -329,7 +316,7 @@ CONTRADICTIONS = (
         "What is its logarithm?",
         _about(FIRST, lambda d: 1.15 * d[V], 0.25),
     ),
-    _told(
+    contradiction(
         "first_loss_after_training",
         "first loss",
         {FIRST: 2.6, LOSSES: [2.6, 2.42, 2.25, 2.13, 2.03]},
@@ -338,7 +325,7 @@ CONTRADICTIONS = (
         "Make a new model, and take the loss before its first step. Then test the shift.",
         lambda d: d[FIRST] < math.log(d[V]),
     ),
-    _told(
+    contradiction(
         "first_loss_too_high",
         "first loss",
         {FIRST: 9.0, LOSSES: [9.0, 3.1, 2.6, 2.4, 2.2]},
@@ -346,7 +333,7 @@ CONTRADICTIONS = (
         "Its logits are too large, so the first steps only unlearn them.",
         "How do your weights begin, and is the last norm called?",
     ),
-    _told(
+    contradiction(
         "nothing_held_out",
         "texts",
         {HELD: 180_000},
@@ -355,7 +342,7 @@ CONTRADICTIONS = (
         "Cut the text in two before you make windows.",
         lambda d: d[HELD] >= d[TRAINED],
     ),
-    _told(
+    contradiction(
         "too_little_held_out",
         "texts",
         {HELD: 86},
@@ -364,7 +351,7 @@ CONTRADICTIONS = (
         "Take a longer text, or hold out more of it.",
         lambda d: d[HELD] < LEAST_HELD,
     ),
-    _told(
+    contradiction(
         "batch_not_counted",
         "predictions",
         {SEEN: 400 * 48},
@@ -373,7 +360,7 @@ CONTRADICTIONS = (
         "How many windows does a step see?",
         _about(SEEN, lambda d: d[STEPS] * d[WINDOW], 0.03),
     ),
-    _told(
+    contradiction(
         "steps_not_counted",
         "predictions",
         {SEEN: 16 * 48},
@@ -382,7 +369,7 @@ CONTRADICTIONS = (
         "How many steps were there?",
         _about(SEEN, lambda d: d[BATCH] * d[WINDOW], 0.03),
     ),
-    _told(
+    contradiction(
         "windows_counted",
         "predictions",
         {SEEN: 400 * 16},
@@ -391,7 +378,7 @@ CONTRADICTIONS = (
         "How many predictions are in one window?",
         lambda d: d[SEEN] == d[STEPS] * d[BATCH],
     ),
-    _told(
+    contradiction(
         "text_counted_once",
         "predictions",
         {SEEN: 180_000},
@@ -400,7 +387,7 @@ CONTRADICTIONS = (
         "Count what the steps asked for, whatever text it came from.",
         lambda d: d[SEEN] == d[TRAINED],
     ),
-    _told(
+    contradiction(
         "predictions_do_not_add_up",
         "predictions",
         {SEEN: 1_000_000},
@@ -408,7 +395,7 @@ CONTRADICTIONS = (
         "One of the four numbers is from another run.",
         "Multiply the three.",
     ),
-    _told(
+    contradiction(
         "curve_backwards",
         "curve begins",
         {LOSSES: [2.03, 2.13, 2.25, 2.42, 3.56]},
@@ -417,7 +404,7 @@ CONTRADICTIONS = (
         "Turn the list round.",
         lambda d: abs(d[LOSSES][-1] - d[FIRST]) <= ROUNDED,
     ),
-    _told(
+    contradiction(
         "curve_of_another_run",
         "curve begins",
         {LOSSES: [3.7, 2.42, 2.25, 2.13, 2.03]},
@@ -425,7 +412,7 @@ CONTRADICTIONS = (
         "Both are the loss before the first step; one of them is from another run.",
         "Take `losses[0]` for the first loss, and the list from the same run.",
     ),
-    _told(
+    contradiction(
         "nothing_learned",
         "curve falls",
         {LOSSES: [3.56, 3.6, 3.55, 3.57, 3.56]},
@@ -434,7 +421,7 @@ CONTRADICTIONS = (
         "Did the optimizer get this model's parameters, and was `step` called?",
         lambda d: d[LOSSES][-1] >= d[LOSSES][0] - 0.1,
     ),
-    _told(
+    contradiction(
         "loss_below_zero",
         "curve falls",
         {LOSSES: [3.56, 2.4, -0.2, 2.1, 2.03]},
@@ -442,7 +429,7 @@ CONTRADICTIONS = (
         "A loss is -log p, and no probability is above 1.",
         "Is it the log of something else, or was a sign lost?",
     ),
-    _told(
+    contradiction(
         "bigram_worse_than_chance",
         "bigram",
         {BIGRAM: 3.9},
@@ -451,7 +438,7 @@ CONTRADICTIONS = (
         "Pairs that never came need a count too: begin at 1. Are both losses in nats?",
         lambda d: d[BIGRAM] > math.log(d[V]),
     ),
-    _told(
+    contradiction(
         "bigram_below_zero",
         "bigram",
         {BIGRAM: -2.39},
@@ -459,7 +446,7 @@ CONTRADICTIONS = (
         "A loss is -log p; text that one token foretells without any doubt needs no model.",
         "Was the sign lost?",
     ),
-    _told(
+    contradiction(
         "bigram_not_beaten",
         "held out",
         {HELD_LOSS: 2.5},
@@ -467,7 +454,7 @@ CONTRADICTIONS = (
         "Pairs can be counted without a network: what attention is for begins below this line.",
         "More steps, another learning rate, or more text? Look at the losses: do they still fall?",
     ),
-    _told(
+    contradiction(
         "not_shifted",
         "possible",
         {HELD_LOSS: 0.01, LOSSES: [3.56, 1.2, 0.3, 0.05, 0.01]},
@@ -476,15 +463,15 @@ CONTRADICTIONS = (
         "Compare logits at t with ids at which place? And does a token see the next?",
         lambda d: 0 <= d[HELD_LOSS] < 0.1,
     ),
-    _told(
+    contradiction(
         "held_out_leaks",
         "possible",
         {HELD_LOSS: 0.4, LOSSES: [3.56, 1.9, 1.2, 0.7, 0.4]},
         "The held-out loss is below what a small model can reach on new text.",
         "Somewhere the answer is seen: a token sees the next, or the text stands in training too.",
-        "Change a later token: do earlier logits stay? Search a held-out line in the training text.",
+        "Change a later token: do earlier logits stay? Is a held-out line in the training text?",
     ),
-    _told(
+    contradiction(
         "held_out_easier_than_training",
         "agree",
         {HELD_LOSS: 0.9},
