@@ -105,8 +105,10 @@ class Catalogue:
 
     def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:
         """The finished parts that an answer must not call: its own, and others that do the same."""
-        others = [self.find(id) for id in exercise.same_as]
-        parts = {e.id: e.reference for e in (*others, exercise) if e is not None}
+        parts = {exercise.id: exercise.reference}
+        for e in map(self.find, exercise.same_as):
+            if e is not None:
+                parts[e.id] = e.finished or e.reference
         return {name: part for name, part in parts.items() if part is not None}
 
     def earlier_parts(self, exercise: Exercise, called: set[str]) -> dict[str, Any]:

@@ -289,6 +289,7 @@ class Exercise:
             alone.
         expect: the right tensors for one case, in the dtypes asked for.
         reference: the finished answer, as it stands in `course_utils`.
+        finished: the part that stands in `course_utils`, where `reference` is another.
         properties: what is true of a right answer beyond what every exercise asks.
         misconceptions: wrong answers that are told by name.
         hints: from a nudge to nearly the answer.
@@ -313,6 +314,7 @@ class Exercise:
     expect: Callable[[Case], dict[str, Tensor]]
     reference: Any
     kind: str = "function"
+    finished: Any = None
     properties: tuple[Property, ...] = ()
     misconceptions: Sequence[Misconception] = ()
     hints: tuple[str, ...] = ()

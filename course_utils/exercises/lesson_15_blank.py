@@ -78,7 +78,7 @@ class AnotherEpsilon(Mistake):
     """
 
     def kept(self, eps):
-        return 1e-3
+        return 1e-6
 
 
 def _inside(step: str, *mistakes: type[Mistake]) -> list[type[Mistake]]:
