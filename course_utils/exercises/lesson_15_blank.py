@@ -166,7 +166,7 @@ MY_GPT = Exercise(
     id="MyGPT",
     lesson=LESSON,
     call="MyGPT(vocab_size, d_model, num_heads, context_length, num_layers)",
-    points=3.0,
+    points=5.0,
     kind="class",
     cases=_cases,
     probe=ModuleProbe(gradients=(), watch=False, extra=_see),
