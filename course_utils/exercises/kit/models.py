@@ -252,11 +252,12 @@ def model_case(
 
 def too_long_case(draw: Draw, name: str, T: int, limit: int, train: bool = False) -> Case:
     refuses = (str(T), str(limit))
-    return model_case(draw, name, (3, T, 11, 2, 4, limit, 5), refuses=refuses, train=train)
+    return model_case(draw, name, (5, T, 11, 2, 4, limit, 3), refuses=refuses, train=train)
 
 
-def seven_sizes(draw: Draw) -> tuple[int, ...]:
-    """B, T, V, H, D, context_length and L, all different, and so are the widths H D and 4 H D.
+def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
+    """B, T, V, H, D, context_length and L, all different, and so are the widths H D and 4 H D; at
+    most so many layers.
 
     A norm over few channels magnifies rounding where these happen to be nearly equal.
     """
@@ -264,7 +265,7 @@ def seven_sizes(draw: Draw) -> tuple[int, ...]:
         B, T, V, H, D, L = draw.sizes(6, 2, 10)
         context = T + draw.integer(1, 5)
         every = {B, T, V, H, D, L, context, H * D, 4 * H * D}
-        if len(every) == 9 and T >= 4 and 10 <= H * D <= 18 and L <= 3 and V >= 4:
+        if len(every) == 9 and T >= 4 and 10 <= H * D <= 18 and L <= layers and V >= 4:
             return B, T, V, H, D, context, L
 
 
