@@ -68,17 +68,6 @@ def _see(make: Callable[..., Any], case: Case, seen: Observation) -> None:
 # ---------------------------------------------------------------- mistakes
 
 
-class AnotherEpsilon(Mistake):
-    """The norms have an `eps` other than 1e-5.
-
-    Why: It isn't among the weights, so no loading tells; published numbers need the same.
-    Mend: Which number stands in the table beside `norm`? It is PyTorch's default, too.
-    """
-
-    def kept(self, eps):
-        return 1e-6
-
-
 def _inside(step: str, *mistakes: type[Mistake]) -> list[type[Mistake]]:
     """Mistakes of a part, put into a whole model."""
     return [InAttention.of(mistake, step) for mistake in mistakes]
@@ -136,8 +125,6 @@ IN_NORMS = _inside(
     "norming",
     n.UnbiasedVariance,
     n.OverTokens,
-    n.EpsilonOutside,
-    AnotherEpsilon,
     n.RootForgotten,
     n.MeanNotSubtracted,
     n.RootMeanSquare,
@@ -233,62 +220,4 @@ MY_GPT = Exercise(
         "`nn.ModuleList`; `forward` refuses T > context_length, adds `position` of "
         "`torch.arange(T)`, goes through the blocks, and returns `head(norm(x))`.",
     ),
-    other_way="""\
-# One function for what depends on no weight; the modules only hold names, and einsum says the rest.
-class Part(nn.Module):
-    def __init__(self, **parts):
-        super().__init__()
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-
-class Norm(nn.Module):
-    def __init__(self, C):
-        super().__init__()
-        self.scale, self.shift = nn.Parameter(torch.ones(C)), nn.Parameter(torch.zeros(C))
-
-    def forward(self, x):
-        return nn.functional.layer_norm(x, x.shape[-1:], self.scale, self.shift)
-
-
-def attend(query, key, value, H):
-    query, key, value = (x.unflatten(-1, (H, -1)) for x in (query, key, value))  # (B, T, H, D)
-    scores = torch.einsum("bthd,bshd->bhts", query, key) / query.shape[-1] ** 0.5
-    future = torch.ones(scores.shape[-2:], device=scores.device).triu(1).bool()
-    weights = scores.masked_fill(future, -torch.inf).softmax(dim=-1)
-    return torch.einsum("bhts,bshd->bthd", weights, value).flatten(2)
-
-
-class MyGPT(nn.Module):
-    def __init__(self, vocab_size, d_model, num_heads, context_length, num_layers):
-        super().__init__()
-        C, self.H, self.most = d_model, num_heads, context_length
-        self.embed = Part(token=nn.Embedding(vocab_size, C), position=nn.Embedding(self.most, C))
-        qkv = ("query", "key", "value")
-        self.blocks = nn.ModuleList(
-            Part(
-                norm1=Norm(C),
-                attention=Part(
-                    **{name: nn.Linear(C, C, bias=False) for name in qkv}, out_proj=nn.Linear(C, C)
-                ),
-                norm2=Norm(C),
-                feed_forward=Part(expand=nn.Linear(C, 4 * C), contract=nn.Linear(4 * C, C)),
-            )
-            for _ in range(num_layers)
-        )
-        self.norm, self.head = Norm(C), nn.Linear(C, vocab_size, bias=False)
-
-    def forward(self, ids):
-        T = ids.shape[1]
-        if T > self.most:
-            raise ValueError(f"{T} tokens, and only {self.most} fit")
-        x = self.embed.token(ids) + self.embed.position.weight[:T]
-        for block in self.blocks:
-            a, f, normed = block.attention, block.feed_forward, block.norm1(x)
-            heard = attend(a.query(normed), a.key(normed), a.value(normed), self.H)
-            x = x + a.out_proj(heard)
-            wide = nn.functional.gelu(f.expand(block.norm2(x)), approximate="tanh")
-            x = x + f.contract(wide)
-        return self.head(self.norm(x))
-""",
 )

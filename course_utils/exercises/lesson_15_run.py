@@ -258,9 +258,9 @@ CONTRADICTIONS = (
         "buffers_counted",
         "parameters",
         {COUNT: 61_536 + 2 * 48 * 48},
-        "A mask of context_length rows and columns in each block was counted.",
-        "A buffer is not learned.",
-        "Count over `parameters()`, not over the state dict.",
+        "What is too much is just a mask of context_length rows and columns in each block.",
+        "A mask or a running mean is carried along and never trained.",
+        "`parameters()` leaves buffers out.",
         _off(lambda d: -d[L] * d[T] ** 2),
     ),
     contradiction(
