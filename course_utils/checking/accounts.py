@@ -204,7 +204,8 @@ def _fits(contradiction: Contradiction, given: Given) -> bool:
 
 def _summary(still_open: int, broken: int) -> str:
     if still_open:
-        return f"{still_open} {'entry is' if still_open == 1 else 'entries are'} still open."
+        are = "entry is" if still_open == 1 else "entries are"
+        return f"{still_open} {are} still open, or of another kind."
     if broken:
         return f"{broken} {'thing does' if broken == 1 else 'things do'} not fit together."
     return "Everything fits together."
