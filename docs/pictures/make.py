@@ -26,8 +26,9 @@ LESSONS = {
     "3 Multi-head": {"06": "Heads side by side", "07": "Split heads"},
     "4 Transformer": {"08": "The block", "09": "Positions", "10": "Tiny language model"},
     "5 Encoder–decoder": {"11": "Cross-attention", "12": "Translation"},
+    "7 Capstone": {"15": "The capstone"},
 }
-TO_COME = {"13–15": "Practice"}
+TO_COME = {"13–14": "Practice"}
 SHARPNESS = 1.5  # pixels of a screenshot per pixel of the page
 
 
