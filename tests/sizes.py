@@ -51,6 +51,7 @@ INPUTS: dict[str, dict[str, str | None]] = {
     "apply_rope": {"x": "B H T D", "base": None},
     "sliding_windows": {"ids": "tokens", "length": "length", "stride": "stride"},
     "TinyLM": {"ids": "B T"},
+    "MyGPT": {"ids": "B T"},
     "next_token_loss": {"logits": "B T V", "ids": "B T", "pad_id": None},
     "training_step": {
         "model": None,

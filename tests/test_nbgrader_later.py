@@ -101,6 +101,13 @@ WRONG = {
             "mask_after_softmax",
         ),
     },
+    "7-capstone": {
+        "15_capstone": (
+            "MyGPT",
+            lambda right: right.replace("math.sqrt(query.shape[-1])", "math.sqrt(x.shape[-1])"),
+            "scaled_by_model_width",
+        ),
+    },
 }
 STUDENT = "misconceptions"
 LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]

@@ -3,6 +3,7 @@
 It knows no exercise of the course: a catalogue is handed to it.
 """
 
+from .accounts import account, asked, contradiction, relation
 from .catalogue import Catalogue
 from .checker import check_exercise, kept_key, observe
 from .exercise import (
@@ -38,8 +39,11 @@ __all__ = [
     "Observation",
     "Property",
     "Report",
+    "account",
+    "asked",
     "begin_key",
     "check_exercise",
+    "contradiction",
     "expect_function",
     "expect_module",
     "extend_key",
@@ -49,6 +53,7 @@ __all__ = [
     "observe",
     "pack",
     "quiz",
+    "relation",
     "slip",
     "unpack",
 ]

@@ -105,9 +105,12 @@ class Catalogue:
 
     def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:
         """The finished parts that an answer must not call: its own, and others that do the same."""
-        others = [self.find(part) for part in exercise.same_as if isinstance(part, str)]
-        parts = {e.id: e.reference for e in (*others, exercise) if e is not None}
-        parts |= {part.__name__: part for part in exercise.same_as if not isinstance(part, str)}
+        parts = {exercise.id: exercise.reference}
+        for part in exercise.same_as:
+            if not isinstance(part, str):
+                parts[part.__name__] = part
+            elif e := self.find(part):
+                parts[e.id] = e.finished or e.reference
         return {name: part for name, part in parts.items() if part is not None}
 
     def earlier_parts(self, exercise: Exercise, called: set[str]) -> dict[str, Any]:

@@ -264,6 +264,7 @@ class Entry:
         ask: said when it is wrong: the question that leads to it.
         choices: for a string, what can be chosen.
         ordered: whether the order of a list matters.
+        optional: for a string in an account, whether it may be empty.
     """
 
     name: str
@@ -272,6 +273,7 @@ class Entry:
     ask: str
     choices: tuple[str, ...] = ()
     ordered: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,12 +285,13 @@ class Exercise:
         lesson: the notebook it belongs to, as `assignment/notebook`.
         call: the signature as the student writes it, or the name of the dict for a quiz.
         points: the most it can earn, a multiple of 0.25.
-        kind: "function", "class" or "quiz".
+        kind: "function", "class" or "quiz". A quiz with properties is an account (see `accounts`).
         cases: draws the inputs from a seed.
         probe: runs an answer on one case. Its method `glance`, where it has one, sees the result
             alone.
         expect: the right tensors for one case, in the dtypes asked for.
         reference: the finished answer, as it stands in `course_utils`.
+        finished: the part that stands in `course_utils`, where `reference` is another.
         properties: what is true of a right answer beyond what every exercise asks.
         misconceptions: wrong answers that are told by name.
         hints: from a nudge to nearly the answer.
@@ -316,6 +319,7 @@ class Exercise:
     expect: Callable[[Case], dict[str, Tensor]]
     reference: Any
     kind: str = "function"
+    finished: Any = None
     properties: tuple[Property, ...] = ()
     misconceptions: Sequence[Misconception] = ()
     hints: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from .accounts import judge_account
 from .comparing import agrees
 from .exercise import Exercise, Property, Trial, Verdict
 from .key import AnswerKey
@@ -25,7 +26,8 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     expectation is run here.
     """
     if exercise.kind == "quiz":
-        return judge_quiz(exercise, observations[0])
+        read = judge_account if exercise.properties else judge_quiz
+        return read(exercise, observations[0])
     trials = key.trials(observations)
     if _unattempted(trials):
         return Report.not_attempted(exercise)

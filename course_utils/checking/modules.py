@@ -31,6 +31,7 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
     """The student's module for a case: constructed, in the case's dtype, with its weights.
 
     `case.options` holds `args` and `kwargs` of the constructor, `weights` by name, and `dtype`.
+    With `state_dict` they may also go in by `load_state_dict`, however the module keeps them.
 
     Raises:
         WrongWeights: the module's parameters have other names or shapes.
@@ -41,8 +42,18 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
             f"The class should be an nn.Module; calling it gave {type(module).__name__}."
         )
     module = module.to(target_device(), dtype or case.options.get("dtype", torch.float32))
-    inject(module, case.options.get("weights", {}))
+    weights = case.options.get("weights", {})
+    if not (case.options.get("state_dict") and _loads(module, weights)):
+        inject(module, weights)
     return module
+
+
+def _loads(module: nn.Module, weights: Mapping[str, Tensor]) -> bool:
+    try:
+        module.load_state_dict({name: value.clone() for name, value in weights.items()})
+    except Exception:
+        return False
+    return True
 
 
 def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -181,9 +192,13 @@ class ModuleProbe:
                 for parameter in module.parameters():
                     grad = parameter.grad
                     parameter.copy_(torch.full_like(parameter, torch.nan) if grad is None else grad)
+            kept = module.state_dict() if case.options.get("state_dict") else {}
             for name in case.options.get("weights", {}):
                 value = part(module, name)
-                if not bool(value.isnan().any()):
+                value = kept.get(name) if value is None else value
+                if value is None:  # it was loaded, and is kept in another form
+                    seen.facts.setdefault("unread", []).append(f"{prefix}{name}")
+                elif not bool(value.isnan().any()):
                     seen.put(f"{prefix}{name}", value)
         except Exception as error:
             seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"

@@ -26,8 +26,9 @@ class Observation:
     `overwritten` (an earlier result changed), `device` (where the result was, where it should be),
     `elsewhere` (what happened on another device), `half` (what happened in bfloat16), `left_behind`
     (settings that were changed), `borrowed` (finished parts that were called), `gradient_error`,
-    `ops` (operators seen), `printed` (count, first lines), `not_attempted`, `given` (the entries of
-    a quiz), `traits` (whatever else tells an exercise's wrong answers apart).
+    `unread` (gradients of weights that are kept in another form), `ops` (operators seen), `printed`
+    (count, first lines), `not_attempted`, `given` (the entries of a quiz), `traits` (whatever else
+    tells an exercise's wrong answers apart).
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)

@@ -83,7 +83,8 @@ def _finite(exercise: Exercise, case: Case, seen: Observation, expected: Expecte
 
 
 def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    wanted = [n for n in expected if "grad:" in n]
+    unread = seen.facts.get("unread", ())
+    wanted = [n for n in expected if "grad:" in n and n not in unread]
     off = {"gradient mode", "default device"} & set(seen.facts.get("left_behind", ()))
     if not wanted or off or seen.facts.get("modified"):
         return None
@@ -317,7 +318,8 @@ def explain_device(t: Trial) -> tuple[str, str]:
 
 
 def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
-    for name in (n for n in t.expected if "grad:" in n):
+    unread = t.seen.facts.get("unread", ())
+    for name in (n for n in t.expected if "grad:" in n and n not in unread):
         got, where = t.seen.tensors.get(name), name.partition("grad:")[2]
         if gradient_agrees(exercise, got, t.expected[name]):
             continue

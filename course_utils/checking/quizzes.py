@@ -110,15 +110,9 @@ def _plain(value: Any, room: int = MAX_NUMBERS) -> Any:
 
 
 def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
-    kinds, given = seen.facts.get("types", {}), seen.facts.get("given", {})
-    if seen.error:
-        return _refused(exercise, seen.error["message"])
-    if kinds.get("quiz") != "dict":
-        return _refused(exercise, f"A quiz is answered by a dict; yours is: {kinds.get('quiz')}.")
-    names = [e.name for e in exercise.entries]
-    blank = all(kinds.get(name) in ("...", "missing") for name in names)
-    if blank and not seen.facts.get("unknown"):
-        return Report.not_attempted(exercise)
+    if refused := unreadable(exercise, seen):
+        return refused
+    kinds, given = seen.facts["types"], seen.facts["given"]
     rows = []
     for e in exercise.entries:
         good = e.name in given and _equal(e, given[e.name], e.answer)
@@ -144,9 +138,18 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
     )
 
 
-def _refused(exercise: Exercise, message: str) -> Report:
-    hints = len(exercise.hints)
-    return Report(exercise.id, 0.0, exercise.points, False, [], message=message, hints_left=hints)
+def unreadable(exercise: Exercise, seen: Observation) -> Report | None:
+    """The report on what is no dict, or one without a single answer; else None."""
+    kinds = seen.facts.get("types", {})
+    if seen.error:
+        return Report.refused(exercise, seen.error["message"])
+    if kinds.get("quiz") != "dict":
+        kind = kinds.get("quiz")
+        return Report.refused(exercise, f"A quiz is answered by a dict; yours is: {kind}.")
+    blank = all(kinds.get(e.name) in ("...", "missing") for e in exercise.entries)
+    if blank and not seen.facts.get("unknown"):
+        return Report.not_attempted(exercise)
+    return None
 
 
 def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:

@@ -25,6 +25,7 @@ LESSONS = {
     "5-encoder-decoder/12_translation": "lesson_12",
     "6-practice/13_performance": "lesson_13",
     "6-practice/14_pitfall_clinic": "lesson_14",
+    "7-capstone/15_capstone": "lesson_15",
 }
 
 

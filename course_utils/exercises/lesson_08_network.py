@@ -439,6 +439,7 @@ FEED_FORWARD = Exercise(
     probe=ModuleProbe(gradients=("x",), extra=_see_network),
     expect=expect_module(_network),
     reference=ByFormula,
+    finished=transformer.FeedForward,
     properties=(
         Property(
             "hears", "A token's numbers have a say in the result", _hears, gate=True, role="typical"

@@ -548,6 +548,7 @@ LAYER_NORM = Exercise(
     probe=ModuleProbe(gradients=("x",), extra=_see_norm),
     expect=expect_module(_norm_oracle),
     reference=ByFormula,
+    finished=transformer.LayerNorm,
     properties=NORM_PROPERTIES,
     misconceptions=Misconceptions.of(
         UnbiasedVariance,

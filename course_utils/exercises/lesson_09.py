@@ -31,7 +31,7 @@ from ..transformer import TokenAndPosition
 from .kit import mistakes as m
 from .kit import positions as p
 from .kit.draw import Draw
-from .kit.steps import Refusing
+from .kit.models import Embedded
 from .lesson_09_angles import APPLY_ROPE, SINUSOIDAL_POSITIONS
 
 LESSON = "4-transformer/09_positions"
@@ -153,42 +153,6 @@ def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 def _usual_tables(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool(seen.traits["usual"])
-
-
-class Embedded(Refusing, nn.Module):
-    """The right answer in steps."""
-
-    def __init__(self, vocab_size, context_length, d_model):
-        super().__init__()
-        self.context_length, self.d_model = context_length, d_model
-        self.make_tables(vocab_size, context_length, d_model)
-
-    def make_tables(self, vocab_size, context_length, d_model):
-        self.token = nn.Embedding(vocab_size, d_model)
-        self.position = nn.Embedding(context_length, d_model)
-
-    def forward(self, ids):
-        ids = self.accepted(ids)
-        return self.joined(self.words(ids), self.rows(ids))
-
-    def accepted(self, ids):
-        if self.too_many(ids.shape[1], self.context_length):
-            self.complain(ids.shape[1], self.context_length)
-        return ids
-
-    def words(self, ids):
-        return self.token(ids)
-
-    def rows(self, ids):
-        return self.position(self.places(ids))
-
-    def places(self, ids):
-        return self.first_place + torch.arange(ids.shape[1], device=ids.device)
-
-    first_place = 0
-
-    def joined(self, words, rows):
-        return words + rows
 
 
 class PlacesOfTheBatch(Mistake):

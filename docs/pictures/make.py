@@ -27,31 +27,27 @@ LESSONS = {
     "4 Transformer": {"08": "The block", "09": "Positions", "10": "Tiny language model"},
     "5 Encoder–decoder": {"11": "Cross-attention", "12": "Translation"},
     "6 Practice": {"13": "Performance", "14": "Pitfall clinic"},
+    "7 Capstone": {"15": "The capstone"},
 }
-TO_COME = {"15": "Capstone"}
 SHARPNESS = 1.5  # pixels of a screenshot per pixel of the page
 
 
 def path() -> Diagram:
     """The lessons in order, an assignment a row: each is built on the one before."""
     steps: list[Step] = []
-    for row, lessons in enumerate([*LESSONS.values(), TO_COME]):
+    for row, lessons in enumerate(LESSONS.values()):
         for column, (number, name) in enumerate(lessons.items()):
             before = [steps[-1].name] if steps else []
-            later = lessons is TO_COME
             label = f"{number}\n{name}"
-            steps.append(
-                Step(number, before, "", label, not later, column, row * 1.25, later=later)
-            )
-    rows = {**LESSONS, "To come": TO_COME}
+            steps.append(Step(number, before, "", label, True, column, row * 1.25))
     told = [
         f"{heading}: " + ", ".join(f"{number} {name}" for number, name in lessons.items())
-        for heading, lessons in rows.items()
+        for heading, lessons in LESSONS.items()
     ]
     return diagram(
         steps,
         "The path",
-        frames={heading: list(lessons) for heading, lessons in rows.items()},
+        frames={heading: list(lessons) for heading, lessons in LESSONS.items()},
         alt="The path, each lesson built on the one before. " + ". ".join(told) + ".",
     )
 

@@ -127,12 +127,15 @@ class Block(nn.Module):
 
     def __init__(self, d_model, num_heads, context_length, dropout=0.0, qkv_bias=False):
         super().__init__()
-        self.norm1, self.norm2 = Norm(d_model), Norm(d_model)
+        self.norm1, self.norm2 = self.norming()(d_model), self.norming()(d_model)
         self.attention = self.attending()(
             d_model, d_model, context_length, num_heads, self.weights_rate(dropout), qkv_bias
         )
         self.dropout = nn.Dropout(self.branch_rate(dropout))
         self.feed_forward = self.thinking()(d_model, dropout=self.network_rate(dropout))
+
+    def norming(self) -> Any:
+        return Norm
 
     def attending(self) -> Any:
         return SplitHeads

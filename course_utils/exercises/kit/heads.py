@@ -31,6 +31,7 @@ BUILT_IN = (
     "multi_head_attention_forward",
     "_native_multi_head_attention",
     "_transformer_encoder_layer_fwd",
+    "flex_attention",
 )
 
 PROJECTIONS = ("query", "key", "value")

@@ -1,0 +1,5 @@
+"""No cell of the matrix is wrong: 7-capstone/15."""
+
+from . import matrix
+
+TestMatrix = matrix.tests_of("7-capstone/15")
