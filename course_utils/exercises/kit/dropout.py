@@ -303,10 +303,10 @@ def _together(dropped: Tensor, visible: Tensor, p: float) -> str:
     for together, fault in zip(always, TOGETHER, strict=True):
         if together:
             return fault
-    if abs(float(share.mean()) - p) > 0.05:
+    if not _by_chance(share, p):
         return f"drops with probability {float(share.mean()):.2f} in place of {p:.2g}"
     chance = p * p + (1 - p) ** 2
-    if not _by_chance(share, p) or not all(_by_chance(equal, chance) for equal in pairs):
+    if not all(_by_chance(equal, chance) for equal in pairs):
         return "does not draw each weight on its own, with probability p"
     return ""
 
