@@ -40,6 +40,7 @@ MENDED = re.compile(
 )
 KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
 MEASURED = "measured"
+UNSTORED = "unstored"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -176,6 +177,8 @@ def normalise(notebook: NotebookNode) -> None:
         cell.id = _cell_id(cell, seen)
         if cell.cell_type == "code":
             cell.outputs = [_normalised_output(output) for output in _joined(cell.outputs)]
+            if UNSTORED in cell.metadata.get("tags", []):
+                cell.outputs = []
 
 
 def _cell_id(cell: NotebookNode, seen: set[str]) -> str:

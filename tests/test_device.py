@@ -47,6 +47,7 @@ def test_a_lesson_prints_the_same_on_a_gpu_and_computes_there(path, gpu, monkeyp
             out = io.StringIO()
             with redirect_stdout(out):
                 exec(compile(cell.source, cell.id, "exec"), space)
-            assert out.getvalue() == printed(cell), cell.source
+            if "nbval-ignore-output" not in cell.metadata.get("tags", []):
+                assert out.getvalue() == printed(cell), cell.source
     if path.stem != "00_before_you_start":  # three points need no device
         assert gpu.used.keys() & {"mean", "linear", "matmul", "__matmul__"}

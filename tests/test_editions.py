@@ -91,6 +91,14 @@ def test_an_author_hears_what_does_not_fit(sources, complaint):
         annotate(code(*sources), POINTS)
 
 
+def test_what_only_its_reader_should_see_is_not_stored():
+    notebook = code("print(loss)")
+    notebook.cells[0].metadata["tags"] = ["nbval-ignore-output", "unstored"]
+    notebook.cells[0].outputs = [new_output("stream", name="stdout", text="2.386")]
+    normalise(notebook)
+    assert notebook.cells[0].outputs == []
+
+
 def test_normalising_drops_what_changes_from_run_to_run():
     notebook = code("1", "2")
     notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}

@@ -196,3 +196,16 @@ def test_every_exercise_says_how_hard_it_is_and_what_it_is_worth(path):
     )
     lesson = f"{path.parent.name}/{path.stem}"
     assert sorted(said) == sorted(e.id for e in COURSE.by_lesson.get(lesson, ()))
+
+
+@pytest.mark.parametrize("page", ["README.md", "solutions/index.ipynb"])
+def test_the_whole_course_is_as_long_as_it_is_said_to_be(page):
+    points = catalogue_points()
+    counted = [
+        count(cells, points).minutes
+        for path in LESSONS
+        for _, cells in sittings(nbformat.read(path, as_version=4).cells)
+    ]
+    said = " ".join((SOLUTIONS.parent / page).read_text(encoding="utf-8").split())
+    assert f"about {sum(counted) / 60:.0f} hours" in said
+    assert f"in {len(counted)} sittings, and are worth {sum(points.values()):g} points" in said
