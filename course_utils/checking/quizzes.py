@@ -155,7 +155,8 @@ def unreadable(exercise: Exercise, seen: Observation) -> Report | None:
 def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
     mine, wanted = _plain(mine), _plain(wanted)
     if isinstance(wanted, float) and isinstance(mine, (int, float)):
-        return math.isclose(mine, wanted, rel_tol=1e-3, abs_tol=1e-6)
+        rounded = abs(wanted) >= 0.1 and mine == round(wanted, 2)  # as people write it down
+        return rounded or math.isclose(mine, wanted, rel_tol=1e-3, abs_tol=1e-6)
     if isinstance(wanted, str):
         return isinstance(mine, str) and mine.casefold() == wanted.casefold()
     if isinstance(wanted, list) and isinstance(mine, list) and _nested(wanted):

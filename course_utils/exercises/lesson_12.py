@@ -89,7 +89,7 @@ RECALL_12 = quiz(
 )
 
 INPUT, GREEDY, WIDE, SCORE, COPY, LEARN, WRITE, WORSE = (
-    "input for [5, 7, eos, pad]",
+    "input for [9, eos, pad, pad]",
     "probability that greedy finds",
     "probability that width 2 finds",
     "score of words of 0.5, 0.5 and 0.25",
@@ -107,7 +107,7 @@ TRANSLATION_REASONS = quiz(
     entries=(
         Entry(
             INPUT,
-            (1, 5, 7, 2),
+            (1, 9, 2, 0),
             "bos first, and everything one place later: eos comes in where the label is padding.",
             "What has the decoder seen before it says the first word? And before the second?",
         ),
@@ -159,21 +159,21 @@ TRANSLATION_REASONS = quiz(
     misconceptions=(
         slip(
             "not_shifted",
-            {INPUT: (5, 7, 2, 0)},
+            {INPUT: (9, 2, 0, 0)},
             "You gave the decoder its labels as they are.",
             "It would see the very word that it is asked for.",
             "What has the decoder seen before it says the first word?",
         ),
         slip(
             "eos_taken_out",
-            {INPUT: (1, 5, 7, 0)},
+            {INPUT: (1, 9, 0, 0)},
             "You replaced eos by padding in the input.",
             "The plain shift is enough: where the label is padding there is no loss.",
-            "Move [5, 7, eos, pad] by one place. What falls out, and what stays?",
+            "Move [9, eos, pad, pad] by one place. What falls out, and what stays?",
         ),
         slip(
             "last_column_kept",
-            {INPUT: (1, 5, 7, 2, 0)},
+            {INPUT: (1, 9, 2, 0, 0)},
             "You put bos in front and dropped nothing.",
             "There are four labels, so there are four inputs.",
             "Which token is never an input, because nothing is to be said after it?",

@@ -170,6 +170,12 @@ NEVER_ENDS = {  # full length, unfinished, and still the best
     "a a": "b .9",
     "a a b": "a .9",
 }
+ENDS_FOR_GREEDY = {  # the next best would be better for the word, but greedy has ended
+    "": "e .5 a .45",
+    "a": "b .97",
+    "a b": "c .97",
+    "a b c": "e .97",
+}
 ENDS_AT_ONCE = {"": "e .8 a .15", "a": "b .5 c .4", "a b": "c .6 d .3", "a c": "d .6 b .3"}
 
 
@@ -244,6 +250,7 @@ def _cases(seed: int) -> list[Case]:
             dtype=torch.float32,
             once=True,
         ),
+        case("greedy ends at once", ENDS_FOR_GREEDY, 1, 6, roles="small greedy", once=True),
     ]
 
 
@@ -357,7 +364,7 @@ class Beam:
                 longer = self.longer(model, source, self.start(source, bos_id, eos_id), going)
                 best = self.best(longer, self.width(beam_width))
                 done = done + [h for h in best if self.has_ended(h, eos_id)]
-                going = [h for h in best if not self.has_ended(h, eos_id)]
+                going = self.going_on(longer, best, eos_id, beam_width)
                 if self.stops(done, going):
                     break
         self.end(model, training)
@@ -393,6 +400,9 @@ class Beam:
             for (ids, total), row in zip(going, shares, strict=True)
             for word, share in enumerate(row)
         ]
+
+    def going_on(self, longer, best, eos_id, beam_width):
+        return [h for h in best if not self.has_ended(h, eos_id)]
 
     def seen(self, written):
         return written
@@ -462,6 +472,19 @@ class LastStepInTheBeam(LastStepOnly):
 
     def score(self, hypothesis):
         return super().score(hypothesis) / len(hypothesis[0])
+
+
+class AlwaysFull(Mistake):
+    """The place of a text that has ended went to the next best, without an end: a beam of 1 goes on
+    where greedy is done.
+
+    Why: A beam of 1 is greedy: once its text has ended, there is nothing left to go on with.
+    Mend: Of the `beam_width` best extensions some end. Only the others go on.
+    """
+
+    def going_on(self, longer, best, eos_id, beam_width):
+        ordered = self.best(longer, len(longer))
+        return [h for h in ordered if not self.has_ended(h, eos_id)][:beam_width]
 
 
 class ProductUnderflows(Mistake):
@@ -722,6 +745,7 @@ BEAM_TRANSLATE = Exercise(
         EndedThrownAway,
         EndedExtended,
         GreedyWhateverTheWidth,
+        AlwaysFull,
         ProductUnderflows,
         CountsBos,
         LogitsSummed,

@@ -627,7 +627,7 @@ RECALL = {
     "padding hides": "columns",
 }
 REASONS = {
-    "input for [5, 7, eos, pad]": [1, 5, 7, 2],
+    "input for [9, eos, pad, pad]": [1, 9, 2, 0],
     "probability that greedy finds": 0.5 * 0.2,
     "probability that width 2 finds": 0.4 * 0.6,
     "score of words of 0.5, 0.5 and 0.25": math.log(0.0625) / 3,
@@ -677,6 +677,7 @@ RIGHT = {
     "translation_reasons": {
         "computed": REASONS,
         "rounded": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.924},
+        "two decimals": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.92},
     },
     "three_families": {
         "as asked": FAMILIES,
@@ -695,9 +696,9 @@ WRONG = {
         "true": dict.fromkeys(RECALL, True),
     },
     "translation_reasons": {
-        "bos missing": REASONS | {"input for [5, 7, eos, pad]": (5, 7, 2, 0)},
+        "bos missing": REASONS | {"input for [9, eos, pad, pad]": (9, 2, 0, 0)},
         "a number in words": REASONS | {"decoder calls to write 7 words": "seven"},
-        "words": REASONS | {"input for [5, 7, eos, pad]": "bos 5 7 eos"},
+        "words": REASONS | {"input for [9, eos, pad, pad]": "bos 9 eos pad"},
         "sum and greedy": REASONS
         | {
             "score of words of 0.5, 0.5 and 0.25": -2.77,
