@@ -154,11 +154,18 @@ def _cases(seed: int) -> list[Case]:
 
     return [
         case("split", "split", roles="typical way"),
-        case("torch: padding in front", "torch", pad_mask=front, roles="padded device way"),
-        case("sdpa: padding in front", "sdpa", pad_mask=front, roles="padded device way"),
+        case("torch: padding in front", "torch", pad_mask=front, roles="padded blind device way"),
+        case("sdpa: padding in front", "sdpa", pad_mask=front, roles="padded blind device way"),
         case("torch: float64, qkv_bias", "torch", bias=True, dtype=double),
         case("sdpa: float64, qkv_bias", "sdpa", bias=True, dtype=double, roles="way"),
-        case("wrapper: padding in front", "wrapper", pad_mask=front, bias=True, once=True),
+        case(
+            "wrapper: padding in front",
+            "wrapper",
+            pad_mask=front,
+            bias=True,
+            roles="blind",
+            once=True,
+        ),
         case(
             "split: float64, padding",
             "split",
@@ -173,9 +180,17 @@ def _cases(seed: int) -> list[Case]:
         full("mha: as many tokens as fit", "mha"),
         full("fast: padding anywhere", "fast", pad_mask=anywhere),
         case(
-            "torch: padding anywhere", "torch", tall, pad_mask=in_many_places, bias=True, once=True
+            "torch: padding anywhere",
+            "torch",
+            tall,
+            pad_mask=in_many_places,
+            bias=True,
+            roles="blind",
+            once=True,
         ),
-        case("sdpa: padding anywhere", "sdpa", pad_mask=anywhere, bias=True, once=True),
+        case(
+            "sdpa: padding anywhere", "sdpa", pad_mask=anywhere, bias=True, roles="blind", once=True
+        ),
         case("torch: as many texts as tokens", "torch", Sizes(4, 4, 6, 3, 2, 7), once=True),
         *(draws.dropout(kind, heads) for kind, heads in zip(kinds, (1, 2, 2, 2), strict=True)),
         *map(draws.uneven, kinds),
@@ -619,8 +634,12 @@ MAKE_MHA = Exercise(
         in_torch(m.MaskRequired),
         in_torch(m.LongTextAccepted),
         in_torch(m.FullLengthRefused),
-        in_torch(m.NoDropout.but(rate=lambda self, dropout: 0.0)),
-        in_sdpa(m.NoDropout.but(share=lambda self: 0.0)),
+        in_torch(m.NoDropout.but(rate=lambda self, dropout: 0.0)).on(
+            Make, mend="`nn.MultiheadAttention` has an argument for it."
+        ),
+        in_sdpa(m.NoDropout.but(share=lambda self: 0.0)).on(
+            Make, mend="`F.scaled_dot_product_attention` has an argument for it, `dropout_p`."
+        ),
         in_sdpa(m.DropoutInEvaluation.but(share=lambda self: self.dropout.p)).on(
             Make,
             why="`F.scaled_dot_product_attention` is a function: it doesn't know of `train()` and "

@@ -258,9 +258,12 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return True
 
 
-DROPOUT = replace(d.DROPOUT, holds=_dropout)
+CHANGED = {
+    "dropout": {"holds": _dropout},
+    "nothing_seen": {"role": "blind"},  # also where nothing is recorded for gradients
+}
 PROPERTIES = tuple(
-    DROPOUT if property is d.DROPOUT else property
+    replace(property, **CHANGED.get(property.id, {}))
     for property in ATTENTION_PROPERTIES
     if property is not d.TRAINS
 )
