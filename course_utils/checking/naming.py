@@ -37,7 +37,8 @@ def name_mistakes(
     # Of several, those first whose errors also say the same.
     exact = [name for name, m in sorted(matches, key=lambda m: not m[1].signatures) if m.exact]
     close = sorted(
-        (m for m in matches if m[1].near and "+" not in m[0]), key=lambda m: -m[1].explained
+        (m for m in matches if m[1].near and "+" not in m[0]),
+        key=lambda m: (not m[1].alike, -m[1].explained),
     )
     single = [name for name in exact if "+" not in name]
     chosen = (single or exact or [name for name, _ in close])[:1]

@@ -291,7 +291,8 @@ PROPERTIES = (
     NOTHING_KEPT,
     Property(
         "dropout",
-        "In training, dropout sets single weights to 0 and scales the others by 1/(1 - p)",
+        "In training, dropout sets single weights or channels to 0, once, and scales the others by "
+        "1/(1 - p)",
         _dropout,
         role="dropout",
         any_number=True,
@@ -350,7 +351,12 @@ CROSS_ATTENTION = Exercise(
         t.QueriesFromContext,
         t.BothTextsHeard,
         h.PadMaskWithoutHeads,
-        h.PadMaskAsItComes,
+        h.PadMaskAsItComes.on(
+            Cross,
+            what="The context's padding mask of shape (B, S) was used as it comes: its batch lines "
+            "up with the queries.",
+            why="Scores are (B, H, T, S); only when B and T happen to be equal is there no error.",
+        ),
         t.ContextMaskRequired,
         h.MaskAlwaysUsed,
         h.NeverTransposed,

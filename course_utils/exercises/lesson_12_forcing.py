@@ -144,7 +144,8 @@ class BosForPadding(Mistake):
 class Smeared(Mistake):
     """The first word has spread over the whole row.
 
-    Why: `t[:, 1:] = t[:, :-1]` reads from the memory that it writes to, and PyTorch doesn't warn.
+    Why: `t[:, 1:] = t[:, :-1]` reads from the memory that it writes to. Of one row PyTorch
+        refuses that; of several it doesn't warn.
     Mend: `torch.cat` builds a new tensor. Else copy what you read first, with `clone()`.
     """
 
@@ -156,7 +157,8 @@ class Smeared(Mistake):
 class SmearedBos(Smeared):
     """`bos` has spread over the whole row.
 
-    Why: `t[:, 1:] = t[:, :-1]` reads from the memory that it writes to, and PyTorch doesn't warn.
+    Why: `t[:, 1:] = t[:, :-1]` reads from the memory that it writes to. Of one row PyTorch
+        refuses that; of several it doesn't warn.
     Mend: `torch.cat` builds a new tensor. Else copy what you read first, with `clone()`.
     """
 

@@ -414,7 +414,7 @@ NOTICED_E_TO_H = quiz(
 BATCH, SMALL, BELOW, FOREVER, LOWER, NONE, CURE, PUSHED = (
     "a text changes with its batch",
     "first tokens come out small",
-    "loss below the entropy of the language",
+    "a good text, and a loss below the floor",
     "one word for ever",
     "patients with a lower training loss",
     "patients that no instrument finds",

@@ -383,7 +383,8 @@ class PaddingInverted(Mistake):
     """The padding mask is the wrong way round: the text is hidden, and the padding is seen.
 
     Why: In this course `True` means hidden, in both masks.
-    Mend: Use `pad_mask` as it comes.
+    Mend: `True` in `pad_mask` is padding, to be hidden. Only a built-in that asks who takes part
+        wants it turned round, with `~`.
     """
 
     def handed_on(self, pad_mask):

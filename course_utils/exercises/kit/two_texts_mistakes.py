@@ -530,7 +530,8 @@ class ContextMaskInverted(Mistake):
     """The mask of the context is the wrong way round: its text is hidden, its padding is seen.
 
     Why: In this course `True` means hidden, in all masks.
-    Mend: Use `context_pad_mask` as it comes.
+    Mend: `True` in `context_pad_mask` is padding, to be hidden. Only a built-in that asks
+        who takes part wants it turned round, with `~`.
     """
 
     def source_mask(self, context_pad_mask):
