@@ -246,7 +246,7 @@ SDPA_ATTENTION = Exercise(
     expect=expect_function(_oracle, gradients=PARTS),
     reference=attention.sdpa_attention,
     properties=(
-        Property("hides", "What is hidden has no say", _hides, gate=True, role="typical"),
+        Property("hides", "What is hidden has no say", _hides, role="typical"),
         Property(
             "plain", "Without a mask, every query sees every key", _as_expected, True, role="plain"
         ),

@@ -664,11 +664,10 @@ FIX_SLOW_GENERATION = Exercise(
             "positions",
             "Each token is pushed through the model once",
             _few,
-            gate=True,
             breaks="Tokens are pushed through the model again and again",
             explain=_explain_pushed,
         ),
-        Property("begins", "The text begins with the tokens that came in", g._begins, gate=True),
+        Property("begins", "The text begins with the tokens that came in", g._begins),
         *(
             replace(x, credit=False)
             for x in g.GENERATE.properties

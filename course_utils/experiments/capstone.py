@@ -39,7 +39,7 @@ def places(ids: Tensor) -> Tensor:
         are the same; and those that stand behind an earlier one that is the same.
     """
     B, T = ids.shape
-    t = torch.arange(T)
+    t = torch.arange(T, device=ids.device)
     behind = (t[:, None] - t).expand(B, T, T)  # how far back a key is
     alike = ids[:, :, None] == ids[:, None, :]  # (B, T, T)
     follows = torch.zeros_like(alike)
@@ -60,14 +60,16 @@ def job_scores(model: TinyLM, ids: Tensor) -> Tensor:
     Only tokens for which a job has such a place count, and the first token, which sees nothing but
     itself, never does.
     """
-    weights = masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))  # (B, L, H, T, T)
+    weights = masked_softmax(
+        head_scores(model, ids), causal_mask(ids.shape[1], ids.device)
+    )  # (B, L, H, T, T)
     return _shares(weights.movedim(0, 2), ids)
 
 
 def even_scores(ids: Tensor) -> Tensor:
     """The same for a head that looks at all it sees alike, `(J,)`."""
     T = ids.shape[1]
-    even = torch.ones(T, T).tril()
+    even = torch.ones(T, T, device=ids.device).tril()
     return _shares((even / even.sum(dim=-1, keepdim=True)).expand(len(ids), T, T), ids)
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from .. import clinic
 from ..attention import merge_heads, split_heads
 from ..data import WordTokenizer, toy_english
+from ..environment import device
 from ..language_model import TinyLM, _read_on, training_step
 from ..threads import use_threads
 from ..transformer import FeedForward, LayerNorm
@@ -338,7 +339,7 @@ def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor
 def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) -> list[bool]:
     """For each channel of the values, whether it has any say in the result."""
     generator = torch.Generator().manual_seed(0)
-    query, key, value = torch.randn(3, 1, 6, width, generator=generator)
+    query, key, value = torch.randn(3, 1, 6, width, generator=generator).to(device())
     value.requires_grad_()
     (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
     said: list[bool] = (gradient.abs().sum(dim=(0, 1)) > 0).tolist()

@@ -258,8 +258,9 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return True
 
 
-CHANGED = {
+CHANGED: dict[str, dict[str, Any]] = {
     "dropout": {"holds": _dropout},
+    "listens": {"gate": False},
     "nothing_seen": {"role": "blind"},  # also where nothing is recorded for gradients
 }
 PROPERTIES = tuple(
