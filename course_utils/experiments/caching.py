@@ -12,6 +12,7 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from ..colours import ABOVE, HATCHING
 from ..figures import Picture, cost_curve
 from ..language_model import TinyLM, generate, generate_cached
 from ..threads import use_threads
@@ -82,7 +83,7 @@ def against_length(
 
 # The picture ------------------------------------------------------------------------------------
 
-NEW, OLD, EMPTY = "#265fab", "#a9c8e6", "white"
+NEW, OLD, EMPTY = ABOVE[6], ABOVE[2], ABOVE[0]
 
 
 def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
@@ -121,4 +122,4 @@ def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
 
 
 def _cell(axes: Any, x: float, y: float, colour: str) -> None:
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="#66717b", linewidth=0.6))
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor=HATCHING, linewidth=0.6))

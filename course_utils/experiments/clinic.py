@@ -11,9 +11,8 @@ trains the models, a minute and a half, and keeps their weights beside this file
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from ..language_model import TinyLM, _read_on, training_step
 from ..threads import use_threads
 from ..transformer import FeedForward, LayerNorm
 from . import patients
+from .measuring import seconds
 
 LETTERS = "ABCDEFGH"
 AS_FOUND: dict[str, Callable[..., Any]] = {
@@ -311,13 +311,18 @@ def next_word(model: Ward, text: str, beside: str = "") -> str:
     return words.decode(_likeliest(model, ids, mask)[0])
 
 
+def drawn(*shape: int) -> Iterator[Tensor]:
+    """Queries, keys and values of this shape on `device()`, the same each time."""
+    numbers = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    return iter(numbers.to(device()))
+
+
 LONG = 40  # how large the numbers in queries and keys are, where float16 is tried
 
 
 def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
     """What an attention gives in float16 for queries and keys of numbers of about 40."""
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = torch.randn(3, 1, 1, 8, width, generator=generator)
+    query, key, value = drawn(1, 1, 8, width)
     return attend(LONG * query.half(), LONG * key.half(), value.half())
 
 
@@ -338,8 +343,7 @@ def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor
 
 def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) -> list[bool]:
     """For each channel of the values, whether it has any say in the result."""
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = torch.randn(3, 1, 6, width, generator=generator).to(device())
+    query, key, value = drawn(1, 6, width)
     value.requires_grad_()
     (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
     said: list[bool] = (gradient.abs().sum(dim=(0, 1)) > 0).tolist()
@@ -348,8 +352,7 @@ def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) ->
 
 def loudness(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
     """`(T,)`: how long the output is at each place, on average; inputs are as long everywhere."""
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = torch.randn(3, 64, 1, T, 16, generator=generator)
+    query, key, value = drawn(64, 1, T, 16)
     value = value + 1  # something that all tokens have in common
     return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))
 
@@ -391,35 +394,30 @@ def reader(context: int = 260) -> Reader:
         return Reader(TinyLM(50, 128, 4, context, 4))
 
 
+def _written(program: Callable[..., Tensor], new: int) -> Tensor:
+    return program(reader(), torch.zeros(1, 1, dtype=torch.int64), new)
+
+
 def pushed(program: Callable[..., Tensor], new: int) -> int:
     """How many positions go through the model for so many new words behind one."""
-    model = reader()
-    model.pushed = 0
-    program(model, torch.zeros(1, 1, dtype=torch.int64), new)
-    return model.pushed
+    reader().pushed = 0
+    _written(program, new)
+    return reader().pushed
 
 
-def seconds(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """How long it takes to write so many words, here and now."""
-    found = []
+def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
+    """The seconds that it takes to write so many words, here and now."""
     with use_threads(1):
-        pushed(program, 8)  # the first words of a model take longer
-        for new in counts:
-            begin = time.perf_counter()
-            pushed(program, new)
-            found.append(time.perf_counter() - begin)
-    return found
+        _written(program, 8)  # the first words of a model take longer
+        return [seconds(partial(_written, program, new), rounds=1) for new in counts]
 
 
 # One line each ----------------------------------------------------------------------------------
 
 
-def _drawn(*shape: int) -> Iterator[Tensor]:
-    return iter(torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)))
-
-
 def _a(program: Callable[..., Tensor]) -> bool:
-    (q, k, v), pad_mask = _drawn(2, 1, 6, 4), torch.arange(6) < torch.tensor([[2], [0]])
+    q, k, v = drawn(2, 1, 6, 4)
+    pad_mask = (torch.arange(6) < torch.tensor([[2], [0]])).to(q.device)
     alone = program(q[:1, :, 2:], k[:1, :, 2:], v[:1, :, 2:], pad_mask[:1, 2:])
     return torch.allclose(program(q, k, v, pad_mask)[:1, :, 2:], alone)
 
@@ -429,7 +427,7 @@ def _b(program: Callable[..., Tensor]) -> bool:
 
 
 def _c(program: Callable[..., Tensor]) -> bool:
-    q, k, v = _drawn(2, 6, 10)
+    q, k, v = drawn(2, 6, 10)
     return torch.allclose(program(q, k, torch.ones_like(v), 4), torch.ones_like(v))
 
 
@@ -438,7 +436,7 @@ def _d(program: Callable[..., Any]) -> bool:
 
 
 def _e(program: Callable[..., Tensor]) -> bool:
-    q, k, v = _drawn(2, 3, 6, 4)
+    q, k, v = drawn(2, 3, 6, 4)
     return torch.allclose(program(q, k, torch.ones_like(v)), torch.ones_like(v))
 
 
@@ -447,7 +445,7 @@ def _f(program: Callable[..., Tensor]) -> bool:
 
 
 def _g(program: Callable[..., Tensor]) -> bool:
-    q, k, v = _drawn(2, 6, 12)
+    q, k, v = drawn(2, 6, 12)
     changed = [torch.cat([x[:, :5], -x[:, 5:]], dim=1) for x in (q, k, v)]
     return torch.allclose(program(q, k, v, 3)[:, :5], program(*changed, 3)[:, :5])
 

@@ -20,9 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import attention
+from ..checking.watching import Operators
+from ..colours import ABOVE
 from ..figures import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
 from ..threads import use_threads
 from .measuring import kept_bytes, seconds
@@ -96,27 +97,12 @@ KERNELS = {
 }
 
 
-class _Ran(TorchDispatchMode):
-    """Notes the names of what is computed."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # skipping would import the whole compiler, 1.5 seconds, for nothing
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.add(func._schema.name)
-        return func(*args, **(kwargs or {}))
-
-
 def kernel_that_ran(query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> str:
     """The kernel that PyTorch picks for a call of its attention: "flash", …, or "math"."""
-    with _Ran() as ran:
+    ran = Operators()
+    with ran.watch():
         F.scaled_dot_product_attention(query, key, value, **asked)
-    fused = [k for k in KERNELS if any(f"product_{k}_attention" in name for name in ran.names)]
+    fused = [k for k in KERNELS if any(f"product_{k}_attention" in name for name in ran.executed)]
     return fused[0] if fused else "math"
 
 
@@ -221,7 +207,7 @@ def draw_bill(here: Mapping[str, tuple[float, float]], title: str, alt: str) -> 
         zip(panels, ("time, × style B", "memory kept, × style B"), strict=True)
     ):
         for row, name in enumerate(names):
-            axes.barh(row, here[name][which], height=0.55, color="#a9c8e6", edgecolor="black")
+            axes.barh(row, here[name][which], height=0.55, color=ABOVE[2], edgecolor="black")
         axes.plot([ONCE[n][which] for n in names], range(len(names)), "D", **_HOLLOW)
         axes.axvline(1, color=HATCH_COLOR, linewidth=1, linestyle=(0, (1, 2)))
         axes.set_yticks(range(len(names)), names)
