@@ -21,7 +21,7 @@ from course_utils.checking import (
     pack,
     unpack,
 )
-from course_utils.checking.answers import argument_mismatch
+from course_utils.checking.answers import argument_mismatch, describe
 from course_utils.checking.guard import run
 from course_utils.desk import catalogue, check
 
@@ -110,7 +110,8 @@ class TestWhatIsHandedIn:
         report = check("naive_mean", lambda x, y: x)
         assert "naive_mean(x)" in report.message and "(x, y)" in report.message
         assert check("naive_mean", lambda: 1).points == 0
-        assert argument_mismatch(lambda x, y=1: x, NAIVE_MEAN.cases(0)) is None
+        signature = describe(lambda x, y=1: x).signature
+        assert argument_mismatch(signature, NAIVE_MEAN.cases(0)) is None
 
     def test_an_unknown_name_is_answered_with_the_nearest(self):
         report = check("naive_men", right)

@@ -7,23 +7,64 @@ import dis
 import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from torch import nn
 
 from .exercise import Case
+from .observation import class_name
 
 # Instructions that every body which computes something has one of, and no stub.
 WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MAP", "BUILD_LIST"}
 
 
-def argument_mismatch(answer: Any, cases: Sequence[Case]) -> str | None:
-    """Why the answer can't be called with every case's inputs, or its arguments where it makes a
-    module, or None if it can."""
+@dataclass(frozen=True)
+class Described:
+    """What can be told of an answer without running it.
+
+    Attributes:
+        missing: nothing was handed in, or `...`.
+        kind: the name of its class.
+        is_class: whether it is a class itself.
+        callable: whether it can be called.
+        forward: whether it has a `forward`.
+        signature: its arguments, where they can be told.
+        names: the global names that its code mentions.
+    """
+
+    missing: bool
+    kind: str
+    is_class: bool = False
+    callable: bool = False
+    forward: bool = False
+    signature: inspect.Signature | None = None
+    names: frozenset[str] = frozenset()
+
+
+def describe(answer: Any) -> Described:
+    if answer is Ellipsis or answer is None:
+        return Described(True, class_name(answer))
     try:
         signature = inspect.signature(answer)
     except Exception:
+        signature = None
+    return Described(
+        False,
+        class_name(answer),
+        isinstance(answer, type),
+        callable(answer),
+        hasattr(answer, "forward"),
+        signature,
+        frozenset(names_called(answer)),
+    )
+
+
+def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]) -> str | None:
+    """Why an answer can't be called with every case's inputs, or its arguments where it makes a
+    module, or None if it can."""
+    if signature is None:
         return None
     for case in cases:
         keywords = case.options.get("keywords", ())
@@ -126,3 +167,17 @@ def _instructions(code: Any) -> list[tuple[str, Any]]:
 
 def _inner(argument: Any) -> Any:
     return _instructions(argument) if isinstance(argument, types.CodeType) else argument
+
+
+def looks_unwritten(exercise_kind: str, answer: Any, kinds: Sequence[str], as_found: Any) -> bool:
+    """Whether an answer is still a stub, or a program as it was handed out to be mended.
+
+    Args:
+        kinds: the types of what it returned on the first case.
+    """
+    if exercise_kind == "quiz":
+        return False
+    if isinstance(answer, type):
+        return is_stub_class(answer)
+    stub = "..." in kinds or ("NoneType" in kinds and is_stub(answer))
+    return stub or same_code(answer, as_found)

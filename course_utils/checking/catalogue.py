@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class Catalogue:
                 parts[e.id] = e.finished or e.reference
         return {name: part for name, part in parts.items() if part is not None}
 
-    def earlier_parts(self, exercise: Exercise, called: set[str]) -> dict[str, Any]:
+    def earlier_parts(self, exercise: Exercise, called: Collection[str]) -> dict[str, Any]:
         """The finished answers of the exercises that this one may call, those among `called`."""
         found = {id: self.find(id) for id in exercise.uses if id in called}
         return {id: e.reference for id, e in found.items() if e is not None}

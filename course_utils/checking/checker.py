@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
-from .answers import (
-    argument_mismatch,
-    is_stub,
-    is_stub_class,
-    names_bound,
-    names_called,
-    same_code,
-)
+from .answers import Described, argument_mismatch, describe, looks_unwritten, names_bound
 from .catalogue import Catalogue
 from .exercise import Case, Exercise
 from .guard import run, time_budget
 from .judging import judge, with_names
 from .key import AnswerKey, begin_key, extend_key
-from .observation import Observation, class_name
+from .observation import Observation
 from .report import Report
 from .settings import mend_functions
 from .watching import part_codes
@@ -59,7 +53,7 @@ def check_exercise(
         said = f"The exercise itself has a fault, not your answer: {type(error).__name__}: {error}"
         return Report.refused(exercise, said)
     try:
-        report = _check(exercise, answer, key, catalogue)
+        report = report_on(exercise, Here(exercise, answer, catalogue), key, catalogue)
         return _with_note_on(replaced, report)
     except Exception:  # only an object made to deceive gets here: nothing of it can be trusted
         message = "What was handed in can't be looked at: it raises where Python asks what it is."
@@ -74,21 +68,53 @@ def _with_note_on(replaced: list[str], report: Report) -> Report:
     return replace(report, notes=[*report.notes, note])
 
 
-def _check(exercise: Exercise, answer: Any, key: AnswerKey, catalogue: Catalogue) -> Report:
-    refused = _not_an_answer(exercise, answer, key.cases)
+class HandedIn(Protocol):
+    """An answer, wherever it is: in this process, or in one that nothing is believed of."""
+
+    def described(self) -> Described: ...
+
+    def observe(
+        self, cases: list[Case], parts: Mapping[str, Any], seconds: float
+    ) -> list[Observation]:
+        """Runs the probe on every case; with `parts`, finished ones in place of the answer's."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """An answer in this process."""
+
+    exercise: Exercise
+    answer: Any
+    catalogue: Catalogue
+
+    def described(self) -> Described:
+        return describe(self.answer)
+
+    def observe(
+        self, cases: list[Case], parts: Mapping[str, Any], seconds: float
+    ) -> list[Observation]:
+        with names_bound(self.answer, parts):
+            return observe(self.exercise, self.answer, cases, self.catalogue, seconds)
+
+
+def report_on(
+    exercise: Exercise, handed_in: HandedIn, key: AnswerKey, catalogue: Catalogue
+) -> Report:
+    """The report on an answer that is looked at where it is, and judged here."""
+    described = handed_in.described()
+    refused = _not_an_answer(exercise, described, key.cases)
     if refused is not None:
         return refused
     until = time.monotonic() + time_budget()
-    report = _judged(exercise, key, observe(exercise, answer, key.cases, catalogue), catalogue)
+    seen = handed_in.observe(key.cases, {}, time_budget())
+    report = _judged(exercise, key, seen, catalogue)
     if report.passed or exercise.kind == "quiz" or not exercise.uses:
         return report
-    parts = catalogue.earlier_parts(exercise, names_called(answer))
+    parts = catalogue.earlier_parts(exercise, described.names)
     left = until - time.monotonic()
     if not parts or left < 0.1:
         return report
-    with names_bound(answer, parts):
-        seen = observe(exercise, answer, key.cases, catalogue, seconds=left)
-    again = _judged(exercise, key, seen, catalogue)
+    again = _judged(exercise, key, handed_in.observe(key.cases, parts, left), catalogue)
     if not again.passed:
         return report
     names = " and ".join(f"`{name}`" for name in parts)
@@ -123,40 +149,37 @@ def observe(
     parts = part_codes(catalogue.not_to_borrow(exercise))
     observations = run(exercise, answer, cases, parts, seconds)
     first = observations[0]
-    kinds = first.facts.get("types", {}).values()
-    if isinstance(answer, type):
-        stub = is_stub_class(answer)
-    else:
-        stub = "..." in kinds or ("NoneType" in kinds and is_stub(answer))
-        stub = stub or same_code(answer, exercise.as_found)
-    if stub and exercise.kind != "quiz":
+    kinds = list(first.facts.get("types", {}).values())
+    if looks_unwritten(exercise.kind, answer, kinds, exercise.as_found):
         first.facts["not_attempted"] = True
     return observations
 
 
-def _not_an_answer(exercise: Exercise, answer: Any, cases: list[Case]) -> Report | None:
+def _not_an_answer(exercise: Exercise, answer: Described, cases: Sequence[Case]) -> Report | None:
     """A report when what was handed in can't be probed at all, else None."""
-    if answer is Ellipsis or answer is None:
+    if answer.missing:
         return Report.not_attempted(exercise)
     if exercise.kind == "quiz":
         return None
-    kind, write = class_name(answer), f'Write check("{exercise.id}", {exercise.id})'
-    if exercise.kind == "class" and not isinstance(answer, type):
-        if callable(answer) and not hasattr(answer, "forward"):
+    write = f'Write check("{exercise.id}", {exercise.id})'
+    if exercise.kind == "class" and not answer.is_class:
+        if answer.callable and not answer.forward:
             return None
         return Report.refused(
             exercise,
-            f"`{exercise.id}` should be a class, and what was handed in is an object ({kind}).",
+            f"`{exercise.id}` should be a class, and what was handed in is an object "
+            f"({answer.kind}).",
             f"{write}, without brackets behind the name.",
         )
-    if not callable(answer):
+    if not answer.callable:
         return Report.refused(
             exercise,
-            f"`{exercise.id}` should be a {exercise.kind}, and what was handed in is: {kind}.",
+            f"`{exercise.id}` should be a {exercise.kind}, and what was handed in is: "
+            f"{answer.kind}.",
             f"{write}: the function itself, not its result.",
         )
     if exercise.kind == "function":
-        mismatch = argument_mismatch(answer, cases)
+        mismatch = argument_mismatch(answer.signature, cases)
         if mismatch:
             said = f"It will be called as `{exercise.call}`, and {mismatch}."
             return Report.refused(exercise, said)
