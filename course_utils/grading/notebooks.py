@@ -1,0 +1,302 @@
+"""One notebook from its cells to its points: run in a room, judged here.
+
+A pure function of the cells, the exercises and the seed: what it gives can be kept and found again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import nh3
+
+from ..checking import Catalogue, Exercise, Report, kept_key
+from ..failed_runs import names_written
+from ..inside import wire
+from .room import Lodger, Room
+from .verdicts import verdict
+
+MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
+BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "li", "ol", "p"}
+TAGS |= {"pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
+TAGS |= {"th", "thead", "tr", "u", "ul"}
+STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
+STYLES |= {"margin", "opacity", "overflow-x", "padding", "text-align", "width"}
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that may pass.
+
+    Args:
+        cell: for a cell that is run.
+        check: for all cases of an exercise together.
+        notebook: for all of it.
+    """
+
+    cell: float = 60.0
+    check: float = 10.0
+    notebook: float = 300.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell of a submission.
+
+    Args:
+        checks: the exercise whose points this cell is for; it is not run, the answer is judged.
+        locked: the course's own: written by no student.
+    """
+
+    source: str
+    checks: str = ""
+    locked: bool = False
+
+
+@dataclass
+class Graded:
+    """What became of a notebook, as plain data.
+
+    Attributes:
+        outputs: of each code cell.
+        reports: on each exercise, as `Report.to_dict` gives them.
+        happened: what a person should know, in words; nothing for most.
+        tier: what stood between the submission and this machine.
+    """
+
+    outputs: list[list[dict[str, Any]]] = field(default_factory=list)
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    happened: list[str] = field(default_factory=list)
+    tier: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Run:
+    """A notebook on its way: the process it is in, what has been run, what may not be run again."""
+
+    def __init__(self, room: Room, cells: Sequence[Cell], times: Times) -> None:
+        self.room, self.cells, self.times = room, cells, times
+        self.until = time.monotonic() + times.notebook
+        self.lodger: Lodger | None = None
+        self.done: list[int] = []  # cells that a new process needs
+        self.failed: dict[str, str] = {}  # names whose cell failed, and how
+        self.happened: list[str] = []
+        self._lent: Any = None
+
+    def begin(self) -> None:
+        self.leave()
+        self._lent = self.room.lent()
+        self.lodger = self._lent.__enter__()
+
+    def leave(self) -> None:
+        if self._lent is not None:
+            lent, self._lent, self.lodger = self._lent, None, None
+            lent.__exit__(None, None, None)
+
+    def left(self, most: float) -> float:
+        return min(most, self.until - time.monotonic())
+
+    def begin_again(self) -> bool:
+        """A new process in which the cells have run that did well; whether there could be one."""
+        said = self.room.too_much
+        self.begin()
+        for number in list(self.done):
+            try:
+                self._ask(self.cells[number].source)
+            except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+                self.done.remove(number)
+                self.happened.append(f"cell {number + 1} did not end again as it had before")
+                self.begin()
+                return False
+        if said:
+            self.happened.append(f"the notebook was ended, because {said}")
+        return True
+
+    def _ask(self, source: str) -> dict[str, Any]:
+        assert self.lodger is not None
+        said, _ = self.lodger.ask({"do": "run", "source": source}, b"", self.left(self.times.cell))
+        return said
+
+    def cell(self, number: int) -> list[dict[str, Any]]:
+        """The outputs of a cell."""
+        cell = self.cells[number]
+        try:
+            said = self._ask(cell.source)
+        except wire.OutOfTime:
+            return self._stopped(number)
+        except (wire.Ended, wire.BadMessage) as error:
+            why = self._why(error)
+            self.begin_again()
+            return self._refused(number, f"This cell ended the notebook's process ({why}).")
+        self.done.append(number)
+        outputs = clean_outputs(said.get("outputs"))
+        self._note_names(number, outputs)
+        return outputs
+
+    def _why(self, error: Exception) -> str:
+        time.sleep(0.15)  # the watch looks ten times a second
+        return self.room.too_much or str(error) or "it gave no reason"
+
+    def _stopped(self, number: int) -> list[dict[str, Any]]:
+        """A cell that does not end is interrupted; one that goes on is ended with its process."""
+        assert self.lodger is not None
+        said = f"This cell was still running after {self.times.cell:g} seconds and was stopped."
+        try:
+            self.lodger.interrupt(2.0)
+            self.done.append(number)
+        except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+            self.begin_again()
+        return self._refused(number, said)
+
+    def _refused(self, number: int, said: str) -> list[dict[str, Any]]:
+        self.happened.append(f"cell {number + 1}: {said[0].lower()}{said[1:]}")
+        for name in names_written(self.cells[number].source):
+            self.failed[name] = said
+        return [told(said)]
+
+    def _note_names(self, number: int, outputs: list[dict[str, Any]]) -> None:
+        errors = [o["ename"] for o in outputs if o["output_type"] == "error"]
+        for name in names_written(self.cells[number].source):
+            if errors:
+                self.failed[name] = f"The last run of the cell that writes it failed ({errors[0]})."
+            else:
+                self.failed.pop(name, None)
+
+    def judged(self, exercise: Exercise, catalogue: Catalogue, seed: int) -> Report:
+        assert self.lodger is not None
+        key = kept_key(exercise, seed)
+        try:
+            seconds = max(self.left(self.times.check), 0.1)
+            report = verdict(exercise, catalogue, self.lodger, key, seconds)
+        except wire.OutOfTime:
+            said = f"It was still running after {self.times.check:g} seconds, and could not be"
+            report = _nothing(exercise, f"{said} stopped but with the whole notebook.")
+            self.begin_again()
+        except wire.Ended as error:
+            said = "While this answer was checked, it ended the notebook's process"
+            report = _nothing(exercise, f"{said} ({self._why(error)}).")
+            self.begin_again()
+        if failure := self.failed.get(exercise.id):
+            report = replace(report, notes=[failure, *report.notes])
+        return report
+
+
+def grade(
+    cells: Sequence[Cell],
+    catalogue: Catalogue,
+    room: Room,
+    seed_of: Callable[[str], int],
+    times: Times | None = None,
+) -> Graded:
+    """Runs a notebook's cells in order and judges its answers.
+
+    Args:
+        seed_of: which inputs an exercise is tried with.
+    """
+    times = times or Times()
+    graded, run = Graded(tier=room.tier), _Run(room, cells, times)
+    try:
+        run.begin()
+        for number, cell in enumerate(cells):
+            exercise = catalogue.find(cell.checks) if cell.checks else None
+            if run.left(1.0) <= 0:
+                said = f"The notebook's {times.notebook:g} seconds were over before this cell."
+                if said not in run.happened:
+                    run.happened.append(said)
+                if exercise:
+                    report = _nothing(exercise, said)
+                    graded.reports[exercise.id] = report.to_dict()
+                    graded.outputs.append([card(report, exercise)])
+                else:
+                    graded.outputs.append([told(said)])
+            elif exercise:
+                report = run.judged(exercise, catalogue, seed_of(exercise.id))
+                graded.reports[exercise.id] = report.to_dict()
+                graded.outputs.append([card(report, exercise)])
+            else:
+                graded.outputs.append(run.cell(number))
+    finally:
+        run.leave()
+    graded.happened = run.happened
+    return graded
+
+
+def _nothing(exercise: Exercise, said: str) -> Report:
+    return Report.refused(exercise, said)
+
+
+# Outputs -------------------------------------------------------------------------------------
+
+
+def card(report: Report, exercise: Exercise) -> dict[str, Any]:
+    """The output of a graded cell: the points, which nbgrader reads, and the card."""
+    report = replace(report, hints=exercise.hints, other_way=exercise.other_way)
+    return {
+        "output_type": "execute_result",
+        "data": {"text/plain": repr(report), "text/html": report._repr_html_()},
+        "metadata": {},
+        "execution_count": None,
+    }
+
+
+def told(said: str) -> dict[str, Any]:
+    """An output that says what happened to a cell."""
+    return {"output_type": "stream", "name": "stdout", "text": f"{said}\n"}
+
+
+def clean_outputs(outputs: Any) -> list[dict[str, Any]]:
+    """Outputs of a known form, in which nothing can run in the browser of who reads them."""
+    if not isinstance(outputs, list):
+        return []
+    return [o for o in map(_clean, outputs[:MOST_OUTPUTS]) if o]
+
+
+def _clean(output: Any) -> dict[str, Any]:
+    kind = output.get("output_type") if isinstance(output, dict) else None
+    if kind == "stream" and isinstance(output.get("text"), str):
+        name = "stderr" if output.get("name") == "stderr" else "stdout"
+        return {"output_type": "stream", "name": name, "text": _text(output["text"])}
+    if kind == "error":
+        lines = output.get("traceback")
+        return {
+            "output_type": "error",
+            "ename": _text(output.get("ename"))[:200],
+            "evalue": _text(output.get("evalue")),
+            "traceback": [_text(t) for t in lines[:200]] if isinstance(lines, list) else [],
+        }
+    if kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
+        made = {"output_type": kind, "data": clean_data(output["data"]), "metadata": {}}
+        return made | ({"execution_count": None} if kind == "execute_result" else {})
+    return {}
+
+
+def clean_data(data: dict[str, Any]) -> dict[str, str]:
+    """Text, pictures of points, and HTML without anything that acts or is fetched."""
+    kept = {}
+    if isinstance(data.get("text/plain"), str):
+        kept["text/plain"] = _text(data["text/plain"])
+    picture = data.get("image/png")
+    if isinstance(picture, str) and len(picture) < MOST_PICTURE and BASE64.fullmatch(picture):
+        kept["image/png"] = picture
+    page = data.get("text/html")
+    if isinstance(page, str) and len(page) < MOST_HTML:
+        kept["text/html"] = nh3.clean(
+            page,
+            tags=TAGS,
+            attributes={"*": {"style", "title", "colspan", "rowspan", "scope", "open"}},
+            filter_style_properties=STYLES,
+        )
+    return kept
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else ""
+    if len(text) > MOST_TEXT:
+        return text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
+    return text

@@ -1,0 +1,172 @@
+"""Rooms: sandboxes in which everything is loaded once, lent to one notebook after another."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..inside import wire
+from . import sandbox
+from .sandbox import LIMITS, Limits, Watch
+
+PACKAGE = Path(__file__).resolve().parents[1]
+INSIDE = "/course"
+# What holds answers, expectations or points, or is of use to nobody inside.
+LEFT_OUT = ("exercises", "grading", "desk.py", "editions.py", "minutes.py", "__main__.py")
+START_SECONDS = 120.0
+ENVIRONMENT = {
+    "PYTHONPATH": INSIDE,
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "COURSE_GRADED": "1",
+}
+
+
+class NoRoom(RuntimeError):
+    """The sandbox was made, and what runs in it did not begin; the message holds what it said."""
+
+
+def make_package(folder: Path) -> Path:
+    """The package as a submission may see it, in `folder`: finished parts, and no answers."""
+
+    def left_out(at: str, names: list[str]) -> set[str]:
+        here = LEFT_OUT if Path(at) == PACKAGE else ()
+        return {n for n in names if n in here or n == "__pycache__"}
+
+    made = folder / PACKAGE.name
+    shutil.copytree(PACKAGE, made, ignore=left_out)
+    desk = (made / "inside" / "desk.py").read_text(encoding="utf-8")
+    (made / "desk.py").write_text(desk.replace("from ..", "from ."), encoding="utf-8")
+    return folder
+
+
+class Room:
+    """A process in which PyTorch, matplotlib and the course are loaded, behind the walls.
+
+    Args:
+        trusted: without the walls, for who says so: as a child of this process, with its rights.
+    """
+
+    def __init__(self, trusted: bool = False, limits: Limits = LIMITS) -> None:
+        self.trusted, self.limits = trusted, limits
+        self.tier = sandbox.TRUSTED if trusted else sandbox.SANDBOX
+        if not trusted:
+            sandbox.demand()
+        self._folder = Path(tempfile.mkdtemp(prefix="course-room-"))
+        make_package(self._folder)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.too_much = ""
+        self._control, theirs = socket.socketpair()
+        program = [sys.executable, "-m", "course_utils.inside.server", str(theirs.fileno())]
+        argv = sandbox.command(
+            program,
+            shown={INSIDE: self._folder},
+            environment=ENVIRONMENT,
+            limits=self.limits,
+        )
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        self._watch = Watch(self._process.pid, self._note, self.limits)
+        if not self._hears(b"ready", START_SECONDS):
+            self._process.kill()
+            self._process.wait()
+            self._said.seek(0)
+            said = self._said.read().decode(errors="replace").strip()
+            self.close()
+            raise NoRoom(said[-2000:] or "it gave no reason")
+
+    def _note(self, said: str) -> None:
+        self.too_much = said
+
+    def _hears(self, word: bytes, seconds: float) -> bool:
+        self._control.settimeout(seconds)
+        try:
+            return self._control.recv(8).strip() == word
+        except OSError:
+            return False
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Lodger]:
+        """A process of its own for one notebook, that ends with the context, and all in it."""
+        if self._process.poll() is not None:
+            self._end()
+            self._begin()
+        mine, theirs = socket.socketpair()
+        try:
+            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+            theirs.close()
+            yield Lodger(self, mine)
+        finally:
+            mine.close()
+            self._say(b"k")
+            if not self._hears(b"ended", 10):  # it may have ended before it was told to
+                self._end()
+                self._begin()
+
+    def interrupt(self) -> None:
+        """As Ctrl-C would, for what runs now."""
+        self._say(b"i")
+
+    def _say(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._control.settimeout(10)
+            self._control.sendall(word)
+
+    def _end(self) -> None:
+        self._watch.stop()
+        self._control.close()
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._said.close()
+
+    def close(self) -> None:
+        self._end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Lodger:
+    """The process that a notebook has for itself."""
+
+    def __init__(self, room: Room, to: socket.socket) -> None:
+        self._room, self._to = room, to
+
+    def ask(self, words: dict[str, Any], data: bytes, seconds: float) -> tuple[dict, bytes]:
+        """What it answers; data, whatever it says.
+
+        Raises:
+            wire.Ended, wire.OutOfTime, wire.BadMessage: it gave no answer, none in time, or one
+                that is none.
+        """
+        wire.send(self._to, words, data)
+        return wire.receive(self._to, seconds)
+
+    def interrupt(self, seconds: float) -> tuple[dict, bytes]:
+        """What it answers after an interrupt; raises as `ask`."""
+        self._room.interrupt()
+        return wire.receive(self._to, seconds)

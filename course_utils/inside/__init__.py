@@ -1,0 +1,1 @@
+"""What runs beside a submission, in a sandbox, and knows no answer: nothing it says is believed."""
