@@ -27,6 +27,7 @@ c.CourseDirectory.ignore = [
     "__pycache__",
     "feedback",
     ".course_progress.json*",
+    ".grading",
 ]
 
 # Valid in a function, a method, a class and on its own; a stub runs and gives None.
@@ -54,11 +55,14 @@ c.Autograde.sanitize_preprocessors = [
     course.MendCells,
     nbgrader.CheckCellMetadata,
 ]
-# A check stops an endless loop by itself; this is for loops outside of one.
-c.Execute.timeout = 60
-c.Execute.interrupt_on_timeout = True
-# All outputs are there once the last cell has run; an orderly end costs another second a notebook.
-c.Execute.shutdown_kernel = "immediate"
+# In the place of Execute: submissions run behind walls, and their points are made outside.
+c.Autograde.autograde_preprocessors = [
+    course.RunSubmission,
+    nbgrader.LimitOutput,
+    nbgrader.SaveAutoGrades,
+    nbgrader.AssignLatePenalties,
+    nbgrader.CheckCellMetadata,
+]
 
 c.GenerateFeedback.preprocessors = [
     nbgrader.GetGrades,

@@ -34,6 +34,11 @@ def catalogue() -> Catalogue:
     Those stand in the files or folders that the environment variable COURSE_EXERCISES names
     (separated as in PATH), else in the folder `exercises` beside nbgrader_config.py.
     """
+    return _joined(catalogue_files())
+
+
+def catalogue_files() -> tuple[Path, ...]:
+    """The files of an instructor's own exercises."""
     named = os.environ.get("COURSE_EXERCISES")
     places = [Path(p) for p in named.split(os.pathsep)] if named else []
     folder = course_folder()
@@ -42,7 +47,7 @@ def catalogue() -> Catalogue:
     files: list[Path] = []
     for place in places:
         files += sorted(place.glob("[!_]*.py")) if place.is_dir() else [place] if named else []
-    return _joined(tuple(p.resolve() for p in files))
+    return tuple(p.resolve() for p in files)
 
 
 def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None) -> Report:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
-from nbgrader.utils import is_grade
+from nbgrader.utils import is_grade, is_locked
 
+from ..checking.guard import time_budget
+from ..desk import catalogue, catalogue_files
 from ..editions import (
     WIDGET_VIEW,
     as_found,
@@ -18,8 +28,13 @@ from ..editions import (
     nbgrader_metadata,
     without_hidden_tests,
 )
+from .notebooks import Cell, Graded, Times
+from .results import Results, graded_by, own_exercises, secret
+from .room import Room
+from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 
 IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
+TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what a browser takes for the beginning of a tag
 PUT_BACK = "# This cell was missing from the submission and was put back.\n"
 
 
@@ -44,73 +59,110 @@ class ClearAnswers(ClearSolutions):
         return replaced or cell.source != before
 
 
-class MendCells(NbGraderPreprocessor):
-    """Give a submission back the cells and the metadata that grading rests on.
+@dataclass(frozen=True)
+class Released:
+    """A cell as it was released.
 
-    In the place of nbgrader's `DeduplicateIds` and `OverwriteCells`: whatever a student did to a
-    cell (copied, deleted, retyped, edited its metadata), it stops the grading of nobody.
+    Args:
+        metadata: nbgrader's, as it has to be again.
     """
 
-    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        ids = resources["nbgrader"]
-        with Gradebook(ids["db_url"]) as gradebook:
-            notebook = gradebook.find_notebook(ids["notebook"], ids["assignment"])
-            sources = {cell.name: cell for cell in notebook.source_cells}
-            points = {c.name: c.max_score for c in (*notebook.grade_cells, *notebook.task_cells)}
-            graded = {cell.name for cell in notebook.grade_cells}
-            solutions = {cell.name for cell in notebook.solution_cells}
-            tasks = {cell.name for cell in notebook.task_cells}
+    source: str
+    cell_type: str
+    locked: bool
+    graded: bool
+    metadata: dict[str, Any]
 
-            def metadata(name: str) -> NotebookNode:
-                return NotebookNode(
-                    nbgrader_metadata(
-                        name,
-                        grade=name in graded,
-                        solution=name in solutions,
-                        task=name in tasks,
-                        locked=sources[name].locked,
-                        points=points.get(name),
+
+def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]:
+    """A notebook's cells in the gradebook, by name."""
+    with Gradebook(db_url) as gradebook:
+        kept = gradebook.find_notebook(notebook, assignment)
+        points = {c.name: c.max_score for c in (*kept.grade_cells, *kept.task_cells)}
+        graded = {cell.name for cell in kept.grade_cells}
+        solutions = {cell.name for cell in kept.solution_cells}
+        tasks = {cell.name for cell in kept.task_cells}
+        return {
+            cell.name: Released(
+                cell.source,
+                cell.cell_type,
+                cell.locked,
+                cell.name in graded | tasks,
+                {
+                    **nbgrader_metadata(
+                        cell.name,
+                        grade=cell.name in graded,
+                        solution=cell.name in solutions,
+                        task=cell.name in tasks,
+                        locked=cell.locked,
+                        points=points.get(cell.name),
                     ),
-                    checksum=sources[name].checksum,
-                    cell_type=sources[name].cell_type,
-                )
+                    "checksum": cell.checksum,
+                    "cell_type": cell.cell_type,
+                },
+            )
+            for cell in kept.source_cells
+        }
 
-            found = set()
-            for cell in reversed(nb.cells):  # of two copies the later one counts
-                claimed = cell.metadata.pop("nbgrader", None)
-                name = claimed.get("grade_id") if isinstance(claimed, dict) else None
-                if not isinstance(name, str) or name not in sources or name in found:
-                    continue
-                found.add(name)
-                _retype(cell, sources[name].cell_type)
-                cell.metadata["nbgrader"] = metadata(name)
-                if sources[name].locked:
-                    cell.source = sources[name].source
-            for name in sorted((graded | tasks) - found):
-                self.log.warning("Cell %s was missing and is put back", name)
-                new = new_code_cell if sources[name].cell_type == "code" else new_markdown_cell
-                cell = new(sources[name].source)
-                cell.metadata["nbgrader"] = metadata(name)
-                nb.cells.insert(self._place(nb, checked_exercise(cell)), cell)
-                if cell.cell_type == "code":
-                    cell.source = PUT_BACK + cell.source
-                if (nb.nbformat, nb.nbformat_minor) < (4, 5):
-                    del cell["id"]
-        return nb, resources
 
-    @staticmethod
-    def _place(nb: NotebookNode, exercise: str | None) -> int:
-        """Behind the last cell that defines what is checked.
+def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
+    """Gives a submission back, in place, what grading rests on; the names of cells put back.
 
-        Without such a cell the check comes behind the imports, before a demonstration can bring in
-        the finished part under the same name. A graded cell of another kind comes last.
-        """
-        if exercise is None:
-            return len(nb.cells)
-        code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
-        places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
-        imports = [i for i in code if IMPORTS_CHECK.search(nb.cells[i].source)]
-        return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
+    Whatever a student did to a cell (copied, deleted, retyped, edited its metadata), it stops the
+    grading of nobody, and what was written runs in nobody's browser.
+    """
+    found = set()
+    for cell in reversed(nb.cells):  # of two copies the later one counts
+        claimed = cell.metadata.get("nbgrader")
+        name = str(claimed.get("grade_id")) if isinstance(claimed, dict) else ""
+        known = name in cells and name not in found
+        ours = known and (cells[name].locked or cells[name].source == cell.source)
+        _tame(cell, keep_text=ours)
+        if not known:
+            continue
+        found.add(name)
+        _retype(cell, cells[name].cell_type)
+        cell.metadata["nbgrader"] = NotebookNode(cells[name].metadata)
+        if cells[name].locked:
+            cell.source = cells[name].source
+    missing = sorted(name for name in cells if cells[name].graded and name not in found)
+    for name in missing:
+        new = new_code_cell if cells[name].cell_type == "code" else new_markdown_cell
+        cell = new(cells[name].source)
+        cell.metadata["nbgrader"] = NotebookNode(cells[name].metadata)
+        nb.cells.insert(_place(nb, checked_exercise(cell)), cell)
+        if cell.cell_type == "code":
+            cell.source = PUT_BACK + cell.source
+        if (nb.nbformat, nb.nbformat_minor) < (4, 5):
+            del cell["id"]
+    nb.metadata = NotebookNode(
+        {k: v for k, v in nb.metadata.items() if k in ("kernelspec", "language_info")}
+    )
+    return missing
+
+
+def _tame(cell: NotebookNode, keep_text: bool) -> None:
+    """Takes from a cell what a browser would run, or a page be led astray by."""
+    cell.metadata = NotebookNode(
+        {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
+    )
+    if cell.cell_type != "code" and not keep_text:
+        cell.source = TAG.sub("&lt;", cell.source)
+        cell.pop("attachments", None)
+
+
+def _place(nb: NotebookNode, exercise: str | None) -> int:
+    """Behind the last cell that defines what is checked.
+
+    Without such a cell the check comes behind the imports, before a demonstration can bring in
+    the finished part under the same name. A graded cell of another kind comes last.
+    """
+    if exercise is None:
+        return len(nb.cells)
+    code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+    places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
+    imports = [i for i in code if IMPORTS_CHECK.search(nb.cells[i].source)]
+    return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
 
 
 def _retype(cell: NotebookNode, cell_type: str) -> None:
@@ -123,6 +175,107 @@ def _retype(cell: NotebookNode, cell_type: str) -> None:
     else:
         cell.pop("outputs", None)
         cell.pop("execution_count", None)
+
+
+class MendCells(NbGraderPreprocessor):
+    """In the place of nbgrader's `DeduplicateIds` and `OverwriteCells`: see `mend`."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        ids = resources["nbgrader"]
+        if not trusted():
+            _demand()
+        refuse_links(_course(self) / "submitted" / ids["student"] / ids["assignment"])
+        for name in mend(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
+            self.log.warning("Cell %s was missing and is put back", name)
+        return nb, resources
+
+
+def cells_of(nb: NotebookNode) -> list[Cell]:
+    """The code cells of a mended notebook."""
+    cells = []
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            checks = (checked_exercise(cell) or "") if is_grade(cell) else ""
+            cells.append(Cell(cell.source, checks, is_locked(cell)))
+    return cells
+
+
+def fill_in(nb: NotebookNode, graded: Graded) -> None:
+    """Writes what became of a notebook into its cells."""
+    code = [cell for cell in nb.cells if cell.cell_type == "code"]
+    for number, (cell, outputs) in enumerate(zip(code, graded.outputs, strict=True), 1):
+        cell.execution_count = number
+        cell.outputs = [NotebookNode(output) for output in outputs]
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = number
+    nb.metadata["course"] = NotebookNode(tier=graded.tier, happened=graded.happened)
+
+
+class RunSubmission(NbGraderPreprocessor):
+    """In the place of nbgrader's `Execute`: the notebook runs behind walls and is judged here, or
+    what became of it is found where an earlier run has kept it."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        course, ids = _course(self), resources["nbgrader"]
+        tier = TRUSTED if trusted() else SANDBOX
+        cells, exercises, own = cells_of(nb), catalogue(), own_exercises(catalogue_files())
+        graded = graded_by(
+            lambda: room(tier),
+            Results(course),
+            cells,
+            exercises,
+            secret(course),
+            tier,
+            Times(check=time_budget()),
+            own,
+        )
+        for said in graded.happened:
+            self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
+        fill_in(nb, graded)
+        return nb, resources
+
+
+def trusted() -> bool:
+    """Whether the instructor has said that submissions may run without walls."""
+    return os.environ.get("COURSE_TRUST_SUBMISSIONS", "").lower() in ("1", "yes", "true")
+
+
+def _demand() -> None:
+    try:
+        demand()
+    except NoSandbox as error:
+        raise SystemExit(f"\n{error}") from None  # what nbgrader does not take for one student's
+
+
+@cache
+def room(tier: str) -> Room:
+    """This process's room, made when first asked for."""
+    made = Room(trusted=tier == TRUSTED)
+    atexit.register(made.close)
+    return made
+
+
+def _course(preprocessor: NbGraderPreprocessor) -> Path:
+    """The course's folder: that of the converter which has this preprocessor, or this one."""
+    owner: Any = preprocessor
+    while owner is not None and not hasattr(owner, "coursedir"):
+        owner = owner.parent
+    return Path(owner.coursedir.root if owner is not None else ".").resolve()
+
+
+def refuse_links(folder: Path) -> None:
+    """Nothing, where a submission holds files and folders alone.
+
+    Raises:
+        ValueError: something in it is a link, or no file, and may be anybody's.
+    """
+    for at, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            kind = os.lstat(os.path.join(at, name)).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                what = "a link to something else" if stat.S_ISLNK(kind) else "no file"
+                raise ValueError(f"{os.path.join(at, name)} is {what}, and is not looked at")
 
 
 class TidyFeedback(NbGraderPreprocessor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -70,16 +71,23 @@ class Room:
     def _begin(self) -> None:
         self.too_much = ""
         self._control, theirs = socket.socketpair()
-        program = [sys.executable, "-m", "course_utils.inside.server", str(theirs.fileno())]
-        argv = sandbox.command(
-            program,
-            shown={INSIDE: self._folder},
-            environment=ENVIRONMENT,
-            limits=self.limits,
-        )
+        argv = [sys.executable, "-m", "course_utils.inside.server", str(theirs.fileno())]
+        environment = None
+        if self.trusted:
+            argv.append("trusted")
+            environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self._folder)}
+        else:
+            argv = sandbox.command(
+                argv,
+                shown={INSIDE: self._folder},
+                environment=ENVIRONMENT,
+                limits=self.limits,
+            )
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
         self._process = subprocess.Popen(
             argv,
+            env=environment,
+            cwd=self._folder if self.trusted else None,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._said,

@@ -1,0 +1,141 @@
+"""What became of notebooks, kept by their content: the same cells are never run twice.
+
+A result hangs on the cells, the exercises, the seed and the course itself, and on nothing else. It
+is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from ..checking import Catalogue
+from .notebooks import Cell, Graded, Times, grade
+from .room import PACKAGE, Room
+
+FOLDER = ".grading"  # in the course's folder: the secret, and the results
+
+
+class CantKeep(RuntimeError):
+    """A result could not be written; the message says where and why."""
+
+
+@cache
+def secret(course: Path) -> str:
+    """From what all inputs are drawn: COURSE_GRADING_SEED, else a secret of this folder's own."""
+    given = os.environ.get("COURSE_GRADING_SEED", "").strip()
+    if given:
+        return given
+    place = course / FOLDER / "secret"
+    if not place.exists():
+        _write(place, secrets.token_hex(16))
+        place.chmod(0o600)
+    return place.read_text(encoding="utf-8").strip()
+
+
+def seed_from(text: str) -> Callable[[str], int]:
+    """Which number each exercise's inputs are drawn from: others for others, none to be guessed."""
+
+    def seed_of(exercise: str) -> int:
+        return 1 + int(_digest(text, exercise)[:15], 16)
+
+    return seed_of
+
+
+@cache
+def version() -> str:
+    """The course as it is here: every line of it, and PyTorch's version."""
+    sources = [p.read_bytes() for p in sorted(PACKAGE.rglob("*.py"))]
+    return _digest(torch.__version__, *(hashlib.sha256(s).hexdigest() for s in sources))
+
+
+def content(cells: Sequence[Cell], text: str, tier: str, times: Times, own: str = "") -> str:
+    """The name of a result: what it hangs on, in short.
+
+    Args:
+        text: the secret.
+        own: what else the catalogue holds, an instructor's own exercises.
+    """
+    return _digest(
+        version(), own, text, tier, json.dumps([asdict(times), [asdict(c) for c in cells]])
+    )
+
+
+def own_exercises(places: Sequence[Path]) -> str:
+    return _digest(*(p.read_text(encoding="utf-8") for p in places))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class Results:
+    """Results in a folder, one file each."""
+
+    def __init__(self, course: Path) -> None:
+        self.folder = course / FOLDER / "results"
+
+    def _place(self, name: str) -> Path:
+        return self.folder / name[:2] / f"{name}.json"
+
+    def find(self, name: str) -> Graded | None:
+        """A result that was kept, or None."""
+        try:
+            kept = json.loads(self._place(name).read_text(encoding="utf-8"))
+            return Graded(**kept)
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def keep(self, name: str, graded: Graded) -> None:
+        """Writes a result.
+
+        Raises:
+            CantKeep: the disk is full, or the folder can't be written.
+        """
+        _write(self._place(name), json.dumps(graded.to_dict()))
+
+
+def _write(place: Path, text: str) -> None:
+    made = ""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, made = tempfile.mkstemp(dir=place.parent, prefix=".")
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, place)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(made)
+        raise CantKeep(f"{place.parent} can't be written: {error.strerror or error}") from None
+
+
+def graded_by(
+    room: Callable[[], Room],
+    results: Results,
+    cells: Sequence[Cell],
+    catalogue: Catalogue,
+    text: str,
+    tier: str,
+    times: Times,
+    own: str = "",
+    force: bool = False,
+) -> Graded:
+    """What became of these cells: found, or made in a room and kept."""
+    name = content(cells, text, tier, times, own)
+    found = None if force else results.find(name)
+    if found is None:
+        found = grade(cells, catalogue, room(), seed_from(text), times)
+        results.keep(name, found)
+    return found
