@@ -171,7 +171,11 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
             continue
         if p.verdict(t) != p.verdict(Trial(t.case, b, t.expected)):
             return False
-    names = {n for n in (*a.tensors, *b.tensors) if n != "half" and not n.startswith("draw:")}
+    names = {
+        n
+        for n in (*a.tensors, *b.tensors)
+        if n != "half" and not n.startswith(("draw:", "judged:"))
+    }
     return all(
         n in a.tensors and n in b.tensors and alike(exercise, a.tensors[n], b.tensors[n])
         for n in names

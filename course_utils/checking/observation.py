@@ -29,6 +29,9 @@ class Observation:
     `unread` (gradients of weights that are kept in another form), `ops` (operators seen), `printed`
     (count, first lines), `not_attempted`, `given` (the entries of a quiz), `traits` (whatever else
     tells an exercise's wrong answers apart).
+
+    Tensors by name are results. Of those that begin with `judged:` an exercise's own properties say
+    whether they are right: that is known where answers are judged, not where they run.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -43,6 +46,12 @@ class Observation:
     @property
     def traits(self) -> dict[str, Any]:
         return self.facts.get("traits", {})
+
+    def put_judged(self, name: str, value: Any) -> None:
+        """Keep a tensor for an exercise's own property."""
+        tensor = plain(value)[1]
+        if tensor is not None:
+            self.tensors[f"judged:{name}"] = tensor
 
     def put(self, name: str, value: Any) -> Tensor | None:
         """Keep a result: a plain detached CPU copy if it is a tensor or number, else its type."""

@@ -25,7 +25,11 @@ def main_results(expected: Expected) -> list[str]:
 
 def finite(seen: Observation) -> bool:
     """Whether all results are, gradients left out."""
-    return all(bool(t.isfinite().all()) for n, t in seen.tensors.items() if "grad:" not in n)
+    return all(
+        bool(t.isfinite().all())
+        for n, t in seen.tensors.items()
+        if "grad:" not in n and not n.startswith("judged:")
+    )
 
 
 def ran(case: Case, seen: Observation) -> bool:

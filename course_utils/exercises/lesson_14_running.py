@@ -32,6 +32,7 @@ from .kit import positions as p
 from .kit.draw import Draw
 from .kit.heads import padding_in_front
 from .kit.steps import Refusing
+from .lesson_10_training import _probe as see_step
 
 LESSON = "6-practice/14_pitfall_clinic"
 
@@ -290,10 +291,10 @@ FIX_POSITION_OVERFLOW = Exercise(
 
 def _step_probe(answer: Any, case: Case) -> Observation:
     """What lesson 10 sees of a step, and whether gradients from before have a say."""
-    seen = t._probe(answer, case)
+    seen = see_step(answer, case)
     if "left" in case.roles:
         without = replace(case, options={**case.options, "left_over": False})
-        again = t._probe(answer, without)
+        again = see_step(answer, without)
         names = [n for n in seen.tensors if n.startswith("`")]
         seen.traits["cleared"] = all(
             n in again.tensors and near(seen.tensors[n], again.tensors[n]) for n in names
