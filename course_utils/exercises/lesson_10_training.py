@@ -242,8 +242,9 @@ def _explain_return(t: Trial) -> tuple[str, str]:
 def _losses(case: Case, seen: Observation) -> list[tuple[Tensor, Tensor]]:
     """Each loss that was returned beside the right one; none where a step returned no number."""
     right = _by_hand(case)[1]
-    given = [t for n, t in seen.tensors.items() if n.startswith("loss ")]
-    return list(zip(given, right, strict=True)) if len(given) == len(right) else []
+    given = [seen.tensors.get(f"loss {step}") for step, _ in enumerate(right, 1)]
+    known = [t for t in given if t is not None]
+    return list(zip(known, right, strict=True)) if len(known) == len(right) else []
 
 
 def _right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:

@@ -41,6 +41,10 @@ DTYPES = {
 }
 
 
+class NotThere(Exception):
+    """The notebook has nothing of this name."""
+
+
 class Untrustworthy(Exception):
     """What came back has not the form of an observation; the message says what is wrong with it."""
 
@@ -240,6 +244,8 @@ class There:
         finished = {e.id: e.finished for e in self.catalogue if e.id in parts and e.finished}
         data = goes_in(self.exercise, self.catalogue, parts | finished)
         said, _ = self.lodger.ask(asked, data, self.seconds + GRACE)
+        if said.get("there") is False:
+            raise NotThere
         if "described" not in said:
             raise Untrustworthy(str(said.get("error", "it did not say what it is"))[:300])
         return described(said["described"])
@@ -285,6 +291,10 @@ def verdict(
     own = AnswerKey(key.cases, key.expected, dict(key.wrong), dict(key.glances), key.whole)
     try:
         return report_on(exercise, there, own, catalogue)
+    except NotThere:
+        said = (
+            f"NameError: name '{exercise.id}' is not defined. No cell that was run has written it."
+        )
     except (Untrustworthy, wire.BadMessage) as error:
         said = f"What came back from this answer can't be judged: {error}."
     except (wire.Ended, wire.OutOfTime):

@@ -205,7 +205,8 @@ def _run(host: socket.socket, shell: Any) -> None:
             elif asked["do"] == "look":
                 probing, parts = pickle.loads(data)
                 answer = shell.user_ns.get(asked["name"])
-                wire.send(host, {"described": described(answer)})
+                there = asked["name"] in shell.user_ns
+                wire.send(host, {"described": described(answer), "there": there})
             elif asked["do"] == "observe":
                 case = pickle.loads(data)
                 bound = parts if asked["parts"] else {}
