@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -38,13 +39,16 @@ class Limits:
         memory: bytes that all its processes hold together, and that one may reserve twice over.
         processes: how many there may be at once.
         file_size: bytes of the largest file it may write.
-        folder_size: bytes of all that it writes.
+        folder_size: bytes of all that it writes into one place: its own folder, its home, /tmp or
+            /dev/shm.
+        files: how many files and folders there may be in its own folder.
     """
 
     memory: int = 2048 * MIB
     processes: int = 64
     file_size: int = 64 * MIB
     folder_size: int = 256 * MIB
+    files: int = 1000
 
 
 LIMITS = Limits()
@@ -108,16 +112,22 @@ def command(
     reading |= {path: path for path in (sys.base_prefix, sys.prefix)}
     size = str(limits.folder_size)
     return [
-        *("prlimit", f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0", "--"),
-        *("bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
+        # bwrap's own environment can be read inside, as that of process 1.
+        *("env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}"),
+        *("prlimit", f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0"),
+        *("--nofile=1024", "--"),
+        *("bwrap", "--unshare-all", "--unshare-user", *_without_namespaces()),
+        *("--die-with-parent", "--new-session"),
         *("--cap-drop", "ALL", "--hostname", "student"),
         *(word for name in SYSTEM for word in _system(f"/{name}")),
         *(w for inside, here in reading.items() for w in ("--ro-bind-try", here, inside)),
         *("--proc", "/proc", "--dev", "/dev"),
-        *(w for place in ("/tmp", HOME) for w in ("--size", size, "--tmpfs", place)),
+        *(w for place in ("/tmp", "/dev/shm", HOME) for w in ("--size", size, "--tmpfs", place)),
         *_without_the_course(),
         *(w for at, here in (shown or {}).items() for w in ("--ro-bind", str(here), str(at))),
         *(("--bind", str(own), str(own)) if own else ()),
+        # Both lie in memory, and there is no bound on them.
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", HOME, "--clearenv"),
         *(
             word
@@ -126,6 +136,14 @@ def command(
         ),
         *("--", *argv),
     ]
+
+
+@cache
+def _without_namespaces() -> tuple[str, ...]:
+    """In a namespace of its own a program could mount more memory; bwrap before 0.8 lets it."""
+    tried = ["bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--", "true"]
+    done = subprocess.run(tried, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    return () if done.returncode else ("--disable-userns",)
 
 
 def _system(place: str) -> tuple[str, ...]:
@@ -141,44 +159,111 @@ def _without_the_course() -> list[str]:
     return ["--tmpfs", str(package)] if any(package.is_relative_to(p) for p in shown) else []
 
 
+def end(outside: psutil.Process) -> None:
+    """End a sandbox and everything inside; that it is over already is no mistake.
+
+    Args:
+        outside: the process that made the sandbox.
+    """
+    with suppress(psutil.Error):
+        # With process 1 inside all others end, before bwrap itself does.
+        for first in outside.children() or [outside]:
+            with suppress(psutil.Error):
+                first.kill()
+
+
 class Watch:
     """Ends a sandbox that uses more than it may; the system's own bounds hold for each process.
 
     Args:
-        process: the process that made the sandbox. With it everything inside ends.
+        process: the process that made the sandbox.
         told: called once, with what was too much.
+        own: the folder of the host that may be written inside.
     """
 
     def __init__(
-        self, process: int, told: Callable[[str], None], limits: Limits = LIMITS, every: float = 0.1
+        self,
+        process: int,
+        told: Callable[[str], None],
+        limits: Limits = LIMITS,
+        every: float = 0.1,
+        own: str | Path | None = None,
     ) -> None:
         self._process, self._told, self._limits, self._every = process, told, limits, every
+        self._own = own
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(self._every):
-            try:
-                family = psutil.Process(self._process).children(recursive=True)
-            except psutil.Error:
-                return
-            held = 0
-            for process in family:
-                with suppress(psutil.Error):
-                    memory = process.memory_info()
-                    held += memory.rss - memory.shared
-            said = ""
-            if len(family) > self._limits.processes:
-                said = f"it had more than {self._limits.processes} processes"
-            elif held > self._limits.memory:
-                said = f"it held more than {self._limits.memory // MIB:,} MiB of memory"
-            if said:
-                with suppress(psutil.Error):
-                    psutil.Process(self._process).kill()
-                self._told(said)
-                return
+        with suppress(psutil.Error):
+            outside = psutil.Process(self._process)
+            while not self._over.wait(self._every):
+                family = outside.children(recursive=True)
+                said = self._too_many(family) or self._too_much_held(family) or self._too_full()
+                if said:
+                    end(outside)
+                    self._told(said)
+                    return
+
+    def _too_many(self, family: list[psutil.Process]) -> str:
+        most = self._limits.processes
+        return f"it had more than {most} processes" if len(family) > most else ""
+
+    def _too_much_held(self, family: list[psutil.Process]) -> str:
+        own, shared, nameless = 0, 0, dict[tuple[int, int], int]()
+        for process in family:
+            with suppress(OSError, ValueError):
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                held = dict(line.split(":", 1) for line in status.splitlines())
+                own += _kib(held.get("RssAnon", "0 kB"))
+                shared += _kib(held.get("RssShmem", "0 kB"))
+                nameless |= _nameless(process.pid)
+        most = self._limits.memory
+        # What is shared is often a file without a name.
+        too_much = own + max(shared, sum(nameless.values())) > most
+        return f"it held more than {most // MIB:,} MiB of memory" if too_much else ""
+
+    def _too_full(self) -> str:
+        size = files = 0
+        try:
+            for place, inside, names in os.walk(self._own or "", onerror=_unreadable):
+                files += len(inside) + len(names)
+                if files > self._limits.files:
+                    return f"it made more than {self._limits.files:,} files"
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        size += _on_disk(os.lstat(os.path.join(place, name)))
+        except OSError:
+            return "it made a folder that can't be looked into"
+        most = self._limits.folder_size
+        return f"it wrote more than {most // MIB:,} MiB of files" if size > most else ""
+
+
+def _kib(said: str) -> int:
+    return int(said.split()[0]) * 1024
+
+
+def _on_disk(file: os.stat_result) -> int:
+    return file.st_blocks * 512
+
+
+def _nameless(process: int) -> dict[tuple[int, int], int]:
+    """The sizes of the files that a process has open and nobody else can see."""
+    sizes = {}
+    for opened in os.scandir(f"/proc/{process}/fd"):
+        with suppress(OSError):
+            file = opened.stat()
+            if stat.S_ISREG(file.st_mode) and not file.st_nlink:
+                sizes[file.st_dev, file.st_ino] = _on_disk(file)
+    return sizes
+
+
+def _unreadable(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

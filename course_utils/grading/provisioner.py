@@ -1,0 +1,205 @@
+"""A kernel inside the walls, for whoever asks for one by name: nbclient, nbgrader, nbval.
+
+The kernelspec `course-sandbox` names the provisioner in this module. There is no network inside, so
+the kernel talks through sockets in its own folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from functools import partial
+from logging import Logger
+from pathlib import Path
+from typing import Any
+
+import psutil
+from jupyter_client.provisioning import LocalProvisioner
+from traitlets import Integer
+
+from . import sandbox
+
+KERNEL = "course-sandbox"
+COURSE = "/course"  # where `course_utils` is found inside
+FOLDERS = "/tmp"  # not TMPDIR: a socket's address has room for 107 bytes
+LAST_WORDS = 1000
+
+
+class SandboxProvisioner(LocalProvisioner):
+    """Launches a kernel in a sandbox, and ends it if it uses more than it may."""
+
+    memory = Integer(
+        sandbox.LIMITS.memory // sandbox.MIB, help="MiB that a kernel and its processes may hold."
+    ).tag(config=True)
+    processes = Integer(sandbox.LIMITS.processes, help="How many processes it may have.").tag(
+        config=True
+    )
+    folder_size = Integer(
+        sandbox.LIMITS.folder_size // sandbox.MIB, help="MiB that it may write into one place."
+    ).tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._folder = ""
+        self._outside: psutil.Process | None = None
+        self._too_much: list[str] = []
+        self._leaving = ExitStack()
+        # A kernel that nobody shuts down leaves nothing behind either.
+        weakref.finalize(self, self._leaving.close)
+
+    @property
+    def too_much(self) -> str:
+        """What the kernel had too much of, if it was ended for that."""
+        return "".join(self._too_much)
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        sandbox.demand()
+        self._leaving.close()
+        self._too_much.clear()
+        try:
+            folder = self._make_folder()
+            own, shown = folder / "own", folder / "shown"
+            own.mkdir()
+            make_package(shown)
+            manager: Any = self.parent
+            manager.transport, manager.ip, manager.cache_ports = "ipc", str(own / "socket"), False
+            manager.connection_file = str(own / "connection.json")
+            manager._connection_file_written = False
+            launch = await super().pre_launch(**kwargs)
+        except BaseException:
+            self._leaving.close()
+            raise
+        environment = {name: launch["env"][name] for name in self.kernel_spec.env}
+        launch["cmd"] = sandbox.command(
+            launch["cmd"],
+            shown={COURSE: shown},
+            own=own,
+            environment={"PYTHONPATH": COURSE, **environment},
+            limits=self._limits(),
+        )
+        return launch
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        try:
+            said = Path(self._folder, "said")
+            process, outside = _start(cmd, said)
+            self._leaving.callback(_end, process, outside, said, self._too_much, self.log)
+            watch = sandbox.Watch(
+                process.pid,
+                partial(_tell, self._too_much, self.log),
+                self._limits(),
+                own=Path(self._folder, "own"),
+            )
+            self._leaving.callback(watch.stop)
+        except BaseException:
+            self._leaving.close()
+            raise
+        self.process, self._outside = process, outside
+        self.pid = self.pgid = process.pid
+        return self.connection_info
+
+    async def send_signal(self, signum: int) -> None:
+        """What ends a kernel ends the sandbox; any other signal reaches the kernel in it."""
+        if signum in (signal.SIGKILL, signal.SIGTERM):
+            self._leaving.close()
+        elif self._outside:
+            with suppress(psutil.Error, ValueError):
+                (first,) = self._outside.children()
+                min(first.children(), key=psutil.Process.create_time).send_signal(signum)
+
+    async def kill(self, restart: bool = False) -> None:
+        self._leaving.close()
+
+    async def terminate(self, restart: bool = False) -> None:
+        self._leaving.close()
+
+    async def cleanup(self, restart: bool = False) -> None:
+        self._leaving.close()
+        await super().cleanup(restart)
+
+    def _make_folder(self) -> Path:
+        if self._folder:  # a kernel starts again where its clients wait for it
+            os.mkdir(self._folder, 0o700)
+        else:
+            self._folder = tempfile.mkdtemp(prefix="course-", dir=FOLDERS)
+        self._leaving.callback(_remove, self._folder)
+        return Path(self._folder)
+
+    def _limits(self) -> sandbox.Limits:
+        return sandbox.Limits(
+            memory=self.memory * sandbox.MIB,
+            processes=self.processes,
+            folder_size=self.folder_size * sandbox.MIB,
+        )
+
+
+def make_package(folder: Path) -> None:
+    """The course without its answers and its desk, to be read inside."""
+    package = Path(__file__).resolve().parents[1]
+    secret = {str(package / name) for name in ("exercises", "grading", "desk.py")}
+
+    def left_out(place: str, names: list[str]) -> list[str]:
+        return [n for n in names if n == "__pycache__" or os.path.join(place, n) in secret]
+
+    shutil.copytree(package, folder / package.name, ignore=left_out)
+
+
+def _start(cmd: Sequence[str], said: Path) -> tuple[subprocess.Popen, psutil.Process]:
+    """Start a process from a thread that lasts as long as it does.
+
+    A sandbox dies with its parent, and for Linux that is the thread which started it.
+    """
+    started: Future[tuple[subprocess.Popen, psutil.Process]] = Future()
+
+    def stay() -> None:
+        try:
+            with said.open("wb") as out:
+                process = subprocess.Popen(
+                    cmd, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                )
+            started.set_result((process, psutil.Process(process.pid)))
+        except BaseException as error:
+            started.set_exception(error)
+        else:
+            process.wait()
+
+    threading.Thread(target=stay, name="parent of a sandbox", daemon=True).start()
+    return started.result()
+
+
+def _end(
+    process: subprocess.Popen,
+    outside: psutil.Process,
+    said: Path,
+    too_much: list[str],
+    log: Logger,
+) -> None:
+    if process.poll() is None:
+        sandbox.end(outside)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    elif process.returncode and not too_much:
+        words = said.read_text(errors="replace")[-LAST_WORDS:]
+        log.error("The kernel ended by itself (%s) and said: %a", process.returncode, words)
+
+
+def _tell(too_much: list[str], log: Logger, said: str) -> None:
+    too_much.append(said)
+    log.error("The kernel was ended: %s.", said)
+
+
+def _remove(folder: str) -> None:
+    # shutil.rmtree gives up on folders that can't be read, and on very deep ones.
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", folder], capture_output=True)
