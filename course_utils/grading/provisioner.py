@@ -1,7 +1,9 @@
 """A kernel inside the walls, for whoever asks for one by name: nbclient, nbgrader, nbval.
 
 The kernelspec `course-sandbox` names the provisioner in this module. There is no network inside, so
-the kernel talks through sockets in its own folder.
+the kernel talks through sockets in its own folder. To let this environment's programs find it:
+
+    python -m course_utils.grading.provisioner
 """
 
 from __future__ import annotations
@@ -10,24 +12,25 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from functools import partial
 from logging import Logger
 from pathlib import Path
 from typing import Any
 
 import psutil
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.provisioning import LocalProvisioner
 from traitlets import Integer
 
 from . import sandbox
 
 KERNEL = "course-sandbox"
+JUPYTER = Path(__file__).parent / "jupyter"  # as JUPYTER_PATH: finds the kernel uninstalled
 COURSE = "/course"  # where `course_utils` is found inside
 FOLDERS = "/tmp"  # not TMPDIR: a socket's address has room for 107 bytes
 LAST_WORDS = 1000
@@ -49,8 +52,7 @@ class SandboxProvisioner(LocalProvisioner):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._folder = ""
-        self._outside: psutil.Process | None = None
-        self._too_much: list[str] = []
+        self._run: _Run | None = None
         self._leaving = ExitStack()
         # A kernel that nobody shuts down leaves nothing behind either.
         weakref.finalize(self, self._leaving.close)
@@ -58,12 +60,11 @@ class SandboxProvisioner(LocalProvisioner):
     @property
     def too_much(self) -> str:
         """What the kernel had too much of, if it was ended for that."""
-        return "".join(self._too_much)
+        return self._run.too_much if self._run else ""
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         sandbox.demand()
         self._leaving.close()
-        self._too_much.clear()
         try:
             folder = self._make_folder()
             own, shown = folder / "own", folder / "shown"
@@ -82,37 +83,30 @@ class SandboxProvisioner(LocalProvisioner):
             launch["cmd"],
             shown={COURSE: shown},
             own=own,
-            environment={"PYTHONPATH": COURSE, **environment},
+            # No parent to look after: process 1 of the sandbox can't be outlived.
+            environment={"PYTHONPATH": COURSE, "JPY_PARENT_PID": "1", **environment},
             limits=self._limits(),
         )
         return launch
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         try:
-            said = Path(self._folder, "said")
-            process, outside = _start(cmd, said)
-            self._leaving.callback(_end, process, outside, said, self._too_much, self.log)
-            watch = sandbox.Watch(
-                process.pid,
-                partial(_tell, self._too_much, self.log),
-                self._limits(),
-                own=Path(self._folder, "own"),
-            )
-            self._leaving.callback(watch.stop)
+            run = _Run(cmd, Path(self._folder), self._limits(), self.log)
         except BaseException:
             self._leaving.close()
             raise
-        self.process, self._outside = process, outside
-        self.pid = self.pgid = process.pid
+        self._leaving.callback(run.end)
+        self._run, self.process = run, run.process
+        self.pid = self.pgid = run.process.pid
         return self.connection_info
 
     async def send_signal(self, signum: int) -> None:
         """What ends a kernel ends the sandbox; any other signal reaches the kernel in it."""
         if signum in (signal.SIGKILL, signal.SIGTERM):
             self._leaving.close()
-        elif self._outside:
+        elif self._run:
             with suppress(psutil.Error, ValueError):
-                (first,) = self._outside.children()
+                (first,) = self._run.outside.children()
                 min(first.children(), key=psutil.Process.create_time).send_signal(signum)
 
     async def kill(self, restart: bool = False) -> None:
@@ -129,7 +123,7 @@ class SandboxProvisioner(LocalProvisioner):
         if self._folder:  # a kernel starts again where its clients wait for it
             os.mkdir(self._folder, 0o700)
         else:
-            self._folder = tempfile.mkdtemp(prefix="course-", dir=FOLDERS)
+            self._folder = tempfile.mkdtemp(prefix="course-kernel-", dir=FOLDERS)
         self._leaving.callback(_remove, self._folder)
         return Path(self._folder)
 
@@ -152,54 +146,73 @@ def make_package(folder: Path) -> None:
     shutil.copytree(package, folder / package.name, ignore=left_out)
 
 
-def _start(cmd: Sequence[str], said: Path) -> tuple[subprocess.Popen, psutil.Process]:
-    """Start a process from a thread that lasts as long as it does.
+class _Run:
+    """One kernel in its sandbox, from start to end."""
 
-    A sandbox dies with its parent, and for Linux that is the thread which started it.
-    """
-    started: Future[tuple[subprocess.Popen, psutil.Process]] = Future()
+    def __init__(self, cmd: list[str], folder: Path, limits: sandbox.Limits, log: Logger) -> None:
+        self.too_much, self._log, self._said = "", log, folder / "said"
+        self.process, self.outside = self._start(cmd)
+        self._watch = sandbox.Watch(self.process.pid, self._tell, limits, own=folder / "own")
 
-    def stay() -> None:
-        try:
-            with said.open("wb") as out:
-                process = subprocess.Popen(
-                    cmd, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-                )
-            started.set_result((process, psutil.Process(process.pid)))
-        except BaseException as error:
-            started.set_exception(error)
-        else:
-            process.wait()
+    def end(self) -> None:
+        self._watch.stop()
+        if self.process.poll() is None:
+            sandbox.end(self.outside)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        elif self.process.returncode and not self.too_much:
+            words = self._said.read_text(errors="replace")[-LAST_WORDS:]
+            self._log.error("The kernel died (%s) and said: %a", self.process.returncode, words)
+        sandbox.await_end(self._watch.first)
 
-    threading.Thread(target=stay, name="parent of a sandbox", daemon=True).start()
-    return started.result()
+    def _tell(self, too_much: str) -> None:
+        self.too_much = too_much
+        self._log.error("The kernel was ended: %s.", too_much)
 
+    def _start(self, cmd: list[str]) -> tuple[subprocess.Popen, psutil.Process]:
+        """From a thread that lasts as long as the process.
 
-def _end(
-    process: subprocess.Popen,
-    outside: psutil.Process,
-    said: Path,
-    too_much: list[str],
-    log: Logger,
-) -> None:
-    if process.poll() is None:
-        sandbox.end(outside)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    elif process.returncode and not too_much:
-        words = said.read_text(errors="replace")[-LAST_WORDS:]
-        log.error("The kernel ended by itself (%s) and said: %a", process.returncode, words)
+        A sandbox dies with its parent, and to Linux that is the thread which started it.
+        """
+        started: Future[tuple[subprocess.Popen, psutil.Process]] = Future()
 
+        def stay() -> None:
+            try:
+                with self._said.open("wb") as out:
+                    process = subprocess.Popen(
+                        cmd,
+                        stdin=subprocess.DEVNULL,
+                        stdout=out,
+                        stderr=out,
+                        start_new_session=True,
+                    )
+                started.set_result((process, psutil.Process(process.pid)))
+            except BaseException as error:
+                started.set_exception(error)
+            else:
+                process.wait()
 
-def _tell(too_much: list[str], log: Logger, said: str) -> None:
-    too_much.append(said)
-    log.error("The kernel was ended: %s.", said)
+        threading.Thread(target=stay, name="parent of a sandbox", daemon=True).start()
+        return started.result()
 
 
 def _remove(folder: str) -> None:
     # shutil.rmtree gives up on folders that can't be read, and on very deep ones.
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         subprocess.run([*command, "--", folder], capture_output=True)
+
+
+def install(prefix: str = sys.prefix) -> Path:
+    """Let programs of an environment find the kernel by its name; gives its folder there.
+
+    setuptools leaves data files out of an editable installation, and nobody needs it to learn.
+    """
+    source = str(JUPYTER / "kernels" / KERNEL)
+    return Path(KernelSpecManager().install_kernel_spec(source, KERNEL, prefix=prefix))
+
+
+if __name__ == "__main__":
+    print(install())

@@ -12,7 +12,8 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -113,12 +114,13 @@ def command(
     size = str(limits.folder_size)
     return [
         # bwrap's own environment can be read inside, as that of process 1.
-        *("env", "-i", f"PATH={os.environ.get('PATH', os.defpath)}"),
-        *("prlimit", f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0"),
+        *("env", "-i", _program("prlimit")),
+        *(f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0"),
         *("--nofile=1024", "--"),
-        *("bwrap", "--unshare-all", "--unshare-user", *_without_namespaces()),
+        *(_program("bwrap"), "--unshare-all", "--unshare-user", *_without_namespaces()),
         *("--die-with-parent", "--new-session"),
-        *("--cap-drop", "ALL", "--hostname", "student"),
+        # Nobody special: root could not be given up again in namespaces within this one.
+        *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "student"),
         *(word for name in SYSTEM for word in _system(f"/{name}")),
         *(w for inside, here in reading.items() for w in ("--ro-bind-try", here, inside)),
         *("--proc", "/proc", "--dev", "/dev"),
@@ -141,9 +143,14 @@ def command(
 @cache
 def _without_namespaces() -> tuple[str, ...]:
     """In a namespace of its own a program could mount more memory; bwrap before 0.8 lets it."""
-    tried = ["bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--", "true"]
+    wanted = ("--unshare-user", "--disable-userns")
+    tried = [_program("bwrap"), *wanted, "--ro-bind", "/", "/", "--", "true"]
     done = subprocess.run(tried, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     return () if done.returncode else ("--disable-userns",)
+
+
+def _program(name: str) -> str:
+    return shutil.which(name) or name
 
 
 def _system(place: str) -> tuple[str, ...]:
@@ -172,8 +179,20 @@ def end(outside: psutil.Process) -> None:
                 first.kill()
 
 
+def await_end(processes: Iterable[psutil.Process], seconds: float = 5) -> None:
+    """Wait for processes to be gone; one that nobody has buried is."""
+    until = time.monotonic() + seconds
+    for process in processes:
+        with suppress(psutil.Error):
+            while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
+                time.sleep(0.005)
+
+
 class Watch:
     """Ends a sandbox that uses more than it may; the system's own bounds hold for each process.
+
+    Attributes:
+        first: process 1 inside, with which all others end, once it has been seen.
 
     Args:
         process: the process that made the sandbox.
@@ -191,6 +210,7 @@ class Watch:
     ) -> None:
         self._process, self._told, self._limits, self._every = process, told, limits, every
         self._own = own
+        self.first: list[psutil.Process] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
@@ -201,69 +221,73 @@ class Watch:
             self._thread.join()
 
     def _look(self) -> None:
-        with suppress(psutil.Error):
+        with suppress(psutil.NoSuchProcess):
             outside = psutil.Process(self._process)
             while not self._over.wait(self._every):
-                family = outside.children(recursive=True)
-                said = self._too_many(family) or self._too_much_held(family) or self._too_full()
+                self.first = outside.children() or self.first
+                try:
+                    said = self._too_much(outside.children(recursive=True))
+                except OSError as error:  # such as a folder that can't be read
+                    said = f"it could not be watched ({error.strerror})"
                 if said:
                     end(outside)
                     self._told(said)
                     return
 
-    def _too_many(self, family: list[psutil.Process]) -> str:
-        most = self._limits.processes
-        return f"it had more than {most} processes" if len(family) > most else ""
-
-    def _too_much_held(self, family: list[psutil.Process]) -> str:
-        own, shared, nameless = 0, 0, dict[tuple[int, int], int]()
-        for process in family:
-            with suppress(OSError, ValueError):
-                status = Path(f"/proc/{process.pid}/status").read_text()
-                held = dict(line.split(":", 1) for line in status.splitlines())
-                own += _kib(held.get("RssAnon", "0 kB"))
-                shared += _kib(held.get("RssShmem", "0 kB"))
-                nameless |= _nameless(process.pid)
-        most = self._limits.memory
+    def _too_much(self, family: list[psutil.Process]) -> str:
+        limits = self._limits
+        if len(family) > limits.processes:
+            return f"it had more than {limits.processes} processes"
+        nameless = {file: size for p in family for file, size in _nameless(p.pid).items()}
+        alone, shared = map(sum, zip((0, 0), *(_memory(p.pid) for p in family), strict=True))
         # What is shared is often a file without a name.
-        too_much = own + max(shared, sum(nameless.values())) > most
-        return f"it held more than {most // MIB:,} MiB of memory" if too_much else ""
-
-    def _too_full(self) -> str:
-        size = files = 0
-        try:
-            for place, inside, names in os.walk(self._own or "", onerror=_unreadable):
-                files += len(inside) + len(names)
-                if files > self._limits.files:
-                    return f"it made more than {self._limits.files:,} files"
-                for name in names:
+        if alone + max(shared, sum(nameless.values())) > limits.memory:
+            return f"it held more than {limits.memory // MIB:,} MiB of memory"
+        if not self._own:
+            return ""
+        device = os.stat(self._own).st_dev
+        written = sum(size for (where, _), size in nameless.items() if where == device)
+        files, places = 0, [os.fspath(self._own)]
+        while places:
+            for entry in _entries(places.pop()):
+                files += 1
+                if files > limits.files:
+                    return f"it made more than {limits.files:,} files"
+                if entry.is_dir(follow_symlinks=False):
+                    places.append(entry.path)
+                else:
                     with suppress(FileNotFoundError):
-                        size += _on_disk(os.lstat(os.path.join(place, name)))
-        except OSError:
-            return "it made a folder that can't be looked into"
-        most = self._limits.folder_size
-        return f"it wrote more than {most // MIB:,} MiB of files" if size > most else ""
+                        written += _on_disk(entry.stat(follow_symlinks=False))
+        too_full = written > limits.folder_size
+        return f"it wrote more than {limits.folder_size // MIB:,} MiB of files" if too_full else ""
 
 
-def _kib(said: str) -> int:
-    return int(said.split()[0]) * 1024
-
-
-def _on_disk(file: os.stat_result) -> int:
-    return file.st_blocks * 512
+def _memory(process: int) -> tuple[int, int]:
+    """Bytes that a process holds for itself, and that it shares."""
+    with suppress(OSError):
+        status = Path(f"/proc/{process}/status").read_text()
+        held = dict(line.split(":", 1) for line in status.splitlines())
+        alone, shared = (held.get(name, "0 kB").split()[0] for name in ("RssAnon", "RssShmem"))
+        return int(alone) * 1024, int(shared) * 1024
+    return 0, 0
 
 
 def _nameless(process: int) -> dict[tuple[int, int], int]:
     """The sizes of the files that a process has open and nobody else can see."""
     sizes = {}
-    for opened in os.scandir(f"/proc/{process}/fd"):
-        with suppress(OSError):
-            file = opened.stat()
-            if stat.S_ISREG(file.st_mode) and not file.st_nlink:
-                sizes[file.st_dev, file.st_ino] = _on_disk(file)
+    with suppress(OSError):  # bwrap's own processes may be closed to all but root
+        for opened in _entries(f"/proc/{process}/fd"):
+            with suppress(FileNotFoundError):
+                file = opened.stat()
+                if stat.S_ISREG(file.st_mode) and not file.st_nlink:
+                    sizes[file.st_dev, file.st_ino] = _on_disk(file)
     return sizes
 
 
-def _unreadable(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    with suppress(FileNotFoundError, ProcessLookupError), os.scandir(folder) as found:
+        yield from found
+
+
+def _on_disk(file: os.stat_result) -> int:
+    return file.st_blocks * 512
