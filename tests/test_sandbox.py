@@ -17,6 +17,7 @@ import pytest
 import torch
 from jupyter_client import KernelManager
 from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbformat import write
@@ -360,7 +361,9 @@ class TestTooMuch:
 
     def test_one_that_does_not_start_leaves_its_last_words(self, caplog):
         with pytest.raises(RuntimeError, match="Kernel died"):
-            run("1 + 1", extra_arguments=["--IPKernelApp.log_level=farewell"])
+            start_new_kernel(
+                kernel_name=KERNEL, extra_arguments=["--IPKernelApp.log_level=farewell"]
+            )
         assert "and said: " in caplog.text and "farewell" in caplog.text
 
 
