@@ -321,7 +321,13 @@ class TestTooMuch:
         ],
     )
     def test_memory(self, caplog, more):
-        bomb = f"import mmap, os\nkept = []\nwhile True:\n    {more}"
+        bomb = f"""
+            import ctypes, mmap, os
+            ctypes.CDLL(None).prctl(15, b"\\xff")  # a name that is no text
+            kept = []
+            while True:
+                {more}
+        """
         assert self.ended(caplog, bomb, memory=1024) == "held more than 1,024 MiB of memory."
 
     def test_processes(self, caplog):

@@ -164,7 +164,9 @@ class _Run:
                 self.process.kill()
                 self.process.wait()
         elif self.process.returncode and not self.too_much:
-            words = self._said.read_text(errors="replace")[-LAST_WORDS:]
+            words = ""
+            with suppress(OSError):
+                words = self._said.read_text(errors="replace")[-LAST_WORDS:]
             self._log.error("The kernel died (%s) and said: %a", self.process.returncode, words)
         sandbox.await_end(self._watch.first)
 

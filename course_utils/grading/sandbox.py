@@ -225,10 +225,12 @@ class Watch:
             outside = psutil.Process(self._process)
             while not self._over.wait(self._every):
                 self.first = outside.children() or self.first
+                family = outside.children(recursive=True)
                 try:
-                    said = self._too_much(outside.children(recursive=True))
-                except OSError as error:  # such as a folder that can't be read
-                    said = f"it could not be watched ({error.strerror})"
+                    said = self._too_much(family)
+                except Exception as error:  # such as a folder that can't be read
+                    reason = getattr(error, "strerror", None) or error
+                    said = f"it could not be watched ({reason})"
                 if said:
                     end(outside)
                     self._told(said)
@@ -265,7 +267,7 @@ class Watch:
 def _memory(process: int) -> tuple[int, int]:
     """Bytes that a process holds for itself, and that it shares."""
     with suppress(OSError):
-        status = Path(f"/proc/{process}/status").read_text()
+        status = Path(f"/proc/{process}/status").read_text(errors="replace")
         held = dict(line.split(":", 1) for line in status.splitlines())
         alone, shared = (held.get(name, "0 kB").split()[0] for name in ("RssAnon", "RssShmem"))
         return int(alone) * 1024, int(shared) * 1024
