@@ -8,7 +8,6 @@ import shutil
 import pytest
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
-from nbgrader.preprocessors import Execute
 from traitlets.config import PyFileConfigLoader
 
 from course_utils.editions import COURSE, SOLUTIONS
@@ -172,7 +171,3 @@ def test_the_feedback_page_names_the_misconception(course, assignment, lesson):
     variants = exercises_of(assignment, lesson)[exercise].misconceptions
     said = [m.what.replace("`", "").split() for m in variants if m.id == misconception]
     assert any(" ".join(words) in page for words in said)
-
-
-def test_grading_waits_for_no_kernel_to_say_goodbye():
-    assert Execute(config=nbgrader_config()).shutdown_kernel == "immediate"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from ..inside import wire
 from . import sandbox
@@ -82,13 +83,13 @@ class Room:
                 shown={INSIDE: self._folder},
                 environment=ENVIRONMENT,
                 limits=self.limits,
+                nested=True,
             )
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
-        self._process = subprocess.Popen(
+        self._process = sandbox.launch(
             argv,
             env=environment,
             cwd=self._folder if self.trusted else None,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
             pass_fds=(theirs.fileno(),),
@@ -143,8 +144,11 @@ class Room:
     def _end(self) -> None:
         self._watch.stop()
         self._control.close()
-        self._process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(psutil.Error):
+            sandbox.end(psutil.Process(self._process.pid))
+        self._process.kill()
         self._process.wait()
+        sandbox.await_end(self._watch.first)
         self._said.close()
 
     def close(self) -> None:

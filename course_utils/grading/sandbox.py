@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -38,13 +42,16 @@ class Limits:
         memory: bytes that all its processes hold together, and that one may reserve twice over.
         processes: how many there may be at once.
         file_size: bytes of the largest file it may write.
-        folder_size: bytes of all that it writes.
+        folder_size: bytes of all that it writes into one place: its own folder, its home, /tmp or
+            /dev/shm.
+        files: how many files and folders there may be in its own folder.
     """
 
     memory: int = 2048 * MIB
     processes: int = 64
     file_size: int = 64 * MIB
     folder_size: int = 256 * MIB
+    files: int = 1000
 
 
 LIMITS = Limits()
@@ -92,6 +99,7 @@ def command(
     own: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
     limits: Limits = LIMITS,
+    nested: bool = False,
 ) -> list[str]:
     """The command line that runs a program inside the walls.
 
@@ -101,6 +109,7 @@ def command(
         own: a folder of the host that may be written, at the same place inside; the only one that
             is not gone afterwards.
         environment: all variables there are, beside HOME, PATH and LANG.
+        nested: the program makes namespaces of its own for what it starts.
     """
     programs = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
     variables = {"HOME": HOME, "PATH": programs, "LANG": "C.UTF-8", "USER": "student"}
@@ -108,17 +117,28 @@ def command(
     reading |= {path: path for path in (sys.base_prefix, sys.prefix)}
     size = str(limits.folder_size)
     return [
-        *("prlimit", f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0", "--"),
-        *("bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
+        # bwrap's own environment can be read inside, as that of process 1.
+        *("env", "-i", _program("prlimit")),
+        *(f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0"),
+        *("--nofile=1024", "--"),
+        *(
+            _program("bwrap"),
+            "--unshare-all",
+            "--unshare-user",
+            *(() if nested else _without_namespaces()),
+        ),
+        *("--die-with-parent", "--new-session"),
         # Nobody special: root could not be given up again in namespaces within this one.
         *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "student"),
         *(word for name in SYSTEM for word in _system(f"/{name}")),
         *(w for inside, here in reading.items() for w in ("--ro-bind-try", here, inside)),
         *("--proc", "/proc", "--dev", "/dev"),
-        *(w for place in ("/tmp", HOME) for w in ("--size", size, "--tmpfs", place)),
+        *(w for place in ("/tmp", "/dev/shm", HOME) for w in ("--size", size, "--tmpfs", place)),
         *_without_the_course(),
         *(w for at, here in (shown or {}).items() for w in ("--ro-bind", str(here), str(at))),
         *(("--bind", str(own), str(own)) if own else ()),
+        # Both lie in memory, and there is no bound on them.
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", HOME, "--clearenv"),
         *(
             word
@@ -127,6 +147,19 @@ def command(
         ),
         *("--", *argv),
     ]
+
+
+@cache
+def _without_namespaces() -> tuple[str, ...]:
+    """In a namespace of its own a program could mount more memory; bwrap before 0.8 lets it."""
+    wanted = ("--unshare-user", "--disable-userns")
+    tried = [_program("bwrap"), *wanted, "--ro-bind", "/", "/", "--", "true"]
+    done = subprocess.run(tried, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    return () if done.returncode else ("--disable-userns",)
+
+
+def _program(name: str) -> str:
+    return shutil.which(name) or name
 
 
 def _system(place: str) -> tuple[str, ...]:
@@ -142,44 +175,153 @@ def _without_the_course() -> list[str]:
     return ["--tmpfs", str(package)] if any(package.is_relative_to(p) for p in shown) else []
 
 
+def launch(argv: Sequence[str], **how: Any) -> subprocess.Popen:
+    """Starts a program from a thread that lasts as long as it does.
+
+    A sandbox dies with its parent, and to Linux that is the thread which started it.
+
+    Args:
+        how: as `subprocess.Popen` takes it.
+    """
+    started: Future[subprocess.Popen] = Future()
+
+    def stay() -> None:
+        try:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, **how)
+        except BaseException as error:
+            started.set_exception(error)
+        else:
+            started.set_result(process)
+            process.wait()
+
+    threading.Thread(target=stay, name="parent of a sandbox", daemon=True).start()
+    return started.result()
+
+
+def end(outside: psutil.Process) -> None:
+    """End a sandbox and everything inside; that it is over already is no mistake.
+
+    Args:
+        outside: the process that made the sandbox.
+    """
+    with suppress(psutil.Error):
+        # With process 1 inside all others end, before bwrap itself does.
+        for first in outside.children() or [outside]:
+            with suppress(psutil.Error):
+                first.kill()
+
+
+def await_end(processes: Iterable[psutil.Process], seconds: float = 5) -> None:
+    """Wait for processes to be gone; one that nobody has buried is."""
+    until = time.monotonic() + seconds
+    for process in processes:
+        with suppress(psutil.Error):
+            while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
+                time.sleep(0.005)
+
+
 class Watch:
     """Ends a sandbox that uses more than it may; the system's own bounds hold for each process.
 
+    Attributes:
+        first: process 1 inside, with which all others end, once it has been seen.
+
     Args:
-        process: the process that made the sandbox. With it everything inside ends.
+        process: the process that made the sandbox.
         told: called once, with what was too much.
+        own: the folder of the host that may be written inside.
     """
 
     def __init__(
-        self, process: int, told: Callable[[str], None], limits: Limits = LIMITS, every: float = 0.1
+        self,
+        process: int,
+        told: Callable[[str], None],
+        limits: Limits = LIMITS,
+        every: float = 0.1,
+        own: str | Path | None = None,
     ) -> None:
         self._process, self._told, self._limits, self._every = process, told, limits, every
+        self._own = own
+        self.first: list[psutil.Process] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(self._every):
-            try:
-                family = psutil.Process(self._process).children(recursive=True)
-            except psutil.Error:
-                return
-            held = 0
-            for process in family:
-                with suppress(psutil.Error):
-                    memory = process.memory_info()
-                    held += memory.rss - memory.shared
-            said = ""
-            if len(family) > self._limits.processes:
-                said = f"it had more than {self._limits.processes} processes"
-            elif held > self._limits.memory:
-                said = f"it held more than {self._limits.memory // MIB:,} MiB of memory"
-            if said:
-                with suppress(psutil.Error):
-                    psutil.Process(self._process).kill()
-                self._told(said)
-                return
+        with suppress(psutil.NoSuchProcess):
+            outside = psutil.Process(self._process)
+            while not self._over.wait(self._every):
+                self.first = outside.children() or self.first
+                family = outside.children(recursive=True)
+                try:
+                    said = self._too_much(family)
+                except Exception as error:  # such as a folder that can't be read
+                    reason = getattr(error, "strerror", None) or error
+                    said = f"it could not be watched ({reason})"
+                if said:
+                    end(outside)
+                    self._told(said)
+                    return
+
+    def _too_much(self, family: list[psutil.Process]) -> str:
+        limits = self._limits
+        if len(family) > limits.processes:
+            return f"it had more than {limits.processes} processes"
+        nameless = {file: size for p in family for file, size in _nameless(p.pid).items()}
+        alone, shared = map(sum, zip((0, 0), *(_memory(p.pid) for p in family), strict=True))
+        # What is shared is often a file without a name.
+        if alone + max(shared, sum(nameless.values())) > limits.memory:
+            return f"it held more than {limits.memory // MIB:,} MiB of memory"
+        if not self._own:
+            return ""
+        device = os.stat(self._own).st_dev
+        written = sum(size for (where, _), size in nameless.items() if where == device)
+        files, places = 0, [os.fspath(self._own)]
+        while places:
+            for entry in _entries(places.pop()):
+                files += 1
+                if files > limits.files:
+                    return f"it made more than {limits.files:,} files"
+                if entry.is_dir(follow_symlinks=False):
+                    places.append(entry.path)
+                else:
+                    with suppress(FileNotFoundError):
+                        written += _on_disk(entry.stat(follow_symlinks=False))
+        too_full = written > limits.folder_size
+        return f"it wrote more than {limits.folder_size // MIB:,} MiB of files" if too_full else ""
+
+
+def _memory(process: int) -> tuple[int, int]:
+    """Bytes that a process holds for itself, and that it shares."""
+    with suppress(OSError):
+        status = Path(f"/proc/{process}/status").read_text(errors="replace")
+        held = dict(line.split(":", 1) for line in status.splitlines())
+        alone, shared = (held.get(name, "0 kB").split()[0] for name in ("RssAnon", "RssShmem"))
+        return int(alone) * 1024, int(shared) * 1024
+    return 0, 0
+
+
+def _nameless(process: int) -> dict[tuple[int, int], int]:
+    """The sizes of the files that a process has open and nobody else can see."""
+    sizes = {}
+    with suppress(OSError):  # bwrap's own processes may be closed to all but root
+        for opened in _entries(f"/proc/{process}/fd"):
+            with suppress(FileNotFoundError):
+                file = opened.stat()
+                if stat.S_ISREG(file.st_mode) and not file.st_nlink:
+                    sizes[file.st_dev, file.st_ino] = _on_disk(file)
+    return sizes
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    with suppress(FileNotFoundError, ProcessLookupError), os.scandir(folder) as found:
+        yield from found
+
+
+def _on_disk(file: os.stat_result) -> int:
+    return file.st_blocks * 512

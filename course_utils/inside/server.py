@@ -7,6 +7,7 @@ it sees no other process and a folder of nobody else; with it ends all that it h
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import os
 import pickle
@@ -143,6 +144,9 @@ def _write(path: str, text: str) -> None:
 
 def _alone(libc: ctypes.CDLL) -> None:
     """Nothing of the other processes, an empty folder, no rights, and bounds of its own."""
+    # In namespaces of its own a notebook could mount memory without bounds.
+    with contextlib.suppress(OSError):  # some systems have it read-only
+        _write("/proc/sys/user/max_user_namespaces", "0")
     for place, options in (("/proc", "size=4k"), ("/tmp", f"size={FOLDER_SIZE}")):
         _mount(libc, place, options)
     _mount(libc, os.environ["HOME"], f"size={FOLDER_SIZE}")

@@ -1,0 +1,448 @@
+"""Kernels inside the walls, real ones: what they can do, what they can't, and how they end."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from jupyter_client import KernelManager
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
+from nbformat import write
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from nbgrader.preprocessors import Execute
+from traitlets.config import Config
+
+from course_utils.editions import COURSE
+from course_utils.grading import provisioner, sandbox
+from course_utils.grading.provisioner import JUPYTER, KERNEL
+
+SECRET = "no-business-of-a-student"
+SOON = 60  # seconds: without a bound, each of these would take for ever
+
+
+@pytest.fixture(scope="module", autouse=True)
+def found_by_name():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(JUPYTER))
+        patch.setenv("COURSE_SECRET", SECRET)
+        yield
+
+
+@pytest.fixture
+def nothing_left(monkeypatch):
+    """The kernels of a test make their folders in one that is empty in the end."""
+    folders = Path(tempfile.mkdtemp(dir="/tmp"))  # tmp_path is too long for a socket
+    monkeypatch.setattr(provisioner, "FOLDERS", str(folders))
+    before = set(psutil.Process().children(recursive=True))
+    yield folders
+    assert list(folders.iterdir()) == []
+    folders.rmdir()
+    after = set(psutil.Process().children(recursive=True)) - before
+    assert [p.cmdline() for p in after] == []
+    assert not [p for p in psutil.process_iter(["cmdline"]) if names(p, folders)]
+
+
+def names(process, folder):
+    return any(str(folder) in word for word in process.info["cmdline"] or ())
+
+
+def run(*cells, kernel=KERNEL, **options):
+    notebook = new_notebook(cells=[new_code_cell(textwrap.dedent(c)) for c in cells])
+    NotebookClient(notebook, kernel_name=kernel, timeout=SOON, **options).execute()
+    return [cell.outputs for cell in notebook.cells]
+
+
+class Locked:
+    """A kernel inside, and a client outside."""
+
+    def __init__(self):
+        self.manager = KernelManager(kernel_name=KERNEL)
+        self.manager.start_kernel()
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=SOON)
+
+    def __call__(self, code):
+        """What a program prints, or its error."""
+        said = []
+
+        def hear(message):
+            content = message["content"]
+            if message["msg_type"] == "error":
+                said.append(f"{content['ename']}: {content['evalue']}")
+            said.append(content.get("text", ""))
+
+        self.client.execute_interactive(
+            textwrap.dedent(code), timeout=SOON, output_hook=hear, allow_stdin=False
+        )
+        return "".join(said).strip()
+
+    def stop(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def inside():
+    kernel = Locked()
+    yield kernel
+    kernel.stop()
+
+
+@pytest.fixture
+def kernel(nothing_left):
+    started = Locked()
+    yield started
+    started.stop()
+
+
+class TestByName:
+    cells = (
+        "import course_utils.shapes, torch\nprint('on standard output')\ntorch.arange(3)",
+        "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]); plt.title('a figure');",
+        "from IPython.display import Markdown\nMarkdown('*text*')",
+    )
+
+    def test_a_notebook_has_the_outputs_it_has_outside(self, nothing_left):
+        locked, outside = run(*self.cells), run(*self.cells, kernel="python3")
+        assert locked == outside
+        (figure,) = [o for o in locked[1] if o.output_type == "display_data"]
+        assert len(figure.data["image/png"]) > 1000
+
+    def test_nbgrader_executes_in_it_and_goes_on_after_an_endless_loop(self, nothing_left):
+        sources = ["import socket\nsocket.gethostname()", "while True: pass", "1 + 1"]
+        notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
+        Execute(kernel_name=KERNEL, timeout=2).preprocess(notebook, {})
+        first, endless, last = (cell.outputs for cell in notebook.cells)
+        assert first[0].data["text/plain"] == "'student'"
+        assert "CellTimeoutError" in [output.get("ename") for output in endless]
+        assert last[0].data["text/plain"] == "2"
+
+    def test_nbval_compares_in_it(self, tmp_path):
+        def stored(source, result):
+            output = new_output("execute_result", {"text/plain": result}, execution_count=1)
+            return new_code_cell(source, outputs=[output], execution_count=1)
+
+        cells = [stored("import socket\nsocket.gethostname()", "'student'"), stored("1 + 1", "3")]
+        write(new_notebook(cells=cells), tmp_path / "lesson.ipynb")
+        (tmp_path / "pytest.ini").write_text("[pytest]\n")
+        by_name = ("--nbval", "--nbval-kernel-name", KERNEL)
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-rA", "--color=no", *by_name, "lesson.ipynb"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert "PASSED lesson.ipynb::Cell 0" in done.stdout
+        assert "FAILED lesson.ipynb::Cell 1" in done.stdout
+
+    def test_an_environment_comes_to_know_it(self, tmp_path):
+        there = provisioner.install(prefix=str(tmp_path))
+        manager = KernelSpecManager(kernel_dirs=[str(there.parent)])
+        spec = manager.get_kernel_spec(KERNEL)
+        assert spec.metadata["kernel_provisioner"]["provisioner_name"] == KERNEL
+        assert Path(spec.resource_dir).is_relative_to(tmp_path / "share/jupyter/kernels")
+
+    def test_without_bubblewrap_it_stops_and_says_what_can_be_done(self, tmp_path):
+        program = f"""
+            import nbclient, nbformat
+            cell = nbformat.v4.new_code_cell("open('was_here', 'w')")
+            notebook = nbformat.v4.new_notebook(cells=[cell])
+            nbclient.NotebookClient(notebook, kernel_name={KERNEL!r}).execute()
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=SOON,
+        )
+        assert done.returncode == 1
+        said = done.stderr.split("NoSandbox: ")[-1]
+        for choice in ("apt install bubblewrap", "container", "--trust-submissions"):
+            assert choice in said
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestInside:
+    def test_there_is_no_network(self, inside):
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as own:
+            own.bind(f"\0{SECRET}")
+            own.listen()
+            server.settimeout(0.2)
+            said = inside(f"""
+                import socket
+                for kind, address in [
+                    (socket.AF_INET, {server.getsockname()}),
+                    (socket.AF_INET, ("192.0.2.1", 80)),
+                    (socket.AF_UNIX, "\\0{SECRET}"),
+                ]:
+                    try:
+                        socket.socket(kind).connect(address)
+                    except OSError as error:
+                        print(type(error).__name__)
+                try:
+                    socket.getaddrinfo("example.org", 80)
+                except OSError as error:
+                    print(type(error).__name__)
+                print([name for _, name in socket.if_nameindex()])
+            """)
+            with pytest.raises(TimeoutError):
+                server.accept()
+        refused = ["ConnectionRefusedError", "OSError", "ConnectionRefusedError", "gaierror"]
+        assert said.split("\n") == [*refused, "['lo']"]
+
+    def test_the_course_is_there_without_its_answers(self, inside):
+        assert inside("import course_utils.transformer") == ""
+        for hidden in ("exercises", "grading", "desk"):
+            said = inside(f"import course_utils.{hidden}")
+            assert said == f"ModuleNotFoundError: No module named 'course_utils.{hidden}'"
+
+    def test_of_the_host_only_programs_are_to_be_seen(self, inside, tmp_path):
+        (tmp_path / "gradebook.db").write_text(SECRET)
+        places = [tmp_path, Path.home() / ".profile", COURSE / "solutions", "/etc/passwd"]
+        assert (
+            inside(f"""
+            import os
+            print(*(p for p in {[str(p) for p in places]} if os.path.exists(p)))
+        """)
+            == ""
+        )
+        programs = ["/usr", "/etc", "/proc", "/dev", sys.prefix, sys.base_prefix]
+        said = inside(f"""
+            for place, folders, files in os.walk("/"):
+                folders[:] = [f for f in folders if os.path.join(place, f) not in {programs}]
+                for name in files:
+                    print(os.path.join(place, name))
+        """)
+        own = str(Path(inside.manager.connection_file).parent)
+        seen = said.split("\n")
+        others = [f for f in seen if not f.startswith((own, "/course/course_utils/", sandbox.HOME))]
+        assert others == [] and len(seen) > 20
+        assert inside("print(os.getcwd(), os.listdir())") == f"{sandbox.HOME} ['.ipython']"
+
+    def test_nor_its_processes(self, inside):
+        with subprocess.Popen(["sleep", "4322"]) as asleep:
+            said = inside("""
+                from pathlib import Path
+                lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline")]
+                print(len(lines), any(b"4322" in line for line in lines))
+            """)
+            asleep.kill()
+        assert said == "2 False"
+
+    def test_nor_its_environment(self, inside):
+        said = inside("""
+            import os
+            from pathlib import Path
+            print(sorted(os.environ))
+            print([p.read_text() for p in Path("/proc").glob("[0-9]*/environ")])
+        """)
+        assert SECRET not in said and "COURSE_SECRET" not in said
+        assert "OMP_NUM_THREADS" in said
+
+    def test_it_writes_nowhere_but_into_its_own_folders(self, inside):
+        own = Path(inside.manager.connection_file).parent
+        shut = ["/", "/dev", "/usr", "/etc", "/home", "/course", COURSE]
+        shut += [sys.prefix, sys.base_prefix, Path(torch.__file__).parent]
+        said = inside(f"""
+            for place in {[str(p) for p in shut]} + {["/tmp", "/dev/shm", sandbox.HOME, str(own)]}:
+                try:
+                    with open(os.path.join(place, "written"), "w"):
+                        print(place)
+                except OSError:
+                    pass
+            try:
+                open({torch.__file__!r}, "a")
+            except OSError as error:
+                print(error.strerror)
+        """)
+        written = ["/tmp", "/dev/shm", sandbox.HOME, str(own)]
+        assert said.split("\n") == [*written, "Read-only file system"]
+        (own / "written").unlink()
+
+    def test_full_disks_are_its_own_business(self, inside):
+        said = inside("""
+            for place in ("/tmp", "/dev/shm", os.path.expanduser("~")):
+                n = 0
+                try:
+                    while n < 1000:
+                        n += 1
+                        with open(f"{place}/{n}", "wb") as file:
+                            file.write(bytes(2**24))
+                except OSError as error:
+                    print(n < 30, error.strerror)
+                for i in range(n):
+                    os.remove(f"{place}/{i + 1}")
+        """)
+        assert said.split("\n") == ["True No space left on device"] * 3
+
+    def test_no_namespaces_of_its_own_where_bwrap_can_forbid_them(self, inside):
+        allowed = inside("print(os.system('unshare --user true 2> /dev/null') == 0)")
+        assert allowed == str(not sandbox._without_namespaces())
+
+
+class TestTooMuch:
+    @pytest.fixture(autouse=True)
+    def left_alone(self, nothing_left, inside):
+        """Another kernel lives on beside the one that ends."""
+        inside("kept = 1")
+        yield
+        assert inside("print(kept)") == "1"
+
+    def ended(self, caplog, program, **limits):
+        start = time.monotonic()
+        with pytest.raises(DeadKernelError):
+            run(program, config=Config(SandboxProvisioner=limits))
+        assert time.monotonic() - start < SOON
+        (said,) = [r.getMessage() for r in caplog.records if "was ended" in r.getMessage()]
+        return said.removeprefix("The kernel was ended: it ")
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            "kept.append(bytearray(2**25))",
+            "file = os.memfd_create('x'); os.write(file, bytes(2**25)); kept.append(file)",
+            "shared = mmap.mmap(-1, 2**25); shared.write(bytes(2**25)); kept.append(shared)",
+        ],
+    )
+    def test_memory(self, caplog, more):
+        bomb = f"""
+            import ctypes, mmap, os
+            ctypes.CDLL(None).prctl(15, b"\\xff")  # a name that is no text
+            kept = []
+            while True:
+                {more}
+        """
+        assert self.ended(caplog, bomb, memory=1024) == "held more than 1,024 MiB of memory."
+
+    def test_processes(self, caplog):
+        bomb = "import os\nwhile True:\n    os.fork()"
+        assert self.ended(caplog, bomb) == "had more than 64 processes."
+
+    @pytest.mark.parametrize("then", ["pass", "os.unlink(file.name)"])
+    def test_files_where_its_sockets_are(self, caplog, then):
+        bomb = f"""
+            import glob, os
+            (own,), kept = glob.glob("/tmp/*/*/own"), []
+            while True:
+                file = open(f"{{own}}/{{len(kept)}}", "wb")
+                file.write(bytes(2**23))
+                kept.append(file)
+                {then}
+        """
+        said = self.ended(caplog, bomb, folder_size=64)
+        assert said == "wrote more than 64 MiB of files."
+
+    def test_folders_of_any_depth(self, caplog):
+        bomb = """
+            import glob, os
+            (own,) = glob.glob("/tmp/*/*/own")
+            os.chdir(own)
+            while True:
+                os.mkdir("deeper")
+                os.chdir("deeper")
+        """
+        said = self.ended(caplog, bomb)
+        assert said in ("made more than 1,000 files.", "could not be watched (File name too long).")
+
+    def test_a_kernel_that_dies_by_itself_leaves_its_status(self, caplog):
+        with pytest.raises(DeadKernelError):
+            run("import os\nos._exit(3)")
+        assert "The kernel died (3)" in caplog.text
+
+    def test_one_that_does_not_start_leaves_its_last_words(self, caplog):
+        with pytest.raises(RuntimeError, match="Kernel died"):
+            start_new_kernel(
+                kernel_name=KERNEL, extra_arguments=["--IPKernelApp.log_level=farewell"]
+            )
+        assert "and said: " in caplog.text and "farewell" in caplog.text
+
+
+class TestLife:
+    def test_it_is_interrupted_by_a_message(self, kernel):
+        waiting = threading.Timer(1, kernel.manager.interrupt_kernel)
+        waiting.start()
+        assert kernel("while True: pass").startswith("KeyboardInterrupt")
+        waiting.join()
+        assert kernel("print(1)") == "1"
+
+    def test_a_signal_reaches_it(self, kernel):
+        waiting = threading.Timer(1, kernel.manager.signal_kernel, [signal.SIGINT])
+        waiting.start()
+        assert kernel("while True: pass").startswith("KeyboardInterrupt")
+        waiting.join()
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    def test_or_ends_it(self, kernel, number):
+        kernel.manager.signal_kernel(number)
+        assert not kernel.manager.is_alive()
+
+    @pytest.mark.parametrize("now", [True, False])
+    def test_it_starts_again_where_its_client_waits(self, kernel, now):
+        connection = kernel.manager.get_connection_info()
+        kernel("import glob, os\nkept = 1\n(own,) = glob.glob('/tmp/*/*/own')")
+        kernel("os.symlink('/etc/passwd', f'{own}/link'); os.remove(f'{own}/connection.json')")
+        kernel.manager.restart_kernel(now=now)
+        kernel.client.wait_for_ready(timeout=SOON)
+        assert kernel("print(kept)").startswith("NameError")
+        assert kernel("import os, glob\nprint(glob.glob('/tmp/*/*/own/link'))") == "[]"
+        assert kernel.manager.get_connection_info() == connection
+
+    def test_what_it_left_running_ends_with_it(self, kernel):
+        kernel("""
+            import subprocess
+            subprocess.Popen(["setsid", "sleep", "4323"], start_new_session=True)
+        """)
+        (left,) = [p for p in psutil.process_iter(["cmdline"]) if names(p, "4323")]
+        kernel.manager.shutdown_kernel()
+        assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
+
+    def test_folders_that_are_shut_are_removed(self, kernel):
+        kernel("""
+            import glob, os
+            (own,) = glob.glob("/tmp/*/*/own")
+            os.makedirs(f"{own}/a/b")
+            os.chmod(f"{own}/a", 0)
+        """)
+
+    def test_it_outlives_the_thread_that_started_it(self, nothing_left):
+        kernels = []
+        thread = threading.Thread(target=lambda: kernels.append(Locked()))
+        thread.start()
+        thread.join()
+        time.sleep(1)
+        (kernel,) = kernels
+        assert kernel.manager.is_alive() and kernel("print(1)") == "1"
+        kernel.stop()
+
+    def test_nor_does_one_stay_that_nobody_shuts_down(self):
+        program = f"""
+            import json, psutil
+            from jupyter_client.manager import start_new_kernel
+            manager, client = start_new_kernel(kernel_name={KERNEL!r})
+            print(json.dumps([manager.provisioner.pid, manager.connection_file]))
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            capture_output=True,
+            text=True,
+            timeout=SOON,
+        )
+        pid, connection = json.loads(done.stdout)
+        assert not psutil.pid_exists(pid)
+        assert not Path(connection).parents[1].exists()
