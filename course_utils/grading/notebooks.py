@@ -5,6 +5,7 @@ A pure function of the cells, the exercises and the seed: what it gives can be k
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import nh3
 
 from ..checking import Catalogue, Exercise, Report, kept_key
+from ..checking.guard import time_budget
 from ..failed_runs import names_written
 from ..inside import wire
 from .room import Lodger, Room
@@ -41,6 +43,20 @@ class Times:
     cell: float = 60.0
     check: float = 10.0
     notebook: float = 300.0
+
+    @classmethod
+    def usual(cls) -> Times:
+        """Those above, or as COURSE_CELL_SECONDS, COURSE_CHECK_SECONDS and COURSE_NOTEBOOK_SECONDS
+        say."""
+        return cls(_seconds("CELL", cls.cell), time_budget(), _seconds("NOTEBOOK", cls.notebook))
+
+
+def _seconds(name: str, usual: float) -> float:
+    try:
+        seconds = float(os.environ[f"COURSE_{name}_SECONDS"])
+    except (KeyError, ValueError):
+        return usual
+    return seconds if 0 < seconds < 1e6 else usual
 
 
 @dataclass(frozen=True)
