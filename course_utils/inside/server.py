@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
@@ -195,6 +196,7 @@ def _run(host: socket.socket, shell: Any) -> None:
     probing: Any = None
     parts: Any = None
     answer: Any = None
+    begun = 0.0
     while True:
         try:
             asked, data = wire.receive(host)
@@ -214,7 +216,11 @@ def _run(host: socket.socket, shell: Any) -> None:
             elif asked["do"] == "observe":
                 case = pickle.loads(data)
                 bound = parts if asked["parts"] else {}
-                seen = observe(probing, answer, case, bound, asked["seconds"], asked["first"])
+                if asked["first"]:
+                    begun = time.process_time()
+                left = asked["computing"] - (time.process_time() - begun)
+                seconds = asked["seconds"]
+                seen = observe(probing, answer, case, bound, seconds, left, asked["first"])
                 wire.send(host, {}, _packed(seen))
         except wire.Ended:
             return
