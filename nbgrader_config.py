@@ -55,6 +55,7 @@ c.Autograde.sanitize_preprocessors = [
     course.MendCells,
     nbgrader.CheckCellMetadata,
 ]
+c.Autograde.exporter_class = course.CarefulExporter
 # In the place of Execute: submissions run behind walls, and their points are made outside.
 c.Autograde.autograde_preprocessors = [
     course.RunSubmission,

@@ -21,7 +21,8 @@ _hints_shown: dict[str, set[int]] = {}
 
 
 @cache
-def _joined(places: tuple[Path, ...]) -> Catalogue:
+def joined(places: tuple[Path, ...]) -> Catalogue:
+    """The course's exercises, and those in these files."""
     catalogue = COURSE
     for path in places:
         catalogue = catalogue + Catalogue.from_file(path)
@@ -34,7 +35,7 @@ def catalogue() -> Catalogue:
     Those stand in the files or folders that the environment variable COURSE_EXERCISES names
     (separated as in PATH), else in the folder `exercises` beside nbgrader_config.py.
     """
-    return _joined(catalogue_files())
+    return joined(catalogue_files())
 
 
 def catalogue_files() -> tuple[Path, ...]:

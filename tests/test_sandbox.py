@@ -208,7 +208,8 @@ class TestInside:
 
     def test_the_course_is_there_without_its_answers(self, inside):
         assert inside("import course_utils.transformer") == ""
-        for hidden in ("exercises", "grading", "desk"):
+        assert "where nothing" in inside("print(__import__('course_utils').check('x', 1))")
+        for hidden in ("exercises", "grading", "editions"):
             said = inside(f"import course_utils.{hidden}")
             assert said == f"ModuleNotFoundError: No module named 'course_utils.{hidden}'"
 

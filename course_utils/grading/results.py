@@ -13,13 +13,13 @@ import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 
-from ..checking import Catalogue
+from ..desk import catalogue_files, joined
 from .notebooks import Cell, Graded, Times, grade
 from .room import PACKAGE, Room
 
@@ -59,20 +59,31 @@ def version() -> str:
     return _digest(torch.__version__, *(hashlib.sha256(s).hexdigest() for s in sources))
 
 
-def content(cells: Sequence[Cell], text: str, tier: str, times: Times, own: str = "") -> str:
-    """The name of a result: what it hangs on, in short.
+@dataclass(frozen=True)
+class Settings:
+    """What a result hangs on beside the cells.
 
-    Args:
-        text: the secret.
-        own: what else the catalogue holds, an instructor's own exercises.
+    Attributes:
+        secret: from what inputs are drawn.
+        tier: what stands between a submission and this machine.
+        own: the files of an instructor's own exercises.
     """
-    return _digest(
-        version(), own, text, tier, json.dumps([asdict(times), [asdict(c) for c in cells]])
-    )
 
+    secret: str
+    tier: str
+    times: Times
+    own: tuple[Path, ...] = ()
 
-def own_exercises(places: Sequence[Path]) -> str:
-    return _digest(*(p.read_text(encoding="utf-8") for p in places))
+    @classmethod
+    def of(cls, course: Path, tier: str) -> Settings:
+        """As they are for a course's folder."""
+        return cls(secret(course), tier, Times.usual(), catalogue_files())
+
+    def name(self, cells: Sequence[Cell]) -> str:
+        """The name of a result: what it hangs on, in short."""
+        own = _digest(*(p.read_text(encoding="utf-8") for p in self.own))
+        told = json.dumps([asdict(self.times), [asdict(c) for c in cells]])
+        return _digest(version(), own, self.secret, self.tier, told)
 
 
 def _digest(*parts: str) -> str:
@@ -121,21 +132,18 @@ def _write(place: Path, text: str) -> None:
         raise CantKeep(f"{place.parent} can't be written: {error.strerror or error}") from None
 
 
+def make(room: Room, cells: Sequence[Cell], settings: Settings) -> Graded:
+    """What becomes of a notebook's cells, in a room."""
+    return grade(cells, joined(settings.own), room, seed_from(settings.secret), settings.times)
+
+
 def graded_by(
-    room: Callable[[], Room],
-    results: Results,
-    cells: Sequence[Cell],
-    catalogue: Catalogue,
-    text: str,
-    tier: str,
-    times: Times,
-    own: str = "",
-    force: bool = False,
-) -> Graded:
-    """What became of these cells: found, or made in a room and kept."""
-    name = content(cells, text, tier, times, own)
-    found = None if force else results.find(name)
-    if found is None:
-        found = grade(cells, catalogue, room(), seed_from(text), times)
-        results.keep(name, found)
-    return found
+    room: Callable[[], Room], results: Results, cells: Sequence[Cell], settings: Settings
+) -> tuple[str, Graded]:
+    """What became of these cells, with its name: found, or made in a room and kept."""
+    name = settings.name(cells)
+    graded = results.find(name)
+    if graded is None:
+        graded = make(room(), cells, settings)
+        results.keep(name, graded)
+    return name, graded

@@ -1,0 +1,267 @@
+"""A class's submissions to an assignment: run side by side, entered into the gradebook by one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from . import submissions
+from .mending import Released, cells_of, mend, released
+from .notebooks import Cell, Graded
+from .preprocessors import room
+from .results import CantKeep, Results, Settings, make
+
+CONFIG = "nbgrader_config.py"
+
+
+class CantRun(RuntimeError):
+    """Nothing can be graded; the message says why and what to do."""
+
+
+@dataclass
+class Work:
+    """One notebook of one student.
+
+    Attributes:
+        name: of the result; nothing where there is none to be had.
+        trouble: what a person should look at.
+    """
+
+    student: str
+    notebook: str
+    cells: list[Cell] = field(default_factory=list)
+    name: str = ""
+    trouble: list[str] = field(default_factory=list)
+    graded: Graded | None = None
+
+
+@dataclass
+class Classroom:
+    """An assignment with all that was handed in to it.
+
+    Attributes:
+        course: the course's folder.
+        works: by student and notebook.
+    """
+
+    course: Path
+    assignment: str
+    config: Config
+    notebooks: list[str]
+    works: list[Work]
+
+    @property
+    def students(self) -> list[str]:
+        return sorted({w.student for w in self.works})
+
+
+def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> Classroom:
+    """Reads what was handed in.
+
+    Args:
+        only: one student's alone.
+
+    Raises:
+        CantRun: there is no such course, assignment or student.
+    """
+    if not (course / CONFIG).is_file():
+        raise CantRun(f"There is no {CONFIG} here: type this in the course's folder.")
+    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    config.CourseDirectory.root = str(course)
+    directory = CourseDirectory(config=config)
+    notebooks = _notebooks(directory.db_url, assignment)
+    folder = course / directory.submitted_directory
+    handed_in = sorted(p.name for p in folder.glob("*") if (p / assignment).is_dir())
+    if only and only not in handed_in:
+        raise CantRun(f"{only} has not handed in {assignment}: nbgrader collect {assignment}")
+    if not handed_in:
+        raise CantRun(f"Nobody has handed in {assignment}: nbgrader collect {assignment}")
+    cells = {n: released(directory.db_url, assignment, n) for n in notebooks}
+    works = [
+        work
+        for student in ([only] if only else handed_in)
+        for work in _of(student, folder / student / assignment, cells, settings)
+    ]
+    return Classroom(course, assignment, config, notebooks, works)
+
+
+def _notebooks(db_url: str, assignment: str) -> list[str]:
+    with Gradebook(db_url) as gradebook:
+        try:
+            return sorted(n.name for n in gradebook.find_assignment(assignment).notebooks)
+        except MissingEntry:
+            said = f"The gradebook has no assignment {assignment}"
+            raise CantRun(f"{said}: nbgrader generate_assignment {assignment}") from None
+
+
+def _of(
+    student: str, folder: Path, notebooks: dict[str, dict[str, Released]], settings: Settings
+) -> Iterator[Work]:
+    """One student's notebooks, ready to be run, with what a person should look at."""
+    strange = [
+        f"{link.relative_to(folder)} is a link or no file, and is not looked at"
+        for link in submissions.links_in(folder)
+    ]
+    strange += [
+        f"{p.name} is no notebook of this assignment"
+        for p in sorted(folder.glob("*.ipynb"))
+        if p.stem not in notebooks
+    ]
+    for notebook, cells in notebooks.items():
+        work = Work(student, notebook, trouble=strange)
+        strange = []
+        path = folder / f"{notebook}.ipynb"
+        if not os.path.lexists(path):
+            work.trouble.append("it was not handed in")
+            yield work
+            continue
+        try:
+            nb = submissions.read(path)
+        except submissions.Unreadable as error:
+            work.trouble.append(f"what was handed in can't be read: {error}")
+            nb = submissions.stand_in(cells, str(error))
+        mend(nb, cells)
+        work.cells = cells_of(nb)
+        work.name = settings.name(work.cells)
+        yield work
+
+
+# Running -------------------------------------------------------------------------------------
+
+
+def run(
+    classroom: Classroom,
+    settings: Settings,
+    results: Results,
+    told: Callable[[int, int], None],
+    workers: int = 0,
+    scheduler: str = "",
+    force: bool = False,
+) -> None:
+    """Runs what has no result yet, the same cells once, and keeps each result when it is there.
+
+    Args:
+        told: called with how many are done, of how many.
+        workers: how many run at once on this machine; 0: as many as it has cores.
+        scheduler: the address of a Dask scheduler whose workers run them instead.
+
+    Raises:
+        CantKeep: a result could not be written.
+        CantRun: the scheduler does not answer.
+    """
+    wanted = {w.name: w for w in classroom.works if w.name}
+    found = {} if force else {n: g for n in wanted if (g := results.find(n))}
+    todo = [w for name, w in wanted.items() if name not in found]
+    told(0, len(todo))
+    if todo:
+        made = _side_by_side(todo, settings, workers or os.cpu_count() or 1, scheduler)
+        for number, (name, graded) in enumerate(made, 1):
+            if isinstance(graded, str):
+                wanted[name].trouble.append(graded)
+            else:
+                results.keep(name, graded)
+                found[name] = graded
+            told(number, len(todo))
+    for work in classroom.works:
+        work.graded = found.get(work.name)
+        if work.graded:
+            work.trouble += work.graded.happened
+
+
+def _side_by_side(
+    todo: Sequence[Work], settings: Settings, workers: int, scheduler: str
+) -> Iterator[tuple[str, Graded | str]]:
+    """Each result's name with the result, or with what went wrong, as they come."""
+    import dask
+    from distributed import Client, LocalCluster, as_completed
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with dask.config.set({"distributed.comm.timeouts.connect": "20s"}):
+        cluster: Any = scheduler or LocalCluster(
+            n_workers=min(workers, len(todo)),
+            threads_per_worker=1,
+            memory_limit=None,
+            dashboard_address=None,
+        )
+        try:
+            client = Client(cluster)
+        except (OSError, TimeoutError) as error:
+            raise CantRun(f"The scheduler at {scheduler} does not answer: {error}") from None
+    try:
+        names: dict[Any, str] = {}
+        for work in todo:
+            cells = [asdict(c) for c in work.cells]
+            future = client.submit(
+                _work, cells, settings, key=work.name, pure=False, retries=2, priority=-len(names)
+            )
+            names[future] = work.name
+        for future in as_completed(names):
+            if future.status == "finished":
+                yield names[future], Graded(**future.result())
+            else:
+                yield names[future], f"it could not be run: {future.exception()}"
+    finally:
+        client.close()
+        if not scheduler:
+            cluster.close()
+
+
+def _work(cells: list[dict[str, Any]], settings: Settings) -> dict[str, Any]:
+    """On a worker: the submission's program is in a child of it, behind walls."""
+    return make(room(settings.tier), [Cell(**c) for c in cells], settings).to_dict()
+
+
+# The gradebook -------------------------------------------------------------------------------
+
+
+def enter_grades(classroom: Classroom, force: bool = False) -> list[str]:
+    """Lets nbgrader take the results, for those whose entry is not up to date; who failed."""
+    stale = [s for s in classroom.students if force or not _up_to_date(classroom, s)]
+    failed = []
+    for student in stale:
+        config = Config(classroom.config)
+        config.CourseDirectory.student_id = student
+        config.CourseDirectory.assignment_id = classroom.assignment
+        converter = Autograde(coursedir=CourseDirectory(config=config), config=config)
+        converter.force = True
+        converter.log.setLevel(logging.ERROR + 1)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # nbgrader's database speaks of its own affairs
+                converter.start()
+        except Exception as error:
+            failed.append(student)
+            for work in classroom.works:
+                if work.student == student:
+                    work.trouble.append(f"nbgrader could not enter it: {error}")
+                    break
+    return failed
+
+
+def _up_to_date(classroom: Classroom, student: str) -> bool:
+    """Whether each notebook was entered with the result that it has now."""
+    folder = classroom.course / "autograded" / student / classroom.assignment
+    for work in classroom.works:
+        if work.student != student or not work.name:
+            continue
+        try:
+            entered = submissions.read(folder / f"{work.notebook}.ipynb")
+        except submissions.Unreadable:
+            return False
+        if entered.metadata.get("course", {}).get("result") != work.name:
+            return False
+    return True
+
+
+__all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enter", "enter_grades", "run"]

@@ -1,0 +1,95 @@
+"""What was handed in, read as data of strangers: mended, or replaced where it can't be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from .mending import Released, released
+
+MOST_BYTES = 20 * 2**20
+
+
+class Unreadable(Exception):
+    """What was handed in is no notebook; the message says what it is."""
+
+
+def read(path: Path) -> NotebookNode:
+    """A notebook from a file that anybody may have put there.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        found = os.lstat(path)
+    except OSError:
+        raise Unreadable("it is not there") from None
+    if stat.S_ISLNK(found.st_mode):
+        raise Unreadable("it is a link to another file")
+    if not stat.S_ISREG(found.st_mode):
+        raise Unreadable("it is no file")
+    if found.st_size > MOST_BYTES:
+        raise Unreadable(f"it has {found.st_size / 2**20:,.0f} MiB; delete its outputs")
+    if not found.st_size:
+        raise Unreadable("the file is empty")
+    try:
+        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+        nbformat.validate(notebook, relax_add_props=True)
+    except UnicodeDecodeError:
+        raise Unreadable("it is no text in UTF-8") from None
+    except (json.JSONDecodeError, nbformat.reader.NotJSONError):
+        raise Unreadable("it is no JSON, which notebooks are written in") from None
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None
+    except Exception as error:
+        raise Unreadable(f"it is no notebook ({type(error).__name__})") from None
+    return notebook
+
+
+def stand_in(cells: Mapping[str, Released], why: str) -> NotebookNode:
+    """What is graded where a notebook can't be read: the released cells, unsolved."""
+    said = f"**This is not what was handed in.** That can't be read: {why}."
+    made = [new_markdown_cell(said)]
+    for cell in cells.values():
+        new = new_code_cell if cell.cell_type == "code" else new_markdown_cell
+        made.append(new(cell.source, metadata={"nbgrader": cell.metadata}))
+    return new_notebook(cells=made)
+
+
+def links_in(folder: Path) -> list[Path]:
+    """What in a submission is neither a file nor a folder, and may be anybody's."""
+    found = []
+    for at, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(at) / name
+            kind = os.lstat(path).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                found.append(path)
+    return found
+
+
+class CarefulExporter(NotebookExporter):
+    """nbgrader's way to read and write notebooks, for files that strangers have put there."""
+
+    def from_filename(self, filename: str, resources: Any = None, **_: Any) -> tuple[Any, Any]:
+        ids = resources["nbgrader"]
+        name = resources["unique_key"]
+        resources["metadata"] = {"name": name, "path": os.path.dirname(filename)}
+        try:
+            notebook = read(Path(filename))
+        except Unreadable as error:
+            resources["unreadable"] = str(error)
+            self.log.warning("%s can't be read: %s", filename, error)
+            cells = released(ids["db_url"], ids["assignment"], ids["notebook"])
+            notebook = stand_in(cells, str(error))
+        output, resources = self.from_notebook_node(notebook, resources=resources)
+        return output, resources
