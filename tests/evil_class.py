@@ -119,6 +119,11 @@ class Attack:
         return self.make.__name__.replace("_", "-")
 
     @property
+    def paid(self) -> float:
+        """What is right beside the attack."""
+        return min(self.points, ONLY_QUIZ) if self.held_by != "files" else 0.0
+
+    @property
     def tries(self) -> str:
         return " ".join((self.make.__doc__ or "").split())
 
