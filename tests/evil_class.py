@@ -782,13 +782,9 @@ def deleted_cells(hand: Hand) -> None:
 def copied_cells(hand: Hand) -> None:
     """The quiz's check stands there five times, worth a hundred each."""
     notebook = hand.quiz_done()
-    for _ in range(5):
-        copied = notebook.copy("check-naive_mean_shapes", behind="naive_mean")
-        copied["metadata"]["nbgrader"]["points"] = 100
-        copied["metadata"]["nbgrader"]["grade_id"] = "check-naive_mean_shapes"
-        copied["metadata"]["copied"] = True
-        notebook.content.cells.remove(copied)
-        notebook.content.cells.append(copied)
+    copied = notebook.copy("check-naive_mean_shapes", behind="naive_mean")
+    copied.metadata.nbgrader.points = 100
+    notebook.content.cells += [copied] * 4
 
 
 @attack("files", said="naive_mean: not", told="")
