@@ -1,0 +1,103 @@
+"""What an instructor is told of a class: the table, the page, what to look at."""
+
+import csv
+import io
+
+import pytest
+
+from course_utils.checking import check_exercise
+from course_utils.exercises import COURSE
+from course_utils.grading import flags
+from course_utils.grading.classroom import Work
+from course_utils.grading.notebooks import Cell
+from course_utils.grading.tables import Line, Table, _items
+
+NAIVE_MEAN = COURSE.find("naive_mean")
+LONG = "\n".join(f"    y{n} = x * {n} + torch.ones(3)" for n in range(12))
+
+
+def report(answer):
+    return check_exercise(NAIVE_MEAN, answer, 3, COURSE).to_dict()
+
+
+@pytest.fixture(scope="module")
+def table():
+    wrong = NAIVE_MEAN.misconception("no_mask").answer
+    lines = [
+        Line("ada", 0.0, 0.0, 0.0, {"naive_mean": report(None)}),
+        Line("ben", 0.5, 0.25, 0.25, {"naive_mean": report(wrong)}),
+        Line("=cmd()", 0.5, 0.5, 0.0, {"naive_mean": report(wrong)}, ["<b>look</b>"], True),
+    ]
+    return Table("1-averages", 12.0, lines, _items(lines), ["sandbox"])
+
+
+def test_the_class_s_mistakes_add_up_with_a_sentence_to_say(table):
+    (item,) = table.items
+    ((name, count, what),) = item.misconceptions
+    assert (name, count) == ("no_mask", 2)
+    assert what == NAIVE_MEAN.misconception("no_mask").what
+    assert item.states["not attempted"] == 1 and sum(item.states.values()) == 3
+    assert f"2 x {name}" in table.text()
+
+
+def test_the_table_says_who_is_late_and_who_needs_a_person(table):
+    text = table.text()
+    assert "0.25 - 0.25 late" in text and "! <b>look</b>" in text
+    assert table.needs_a_person
+
+
+def test_no_cell_of_the_table_is_a_formula_or_a_tag(table):
+    rows = list(csv.DictReader(io.StringIO(table.csv())))
+    assert [r["student"] for r in rows] == ["ada", "ben", "'=cmd()"]
+    assert rows[1]["misconceptions"] == "naive_mean: no_mask" and rows[1]["tier"] == "sandbox"
+    page = table.html()
+    assert "&lt;b&gt;look&lt;/b&gt;" in page and "<b>look" not in page
+    for fetched in ("http", "src=", "@import", "<script"):
+        assert fetched not in page
+
+
+def work(student, source):
+    cells = [Cell("import torch"), Cell(source), Cell("", "naive_mean")]
+    return Work(student, "01_naive_mean", cells, name=student)
+
+
+class Class:
+    assignment, notebooks = "1-averages", ["01_naive_mean"]
+
+    def __init__(self, **sources):
+        self.works = [work(student, source) for student, source in sources.items()]
+
+
+@pytest.fixture(autouse=True)
+def released(monkeypatch):
+    monkeypatch.setattr(
+        flags, "_handed_out", lambda _: {"naive_mean": "def naive_mean(x):\n    ..."}
+    )
+
+
+def test_the_same_long_text_is_told_to_both_and_a_short_one_to_nobody():
+    same = f"def naive_mean(x):\n{LONG}\n    return y1"
+    told = flags.flagged(Class(ada=same, ben=f"# my own\n{same}  # really", eve="naive_mean = 3"))
+    assert told == {
+        "ada": ["naive_mean is the same text as that of ben"],
+        "ben": ["naive_mean is the same text as that of ada"],
+    }
+    short = "def naive_mean(x):\n    return x.cumsum(1)"
+    assert flags.flagged(Class(ada=short, ben=short)) == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from course_utils.attention import naive_mean",
+        "from course_utils import attention\nnaive_mean = attention.naive_mean",
+    ],
+)
+def test_the_finished_part_is_told(source):
+    assert flags.flagged(Class(ada=f"{source}\nnaive_mean = naive_mean"))["ada"]
+
+
+def test_code_that_can_t_be_read_stops_nobody():
+    odd = "def naive_mean(x:\n" + "(" * 5000
+    assert set(flags.flagged(Class(ada=odd, ben=odd))) == {"ada", "ben"}
+    assert flags.normal("x  =\n (") == "x = ("
