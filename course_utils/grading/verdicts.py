@@ -27,6 +27,7 @@ from .room import LEFT_OUT, PACKAGE, Lodger
 
 GRACE = 3.0  # seconds after the budget of a check, which an honest process needs to say so
 MOST_TENSORS, MOST_FACTS = 400, 200_000
+MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
 PAIRS = 60  # of mistakes: a number, and no time, or what is said would hang on the machine
 DTYPES = {
     torch.bool,
@@ -110,6 +111,8 @@ def observation(data: bytes) -> Observation:
     Raises:
         Untrustworthy: it has not the form of one.
     """
+    if int.from_bytes(data[:8], "little") > MOST_HEADER:
+        raise Untrustworthy("it says more of itself than an observation does")
     try:
         found = unpack(data)
     except (ValueError, RecursionError) as error:
