@@ -216,7 +216,7 @@ def _run(host: socket.socket, shell: Any) -> None:
                 bound = parts if asked["parts"] else {}
                 seen = observe(probing, answer, case, bound, asked["seconds"], asked["first"])
                 wire.send(host, {}, _packed(seen))
-        except wire.Ended:
+        except (wire.Ended, wire.OutOfTime):
             return
         except BaseException as error:
             wire.send(host, {"error": f"{type(error).__name__}: {error}"[:1000]})
