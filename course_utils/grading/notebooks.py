@@ -5,6 +5,7 @@ A pure function of the cells, the exercises and the seed: what it gives can be k
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -22,6 +23,7 @@ from .room import Lodger, Room
 from .verdicts import verdict
 
 MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
+MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "li", "ol", "p"}
 TAGS |= {"pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
@@ -103,6 +105,7 @@ class _Run:
         self.done: list[int] = []  # cells that a new process needs
         self.failed: dict[str, str] = {}  # names whose cell failed, and how
         self.happened: list[str] = []
+        self.room_left = MOST_ALTOGETHER
         self._lent: Any = None
 
     def begin(self) -> None:
@@ -153,6 +156,16 @@ class _Run:
         self.done.append(number)
         outputs = clean_outputs(said.get("outputs"))
         self._note_names(number, outputs)
+        return self._kept(number, outputs)
+
+    def _kept(self, number: int, outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A cell's outputs, as long as those of all cells together are not too large."""
+        size = len(json.dumps(outputs))
+        if size > self.room_left:
+            said = f"its outputs are left out: a notebook's may have {MOST_ALTOGETHER:,} characters"
+            self.happened.append(f"cell {number + 1}: {said}")
+            return [told(f"This cell ran; {said}.")]
+        self.room_left -= size
         return outputs
 
     def _why(self, error: Exception) -> str:
