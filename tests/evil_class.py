@@ -827,6 +827,8 @@ def odd_metadata(hand: Hand) -> None:
         "language": "evil",
     }
     notebook.content.metadata["celltoolbar"] = deep
+    lexer = f'"><script>evil()</script>{"x" * 99}'
+    notebook.content.metadata["language_info"] = {"name": lexer, "pygments_lexer": lexer}
     odd = new_code_cell("1")
     odd.metadata["nbgrader"] = {"grade_id": ["check-naive_mean"], "points": "NaN"}
     odd.metadata["tags"] = ["<script>evil()</script>"]

@@ -19,6 +19,7 @@ from ..checking import AnswerKey, Catalogue, Exercise, Observation, Report, kept
 from ..checking.guard import time_budget
 from ..failed_runs import names_written
 from ..inside import wire
+from .readable import math_at_rest, writable
 from .room import Lodger, Room
 from .verdicts import verdict
 
@@ -160,13 +161,15 @@ class _Run:
 
     def _kept(self, number: int, outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A cell's outputs, as long as those of all cells together are not too large."""
-        size = len(json.dumps(outputs))
-        if size > self.room_left:
-            said = f"its outputs are left out: a notebook's may have {MOST_ALTOGETHER:,} characters"
-            self.happened.append(f"cell {number + 1}: {said}")
-            return [told(f"This cell ran; {said}.")]
-        self.room_left -= size
-        return outputs
+        size = len(json.dumps(outputs)) if outputs else 0
+        if size <= self.room_left:
+            self.room_left -= size
+            return outputs
+        said = f"outputs are left out: a notebook's may have {MOST_ALTOGETHER:,} characters"
+        if self.room_left:
+            self.happened.append(f"from cell {number + 1} on, {said}")
+        self.room_left = 0
+        return [told(f"This cell ran. Its {said}.")]
 
     def _why(self, error: Exception) -> str:
         time.sleep(0.15)  # the watch looks ten times a second
@@ -344,17 +347,18 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
         kept["image/png"] = picture
     page = data.get("text/html")
     if isinstance(page, str) and len(page) < MOST_HTML:
-        kept["text/html"] = nh3.clean(
-            page,
+        clean = nh3.clean(
+            writable(page),
             tags=TAGS,
             attributes={"*": {"style", "title", "colspan", "rowspan", "scope", "open"}},
             filter_style_properties=STYLES,
         )
+        kept["text/html"] = math_at_rest(clean)
     return kept
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else ""
+    text = writable(value) if isinstance(value, str) else ""
     if len(text) > MOST_TEXT:
         return text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
     return text
