@@ -663,9 +663,11 @@ def links_beside(hand: Hand) -> None:
 
 @attack("files", told="link|no file", said="naive_mean: not")
 def endless_files_beside(hand: Hand) -> None:
-    """Beside the notebook lie a link to a file that never ends, and a pipe nobody writes to."""
+    """Beside it: a link to a file that never ends, a pipe, a terabyte that takes no place."""
     hand.quiz_done()
     (hand.folder / "zeros.bin").symlink_to("/dev/zero")
+    with (hand.folder / "holes.bin").open("wb") as file:
+        file.truncate(2**40)  # it takes no place until somebody copies it
     os.mkfifo(hand.folder / "pipe.txt")
 
 

@@ -67,7 +67,7 @@ class Course:
             str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for kind in ("submitted", "autograded", "feedback")
             for path in sorted((self.folder / kind / student).rglob("*"))
-            if path.is_file()
+            if path.is_file() and path.stat().st_size < 2**30
         }
 
     def grades(self, student: str) -> list[tuple]:
@@ -127,7 +127,9 @@ def digests(course: Path) -> dict[str, str]:
     for name in mine:
         at = course / name
         for path in [at, *at.rglob("*")]:
-            if path.is_file() and not path.is_symlink() and path.suffix != ".pyc":
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > 2**30:
+                continue
+            if path.suffix != ".pyc":
                 found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 

@@ -20,6 +20,7 @@ from . import submissions
 from .mending import Released, cells_of, mend, released
 from .notebooks import Cell, Graded
 from .preprocessors import room
+from .readable import readable
 from .results import CantKeep, Results, Settings, make
 
 CONFIG = "nbgrader_config.py"
@@ -109,12 +110,9 @@ def _of(
     student: str, folder: Path, notebooks: dict[str, dict[str, Released]], settings: Settings
 ) -> Iterator[Work]:
     """One student's notebooks, ready to be run, with what a person should look at."""
-    strange = [
-        f"{link.relative_to(folder)} is a link or no file, and is not looked at"
-        for link in submissions.links_in(folder)
-    ]
+    strange = submissions.strange_in(folder)
     strange += [
-        f"{p.name} is no notebook of this assignment"
+        f"{readable(p.name)} is no notebook of this assignment"
         for p in sorted(folder.glob("*.ipynb"))
         if p.stem not in notebooks
     ]
