@@ -20,7 +20,7 @@ IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
 TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what a browser takes for the beginning of a tag
 CHARACTER = re.compile(r"&(?=#|\w+;)")  # another way to write one
 # The end of a link's text, but before a page, a place in this one, or a file beside it.
-LINK = re.compile(r"\](?=[(:](?!\s*(?:https?://|#|[\w./-]*\s*\))))")
+LINK = re.compile(r"\](?=[(:](?!\s{0,3}(?:https?://|#|[\w./-]*\s{0,3}\))))")
 PICTURE = re.compile(r"!(?=\[)")
 LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 PUT_BACK = "# This cell was missing from the submission and was put back.\n"

@@ -122,21 +122,23 @@ class _Run:
     def left(self, most: float) -> float:
         return min(most, self.until - time.monotonic())
 
-    def begin_again(self) -> bool:
-        """A new process in which the cells have run that did well; whether there could be one."""
-        said = self.room.too_much
+    def begin_again(self) -> None:
+        """A new process in which the cells have run that did well, and do so again."""
+        while self.left(1.0) > 0:
+            self.begin()
+            for number in self.done:
+                try:
+                    self._ask(self.cells[number].source)
+                except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+                    if self.left(1.0) <= 0:
+                        break
+                    self.done.remove(number)
+                    said = "did not end again as it had before, and is left out from here on"
+                    self.happened.append(f"cell {number + 1} {said}")
+                    break
+            else:
+                return
         self.begin()
-        for number in list(self.done):
-            try:
-                self._ask(self.cells[number].source)
-            except (wire.Ended, wire.OutOfTime, wire.BadMessage):
-                self.done.remove(number)
-                self.happened.append(f"cell {number + 1} did not end again as it had before")
-                self.begin()
-                return False
-        if said:
-            self.happened.append(f"the notebook was ended, because {said}")
-        return True
 
     def _ask(self, source: str) -> dict[str, Any]:
         assert self.lodger is not None
@@ -173,7 +175,9 @@ class _Run:
 
     def _why(self, error: Exception) -> str:
         time.sleep(0.15)  # the watch looks ten times a second
-        return self.room.too_much or str(error) or "it gave no reason"
+        if self.room.too_much or isinstance(error, wire.BadMessage):
+            return self.room.too_much or str(error)
+        return "it left by itself, or it crashed"
 
     def _stopped(self, number: int) -> list[dict[str, Any]]:
         """A cell that does not end is interrupted; one that goes on is ended with its process."""
@@ -183,6 +187,8 @@ class _Run:
             self.lodger.interrupt(2.0)
             self.done.append(number)
         except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+            if self.room.too_much:
+                said = f"This cell ended the notebook's process ({self.room.too_much})."
             self.begin_again()
         return self._refused(number, said)
 

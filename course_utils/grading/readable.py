@@ -9,7 +9,7 @@ from typing import Any
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # Where formulas are set, these make links and styles, or give others their names.
 ACTING = "href|url|style|class|cssId|data|require|let|def|newcommand|renewcommand|mmlToken|Tooltip"
-MATH_THAT_ACTS = re.compile(rf"\\+(?=(?:{ACTING}|newenvironment|begingroup|csname)\b)", re.I)
+MATH_THAT_ACTS = re.compile(rf"(?<!\\)\\+(?=(?:{ACTING}|newenvironment|begingroup|csname)\b)", re.I)
 
 
 def writable(text: str) -> str:

@@ -263,6 +263,7 @@ class There:
     def observe(
         self, cases: list[Case], parts: Mapping[str, Any], seconds: float
     ) -> list[Observation]:
+        seconds = min(seconds, self.seconds)
         until = time.monotonic() + seconds
         observations: list[Observation] = []
         self.seen = observations
