@@ -13,16 +13,20 @@ from ..desk import catalogue
 from ..failed_runs import names_written
 from .classroom import Classroom, Work
 from .mending import released
+from .oddities import odd_words
 
 TELLING = 240  # characters of code below which two people may well write the same
 
 
 def flagged(classroom: Classroom) -> dict[str, list[str]]:
-    """By student, in words: answers that read as another student's, or as the finished part."""
+    """By student, in words: answers that read as another student's, or as the finished part, and
+    code that reaches for what no lesson needs."""
     said: dict[str, list[str]] = defaultdict(list)
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
     handed_out = _handed_out(classroom)
     for work in classroom.works:
+        if words := _odd_words(work):
+            said[work.student].append(f"{work.notebook} is worth a look: it reaches for {words}")
         for exercise, source in answers(work).items():
             text = normal(source)
             if text == normal(_finished(exercise)) or _takes_finished(source, exercise):
@@ -34,6 +38,15 @@ def flagged(classroom: Classroom) -> dict[str, list[str]]:
             others = ", ".join(sorted(students - {student})[:5])
             said[student].append(f"{exercise} is the same text as that of {others}")
     return dict(said)
+
+
+def _odd_words(work: Work) -> str:
+    """What a notebook that has points reaches for and no lesson does."""
+    reports = work.graded.reports.values() if work.graded else ()
+    if not any(r["points"] for r in reports):
+        return ""
+    found = {w for c in work.cells if not c.locked for w in odd_words(c.source)}
+    return ", ".join(sorted(found)[:8])
 
 
 def answers(work: Work) -> dict[str, str]:
@@ -49,9 +62,12 @@ def answers(work: Work) -> dict[str, str]:
 def normal(source: str) -> str:
     """Code without comments, docstrings and layout; as it stands if it can't be parsed."""
     try:
-        tree = ast.parse(source)
+        return _unparsed(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return re.sub(r"\s+", " ", source)
+
+
+def _unparsed(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], ast.Expr):

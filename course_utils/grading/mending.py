@@ -14,9 +14,15 @@ from nbgrader.utils import is_grade, is_locked
 
 from ..editions import checked_exercise, defined_names, nbgrader_metadata
 from .notebooks import Cell
+from .readable import math_at_rest, writable
 
 IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
 TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what a browser takes for the beginning of a tag
+CHARACTER = re.compile(r"&(?=#|\w+;)")  # another way to write one
+# The end of a link's text, but before a page, a place in this one, or a file beside it.
+LINK = re.compile(r"\](?=[(:](?!\s{0,3}(?:https?://|#|[\w./-]*\s{0,3}\))))")
+PICTURE = re.compile(r"!(?=\[)")
+LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 PUT_BACK = "# This cell was missing from the submission and was put back.\n"
 
 
@@ -96,9 +102,8 @@ def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
             cell.source = PUT_BACK + cell.source
         if (nb.nbformat, nb.nbformat_minor) < (4, 5):
             del cell["id"]
-    nb.metadata = NotebookNode(
-        {k: v for k, v in nb.metadata.items() if k in ("kernelspec", "language_info")}
-    )
+    nb.metadata = NotebookNode({k: v for k, v in nb.metadata.items() if k == "kernelspec"})
+    nb.metadata["language_info"] = NotebookNode(LANGUAGE)  # its lexer's name stands on each page
     return missing
 
 
@@ -107,9 +112,16 @@ def _tame(cell: NotebookNode, keep_text: bool) -> None:
     cell.metadata = NotebookNode(
         {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
     )
+    cell.source = writable(cell.source)
     if cell.cell_type != "code" and not keep_text:
-        cell.source = TAG.sub("&lt;", cell.source)
+        cell.source = at_rest(cell.source)
         cell.pop("attachments", None)
+
+
+def at_rest(text: str) -> str:
+    """A stranger's Markdown, in which nothing acts on who reads it and nothing is fetched."""
+    text = TAG.sub("&lt;", CHARACTER.sub("&amp;", text))
+    return math_at_rest(PICTURE.sub("! ", LINK.sub("&#93;", text)))
 
 
 def _place(nb: NotebookNode, exercise: str | None) -> int:

@@ -5,6 +5,7 @@ A pure function of the cells, the exercises and the seed: what it gives can be k
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -18,10 +19,12 @@ from ..checking import AnswerKey, Catalogue, Exercise, Observation, Report, kept
 from ..checking.guard import time_budget
 from ..failed_runs import names_written
 from ..inside import wire
+from .readable import math_at_rest, writable
 from .room import Lodger, Room
 from .verdicts import verdict
 
 MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
+MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "li", "ol", "p"}
 TAGS |= {"pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
@@ -103,6 +106,7 @@ class _Run:
         self.done: list[int] = []  # cells that a new process needs
         self.failed: dict[str, str] = {}  # names whose cell failed, and how
         self.happened: list[str] = []
+        self.room_left = MOST_ALTOGETHER
         self._lent: Any = None
 
     def begin(self) -> None:
@@ -118,21 +122,23 @@ class _Run:
     def left(self, most: float) -> float:
         return min(most, self.until - time.monotonic())
 
-    def begin_again(self) -> bool:
-        """A new process in which the cells have run that did well; whether there could be one."""
-        said = self.room.too_much
+    def begin_again(self) -> None:
+        """A new process in which the cells have run that did well, and do so again."""
+        while self.left(1.0) > 0:
+            self.begin()
+            for number in self.done:
+                try:
+                    self._ask(self.cells[number].source)
+                except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+                    if self.left(1.0) <= 0:
+                        break
+                    self.done.remove(number)
+                    said = "did not end again as it had before, and is left out from here on"
+                    self.happened.append(f"cell {number + 1} {said}")
+                    break
+            else:
+                return
         self.begin()
-        for number in list(self.done):
-            try:
-                self._ask(self.cells[number].source)
-            except (wire.Ended, wire.OutOfTime, wire.BadMessage):
-                self.done.remove(number)
-                self.happened.append(f"cell {number + 1} did not end again as it had before")
-                self.begin()
-                return False
-        if said:
-            self.happened.append(f"the notebook was ended, because {said}")
-        return True
 
     def _ask(self, source: str) -> dict[str, Any]:
         assert self.lodger is not None
@@ -153,11 +159,25 @@ class _Run:
         self.done.append(number)
         outputs = clean_outputs(said.get("outputs"))
         self._note_names(number, outputs)
-        return outputs
+        return self._kept(number, outputs)
+
+    def _kept(self, number: int, outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A cell's outputs, as long as those of all cells together are not too large."""
+        size = len(json.dumps(outputs)) if outputs else 0
+        if size <= self.room_left:
+            self.room_left -= size
+            return outputs
+        said = f"outputs are left out: a notebook's may have {MOST_ALTOGETHER:,} characters"
+        if self.room_left:
+            self.happened.append(f"from cell {number + 1} on, {said}")
+        self.room_left = 0
+        return [told(f"This cell ran. Its {said}.")]
 
     def _why(self, error: Exception) -> str:
         time.sleep(0.15)  # the watch looks ten times a second
-        return self.room.too_much or str(error) or "it gave no reason"
+        if self.room.too_much or isinstance(error, wire.BadMessage):
+            return self.room.too_much or str(error)
+        return "it left by itself, or it crashed"
 
     def _stopped(self, number: int) -> list[dict[str, Any]]:
         """A cell that does not end is interrupted; one that goes on is ended with its process."""
@@ -167,6 +187,8 @@ class _Run:
             self.lodger.interrupt(2.0)
             self.done.append(number)
         except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+            if self.room.too_much:
+                said = f"This cell ended the notebook's process ({self.room.too_much})."
             self.begin_again()
         return self._refused(number, said)
 
@@ -331,17 +353,18 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
         kept["image/png"] = picture
     page = data.get("text/html")
     if isinstance(page, str) and len(page) < MOST_HTML:
-        kept["text/html"] = nh3.clean(
-            page,
+        clean = nh3.clean(
+            writable(page),
             tags=TAGS,
             attributes={"*": {"style", "title", "colspan", "rowspan", "scope", "open"}},
             filter_style_properties=STYLES,
         )
+        kept["text/html"] = math_at_rest(clean)
     return kept
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else ""
+    text = writable(value) if isinstance(value, str) else ""
     if len(text) > MOST_TEXT:
         return text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
     return text

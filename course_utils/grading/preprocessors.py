@@ -19,9 +19,11 @@ from .notebooks import Graded
 from .results import Results, Settings, graded_by
 from .room import Room
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
-from .submissions import CarefulExporter, links_in
+from .submissions import CarefulExporter, leave_out_what_is_strange, strange_in
 
 __all__ = ["CarefulExporter", "ClearAnswers", "MendCells", "RunSubmission", "TidyFeedback"]
+
+leave_out_what_is_strange()
 
 
 class ClearAnswers(ClearSolutions):
@@ -52,8 +54,8 @@ class MendCells(NbGraderPreprocessor):
         ids = resources["nbgrader"]
         if not trusted():
             _demand()
-        for name in drop_links(_course(self), ids["student"], ids["assignment"]):
-            self.log.warning("%s is a link or no file, and is not looked at", name)
+        for said in strange_in(_course(self) / "submitted" / ids["student"] / ids["assignment"]):
+            self.log.warning("%s", said)
         for name in mend(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
             self.log.warning("Cell %s was missing and is put back", name)
         if "unreadable" in resources:
@@ -117,18 +119,6 @@ def _course(preprocessor: NbGraderPreprocessor) -> Path:
     while owner is not None and not hasattr(owner, "coursedir"):
         owner = owner.parent
     return Path(owner.coursedir.root if owner is not None else ".").resolve()
-
-
-def drop_links(course: Path, student: str, assignment: str) -> list[str]:
-    """Takes back what nbgrader has copied of files that a submission only points to."""
-    handed_in = course / "submitted" / student / assignment
-    dropped = []
-    for link in links_in(handed_in):
-        copied = course / "autograded" / student / assignment / link.relative_to(handed_in)
-        if copied.is_file() and copied.suffix != ".ipynb":
-            copied.unlink()
-        dropped.append(link.name)
-    return dropped
 
 
 class TidyFeedback(NbGraderPreprocessor):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,9 @@ class Lodger:
             wire.Ended, wire.OutOfTime, wire.BadMessage: it gave no answer, none in time, or one
                 that is none.
         """
-        wire.send(self._to, words, data)
-        return wire.receive(self._to, seconds)
+        until = time.monotonic() + seconds
+        wire.send(self._to, words, data, seconds)
+        return wire.receive(self._to, until - time.monotonic())
 
     def interrupt(self, seconds: float) -> tuple[dict, bytes]:
         """What it answers after an interrupt; raises as `ask`."""

@@ -15,8 +15,10 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from .mending import Released, released
+from .readable import readable
 
-MOST_BYTES = 20 * 2**20
+MOST_BYTES = 20 * 2**20  # of a notebook
+MOST_BESIDE = 100 * 2**20  # of another file
 
 
 class Unreadable(Exception):
@@ -65,16 +67,38 @@ def stand_in(cells: Mapping[str, Released], why: str) -> NotebookNode:
     return new_notebook(cells=made)
 
 
-def links_in(folder: Path) -> list[Path]:
-    """What in a submission is neither a file nor a folder, and may be anybody's."""
+def strange_in(folder: Path) -> list[str]:
+    """What in a submission is no file or folder of a usual size, in words."""
     found = []
     for at, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(at) / name
-            kind = os.lstat(path).st_mode
-            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-                found.append(path)
+            if said := _strange(path):
+                found.append(f"{readable(str(path.relative_to(folder)))} {said}")
     return found
+
+
+def _strange(path: Path | str) -> str:
+    kind = os.lstat(path)
+    if stat.S_ISDIR(kind.st_mode):
+        return ""
+    if not stat.S_ISREG(kind.st_mode):
+        return "is a link or no file, and is not looked at"
+    large = kind.st_size > MOST_BESIDE
+    return f"has {kind.st_size / 2**20:,.0f} MiB, and is not looked at" if large else ""
+
+
+def leave_out_what_is_strange() -> None:
+    """From now on nbgrader copies of what lies beside a notebook only files of a usual size: a link
+    may lead to anybody's file, or to one that never ends."""
+    from nbgrader.converters import base
+
+    found = base.find_all_files
+
+    def files_alone(path: str, exclude: list[str] | None = None) -> list[str]:
+        return [name for name in found(path, exclude) if not _strange(name)]
+
+    base.find_all_files = files_alone
 
 
 class CarefulExporter(NotebookExporter):

@@ -23,11 +23,13 @@ from ..checking.checker import report_on
 from ..checking.observation import MAX_ELEMENTS
 from ..inside import wire
 from ..inside.answers import Probing
+from .readable import all_readable, readable
 from .room import LEFT_OUT, PACKAGE, Lodger
 
 PATIENCE = 6  # times as long as it may compute, an answer may take on a busy machine
 GRACE = 3.0  # seconds after the budget of a check, which an honest process needs to say so
 MOST_TENSORS, MOST_FACTS = 400, 200_000
+MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
 PAIRS = 60  # of mistakes: a number, and no time, or what is said would hang on the machine
 DTYPES = {
     torch.bool,
@@ -111,16 +113,18 @@ def observation(data: bytes) -> Observation:
     Raises:
         Untrustworthy: it has not the form of one.
     """
+    if int.from_bytes(data[:8], "little") > MOST_HEADER:
+        raise Untrustworthy("it says more of itself than an observation does")
     try:
         found = unpack(data)
     except (ValueError, RecursionError) as error:
-        raise Untrustworthy(str(error)[:200]) from None
+        raise Untrustworthy(readable(str(error)[:200])) from None
     if len(found) != 1 or len(found[0].tensors) > MOST_TENSORS:
         raise Untrustworthy("these are not the observations of one case")
     (seen,) = found
     for name, tensor in seen.tensors.items():
         if len(name) > 200 or tensor.dtype not in DTYPES or tensor.numel() > MAX_ELEMENTS:
-            raise Untrustworthy(f"{name[:60]} is no tensor of an exercise")
+            raise Untrustworthy(f"{readable(name[:60])} is no tensor of an exercise")
     return Observation(seen.tensors, facts(seen.facts))
 
 
@@ -131,6 +135,7 @@ def facts(given: dict[str, Any]) -> dict[str, Any]:
         Untrustworthy: they are too many, or nested too deeply.
     """
     _bounded(given)
+    given = all_readable(given)
     form, kept = Seen(), {}
     for name in form.texts:
         if isinstance(given.get(name), str):
@@ -195,6 +200,8 @@ def described(said: Any) -> Described:
     """A description from what a process says of its answer."""
     if not isinstance(said, dict):
         raise Untrustworthy("there is no description")
+    _bounded(said)
+    said = all_readable(said)
     names, kind = said.get("names"), said.get("kind")
     return Described(
         missing=said.get("missing") is True,
@@ -252,7 +259,7 @@ class There:
         if said.get("there") is False:
             raise NotThere
         if "described" not in said:
-            raise Untrustworthy(str(said.get("error", "it did not say what it is"))[:300])
+            raise Untrustworthy(readable(str(said.get("error", "it did not say what it is"))[:300]))
         return described(said["described"])
 
     def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
@@ -264,7 +271,7 @@ class There:
             asked |= {"first": number == 0, "parts": bool(parts)}
             said, data = self.lodger.ask(asked, shown_case(case), left + GRACE)
             if not data:
-                raise Untrustworthy(str(said.get("error", "nothing was seen"))[:300])
+                raise Untrustworthy(readable(str(said.get("error", "nothing was seen"))[:300]))
             observations.append(observation(data))
             error = observations[-1].error or {}
             if error.get("kind") == "time":

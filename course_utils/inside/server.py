@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import pickle
+import platform
 import random
 import resource
 import select
@@ -148,9 +149,13 @@ def _alone(libc: ctypes.CDLL) -> None:
     # In namespaces of its own a notebook could mount memory without bounds.
     with contextlib.suppress(OSError):  # some systems have it read-only
         _write("/proc/sys/user/max_user_namespaces", "0")
-    for place, options in (("/proc", "size=4k"), ("/tmp", f"size={FOLDER_SIZE}")):
-        _mount(libc, place, options)
-    _mount(libc, os.environ["HOME"], f"size={FOLDER_SIZE}")
+    _mount(libc, "/proc", "size=4k")
+    for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
+        if not any(path.startswith(f"{place}/") for path in (sys.prefix, sys.base_prefix)):
+            _mount(libc, place, f"size={FOLDER_SIZE}")
+    if not os.access(os.environ.setdefault("TMPDIR", "/tmp"), os.W_OK):
+        os.environ["TMPDIR"] = os.environ["HOME"]
+    _join_new_keyring(libc)
     os.chdir(os.environ["HOME"])
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -179,6 +184,13 @@ def _begin_anew() -> None:
 def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
     if libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, options.encode()):
         raise OSError(ctypes.get_errno(), f"{place} can't be covered")
+
+
+def _join_new_keyring(libc: ctypes.CDLL) -> None:
+    """The kernel keeps words for a session of programs, and this one's may be a person's."""
+    number = {"x86_64": 250, "aarch64": 219}.get(platform.machine())
+    if number:  # where there are no keyrings it fails, and nothing can be left in them
+        libc.syscall(number, 1, None)
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
@@ -222,7 +234,7 @@ def _run(host: socket.socket, shell: Any) -> None:
                 seconds = asked["seconds"]
                 seen = observe(probing, answer, case, bound, seconds, left, asked["first"])
                 wire.send(host, {}, _packed(seen))
-        except wire.Ended:
+        except (wire.Ended, wire.OutOfTime):
             return
         except BaseException as error:
             wire.send(host, {"error": f"{type(error).__name__}: {error}"[:1000]})

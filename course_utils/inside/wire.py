@@ -24,17 +24,23 @@ class OutOfTime(Exception):
     """The other side said nothing in time."""
 
 
-def send(to: socket.socket, words: dict[str, Any], data: bytes = b"") -> None:
+def send(
+    to: socket.socket, words: dict[str, Any], data: bytes = b"", seconds: float = 60.0
+) -> None:
     """Sends a message.
 
     Raises:
         Ended: nobody is there to read it.
+        OutOfTime: it was not read, whole, in so many seconds.
     """
     said = json.dumps(words).encode()
+    if seconds <= 0:
+        raise OutOfTime
     try:
-        to.settimeout(60)
-        to.sendall(HEAD.pack(len(said), len(data)) + said)
-        to.sendall(data)
+        to.settimeout(seconds)
+        to.sendall(HEAD.pack(len(said), len(data)) + said + data)
+    except TimeoutError:
+        raise OutOfTime from None
     except OSError as error:
         raise Ended(str(error)) from None
 

@@ -1,0 +1,215 @@
+"""A class with every attack in it, graded by the real command, beside the same class without."""
+
+import csv
+import hashlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from nbgrader.api import Gradebook
+
+from .evil_class import ALL, ATTACKS, HONEST, LEFT_RUNNING, Place, hand_in
+from .nbgrader_class import ASSIGNMENT
+from .test_nbgrader_cycle import fresh_clone, shown
+
+pytestmark = pytest.mark.timeout(900)
+
+# Short ones: each endless attack takes as long as it may.
+SECONDS = {"CELL": "2", "CHECK": "2", "NOTEBOOK": "8"}
+WHOLE_CLASS = 240  # seconds in which all is graded, on two cores that others use too
+
+
+class Course:
+    """A fresh clone, whose instructor grades."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder.parent / f"home-{folder.name}"
+        self.home.mkdir()
+        self.seconds = 0.0
+
+    def type(self, *words: str, expected: tuple[int, ...] = (0,)) -> str:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("COURSE")},
+            **{f"COURSE_{name}_SECONDS": value for name, value in SECONDS.items()},
+            "COURSE_GRADING_SEED": "a secret of this term",
+            "HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(self.folder),
+        }
+        began = time.monotonic()
+        done = subprocess.run(
+            words, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600
+        )
+        self.seconds = time.monotonic() - began
+        assert done.returncode in expected, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout + done.stderr
+
+    def grade(self) -> None:
+        grade = (sys.executable, "-m", "course_utils", "grade", ASSIGNMENT)
+        self.log = self.type(*grade, "--workers", "2", "--csv", "grades.csv", expected=(0, 1))
+        self.took = self.seconds
+        self.type("nbgrader", "generate_feedback", ASSIGNMENT, "--quiet")
+        with (self.folder / "grades.csv").open() as file:
+            self.rows = {row["student"]: row for row in csv.DictReader(file)}
+
+    def files(self, student: str) -> dict[str, str]:
+        """What there is of a student, and a digest of each."""
+        return {
+            str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for kind in ("submitted", "autograded", "feedback")
+            for path in sorted((self.folder / kind / student).rglob("*"))
+            if path.is_file() and path.stat().st_size < 2**30
+        }
+
+    def grades(self, student: str) -> list[tuple]:
+        """Everything the gradebook says of a student's work."""
+        with Gradebook(f"sqlite:///{self.folder}/gradebook.db") as gradebook:
+            submission = gradebook.find_submission(ASSIGNMENT, student)
+            return sorted(
+                (
+                    notebook.name,
+                    grade.name,
+                    grade.auto_score,
+                    grade.manual_score,
+                    grade.extra_credit,
+                    grade.needs_manual_grade,
+                    notebook.late_submission_penalty,
+                )
+                for notebook in submission.notebooks
+                for grade in notebook.grades
+            )
+
+    def pages(self, student: str) -> dict[str, str]:
+        folder = self.folder / "feedback" / student / ASSIGNMENT
+        return {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.html"))}
+
+
+@pytest.fixture(scope="module")
+def courses(tmp_path_factory):
+    """The class without attackers, and with them."""
+    folder = tmp_path_factory.mktemp("evil")
+    quiet = Course(fresh_clone(folder / "quiet"))
+    with (quiet.folder / "nbgrader_config.py").open("a") as config:
+        config.write('\nc.LateSubmissionPlugin.penalty_method = "zero"\n')
+    quiet.type("nbgrader", "generate_assignment", ASSIGNMENT, "--quiet")
+    with Gradebook(f"sqlite:///{quiet.folder}/gradebook.db") as gradebook:
+        gradebook.update_or_create_assignment(ASSIGNMENT, duedate=datetime(2026, 1, 10))
+    shutil.copytree(quiet.folder, folder / "loud")
+    loud = Course(folder / "loud")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        for course in (quiet, loud):
+            released = course.folder / "notebooks" / ASSIGNMENT
+            hand_in(Place(course.folder, released, port), evil=course is loud)
+            course.before = digests(course.folder)
+            course.grade()
+        listening.settimeout(0.1)
+        try:
+            loud.called = listening.accept()
+        except TimeoutError:
+            loud.called = None
+    return quiet, loud
+
+
+def digests(course: Path) -> dict[str, str]:
+    """The files that grading has no business with."""
+    mine = ("submitted", "solutions", "course_utils", "notebooks", "nbgrader_config.py")
+    found = {}
+    for name in mine:
+        at = course / name
+        for path in [at, *at.rglob("*")]:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > 2**30:
+                continue
+            if path.suffix != ".pyc":
+                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.fixture(scope="module")
+def quiet(courses):
+    return courses[0]
+
+
+@pytest.fixture(scope="module")
+def loud(courses):
+    return courses[1]
+
+
+HONEST_NAMES = {student.__name__: points for student, points in HONEST.items()}
+
+
+@pytest.mark.parametrize("name", HONEST_NAMES)
+def test_an_honest_student_gets_what_is_fair(quiet, name):
+    got = sum(points for _, _, points, *_ in quiet.grades(name))
+    assert got == HONEST_NAMES[name]
+
+
+@pytest.mark.parametrize("name", HONEST_NAMES)
+def test_beside_attackers_nothing_changes_for_the_others(quiet, loud, name):
+    assert loud.grades(name) == quiet.grades(name)
+    assert loud.files(name) == quiet.files(name)
+    assert quiet.files(name)
+
+
+def test_nothing_of_the_course_has_changed(quiet, loud):
+    assert digests(quiet.folder) == quiet.before
+    assert digests(loud.folder) == loud.before
+
+
+def test_the_class_is_graded_in_bounded_time(loud):
+    assert loud.took < WHOLE_CLASS
+
+
+def test_nobody_was_called(loud):
+    assert loud.called is None
+
+
+def test_nothing_is_left_running(loud):
+    words = [" ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"])]
+    assert not [w for w in words if f"time.sleep({LEFT_RUNNING})" in w]
+    assert not [w for w in words if str(loud.folder) in w]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_gets_no_more_than_an_honest_answer(loud, name):
+    got = sum(points or 0 for _, _, points, *_ in loud.grades(name))
+    assert got <= ATTACKS[name].points <= ALL
+    assert not any(needs for *_, needs, _ in loud.grades(name))
+    assert float(loud.rows[name]["score"]) == got
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_right_answer_beside_an_attack_is_paid(loud, name):
+    if ATTACKS[name].paid:
+        got = sum(points or 0 for _, _, points, *_ in loud.grades(name))
+        assert got >= ATTACKS[name].paid
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_student_and_instructor_are_told(loud, name):
+    attack = ATTACKS[name]
+    page = " ".join(map(shown, loud.pages(name).values()))
+    assert re.search(attack.said, page), page[-2000:]
+    assert re.search(attack.told, loud.rows[name]["notes"])
+
+
+ACTS = re.compile(
+    r"<script[^>]*>\s*evil|<[^>]+\son\w+\s*=|javascript:evil|data:text/html|\\href|position:\s*fixed|<iframe",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_page_acts(loud, name):
+    for page in loud.pages(name).values():
+        body = page.split("<body", 1)[1]
+        assert not ACTS.findall(body)
