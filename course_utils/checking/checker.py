@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from .answers import Described, argument_mismatch, describe, looks_unwritten, names_bound
@@ -73,28 +73,29 @@ class HandedIn(Protocol):
 
     def described(self) -> Described: ...
 
-    def observe(
-        self, cases: list[Case], parts: Mapping[str, Any], seconds: float
-    ) -> list[Observation]:
-        """Runs the probe on every case; with `parts`, finished ones in place of the answer's."""
+    def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
+        """Runs the probe on every case; with `parts`, finished ones in place of the answer's. None
+        at all where its time is over."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Here:
-    """An answer in this process."""
+    """An answer in this process, with the time that a check may take."""
 
     exercise: Exercise
     answer: Any
     catalogue: Catalogue
+    until: float = field(default_factory=lambda: time.monotonic() + time_budget())
 
     def described(self) -> Described:
         return describe(self.answer)
 
-    def observe(
-        self, cases: list[Case], parts: Mapping[str, Any], seconds: float
-    ) -> list[Observation]:
+    def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
+        left = min(self.until - time.monotonic(), time_budget()) if parts else time_budget()
+        if left < 0.1:
+            return []
         with names_bound(self.answer, parts):
-            return observe(self.exercise, self.answer, cases, self.catalogue, seconds)
+            return observe(self.exercise, self.answer, cases, self.catalogue, left)
 
 
 def report_on(
@@ -113,16 +114,13 @@ def report_on(
     refused = _not_an_answer(exercise, described, key.cases)
     if refused is not None:
         return refused
-    until = time.monotonic() + time_budget()
-    seen = handed_in.observe(key.cases, {}, time_budget())
-    report = _judged(exercise, key, seen, catalogue, pairs)
+    report = _judged(exercise, key, handed_in.observe(key.cases, {}), catalogue, pairs)
     if report.passed or exercise.kind == "quiz" or not exercise.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)
-    left = until - time.monotonic()
-    if not parts or left < 0.1:
+    seen = handed_in.observe(key.cases, parts) if parts else []
+    if not seen:
         return report
-    seen = handed_in.observe(key.cases, parts, left)
     again = _judged(exercise, key, seen, catalogue, pairs)
     if not again.passed:
         return report

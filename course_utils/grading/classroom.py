@@ -22,6 +22,8 @@ from .notebooks import Cell, Graded
 from .preprocessors import room
 from .readable import readable
 from .results import CantKeep, Results, Settings, make
+from .room import NoRoom
+from .sandbox import NoSandbox
 
 CONFIG = "nbgrader_config.py"
 
@@ -190,7 +192,8 @@ def _side_by_side(
             n_workers=min(workers, len(todo)),
             threads_per_worker=1,
             memory_limit=None,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
         )
         try:
             client = Client(cluster)
@@ -201,12 +204,14 @@ def _side_by_side(
         for work in todo:
             cells = [asdict(c) for c in work.cells]
             future = client.submit(
-                _work, cells, settings, key=work.name, pure=False, retries=2, priority=-len(names)
+                _work, cells, settings, key=work.name, pure=False, priority=-len(names)
             )
             names[future] = work.name
         for future in as_completed(names):
             if future.status == "finished":
                 yield names[future], Graded(**future.result())
+            elif isinstance(future.exception(), NoRoom | NoSandbox):
+                raise CantRun(f"On a worker no submission can be locked in: {future.exception()}")
             else:
                 yield names[future], f"it could not be run: {future.exception()}"
     finally:

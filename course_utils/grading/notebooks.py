@@ -39,7 +39,7 @@ class Times:
 
     Args:
         cell: for a cell that is run.
-        check: for all cases of an exercise together.
+        check: of computing, for all cases of an exercise together.
         notebook: for all of it.
     """
 

@@ -131,13 +131,15 @@ def command(
         # Nobody special: root could not be given up again in namespaces within this one.
         *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "student"),
         *(word for name in SYSTEM for word in _system(f"/{name}")),
-        *(w for inside, here in reading.items() for w in ("--ro-bind-try", here, inside)),
         *("--proc", "/proc", "--dev", "/dev"),
         *(w for place in ("/tmp", "/dev/shm", HOME) for w in ("--size", size, "--tmpfs", place)),
+        # After those: an environment may lie below one of them.
+        *(w for inside, here in reading.items() for w in ("--ro-bind-try", here, inside)),
         *_without_the_course(),
         *(w for at, here in (shown or {}).items() for w in ("--ro-bind", str(here), str(at))),
         *(("--bind", str(own), str(own)) if own else ()),
-        # Both lie in memory, and there is no bound on them.
+        # All lie in memory; on the last two there is no bound.
+        *(("--remount-ro", "/tmp") if nested else ()),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", HOME, "--clearenv"),
         *(

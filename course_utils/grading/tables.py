@@ -34,7 +34,7 @@ class Line:
     def failures(self) -> str:
         """What is not right, and why."""
         said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
-        return ", ".join(said) or "all right"
+        return ", ".join(said) or ("all right" if self.reports else "nothing was graded")
 
 
 @dataclass

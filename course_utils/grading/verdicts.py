@@ -26,6 +26,7 @@ from ..inside.answers import Probing
 from .readable import all_readable, readable
 from .room import LEFT_OUT, PACKAGE, Lodger
 
+PATIENCE = 6  # times as long as it may compute, an answer may take on a busy machine
 GRACE = 3.0  # seconds after the budget of a check, which an honest process needs to say so
 MOST_TENSORS, MOST_FACTS = 400, 200_000
 MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
@@ -238,6 +239,7 @@ class There:
 
     Attributes:
         name: what it is called there.
+        seconds: that it may compute.
         seen: what was seen last.
     """
 
@@ -260,32 +262,22 @@ class There:
             raise Untrustworthy(readable(str(said.get("error", "it did not say what it is"))[:300]))
         return described(said["described"])
 
-    def observe(
-        self, cases: list[Case], parts: Mapping[str, Any], seconds: float
-    ) -> list[Observation]:
-        seconds = min(seconds, self.seconds)
-        until = time.monotonic() + seconds
-        observations: list[Observation] = []
-        self.seen = observations
+    def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
+        until = time.monotonic() + PATIENCE * self.seconds
+        self.seen = observations = []
         for number, case in enumerate(cases):
-            left = until - time.monotonic()
-            if left <= 0:
-                observations.append(_out_of_time(seconds))
-                break
-            asked = {"do": "observe", "seconds": left, "first": number == 0, "parts": bool(parts)}
+            left = max(until - time.monotonic(), 0.0)
+            asked = {"do": "observe", "seconds": left, "computing": self.seconds}
+            asked |= {"first": number == 0, "parts": bool(parts)}
             said, data = self.lodger.ask(asked, shown_case(case), left + GRACE)
             if not data:
                 raise Untrustworthy(readable(str(said.get("error", "nothing was seen"))[:300]))
             observations.append(observation(data))
-            if (observations[-1].error or {}).get("kind") == "time":
+            error = observations[-1].error or {}
+            if error.get("kind") == "time":
+                error["message"] = f"still running after {self.seconds:g} seconds"
                 break
         return observations
-
-
-def _out_of_time(seconds: float) -> Observation:
-    message = f"still running after {seconds:g} seconds"
-    error = {"type": "OutOfTime", "bases": [], "message": message, "where": [], "kind": "time"}
-    return Observation(facts={"error": error})
 
 
 def verdict(

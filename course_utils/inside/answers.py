@@ -55,11 +55,18 @@ def observe(
     case: Case,
     parts: Mapping[str, Any],
     seconds: float,
+    computing: float,
     first: bool,
 ) -> Observation:
-    """One case, watched from beginning to end."""
+    """One case, watched from beginning to end.
+
+    Args:
+        seconds, computing: as in `guard.run`.
+        first: whether it is the first one, which tells a stub.
+    """
+    codes = part_codes(probing.watched)
     with names_bound(answer, parts):
-        (seen,) = run(probing, answer, [case], part_codes(probing.watched), seconds, True)
+        (seen,) = run(probing, answer, [case], codes, seconds, True, computing)
     kinds = list(seen.facts.get("types", {}).values())
     if first and looks_unwritten(probing.kind, answer, kinds, probing.as_found):
         seen.facts["not_attempted"] = True

@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
@@ -150,7 +151,10 @@ def _alone(libc: ctypes.CDLL) -> None:
         _write("/proc/sys/user/max_user_namespaces", "0")
     _mount(libc, "/proc", "size=4k")
     for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
-        _mount(libc, place, f"size={FOLDER_SIZE}")
+        if not any(path.startswith(f"{place}/") for path in (sys.prefix, sys.base_prefix)):
+            _mount(libc, place, f"size={FOLDER_SIZE}")
+    if not os.access(os.environ.setdefault("TMPDIR", "/tmp"), os.W_OK):
+        os.environ["TMPDIR"] = os.environ["HOME"]
     _join_new_keyring(libc)
     os.chdir(os.environ["HOME"])
     for capability in range(64):
@@ -204,6 +208,7 @@ def _run(host: socket.socket, shell: Any) -> None:
     probing: Any = None
     parts: Any = None
     answer: Any = None
+    begun = 0.0
     while True:
         try:
             asked, data = wire.receive(host)
@@ -223,7 +228,11 @@ def _run(host: socket.socket, shell: Any) -> None:
             elif asked["do"] == "observe":
                 case = pickle.loads(data)
                 bound = parts if asked["parts"] else {}
-                seen = observe(probing, answer, case, bound, asked["seconds"], asked["first"])
+                if asked["first"]:
+                    begun = time.process_time()
+                left = asked["computing"] - (time.process_time() - begun)
+                seconds = asked["seconds"]
+                seen = observe(probing, answer, case, bound, seconds, left, asked["first"])
                 wire.send(host, {}, _packed(seen))
         except (wire.Ended, wire.OutOfTime):
             return
