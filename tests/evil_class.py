@@ -885,6 +885,8 @@ def script_in_markdown(hand: Hand) -> None:
         "<javascript:evil()> &lt;script&gt;evil()&lt;/script&gt;",
         "```html\n</code></pre><script>evil()</script>\n```",
         "```mermaid\ngraph TD; A[<img src=x onerror=evil()>]\n```",
+        "\\begin{a}" * 30_000,
+        "](" + " " * 300_000,
     ):
         notebook.content.cells.append(new_markdown_cell(text))
     raw = new_raw_cell(SCRIPT)

@@ -18,6 +18,7 @@ from .mending import Released, released
 from .readable import readable
 
 MOST_BYTES = 20 * 2**20  # of a notebook
+MOST_CELLS = 1000
 MOST_BESIDE = 100 * 2**20  # of another file
 
 
@@ -54,6 +55,8 @@ def read(path: Path) -> NotebookNode:
         raise Unreadable("it is nested too deeply") from None
     except Exception as error:
         raise Unreadable(f"it is no notebook ({type(error).__name__})") from None
+    if len(notebook.cells) > MOST_CELLS:
+        raise Unreadable(f"it has {len(notebook.cells):,} cells")
     return notebook
 
 
