@@ -14,20 +14,23 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("doctor", help="is everything here that the course needs?")
     commands.add_parser("progress", help="all lessons and exercises with your points")
     grading = commands.add_parser("grade", help="grade a class; for instructors")
+    explaining = commands.add_parser("explain", help="show what was run of a student's answer")
+    missing = None
     try:
-        from .grading import command
+        from .grading import command, explain
     except ImportError as error:  # what grading needs is not installed with the course
         missing = error.name
-        grading.add_argument("rest", nargs="*")
+        for parser_without in (grading, explaining):
+            parser_without.add_argument("rest", nargs="*")
     else:
-        missing = None
         command.add_arguments(grading)
+        explain.add_arguments(explaining)
     args = parser.parse_args(argv)
-    if args.command == "grade":
+    if args.command in ("grade", "explain"):
         if missing:
             print(f"Grading needs {missing}: pip install --editable '.[grading]'", file=sys.stderr)
             return 2
-        return command.grade(args)
+        return command.grade(args) if args.command == "grade" else explain.explain(args)
     if args.command == "doctor":
         lines = check_environment()
         print("\n".join(lines))

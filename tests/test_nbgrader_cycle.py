@@ -50,6 +50,13 @@ def fresh_clone(folder):
     return folder
 
 
+def blocks_for_instructors():
+    """The blocks of docs/instructors.md, each as its lines."""
+    page = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\n(.*?)^```$", page, flags=re.M | re.S)
+    return [[line for line in block.splitlines() if line] for block in blocks]
+
+
 class Cycle:
     """A fresh clone of the course, the exchange folder beside it, and the homes of all."""
 
@@ -102,6 +109,25 @@ def test_the_readme_makes_again_what_make_notebooks_wrote(cycle):
     made = {p.relative_to(cycle.course): p.read_bytes() for p in cycle.course.glob("notebooks/*/*")}
     assert made == {path: (COURSE / path).read_bytes() for path in made}
     assert {path.stem for path in made if path.parent.name == ASSIGNMENT} == set(LESSONS)
+
+
+def test_the_page_for_instructors_and_the_readme_say_the_same():
+    assert blocks_for_instructors()[0] == instructors_block()
+
+
+def test_a_student_s_complaint_is_answered(cycle):
+    (typed,) = blocks_for_instructors()[1]
+    assert typed == "course explain ada naive_mean"
+    said = cycle.type([typed.replace("ada", "mishaps")])
+    for part in ("return x @ x", "raised RuntimeError", "out: expected", "got      (nothing)"):
+        assert part in said
+
+
+def test_again_collects_and_grades_what_is_new_alone(cycle):
+    page = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
+    assert "`nbgrader collect --update 1-averages`" in page
+    said = cycle.type(["nbgrader collect --update 1-averages", "course grade 1-averages"])
+    assert "0 notebooks were run." in said and "6 students, 12 points" in said
 
 
 def test_the_points_of_this_class_are_those_of_the_catalogue():

@@ -98,23 +98,32 @@ class Here:
 
 
 def report_on(
-    exercise: Exercise, handed_in: HandedIn, key: AnswerKey, catalogue: Catalogue
+    exercise: Exercise,
+    handed_in: HandedIn,
+    key: AnswerKey,
+    catalogue: Catalogue,
+    pairs: int | None = None,
 ) -> Report:
-    """The report on an answer that is looked at where it is, and judged here."""
+    """The report on an answer that is looked at where it is, and judged here.
+
+    Args:
+        pairs: as in `extend_key`.
+    """
     described = handed_in.described()
     refused = _not_an_answer(exercise, described, key.cases)
     if refused is not None:
         return refused
     until = time.monotonic() + time_budget()
     seen = handed_in.observe(key.cases, {}, time_budget())
-    report = _judged(exercise, key, seen, catalogue)
+    report = _judged(exercise, key, seen, catalogue, pairs)
     if report.passed or exercise.kind == "quiz" or not exercise.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)
     left = until - time.monotonic()
     if not parts or left < 0.1:
         return report
-    again = _judged(exercise, key, handed_in.observe(key.cases, parts, left), catalogue)
+    seen = handed_in.observe(key.cases, parts, left)
+    again = _judged(exercise, key, seen, catalogue, pairs)
     if not again.passed:
         return report
     names = " and ".join(f"`{name}`" for name in parts)
@@ -123,7 +132,11 @@ def report_on(
 
 
 def _judged(
-    exercise: Exercise, key: AnswerKey, observations: list[Observation], catalogue: Catalogue
+    exercise: Exercise,
+    key: AnswerKey,
+    observations: list[Observation],
+    catalogue: Catalogue,
+    pairs: int | None,
 ) -> Report:
     if key.whole:
         return judge(exercise, key, observations)
@@ -133,7 +146,7 @@ def _judged(
     own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
     if not own:  # finished parts were called: there is no mistake to name
         return report
-    extend_key(exercise, key, observations, catalogue.symptoms.get(exercise.id))
+    extend_key(exercise, key, observations, catalogue.symptoms.get(exercise.id), pairs)
     return with_names(exercise, key, observations, report)
 
 

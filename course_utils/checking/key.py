@@ -37,6 +37,7 @@ class AnswerKey:
             stand under both names with a `+` between.
         glances: their results alone, where those were enough to part them from an answer.
         whole: every misconception is there, on every case.
+        remembered: what probing misconceptions has given, for keys that begin anew.
     """
 
     cases: list[Case]
@@ -44,6 +45,11 @@ class AnswerKey:
     wrong: dict[str, dict[int, Observation]] = field(default_factory=dict)
     glances: dict[tuple[str, int], Observation] = field(default_factory=dict)
     whole: bool = False
+    remembered: dict[tuple[str, int, bool], Observation] = field(default_factory=dict)
+
+    def anew(self) -> AnswerKey:
+        """A key as it was in the beginning: what one answer asked for has no say for the next."""
+        return AnswerKey(self.cases, self.expected, remembered=self.remembered)
 
     def trials(self, observations: Sequence[Observation]) -> list[Trial]:
         """Observations beside their cases and what is right."""
@@ -80,16 +86,18 @@ def extend_key(
     key: AnswerKey,
     observations: Sequence[Observation],
     symptoms: Symptoms | None = None,
-    pair_seconds: float = PAIR_SECONDS,
+    pairs: int | None = None,
 ) -> None:
     """Adds to the key what naming these observations may need.
 
     Misconceptions are tried until they part from the observations, up to the first that fits. If
-    none does, two at once are tried, the likeliest first, for `pair_seconds`.
+    none does, two at once are tried, the likeliest first.
 
     Args:
         symptoms: what each misconception is known to break. With it the most similar are tried
             first, and those that break other things not at all.
+        pairs: how many pairs are tried, where the same is to be said at any time; else as many as
+            fit into a fifth of a second.
     """
     if exercise.kind == "quiz" or not exercise.misconceptions:
         return
@@ -110,9 +118,10 @@ def extend_key(
             found = found or match.exact
         if found or not any(_says_something(t.seen) for t in trials):
             return
-        deadline = time.thread_time() + pair_seconds  # on a busy machine as many as on a quiet one
-        for (one, a), (other, b) in _pairs(exercise, symptoms or {}, shown):
-            if time.thread_time() > deadline:
+        deadline = time.thread_time() + PAIR_SECONDS  # on a busy machine as many as on a quiet one
+        likely = itertools.islice(_pairs(exercise, symptoms or {}, shown), pairs)
+        for (one, a), (other, b) in likely:
+            if pairs is None and time.thread_time() > deadline:
                 return
             name = f"{one}+{other}"
             try:
@@ -177,7 +186,7 @@ def _follow(
     known = key.wrong.setdefault(name, {})
     for i in order:
         if i not in known:
-            known[i] = probe_safely(exercise.probe, answer, trials[i].case)
+            known[i] = _remembered(exercise, key, name, answer, i)
         match.add(exercise, trials[i], known[i])
         if match.parted:
             return match
@@ -213,8 +222,20 @@ def _glance(
     if glance is None:
         return None
     if (name, number) not in key.glances:
-        key.glances[name, number] = probe_safely(glance, answer, key.cases[number])
+        key.glances[name, number] = _remembered(exercise, key, name, answer, number, glance)
     return key.glances[name, number]
+
+
+def _remembered(
+    exercise: Exercise, key: AnswerKey, name: str, answer: Any, number: int, glance: Any = None
+) -> Observation:
+    """What a misconception gives on one case; asked for once, whoever asks."""
+    place, probe = (name, number, glance is not None), glance or exercise.probe
+    if "+" in name:  # there are too many pairs to remember them all
+        return probe_safely(probe, answer, key.cases[number])
+    if place not in key.remembered:
+        key.remembered[place] = probe_safely(probe, answer, key.cases[number])
+    return key.remembered[place]
 
 
 def _parts(exercise: Exercise, t: Trial, wrong: Observation, hopeful: bool) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import nh3
 
-from ..checking import Catalogue, Exercise, Report, kept_key
+from ..checking import AnswerKey, Catalogue, Exercise, Observation, Report, kept_key
 from ..checking.guard import time_budget
 from ..failed_runs import names_written
 from ..inside import wire
@@ -184,12 +184,17 @@ class _Run:
             else:
                 self.failed.pop(name, None)
 
-    def judged(self, exercise: Exercise, catalogue: Catalogue, seed: int) -> Report:
+    def judged(
+        self,
+        exercise: Exercise,
+        catalogue: Catalogue,
+        key: AnswerKey,
+        seen: list[Observation] | None = None,
+    ) -> Report:
         assert self.lodger is not None
-        key = kept_key(exercise, seed)
         try:
             seconds = max(self.left(self.times.check), 0.1)
-            report = verdict(exercise, catalogue, self.lodger, key, seconds)
+            report = verdict(exercise, catalogue, self.lodger, key, seconds, seen)
         except wire.OutOfTime:
             said = f"It was still running after {self.times.check:g} seconds, and could not be"
             report = _nothing(exercise, f"{said} stopped but with the whole notebook.")
@@ -232,7 +237,7 @@ def grade(
                 else:
                     graded.outputs.append([told(said)])
             elif exercise:
-                report = run.judged(exercise, catalogue, seed_of(exercise.id))
+                report = run.judged(exercise, catalogue, kept_key(exercise, seed_of(exercise.id)))
                 graded.reports[exercise.id] = report.to_dict()
                 graded.outputs.append([card(report, exercise)])
             else:
@@ -241,6 +246,30 @@ def grade(
         run.leave()
     graded.happened = run.happened
     return graded
+
+
+def watched_verdict(
+    room: Room,
+    cells: Sequence[Cell],
+    exercise: Exercise,
+    catalogue: Catalogue,
+    key: AnswerKey,
+    times: Times,
+) -> tuple[Report, list[Observation], list[str]]:
+    """One exercise of a notebook once more: the report, what was seen on each case, and what
+    happened on the way."""
+    run = _Run(room, cells, times)
+    seen: list[Observation] = []
+    try:
+        run.begin()
+        for number, cell in enumerate(cells):
+            if cell.checks == exercise.id:
+                break
+            if not cell.checks:
+                run.cell(number)
+        return run.judged(exercise, catalogue, key, seen), seen, run.happened
+    finally:
+        run.leave()
 
 
 def _nothing(exercise: Exercise, said: str) -> Report:

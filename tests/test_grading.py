@@ -1,0 +1,386 @@
+"""Grading from outside: what goes in, what comes back, and what is kept."""
+
+import dataclasses
+import json
+import math
+import pickle
+import pickletools
+import socket
+import types
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from course_utils.checking import Observation, kept_key, pack
+from course_utils.exercises import COURSE
+from course_utils.grading import notebooks, results, verdicts
+from course_utils.grading.notebooks import Cell, Times, clean_data, clean_outputs, grade
+from course_utils.grading.results import CantKeep, Results, Settings
+from course_utils.grading.room import Room
+from course_utils.grading.verdicts import Untrustworthy, facts, goes_in, observation, shown_case
+from course_utils.inside import wire
+from course_utils.inside.answers import Probing
+
+pytestmark = pytest.mark.timeout(300)
+EXERCISES = [pytest.param(e, id=e.id) for e in COURSE]
+
+
+@pytest.fixture(scope="module")
+def room():
+    with Room() as room:
+        yield room
+
+
+def seed_of(_):
+    return 4321
+
+
+# ---------------------------------------------------------------- what goes in
+
+
+def codes(value):
+    """The code of functions, and of a class's methods."""
+    found = list(vars(value).values()) if isinstance(value, type) else [value, type(value)]
+    found += list(vars(type(value)).values()) if not isinstance(value, type) else []
+    return {
+        f.__code__.co_code
+        for f in found
+        if isinstance(f, types.FunctionType) and len(f.__code__.co_code) > 60
+    }
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_nothing_goes_in_that_tells_the_answer(exercise):
+    secret = set()
+    for m in exercise.misconceptions:
+        secret |= codes(m.answer)
+    for p in exercise.properties:
+        secret |= codes(p.holds)
+    if not verdicts._is_inside(exercise.reference):
+        secret |= codes(exercise.reference)
+    secret |= codes(exercise.expect)
+    sent = goes_in(exercise, COURSE, COURSE.earlier_parts(exercise, exercise.uses))
+    sent_now = sent
+    sent += b"".join(map(shown_case, exercise.cases(7)))
+    assert not [code for code in secret if code in sent]
+    texts = {said for _, said, _ in pickletools.genops(sent_now) if isinstance(said, str)}
+    texts -= {f.name for f in dataclasses.fields(Probing)} | {e.name for e in exercise.entries}
+    for e in exercise.entries:
+        assert e.why not in texts or not e.why
+        assert not e.choices or e.answer not in texts
+    words = [w for c in exercise.cases(7) for said in c.refuses or () for w in said.split("|")]
+    assert not [w for w in words if len(w) > 12 and w.encode() in sent]
+    probing, _ = pickle.loads(sent_now)
+    assert probing.id == exercise.id
+
+
+def test_the_package_inside_holds_no_answers(room):
+    shown = "import course_utils, os; print(sorted(os.listdir(course_utils.__path__[0])))"
+    with room.lent() as lodger:
+        said, _ = lodger.ask({"do": "run", "source": shown}, b"", 30)
+        names = said["outputs"][0]["text"]
+        assert "attention.py" in names and "inside" in names
+        for secret in ("exercises", "grading", "editions"):
+            assert f"'{secret}" not in names
+        look = "import gc; print([k for k in __import__('sys').modules if 'exercises' in k])"
+        said, _ = lodger.ask({"do": "run", "source": look}, b"", 30)
+        assert said["outputs"][0]["text"] == "[]\n"
+
+
+# ---------------------------------------------------------------- what comes back
+
+
+def test_an_honest_observation_comes_through():
+    seen = Observation({"out": torch.tensor([1.0, math.nan])}, {"types": {"out": "Tensor"}})
+    seen.facts |= {"traits": {"a": [1, None, True]}, "modified": ["x"], "unstable": "random"}
+    back = observation(pack([seen]))
+    assert torch.equal(back.tensors["out"].isnan(), seen.tensors["out"].isnan())
+    assert back.facts == seen.facts
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 100,
+        (2**60).to_bytes(8, "little") + b"{}",
+        save({"0/x": torch.zeros(1)}),
+        save({"0/x": torch.zeros(1)}, {"facts": "[{}, {}]"}),
+        save({"7/x": torch.zeros(1)}, {"facts": "[{}]"}),
+        save({"x": torch.zeros(1)}, {"facts": "[{}]"}),
+        save({"0/x": torch.zeros(1, dtype=torch.complex64)}, {"facts": "[{}]"}),
+        save({"0/x": torch.zeros(2_000_000)}, {"facts": "[{}]"}),
+        save({f"0/{n}": torch.zeros(1) for n in range(500)}, {"facts": "[{}]"}),
+        save({}, {"facts": "[" * 100_000}),
+        save({}, {"facts": json.dumps([{"traits": {"a": "x" * 300_000}}])}),
+        save({}, {"facts": json.dumps([{"traits": [[[[[[[[[[[[1]]]]]]]]]]]]}])}),
+    ],
+)
+def test_what_is_no_observation_is_refused(data):
+    with pytest.raises(Untrustworthy):
+        observation(data)
+
+
+def test_facts_of_another_form_are_left_out():
+    odd = {
+        "error": {"type": 3, "bases": "ValueError", "message": None, "kind": "praise"},
+        "types": {"out": 5},
+        "modified": "x",
+        "overwritten": "no",
+        "unstable": 1,
+        "printed": {"lines": 2, "first": ["a"]},
+        "points": 100,
+    }
+    kept = facts(odd)
+    assert set(kept) == {"error", "printed"}
+    assert kept["error"]["kind"] == "exception" and kept["error"]["bases"] == []
+
+
+class Saying:
+    """A lodger that says what it likes."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def ask(self, words, data, seconds):
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [({}, b"")],
+        [({"described": 5}, b"")],
+        [({"described": {"callable": True, "arguments": [["x", "NO_KIND", True]]}}, b"")],
+        [({"described": {"callable": True}}, b""), ({}, b"")],
+        [({"described": {"callable": True}}, b""), ({}, b"nonsense")],
+        [({"described": {"callable": True}}, b""), ({}, pack([Observation()]))],
+        [
+            ({"described": {"callable": True}}, b""),
+            ({}, pack([Observation({"out": torch.zeros(1)}, {"traits": {"": 1}, "types": {}})])),
+        ],
+    ],
+)
+@pytest.mark.parametrize("id", ["naive_mean", "MultiHeadAttention", "naive_mean_shapes"])
+def test_a_process_that_says_odd_things_earns_nothing(answers, id):
+    exercise = COURSE.find(id)
+    report = verdicts.verdict(exercise, COURSE, Saying(*answers), kept_key(exercise, 5), 5.0)
+    assert report.points == 0 and not report.passed
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (wire.HEAD.pack(2**31, 0), wire.BadMessage),
+        (wire.HEAD.pack(2, 2**60) + b"{}", wire.BadMessage),
+        (wire.HEAD.pack(4, 0) + b"nope", wire.BadMessage),
+        (wire.HEAD.pack(2, 0) + b"[]", wire.BadMessage),
+        (wire.HEAD.pack(100_000, 0) + b"[" * 100_000, wire.BadMessage),
+        (wire.HEAD.pack(10, 0) + b"{", wire.OutOfTime),
+        (b"", wire.OutOfTime),
+    ],
+)
+def test_what_is_no_message_is_told_from_one(sent, error):
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(sent)
+        with pytest.raises(error):
+            wire.receive(here, 0.2)
+
+
+def test_a_side_that_is_gone_is_no_silence():
+    here, there = socket.socketpair()
+    there.close()
+    with here, pytest.raises(wire.Ended):
+        wire.receive(here, 5)
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def test_nothing_in_an_output_can_run_in_a_browser():
+    page = (
+        '<b onclick="x()">bold</b><script>x()</script><img src="http://a/b.png" onerror="x()">'
+        '<a href="javascript:x()">a</a><div style="background:url(http://a);color:red">d</div>'
+        "<iframe src=x></iframe><svg><script>x</script></svg><style>body{}</style>"
+    )
+    cleaned = clean_data(
+        {
+            "text/html": page,
+            "application/javascript": "x()",
+            "image/svg+xml": "<svg onload=x()>",
+            "text/markdown": page,
+            "image/png": "AAAA<script>",
+            "text/plain": "<b>",
+        }
+    )
+    assert set(cleaned) == {"text/html", "text/plain"}
+    for word in ("script", "onclick", "onerror", "http", "javascript", "iframe", "style>", "svg"):
+        assert word not in cleaned["text/html"]
+    assert "<b>bold</b>" in cleaned["text/html"] and "color:red" in cleaned["text/html"]
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [None, 5, "text", [5], [{}], [{"output_type": "stream"}], [{"output_type": "error"}]],
+)
+def test_outputs_of_another_form_harm_nobody(outputs):
+    for output in clean_outputs(outputs):
+        assert output["output_type"] == "error" and output["traceback"] == []
+
+
+def test_a_flood_of_output_is_cut():
+    (cut,) = clean_outputs([{"output_type": "stream", "name": "stdout", "text": "x" * 10**7}])
+    assert len(cut["text"]) < notebooks.MOST_TEXT + 100 and "characters more" in cut["text"]
+
+
+# ---------------------------------------------------------------- notebooks
+
+START = Cell("import torch\nfrom course_utils import check")
+RIGHT = Cell(
+    "def naive_mean(x):\n"
+    "    return torch.stack([x[:, : t + 1].mean(1) for t in range(x.shape[1])], 1)"
+)
+CHECK = Cell('check("naive_mean", naive_mean)', "naive_mean")
+
+
+def graded(room, *cells, **times):
+    return grade(cells, COURSE, room, seed_of, Times(**times))
+
+
+def test_a_right_answer_has_all_points_and_the_card(room):
+    done = graded(room, START, RIGHT, CHECK)
+    assert done.reports["naive_mean"]["points"] == 2 and not done.happened
+    (output,) = done.outputs[2]
+    assert output["data"]["text/plain"] == "2.0" and "Right on every case" in str(output)
+    assert done.tier == "sandbox"
+
+
+def test_the_same_cells_give_the_same_whatever_was_graded_between(room):
+    wrong = Cell("def naive_mean(x):\n    return x.flip(1).cumsum(1) * 2 + x.mean()")
+    first = graded(room, START, wrong, CHECK)
+    graded(room, START, Cell("def naive_mean(x):\n    return x.cumsum(1) / 2"), CHECK)
+    graded(room, START, Cell("naive_mean = 3"), CHECK)
+    assert graded(room, START, wrong, CHECK).to_dict() == first.to_dict()
+    with Room() as another:
+        assert graded(another, START, wrong, CHECK).to_dict() == first.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("while True: pass", "still running after 2 seconds"),
+        (
+            "while True:\n  try:\n    while True: pass\n  except BaseException: pass",
+            "still running",
+        ),
+        ("import os; os._exit(0)", "ended the notebook's process"),
+        ("import os; os.kill(os.getpid(), 11)", ""),  # process 1 of its namespace can't be killed
+        ("import ctypes; ctypes.string_at(0)", "ended the notebook's process"),
+        ("import sys; sys.exit()", ""),
+        ("x = []\nwhile True: x.append(bytearray(2**26))", ""),
+    ],
+)
+def test_the_rest_of_a_notebook_is_graded_whatever_a_cell_does(room, source, said):
+    done = graded(room, START, RIGHT, Cell(source), Cell("print(1 + 1)"), CHECK, cell=2.0)
+    assert done.reports["naive_mean"]["points"] == 2
+    assert "2\n" in str(done.outputs[3][0].get("text"))
+    assert any(said in line for line in done.happened) if said else True
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True: pass",
+        "import os; os._exit(0)",
+        "import time; time.sleep(100)",
+        "import ctypes; ctypes.string_at(0)",
+    ],
+)
+def test_an_answer_that_ends_badly_loses_its_own_points(room, body):
+    bad = Cell(f"def naive_mean(x):\n    {body}")
+    shapes = COURSE.find("naive_mean_shapes")
+    quiz = Cell(f"naive_mean_shapes = {shapes.reference!r}")
+    cells = START, bad, CHECK, quiz, Cell("", "naive_mean_shapes")
+    done = graded(room, *cells, check=2.0)
+    assert done.reports["naive_mean"]["points"] == 0
+    assert done.reports["naive_mean_shapes"]["points"] == shapes.points
+
+
+def test_a_name_that_is_not_there_is_told_with_the_reason(room):
+    done = graded(room, START, Cell("def naive_mean(x)\n    return x"), CHECK)
+    report = done.reports["naive_mean"]
+    assert "NameError: name 'naive_mean' is not defined" in report["message"]
+    assert "failed (SyntaxError)" in report["notes"][0]
+
+
+def test_a_notebook_has_its_time_and_no_more(room):
+    slow = Cell("import time; time.sleep(1.2)")
+    done = graded(room, START, RIGHT, slow, slow, CHECK, notebook=2.0)
+    assert done.reports["naive_mean"]["points"] == 0
+    assert "seconds were over" in done.reports["naive_mean"]["message"]
+
+
+def test_nothing_of_one_notebook_is_there_for_the_next(room):
+    leave = "open('left', 'w').write('x'); open('/tmp/left', 'w').write('x'); import torch\n"
+    leave += "torch.left = 1; torch.manual_seed(5)"
+    look = "import os, torch; print(os.path.exists('left'), os.path.exists('/tmp/left'), "
+    look += "hasattr(torch, 'left'), torch.initial_seed(), len(os.listdir('/proc')))"
+    graded(room, Cell(leave))
+    assert graded(room, Cell(look)).outputs[0][0]["text"] == "False False False 0 0\n"
+
+
+def test_without_walls_it_is_said_and_still_judged_outside():
+    with Room(trusted=True) as room:
+        done = graded(room, START, RIGHT, CHECK)
+        assert done.tier == "trusted" and done.reports["naive_mean"]["points"] == 2
+        done = graded(room, START, Cell("while True: pass"), RIGHT, CHECK, cell=1.0)
+        assert done.reports["naive_mean"]["points"] == 2
+
+
+# ---------------------------------------------------------------- results
+
+
+def test_a_result_hangs_on_cells_secret_tier_and_times():
+    settings = Settings("s", "sandbox", Times())
+    name = settings.name([START, RIGHT])
+    others = [
+        settings.name([START]),
+        settings.name([START, Cell(RIGHT.source, "naive_mean")]),
+        Settings("t", "sandbox", Times()).name([START, RIGHT]),
+        Settings("s", "trusted", Times()).name([START, RIGHT]),
+        Settings("s", "sandbox", Times(cell=5)).name([START, RIGHT]),
+    ]
+    assert settings.name([START, RIGHT]) == name and len({name, *others}) == 6
+
+
+def test_a_kept_result_is_found_and_a_broken_one_is_not(tmp_path, room):
+    kept, done = Results(tmp_path), graded(room, START, RIGHT, CHECK)
+    kept.keep("ab" * 32, done)
+    assert kept.find("ab" * 32).to_dict() == json.loads(json.dumps(done.to_dict()))
+    assert kept.find("cd" * 32) is None
+    (file,) = (tmp_path / ".grading" / "results" / "ab").iterdir()
+    file.write_text(file.read_text()[:50])
+    assert kept.find("ab" * 32) is None
+
+
+def test_a_result_that_can_t_be_kept_is_told(tmp_path):
+    (tmp_path / ".grading").write_text("no folder")
+    with pytest.raises(CantKeep, match="can't be written"):
+        Results(tmp_path).keep("ab" * 32, notebooks.Graded())
+
+
+def test_the_secret_is_made_once_and_is_nobody_else_s(tmp_path, monkeypatch):
+    monkeypatch.delenv("COURSE_GRADING_SEED", raising=False)
+    results.secret.cache_clear()
+    first = results.secret(tmp_path)
+    results.secret.cache_clear()
+    assert results.secret(tmp_path) == first and len(first) == 32
+    assert (tmp_path / ".grading" / "secret").stat().st_mode & 0o077 == 0
+    monkeypatch.setenv("COURSE_GRADING_SEED", "my own")
+    results.secret.cache_clear()
+    assert results.secret(tmp_path) == "my own"
+    results.secret.cache_clear()
+    seeds = results.seed_from("my own")
+    assert seeds("naive_mean") != seeds("softmax") != results.seed_from("another")("softmax")
