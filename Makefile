@@ -17,7 +17,9 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-CONSTRAINED := -qq --constraint constraints.txt
+CONSTRAINED := -qq --no-compile --constraint constraints.txt
+# What pip would do one file after another. Some packages bring templates that are no Python yet.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
 # PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry
@@ -68,18 +70,20 @@ clean:
 $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "Installing the course: a few minutes the first time ..."
 	@$(PIP) install $(CONSTRAINED) --editable .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.lab
 	@echo "Installing what the tests need ..."
 	@$(PIP) install $(CONSTRAINED) --editable '.[test]'
+	@$(COMPILE)
 	@touch $@
 
 # First and alone: once PyTorch is there, nothing that follows fetches another build. One quick try,
 # because pip's own settings may know the build where the address can't be reached.
 $(VENV)/.torch: constraints.txt | $(VENV)/.made
 	@echo "Installing PyTorch $(TORCH): a few hundred megabytes ..."
-	@$(PIP) install -qq --no-deps --retries 0 --timeout 30 $(TORCH_FROM) 'torch==$(TORCH)' || { \
+	@$(PIP) install -qq --no-compile --no-deps --retries 0 --timeout 30 $(TORCH_FROM) 'torch==$(TORCH)' || { \
 	  echo "PyTorch $(TORCH) could not be installed from $(or $(TORCH_INDEX),pip's own index):" \
 	       "check the network, or set TORCH_INDEX to an index that has it." >&2; exit 1; }
 	@touch $@
