@@ -129,7 +129,9 @@ def test_a_student_s_complaint_is_answered(cycle):
 def test_again_collects_and_grades_what_is_new_alone(cycle):
     page = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
     assert "`nbgrader collect --update 1-averages`" in page
-    said = cycle.type(["nbgrader collect --update 1-averages", "course grade 1-averages || test $? = 1"])
+    said = cycle.type(
+        ["nbgrader collect --update 1-averages", "course grade 1-averages || test $? = 1"]
+    )
     assert "0 notebooks were run." in said and "6 students, 12 points" in said
 
 
