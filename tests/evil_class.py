@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
 
 from course_utils.checking.checker import kept_key
@@ -83,7 +85,9 @@ class Hand:
 
     def finish(self) -> None:
         for notebook in self.opened:
-            notebook.save()
+            text = nbformat.writes(notebook.content)
+            half = re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+            notebook.path.write_text(half, encoding="utf-8")
 
 
 def put_behind_imports(notebook: Notebook, source: str) -> None:
