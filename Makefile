@@ -48,7 +48,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet -n auto --dist loadfile --nbval-lax notebooks
-	$(BIN)/python -m pytest -n auto --dist loadfile --nbval solutions tests
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval solutions tests
 
 quick: $(VENV)/.test
 	@$(BIN)/python -m tests.quick $(LESSON)

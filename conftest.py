@@ -3,12 +3,15 @@ what was not tested."""
 
 import os
 from collections import Counter
+from datetime import date
 
 import pytest
 import torch
+from xdist.scheduler import LoadFileScheduling
 
 from course_utils.environment import device
 
+BROWSER = "tests/browser"
 WANTED = pytest.StashKey[str]()
 
 
@@ -17,10 +20,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
     os.environ["COURSE_PROGRESS"] = "off"
+    # Said once, here: a worker that begins after midnight would have other tests than the others.
+    os.environ.setdefault("COURSE_TEST_DAY", str(date.today().toordinal()))
     # Tests run side by side: with sizes like these, threads of several would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
+
+
+class InOrder(LoadFileScheduling):
+    """A file at a time to each worker, except that one has all tests in a browser: they share a
+    server, and a browser."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return BROWSER if nodeid.startswith(BROWSER) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InOrder | None:
+    return InOrder(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -6,11 +6,15 @@ prints a line an answer, with the points that it gets and those that are kept fo
 matrix_points.json, and ends with the number of cells that are not as they should be, which is
 also the exit status. `--keep` keeps the points as they are now, and the symptoms of misconceptions
 in course_utils/exercises/symptoms.json: look at the difference.
+
+That is the first seed. Tests try it on every exercise, and a second seed on a third of them a day,
+so that any three days try all; COURSE_TEST_DAY, a number, says which day it is.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +37,7 @@ from course_utils.checking.answers import names_called
 from course_utils.checking.checker import observe
 from course_utils.checking.guard import run
 from course_utils.checking.naming import symptoms
+from course_utils.checking.observation import Observation
 from course_utils.checking.quizzes import filled
 from course_utils.desk import catalogue
 from course_utils.exercises import COURSE, SYMPTOMS
@@ -76,6 +81,13 @@ class Cell:
                 return report
         return check_exercise(e, self.answer, seed, catalogue(), key)
 
+    def seen(self) -> list[Observation]:
+        """What its probe sees with the first seed."""
+        e, key = self.exercise, whole_key(self.exercise, FIRST)
+        if self.kind == "misconception" and e.kind != "quiz":  # it was run for the key already
+            return list(key.wrong[self.name].values())
+        return observed(self)
+
     def fault(self, report: Report, seed: int = 0) -> str:
         """What is not as it should be, or nothing: what is named, and with seed 0, for which they
         are kept, points and symptoms."""
@@ -111,7 +123,8 @@ class Cell:
         return kept_points().get(self.exercise.id, {}).get(f"{self.kind}: {self.name}")
 
 
-SEEDS = (0, 20_261_121)
+FIRST, SECOND = SEEDS = (0, 20_261_121)
+DAYS = 3  # until each exercise has met the second seed
 _keys: dict[tuple[str, int], tuple[Exercise, AnswerKey]] = {}
 
 
@@ -122,6 +135,12 @@ def whole_key(exercise: Exercise, seed: int) -> AnswerKey:
         key = make_key(exercise, seed)
         _keys[exercise.id, seed] = exercise, key
     return key
+
+
+@cache
+def observed(cell: Cell) -> list[Observation]:
+    key = whole_key(cell.exercise, FIRST)
+    return observe(cell.exercise, cell.answer, key.cases, catalogue())
 
 
 @cache
@@ -211,18 +230,61 @@ def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
     return shown
 
 
-def tests_of(part: str) -> type:
-    """The tests of one assignment's or lesson's cells; a file each, for `--dist loadfile`."""
+def second_seed_on(day: int) -> set[str]:
+    """The exercises whose turn it is with the second seed; a day's share is a third of the work."""
+    by_size = sorted(catalogue(), key=lambda e: len(e.misconceptions))
+    return {e.id for e in by_size[day % DAYS :: DAYS]}
+
+
+def without(exercise: Exercise, gate: str) -> Exercise:
+    """The exercise with this property as one among others."""
+    open_ = [replace(p, gate=False) if p.id == gate else p for p in exercise.properties]
+    return replace(exercise, properties=tuple(open_))
+
+
+def decides(exercise: Exercise, gate: str) -> bool:
+    """Whether some answer gets points as soon as this property is no gate."""
+    opened, key = without(exercise, gate), whole_key(exercise, FIRST)
+    return any(
+        judge(opened, replace(key, wrong={}), cell.seen()).points
+        for cell in cells(exercise.lesson)
+        if cell.exercise is exercise and cell.wanted != "right" and cell.kept_points == 0
+    )
+
+
+def tests_of(part: str) -> tuple[type, type]:
+    """The tests of one assignment's or lesson's cells, and of its gates, which use the same keys; a
+    file each, for `--dist loadfile`."""
     some = list(cells(part))
+    turn = second_seed_on(int(os.environ["COURSE_TEST_DAY"]))
+    seeded = [
+        pytest.param(cell, seed, id=f"{cell}-{seed}")
+        for seed in SEEDS
+        for cell in some
+        if seed == FIRST or cell.exercise.id in turn
+    ]
+    exercises = {cell.exercise.id: cell.exercise for cell in some}
+    gated = [
+        pytest.param(e, p.id, id=f"{e.id}-{p.id}")
+        for e in exercises.values()
+        for p in e.properties
+        if p.gate
+    ]
 
     class TestMatrix:
-        @pytest.mark.parametrize("seed", SEEDS)
-        @pytest.mark.parametrize("cell", some, ids=str)
+        @pytest.mark.parametrize(("cell", "seed"), seeded)
         def test_no_cell_is_wrong(self, cell: Cell, seed: int) -> None:
             fault = cell.fault(cell.report(seed), seed)
             assert not fault, fault
 
-    return TestMatrix
+    class TestGates:
+        @pytest.mark.parametrize(("exercise", "gate"), gated)
+        def test_without_a_gate_some_answer_gets_points(
+            self, exercise: Exercise, gate: str
+        ) -> None:
+            assert decides(exercise, gate), f"the gate {gate} decides nothing"
+
+    return TestMatrix, TestGates
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 GPU = torch.device("cuda:0")
 MOVES = {Tensor.to: None, Tensor.cpu: "cpu", Tensor.cuda: "cuda"}
@@ -34,8 +33,17 @@ def put_there(results: Any) -> Any:
     return results
 
 
-def tensors(values: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+def tensors(*values: Any) -> list[Tensor]:
+    """All that these hold; each operator asks, so nothing is built but the list."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += tensors(*value)
+        elif isinstance(value, dict):
+            found += tensors(*value.values())
+    return found
 
 
 def is_gpu(value: Any) -> bool:
@@ -59,7 +67,7 @@ class PretendGPU(TorchFunctionMode):
             return self.moved(function, args, kwargs)
         if function == Tensor.device.__get__:
             return GPU if is_there(args[0]) else function(*args)
-        given = tensors((args, kwargs))
+        given = tensors(args, kwargs)
         if not any(map(is_there, given)):
             if not is_gpu(kwargs.get("device")):
                 return function(*args, **kwargs)

@@ -1,5 +1,6 @@
 """The catalogue's promises: enough answers, whole sentences, one id an idea, sizes that differ."""
 
+import math
 from collections import defaultdict
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from torch import nn
 from course_utils.checking import Mistake, Property, check_exercise, kept_key
 from course_utils.checking.quizzes import filled
 from course_utils.desk import catalogue
+from course_utils.exercises.kit.draw import Draw
 
 from .answers import RIGHT, WRONG
 from .sizes import coinciding, sizes
@@ -172,8 +174,23 @@ def test_roles_and_options_are_told_in_no_name(exercise):
     assert len(set(names)) == len(names)
 
 
+LARGE = 5_000  # numbers; those of a test of speed or of widths
+
+
+@pytest.fixture
+def quick_to_draw(monkeypatch):
+    """Large tensors are zeros: their sizes are of interest, and drawing them takes most time."""
+    normal = Draw.normal
+
+    def drawn(draw, *shape, dtype=torch.float32):
+        large = math.prod(shape) > LARGE
+        return torch.zeros(shape, dtype=dtype) if large else normal(draw, *shape, dtype=dtype)
+
+    monkeypatch.setattr(Draw, "normal", drawn)
+
+
 @each_with_code
-def test_sizes_differ(exercise):
+def test_sizes_differ(exercise, quick_to_draw):
     """Whatever the seed, no two sizes of a case can be taken for each other."""
     wrong = {
         f"{case.name}: {said}"

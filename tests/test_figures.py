@@ -71,12 +71,20 @@ DRAWINGS = {
     ),
 }
 
-every_drawing = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
-
 
 @pytest.fixture(scope="module", params=DRAWINGS.values(), ids=DRAWINGS)
-def picture(request) -> Picture:
-    return request.param()
+def draw(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def picture(draw) -> Picture:
+    before = plt.get_fignums()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = draw()
+    assert plt.get_fignums() == before
+    return drawn
 
 
 def pixels(picture: Picture) -> np.ndarray:
@@ -107,16 +115,12 @@ def test_the_default_text_alternative_holds_the_title(picture):
     assert repr(picture) == picture.alt
 
 
-@every_drawing
-def test_drawing_again_gives_the_same_bytes_whatever_style_is_set(draw):
+def test_drawing_again_gives_the_same_bytes_whatever_style_is_set(draw, picture):
     before = plt.get_fignums()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        first = draw()
     with matplotlib.style.context("dark_background"):
         second = draw(alt="Mine.")
-    assert first.png == second.png
-    assert re.search(rb"tEXt|zTXt|iTXt|tIME", first.png) is None
+    assert picture.png == second.png
+    assert re.search(rb"tEXt|zTXt|iTXt|tIME", picture.png) is None
     assert second.alt == "Mine."
     assert plt.get_fignums() == before
 

@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("2-single-head/04")
+TestMatrix, TestGates = matrix.tests_of("2-single-head/04")

@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("3-multi-head/07")
+TestMatrix, TestGates = matrix.tests_of("3-multi-head/07")

@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("4-transformer/08")
+TestMatrix, TestGates = matrix.tests_of("4-transformer/08")

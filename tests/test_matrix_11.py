@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("5-encoder-decoder/11")
+TestMatrix, TestGates = matrix.tests_of("5-encoder-decoder/11")

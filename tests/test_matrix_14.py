@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("6-practice/14")
+TestMatrix, TestGates = matrix.tests_of("6-practice/14")

@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("7-capstone/15")
+TestMatrix, TestGates = matrix.tests_of("7-capstone/15")

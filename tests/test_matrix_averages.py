@@ -2,4 +2,4 @@
 
 from . import matrix
 
-TestMatrix = matrix.tests_of("1-averages")
+TestMatrix, TestGates = matrix.tests_of("1-averages")

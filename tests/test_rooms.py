@@ -2,6 +2,7 @@
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,9 +88,10 @@ def tokens(source: str) -> list[Token]:
     found: list[Token] = []
     open_braces: list[str] = []
     position = 0
+    ends = [match.start() for match in re.finditer("\n", source)]
 
     def add(text: str) -> None:
-        found.append(Token(text, source.count("\n", 0, position) + 1))
+        found.append(Token(text, bisect_left(ends, position) + 1))
 
     while piece := PIECE.search(source, position):
         text, position = piece[0], piece.end()

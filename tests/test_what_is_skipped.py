@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 
 COURSE = Path(__file__).parent.parent
+SOME = "tests/browser/test_attention_map_browser.py"
+QUICK = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:nbval", "-o", "addopts="]
 
 
 def run_without_a_browser(*options, **environment):
     """Some of the browser tests, as on a machine without Chromium."""
     there = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTEST")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "tests/browser"],
+        [sys.executable, "-m", "pytest", *QUICK, *options, "-k", "lab and arrow", SOME],
         cwd=COURSE,
         env={**there, "COURSE_CHROMIUM": "no-such-browser", **environment},
         capture_output=True,
@@ -22,7 +24,7 @@ def run_without_a_browser(*options, **environment):
 
 
 def test_what_was_not_tested_is_the_last_thing_said():
-    done = run_without_a_browser("-n", "2", "--dist", "loadfile", "-k", "lab and arrow")
+    done = run_without_a_browser("-n", "1", "--dist", "loadfile")
     *_, said, total = done.stdout.strip().splitlines()
     assert done.returncode == 0
     skipped = re.search(r"(\d+) skipped", total)[1]
@@ -34,6 +36,6 @@ def test_what_was_not_tested_is_the_last_thing_said():
 
 
 def test_in_ci_a_missing_browser_is_a_failure():
-    done = run_without_a_browser("-q", "-k", "lab and arrow", CI="true")
+    done = run_without_a_browser("-q", CI="true")
     assert done.returncode == 1
     assert "skipped" not in done.stdout.splitlines()[-1]

@@ -9,8 +9,9 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any
 
 import torch
@@ -107,6 +108,8 @@ PRISTINE = {
     }
     for name, space in SPACES.items()
 }
+# The first once more: of one key alone an `itemgetter` gives no tuple.
+READ = {name: itemgetter(*kept, next(iter(kept))) for name, kept in PRISTINE.items()}
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,9 @@ def mend_functions() -> list[str]:
     told = []
     for name, kept in PRISTINE.items():
         now = vars(SPACES[name])
-        if all(map(is_, map(now.get, kept), kept.values())):  # several times each check: no loop
-            continue
+        with suppress(KeyError):  # one is missing
+            if all(map(is_, READ[name](now), kept.values())):  # several times a case: no loop
+                continue
         for key, value in kept.items():
             new = now.get(key)
             if new is not value:

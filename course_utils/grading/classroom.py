@@ -19,11 +19,11 @@ from traitlets.config.loader import PyFileConfigLoader
 from . import submissions
 from .mending import Released, cells_of, mend, released
 from .notebooks import Cell, Graded
-from .preprocessors import room
 from .readable import in_a_line
-from .results import CantKeep, Results, Settings, make
+from .results import CantKeep, Results, Settings
 from .room import NoRoom
 from .sandbox import NoSandbox
+from .work import work as on_a_worker
 
 CONFIG = "nbgrader_config.py"
 
@@ -204,7 +204,12 @@ def _side_by_side(
         for work in todo:
             cells = [asdict(c) for c in work.cells]
             future = client.submit(
-                _work, cells, settings, key=work.name, pure=False, priority=-len(names)
+                on_a_worker,
+                cells,
+                settings,
+                key=work.name,
+                pure=False,
+                priority=-len(names),
             )
             names[future] = work.name
         for future in as_completed(names):
@@ -218,11 +223,6 @@ def _side_by_side(
         client.close()
         if not scheduler:
             cluster.close()
-
-
-def _work(cells: list[dict[str, Any]], settings: Settings) -> dict[str, Any]:
-    """On a worker: the submission's program is in a child of it, behind walls."""
-    return make(room(settings.tier), [Cell(**c) for c in cells], settings).to_dict()
 
 
 # The gradebook -------------------------------------------------------------------------------

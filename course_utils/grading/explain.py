@@ -15,9 +15,10 @@ from . import sandbox
 from .classroom import CantRun, Work, enter
 from .flags import answers
 from .notebooks import watched_verdict
-from .preprocessors import room, trusted
+from .preprocessors import trusted
 from .readable import readable
 from .results import Settings, seed_from
+from .work import room
 
 WIDTH = 96
 

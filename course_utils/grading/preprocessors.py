@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,9 @@ from ..editions import WIDGET_VIEW, as_found, without_hidden_tests
 from .mending import cells_of, mend, released
 from .notebooks import Graded
 from .results import Results, Settings, graded_by
-from .room import Room
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import CarefulExporter, leave_out_what_is_strange, strange_in
+from .work import room
 
 __all__ = ["CarefulExporter", "ClearAnswers", "MendCells", "RunSubmission", "TidyFeedback"]
 
@@ -103,14 +101,6 @@ def _demand() -> None:
         demand()
     except NoSandbox as error:
         raise SystemExit(f"\n{error}") from None  # what nbgrader does not take for one student's
-
-
-@cache
-def room(tier: str) -> Room:
-    """This process's room, made when first asked for."""
-    made = Room(trusted=tier == TRUSTED)
-    atexit.register(made.close)
-    return made
 
 
 def _course(preprocessor: NbGraderPreprocessor) -> Path:

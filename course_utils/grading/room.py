@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
@@ -54,6 +55,22 @@ def make_package(folder: Path) -> Path:
     return folder
 
 
+def _own_folder() -> tuple[Path, int]:
+    """A new folder, locked as long as this process is there; those of killed ones are removed."""
+    for left in Path(tempfile.gettempdir()).glob("course-room-*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(lock)
+    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # no other takes it for one left behind
+    lock = os.open(made, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return made.rename(made.with_name(made.name.replace("making", "room"))), lock
+
+
 class Room:
     """A process in which PyTorch, matplotlib and the course are loaded, behind the walls.
 
@@ -66,7 +83,7 @@ class Room:
         self.tier = sandbox.TRUSTED if trusted else sandbox.SANDBOX
         if not trusted:
             sandbox.demand()
-        self._folder = Path(tempfile.mkdtemp(prefix="course-room-"))
+        self._folder, self._lock = _own_folder()
         make_package(self._folder)
         self._begin()
 
@@ -155,6 +172,7 @@ class Room:
     def close(self) -> None:
         self._end()
         shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
 
     def __enter__(self) -> Room:
         return self

@@ -10,7 +10,7 @@ import inspect
 import pickle
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ from .room import LEFT_OUT, PACKAGE, Lodger
 
 PATIENCE = 6  # times as long as it may compute, an answer may take on a busy machine
 GRACE = 3.0  # seconds after the budget of a check, which an honest process needs to say so
+NOT_INSIDE = f"{PACKAGE.name}.exercises", "course_exercises_"
+KEPT_CASES = 2000  # all of the course's, about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
 MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
 PAIRS = 60  # of mistakes: a number, and no time, or what is said would hang on the machine
@@ -55,6 +57,11 @@ class Untrustworthy(Exception):
 
 # What goes in --------------------------------------------------------------------------------
 
+# It is the same for every student, and made once by each process.
+_gone_in: dict[tuple, tuple[Exercise, Catalogue, bytes]] = {}
+_shown: dict[int, tuple[Case, bytes]] = {}
+_by_value: dict[str, Any] = {}
+
 
 def goes_in(exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]) -> bytes:
     """What a submission's process gets to know of an exercise, for its own use: no expectation, no
@@ -63,8 +70,19 @@ def goes_in(exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]) 
     Args:
         names: finished parts that may take the place of the answer's own.
     """
+    place = id(exercise), id(catalogue), *names
+    known = _gone_in.get(place)
+    if known is None or known[0] is not exercise or known[1] is not catalogue:
+        data = _sent(_probing(exercise, catalogue, names))
+        known = _gone_in[place] = exercise, catalogue, data
+    return known[2]
+
+
+def _probing(
+    exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]
+) -> tuple[Probing, dict[str, Any]]:
     watched = catalogue.not_to_borrow(exercise)
-    found = {e.id: e.finished for e in catalogue if e.id in watched and e.finished}
+    found = _finished(catalogue, watched)
     probing = Probing(
         exercise.id,
         exercise.kind,
@@ -73,7 +91,12 @@ def goes_in(exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]) 
         exercise.as_found,
         {n: p for n, p in (watched | found).items() if _is_inside(p)},
     )
-    return _sent((probing, {n: p for n, p in names.items() if _is_inside(p)}))
+    return probing, {n: p for n, p in names.items() if _is_inside(p)}
+
+
+def _finished(catalogue: Catalogue, ids: Iterable[str]) -> dict[str, Any]:
+    known = map(catalogue.find, ids)
+    return {e.id: e.finished for e in known if e is not None and e.finished}
 
 
 def _is_inside(part: Any) -> bool:
@@ -85,15 +108,22 @@ def _is_inside(part: Any) -> bool:
 
 def _sent(value: Any) -> bytes:
     for name, module in list(sys.modules.items()):
-        if name.startswith((f"{PACKAGE.name}.exercises", "course_exercises_")):
+        if name.startswith(NOT_INSIDE) and _by_value.get(name) is not module:
             cloudpickle.register_pickle_by_value(module)
+            _by_value[name] = module
     data: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     return data
 
 
 def shown_case(case: Case) -> bytes:
     """A case as it goes in: the words that a refusal must have stay here."""
-    return _sent(replace(case, refuses=None if case.refuses is None else ()))
+    known = _shown.get(id(case))
+    if known is None or known[0] is not case:
+        if len(_shown) >= KEPT_CASES:
+            _shown.clear()
+        data = _sent(replace(case, refuses=None if case.refuses is None else ()))
+        known = _shown[id(case)] = case, data
+    return known[1]
 
 
 # What comes back -----------------------------------------------------------------------------
@@ -253,8 +283,9 @@ class There:
     def described(self) -> Described:
         asked = {"do": "look", "name": self.name}
         parts = self.catalogue.earlier_parts(self.exercise, set(self.exercise.uses))
-        finished = {e.id: e.finished for e in self.catalogue if e.id in parts and e.finished}
-        data = goes_in(self.exercise, self.catalogue, parts | finished)
+        data = goes_in(
+            self.exercise, self.catalogue, parts | _finished(self.catalogue, sorted(parts))
+        )
         said, _ = self.lodger.ask(asked, data, self.seconds + GRACE)
         if said.get("there") is False:
             raise NotThere

@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
-PR_SET_DUMPABLE, PR_CAPBSET_DROP = 4, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 MOST_PROCESSES, FOLDER_SIZE = 64, "256m"
 SEED = 0  # of what a notebook draws without saying from where
 
@@ -94,6 +94,8 @@ def _watch_over(control: socket.socket, fork: int) -> None:
 def _as_it_is(host: socket.socket, shell: Any) -> None:
     """Without walls: a process group of its own is all that sets a notebook apart."""
     os.setsid()
+    with contextlib.suppress(AttributeError):  # where there is none, an endless loop may outlive us
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def end(*_: Any) -> None:
         os.killpg(0, signal.SIGKILL)

@@ -89,7 +89,8 @@ def violations(axe: str) -> Callable[[Locator], list[str]]:
     """What axe-core finds wrong with a part of a page: every rule it has, one line a finding."""
 
     def scan(part: Locator) -> list[str]:
-        part.page.evaluate(axe)
+        if part.page.evaluate("typeof axe === 'undefined'"):
+            part.page.evaluate(axe)
         found = part.evaluate("part => axe.run(part).then(result => result.violations)")
         return [
             f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pages import knows
 from PIL import Image
 from playwright.sync_api import Locator, expect
 
@@ -80,15 +81,6 @@ def choose(shown: Locator, step: str) -> None:
 
 def selected(shown: Locator) -> Locator:
     return shown.locator("[aria-selected=true] th")
-
-
-def knows(notebook, expression: str, value: str) -> None:
-    """The kernel comes to have this value: the page tells it a moment after showing it."""
-    for _ in range(100):
-        if notebook.ask(expression) == value:
-            return
-        notebook.page.wait_for_timeout(50)
-    assert notebook.ask(expression) == value
 
 
 def becomes(node: Locator, condition: str) -> None:
@@ -762,23 +754,30 @@ def test_the_map_follows_a_dark_theme(notebook, full):
         notebook.theme("JupyterLab Light")
 
 
-def test_the_small_maps_are_sharp_on_a_dense_screen(open_notebook):
-    notebook = open_notebook([""], device_scale_factor=2)
-    notebook.tell(SETUP)
-    shown = one(notebook.run("attention_map(scores(4, 6, 6), words, overview=True)"))
-    canvas = shown.locator(".mini canvas")
-    expect(canvas).to_have_count(4)
-    # A dot a cell, enlarged without smoothing: sharp on any screen.
-    assert canvas.first.evaluate("it => [it.width, it.height]") == [6, 6]
-    assert canvas.first.evaluate("it => getComputedStyle(it).imageRendering") == "pixelated"
+def test_the_small_maps_are_sharp_on_a_dense_screen(notebook):
+    with notebook.dense_screen():
+        shown = one(notebook.run("attention_map(scores(4, 6, 6), words, overview=True)"))
+        canvas = shown.locator(".mini canvas")
+        expect(canvas).to_have_count(4)
+        # A dot a cell, enlarged without smoothing: sharp on any screen.
+        assert canvas.first.evaluate("it => [it.width, it.height]") == [6, 6]
+        assert canvas.first.evaluate("it => getComputedStyle(it).imageRendering") == "pixelated"
 
 
 # ---- without a kernel --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("app", ["lab", "notebook"])
-def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(open_notebook, app):
-    notebook = open_notebook([""], app=app)
+@pytest.fixture
+def restarted(shared_notebook):
+    """A notebook for tests that end its kernel; afterwards it is as the others need it."""
+    shared_notebook.outside.clear()
+    yield shared_notebook
+    shared_notebook.tell(SETUP)
+    shared_notebook.errors.clear()  # a page that opens has some of its own
+
+
+def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(restarted):
+    notebook = restarted
     shown = one(notebook.run(SETUP + FULL))
     saved = notebook.saved()
     text = spoken(notebook)
@@ -798,6 +797,15 @@ def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(open_notebo
     expect(static.locator("td").first).to_have_text("1.00")
     assert "widgets" not in saved.metadata
     assert notebook.outside == []
+
+
+def test_requests_to_other_hosts_are_noted_and_refused(shared_notebook):
+    """The test fixture `notebook` is only as good as this."""
+    for url in ("http://example.org/", "http://192.0.2.1/"):
+        failed = "url => fetch(url, { mode: 'no-cors' }).then(() => 'came', error => error.name)"
+        assert shared_notebook.page.evaluate(failed, url) == "TypeError"
+        assert shared_notebook.outside.pop() == url
+    shared_notebook.errors.clear()
 
 
 # ---- accessibility -----------------------------------------------------------------------------

@@ -1,15 +1,21 @@
 """The start page's model in a real JupyterLab: typed into, pressed, and without a kernel."""
 
 import pytest
-from pages import ACT_MS
+from pages import ACT_MS, knows
 from playwright.sync_api import expect
 
 CELL = "from course_utils.start import playground\nshown = playground()\nshown"
 
 
-@pytest.fixture
-def shown(open_notebook):
+@pytest.fixture(scope="module")
+def notebook(open_notebook):
     notebook = open_notebook([""])
+    notebook.theme("JupyterLab Light")
+    return notebook
+
+
+@pytest.fixture
+def shown(notebook):
     output = notebook.run(CELL)
     expect(output.locator(".attention-map")).to_be_visible(timeout=3 * ACT_MS)
     return notebook, output
@@ -32,9 +38,10 @@ def test_typing_and_pressing_a_bar_write_on(shown, violations):
     expect(line).to_have_value("the dogs near the cat sing")
     expect(bars.first).to_be_focused()
     assert bars.first.bounding_box() == before
+    expect(bars.first.locator(".word")).to_have_text(".")
     bars.first.press("Enter")
     expect(line).to_have_value("the dogs near the cat sing.")
-    assert notebook.ask("shown.line.text") == "'the dogs near the cat sing.'"
+    knows(notebook, "shown.line.text", "'the dogs near the cat sing.'")
 
     line.fill("the zebra")
     expect(output.locator(".says")).to_contain_text("It has never met “zebra”")

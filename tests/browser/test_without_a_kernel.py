@@ -1,6 +1,7 @@
 """The map's table and a figure on nbgrader's own pages: feedback, and the formgrader's."""
 
 import itertools
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -36,6 +37,7 @@ def graded_notebook() -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=[cell])
 
 
+@cache
 def feedback() -> str:
     """As `nbgrader generate_feedback` makes it with this course's settings."""
     notebook, _ = TidyFeedback().preprocess(graded_notebook(), {})
@@ -44,6 +46,7 @@ def feedback() -> str:
     return exporter.from_notebook_node(notebook, resources={"nbgrader": grades})[0]
 
 
+@cache
 def formgrade() -> str:
     """As the formgrader's page of one submission is made, with its style sheets in it."""
     where = {"extra_template_basedirs": [str(FORMGRADER / "templates")]}

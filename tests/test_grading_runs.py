@@ -1,0 +1,365 @@
+"""`course grade` on a small class: killed and resumed, short of disk, without walls, elsewhere."""
+
+import csv
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbgrader.api import Gradebook
+
+from course_utils.grading import sandbox
+
+from .generated_class import SLOW, make_class, make_course
+
+pytestmark = pytest.mark.timeout(900)
+
+ASSIGNMENT, STUDENTS = "1-averages", 8
+PROGRAMS = Path(sys.executable).parent
+KILLS = 10
+SOON = 60  # seconds, on a machine that is busy with other tests
+needs_walls = pytest.mark.skipif(bool(sandbox.why_not()), reason=f"walls: {sandbox.why_not()}")
+
+
+@dataclass
+class Done:
+    status: int
+    said: str
+    table: str  # CSV
+    seconds: float
+
+    @property
+    def ran(self) -> int:
+        (count,) = re.findall(r"^(\d+) notebooks were run\.$", self.said, flags=re.M)
+        return int(count)
+
+    @property
+    def rows(self):
+        return {row["student"]: row for row in csv.DictReader(self.table.splitlines())}
+
+
+class Course:
+    """A course folder in which the command is typed; its rooms are made in `folder/tmp`."""
+
+    def __init__(self, folder):
+        self.folder, self.tmp = folder, folder / "tmp"
+        self.tmp.mkdir(exist_ok=True)
+
+    def copy(self, folder):
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("tmp", ".grading"))
+        return Course(folder)
+
+    def environment(self, **changed):
+        kept = {n: v for n, v in os.environ.items() if not n.startswith("COURSE_")}
+        return kept | {
+            "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "TMPDIR": str(self.tmp),
+            "COURSE_GRADING_SEED": "the same for every run",
+            "COURSE_CHECK_SECONDS": "6",  # short, and more than a right answer needs
+            "COURSE_CELL_SECONDS": "20",
+            "COURSE_NOTEBOOK_SECONDS": "60",
+            **changed,
+        }
+
+    def start(self, *arguments, inside=(), **environment):
+        return subprocess.Popen(
+            [*inside, PROGRAMS / "course", "grade", *arguments, "--csv", "table.csv"],
+            cwd=self.folder,
+            env=self.environment(**environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def grade(self, *arguments, **how):
+        begun = time.monotonic()
+        (self.folder / "table.csv").unlink(missing_ok=True)
+        return self.end(self.start(*(arguments or (ASSIGNMENT, "--workers", "2")), **how), begun)
+
+    def end(self, process, begun=0.0):
+        said, _ = process.communicate()
+        table = self.folder / "table.csv"
+        text = table.read_text() if table.exists() else ""
+        return Done(process.returncode, said, text, time.monotonic() - begun)
+
+    def kept(self):
+        return len(list(self.folder.glob(".grading/results/*/[!.]*.json")))
+
+    def wait_for(self, condition, process):
+        until = time.monotonic() + SOON
+        while not condition() and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.02)
+        assert process.poll() is None, process.stdout.read()
+        assert condition()
+
+
+@pytest.fixture(scope="module")
+def handed_in(tmp_path_factory):
+    """A class of which nothing is graded."""
+    folder = make_course(tmp_path_factory.mktemp("runs") / "course", ASSIGNMENT)
+    leave_out = ("right", "empty", "missing")
+    students = make_class(folder, ASSIGNMENT, STUDENTS, leave_out=leave_out, short=True)
+    assert {s.kind for s in students} > set(SLOW)
+    return Course(folder), {s.name: s for s in students}
+
+
+@pytest.fixture(scope="module")
+def graded(handed_in, tmp_path_factory):
+    """The class, graded without a disturbance."""
+    course = handed_in[0].copy(tmp_path_factory.mktemp("graded") / "course")
+    return course, course.grade()
+
+
+@pytest.fixture
+def course(handed_in, tmp_path):
+    return handed_in[0].copy(tmp_path / "course")
+
+
+def all_gone(processes):
+    """Whether processes are over, soon."""
+    return not psutil.wait_procs(processes, timeout=10)[1]
+
+
+def family(process):
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+@needs_walls
+def test_everybody_has_the_points_of_a_fair_teacher(handed_in, graded):
+    _, students = handed_in
+    course, done = graded
+    assert done.status == 1, done.said  # one could not be read, two wrote the same
+    assert {n: float(row["score"]) for n, row in done.rows.items()} == {
+        n: student.score for n, student in students.items()
+    }
+    for name, student in students.items():
+        for exercise, misconception in student.named.items():
+            assert f"{exercise}: {misconception}" in done.rows[name]["misconceptions"]
+    assert list(course.tmp.glob("course-*")) == []
+
+
+@needs_walls
+def test_a_second_run_does_nothing_and_a_resubmission_only_its_own(graded, handed_in):
+    course, done = graded
+    entered = {p: p.stat().st_mtime_ns for p in course.folder.glob("autograded/*/*/*.ipynb")}
+    again = course.grade()
+    assert (again.ran, again.table, again.status) == (0, done.table, done.status)
+    assert {p: p.stat().st_mtime_ns for p in entered} == entered
+
+    (late,) = (n for n, student in handed_in[1].items() if student.kind == "late")
+    changed = course.folder / "submitted" / late / ASSIGNMENT / "01_naive_mean.ipynb"
+    before = changed.read_text(encoding="utf-8")
+    notebook = nbformat.reads(before, as_version=4)
+    (cell,) = (c for c in notebook.cells if c.id == "naive_mean")
+    cell.source = "def naive_mean(x):\n    return x"
+    nbformat.write(notebook, changed)
+    worse = course.grade()
+    assert worse.ran == 1
+    assert {n for n in done.rows if worse.rows[n] != done.rows[n]} == {late}
+    assert float(worse.rows[late]["naive_mean"]) == 0
+    now = {p for p in entered if p.stat().st_mtime_ns != entered[p]}
+    assert {p.parts[-3] for p in now} == {late}
+
+    changed.write_text(before, encoding="utf-8")
+    assert (course.grade(ASSIGNMENT, "--student", late).ran, course.kept()) == (0, done.ran + 1)
+    assert course.grade().table == done.table
+
+
+@needs_walls
+def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(graded, course):
+    _, undisturbed = graded
+    draw, kept = random.Random(20_261_122), 0
+    for _ in range(KILLS):
+        process = course.start(ASSIGNMENT, "--workers", "2")
+        time.sleep(draw.uniform(0.2, 0.8) * undisturbed.seconds)
+        started = family(process)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert all_gone(started)
+        assert course.kept() >= kept, "a result that was there is gone"
+        kept = course.kept()
+    done = course.grade()
+    assert (done.table, done.status) == (undisturbed.table, undisturbed.status)
+    assert done.ran + kept == undisturbed.ran == course.kept()
+    with Gradebook(f"sqlite:///{course.folder}/gradebook.db") as gradebook:
+        entered = gradebook.assignment_submissions(ASSIGNMENT)
+        assert sorted(s.student.id for s in entered) == sorted(done.rows)
+        assert all(len(s.notebooks) == 3 for s in entered)
+    assert list(course.tmp.glob("course-room-*")) == [], "rooms of killed runs are left"
+
+
+@needs_walls
+def test_a_killed_worker_costs_nothing_and_a_second_command_is_told(graded, course):
+    _, undisturbed = graded
+    process = course.start(ASSIGNMENT, "--workers", "2")
+    course.wait_for(lambda: course.kept() > 0, process)
+    second = course.start(ASSIGNMENT)
+    workers = [p for p in family(process) if "course_utils.inside.server" in p.cmdline()]
+    worker = next(p.parent() for p in workers if "spawn_main" in " ".join(p.parent().cmdline()))
+    inside = worker.children(recursive=True)
+    worker.kill()
+    assert all_gone([worker, *inside])
+    told = course.end(second)
+    assert told.status == 2 and "Somebody else is grading in this folder" in told.said
+    done = course.end(process)
+    assert (done.table, done.status) == (undisturbed.table, undisturbed.status)
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=48k full .grading || exit 77
+"$@"; echo "status $?"
+mount -o remount,size=16m .grading
+"$@"; echo "status $?"
+"""
+
+
+@needs_walls
+def test_a_full_disk_is_told_and_with_room_again_it_goes_on(graded, course):
+    _, undisturbed = graded
+    (course.folder / ".grading").mkdir()
+    alone = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", FULL_DISK, "bash"]
+    done = course.grade(ASSIGNMENT, "--workers", "2", inside=alone)
+    if done.status == 77 or not shutil.which("unshare") or "unshare failed" in done.said:
+        pytest.skip("no disk that is full can be made as this user")
+    first, second = re.split(r"^status \d+\n", done.said, flags=re.M)[:2]
+    assert re.findall(r"^status (\d+)$", done.said, flags=re.M) == ["2", str(undisturbed.status)]
+    assert "can't be written: No space left on device" in first
+    assert "Traceback" not in done.said
+    ran = Done(0, second, "", 0).ran
+    assert 0 < ran < undisturbed.ran
+    assert done.table == undisturbed.table
+
+
+@contextmanager
+def dask(*arguments, **how):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        **how,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@needs_walls
+def test_workers_of_another_machine_give_the_same_table(graded, course):
+    _, undisturbed = graded
+    address = f"tcp://127.0.0.1:{free_port()}"
+    alone = {"env": course.environment(), "cwd": course.tmp}
+    with (
+        dask("dask_scheduler", "--host", address, "--no-dashboard", **alone),
+        dask("dask_worker", address, "--nthreads", "1", "--no-dashboard", **alone) as worker,
+    ):
+        process = course.start(ASSIGNMENT, "--scheduler", address)
+        rooms = []
+
+        def seen():
+            rooms[:] = [p for p in family(process) if "inside.server" in " ".join(p.cmdline())]
+            return course.kept() > 0
+
+        course.wait_for(seen, process)
+        done = course.end(process)
+        assert rooms == []
+        assert worker.poll() is None
+        left = family(worker)
+    assert (done.table, done.status, done.ran) == (
+        undisturbed.table,
+        undisturbed.status,
+        undisturbed.ran,
+    )
+    assert all_gone(left)
+
+
+def test_a_scheduler_that_is_not_there_is_told_soon(course):
+    done = course.grade(ASSIGNMENT, "--scheduler", f"tcp://127.0.0.1:{free_port()}")
+    assert done.status == 2 and "does not answer" in done.said
+    assert "Traceback" not in done.said and done.seconds < SOON
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["9-nothing"], "The gradebook has no assignment 9-nothing"),
+        ([ASSIGNMENT, "--student", "nobody"], "nobody has not handed in 1-averages"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_to_do(course, arguments, said):
+    done = course.grade(*arguments)
+    assert done.status == 2 and said in done.said and "nbgrader" in done.said
+    assert done.table == "" and "Traceback" not in done.said
+
+
+def test_without_walls_it_stops_at_once_or_says_so_everywhere(course, handed_in):
+    """Everything right and nothing to look at is an exit status of 0 too."""
+    (alone,) = (n for n, student in handed_in[1].items() if student.kind == "late")
+    bare = str(PROGRAMS)  # no bwrap here
+    assert shutil.which("bwrap", path=bare) is None
+    stopped = course.grade(ASSIGNMENT, "--student", alone, PATH=bare)
+    assert stopped.status == 2 and course.kept() == 0
+    for choice in ("apt install bubblewrap", "container", "--trust-submissions"):
+        assert choice in stopped.said
+
+    arguments = [ASSIGNMENT, "--student", alone, "--workers", "1", "--trust-submissions"]
+    done = course.grade(*arguments, PATH=bare)
+    assert (done.status, set(done.rows)) == (0, {alone}), done.said
+    assert float(done.rows[alone]["score"]) == handed_in[1][alone].score
+    assert done.rows[alone]["tier"] == "trusted"
+    made = sorted(course.folder.glob(f"autograded/{alone}/*/*.ipynb"))
+    tiers = [nbformat.read(path, as_version=4).metadata["course"]["tier"] for path in made]
+    assert tiers == ["trusted"] * 3
+
+
+def test_trusted_or_not_an_endless_answer_ends_with_its_killed_run(course, handed_in):
+    (endless,) = (n for n, student in handed_in[1].items() if student.kind == "endless")
+    arguments = [ASSIGNMENT, "--student", endless, "--workers", "1", "--trust-submissions"]
+    process = course.start(*arguments, COURSE_CHECK_SECONDS="600", COURSE_NOTEBOOK_SECONDS="900")
+
+    def busy():
+        return any(
+            p.status() == psutil.STATUS_RUNNING and "inside.server" in " ".join(p.cmdline())
+            for p in family(process)
+        )
+
+    course.wait_for(busy, process)
+    time.sleep(3)
+    started = family(process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert all_gone(started)
+
+
+def test_this_file_leaves_no_room_behind():
+    """Rooms of killed runs were in folders of their own; here, where others are, there is none."""
+    assert not list(Path(tempfile.gettempdir()).glob("course-making-*"))

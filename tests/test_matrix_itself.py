@@ -1,0 +1,27 @@
+"""What the matrix is held to: points that are kept, and the turns of the second seed."""
+
+from dataclasses import replace
+
+from course_utils.desk import catalogue
+
+from .matrix import DAYS, Cell, cells, second_seed_on
+
+
+def test_a_cell_tells_other_points_from_those_that_are_kept():
+    cell = next(c for c in cells("1-averages/01") if c.kind == "not in catalogue")
+    report = cell.report()
+    assert cell.fault(report) == ""
+    assert "are kept" in cell.fault(replace(report, points=report.points + 0.25))
+
+
+def test_points_that_were_never_kept_are_a_fault():
+    cell = next(c for c in cells("1-averages/01") if c.kind == "not in catalogue")
+    new = Cell(cell.exercise, cell.answer, cell.kind, "a new one", "wrong")
+    assert "None are kept" in new.fault(new.report())
+
+
+def test_any_days_in_a_row_try_each_exercise_once_with_the_second_seed():
+    for first in (0, 1, 739_000):
+        turns = [second_seed_on(first + later) for later in range(DAYS)]
+        assert set.union(*turns) == set(catalogue().ids())
+        assert sum(map(len, turns)) == len(catalogue().ids())
