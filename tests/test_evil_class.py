@@ -250,3 +250,20 @@ def test_the_table_and_the_log_are_lines_of_text(loud):
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", loud.log)
     for row in loud.rows.values():
         assert not any(re.match(r"[=+@-]", str(cell)) for cell in row.values())
+
+
+def test_links_are_not_followed_when_submissions_are_collected(quiet, tmp_path):
+    inbound = tmp_path / "averages-to-transformers" / "inbound"
+    solutions = quiet.folder / "solutions" / ASSIGNMENT
+    one = inbound / f"lin+{ASSIGNMENT}+2026-01-05 09:00:00 UTC"
+    one.mkdir(parents=True)
+    (one / "01_naive_mean.ipynb").symlink_to(solutions / "01_naive_mean.ipynb")
+    (one / "all").symlink_to(solutions)
+    (one / "notes.txt").write_text("mine")
+    os.mkfifo(one / "pipe")
+    (inbound / f"lou+{ASSIGNMENT}+2026-01-05 09:00:00 UTC").symlink_to(solutions)
+    said = quiet.type("nbgrader", "collect", ASSIGNMENT, f"--Exchange.root={tmp_path}")
+    submitted = quiet.folder / "submitted"
+    assert [p.name for p in (submitted / "lin" / ASSIGNMENT).iterdir()] == ["notes.txt"]
+    assert not list((submitted / "lou").rglob("*"))
+    assert "01_naive_mean.ipynb is a link" in said and "is a link, or too large" in said
