@@ -10,6 +10,7 @@ from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as nbgrader
 
 from course_utils.grading import preprocessors as course
+from course_utils.grading.collecting import CollectFiles
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
@@ -48,6 +49,8 @@ c.GenerateAssignment.preprocessors = [
     nbgrader.ComputeChecksums,
     nbgrader.CheckCellMetadata,
 ]
+
+c.ExchangeFactory.collect = CollectFiles
 
 c.Autograde.sanitize_preprocessors = [
     nbgrader.ClearOutput,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
 
 from course_utils.checking.checker import kept_key
@@ -53,10 +55,11 @@ class Hand:
         self.opened: list[Notebook] = []
 
     def lesson(self, name: str = ONE) -> Notebook:
-        """A lesson without its demonstrations, to be written when all is done."""
+        """A lesson without its texts and demonstrations, to be written when all is done."""
         notebook = Notebook(self.place.released / f"{name}.ipynb")
         notebook.path = self.folder / f"{name}.ipynb"
         notebook.delete_demonstrations()
+        notebook.content.cells = [c for c in notebook.content.cells if c.cell_type == "code"]
         self.opened.append(notebook)
         return notebook
 
@@ -82,7 +85,9 @@ class Hand:
 
     def finish(self) -> None:
         for notebook in self.opened:
-            notebook.save()
+            text = nbformat.writes(notebook.content)
+            half = re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+            notebook.path.write_text(half, encoding="utf-8")
 
 
 def put_behind_imports(notebook: Notebook, source: str) -> None:
@@ -104,6 +109,7 @@ class Attack:
             where it is a wrong answer like others.
         own: it knows the code that it attacks.
         before: it can be shown to stock nbgrader without harm.
+        paid: the least it must get, for what is right beside it and was not tampered with.
     """
 
     make: Callable[[Hand], Any]
@@ -113,15 +119,11 @@ class Attack:
     told: str
     own: bool
     before: bool
+    paid: float
 
     @property
     def student(self) -> str:
         return self.make.__name__.replace("_", "-")
-
-    @property
-    def paid(self) -> float:
-        """What is right beside the attack."""
-        return min(self.points, ONLY_QUIZ) if self.held_by != "files" else 0.0
 
     @property
     def tries(self) -> str:
@@ -140,9 +142,10 @@ def attack(
     told: str = "",
     own: bool = False,
     before: bool = False,
+    paid: float = 0.0,
 ) -> Callable[[Callable[[Hand], Any]], Callable[[Hand], Any]]:
     def known(make: Callable[[Hand], Any]) -> Callable[[Hand], Any]:
-        made = Attack(make, held_by, points, said, told, own, before)
+        made = Attack(make, held_by, points, said, told, own, before, paid)
         assert made.student not in ATTACKS
         ATTACKS[made.student] = made
         return make
@@ -189,15 +192,18 @@ HONEST: dict[Callable[[Hand], None], float] = {ada: ALL, ben: 3.25, zoe: 3.0, ze
 
 
 STOPPED = r"still running after [\d.]+ seconds"
+OVER = r"seconds were over"
+# On a slow machine the short times of a test are over before a bomb goes off.
+MEMORY = rf"more than [\d,]+ (MiB of memory|processes)|{STOPPED}|{OVER}"
 
 
-@attack("limits", said=STOPPED, told=STOPPED)
+@attack("limits", said=STOPPED, told=STOPPED, paid=1.0)
 def endless_loop(hand: Hand) -> None:
     """A cell never ends."""
     hand.cell("while True: pass")
 
 
-@attack("limits", said=STOPPED, told=STOPPED)
+@attack("limits", said=STOPPED, told=STOPPED, paid=1.0)
 def endless_and_deaf(hand: Hand) -> None:
     """A cell never ends and ignores the interrupt."""
     hand.cell("""
@@ -207,7 +213,7 @@ def endless_and_deaf(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said=STOPPED, told=STOPPED)
+@attack("limits", said=STOPPED, told=STOPPED, paid=1.0)
 def endless_and_catching(hand: Hand) -> None:
     """A cell never ends and catches every exception there is."""
     hand.cell("""
@@ -221,7 +227,7 @@ def endless_and_catching(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said=STOPPED)
+@attack("limits", said=STOPPED, paid=1.0)
 def endless_answer(hand: Hand) -> None:
     """An answer never ends and catches every exception there is."""
     hand.answer("""
@@ -233,13 +239,15 @@ def endless_answer(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said=STOPPED)
+@attack("limits", said=STOPPED, paid=1.0)
 def endless_in_c(hand: Hand) -> None:
     """An answer holds the interpreter in one instruction, so that no clock inside can strike."""
     hand.answer("def naive_mean(x):\n    return pow(3, 10**9)")
 
 
-@attack("limits", said=r"ended the notebook's process", told=r"ended the notebook's process")
+@attack(
+    "limits", said=r"ended the notebook's process", told=r"ended the notebook's process", paid=1.0
+)
 def killed_kernel(hand: Hand) -> None:
     """A cell kills its own process, and all it can see."""
     hand.cell("""
@@ -251,13 +259,15 @@ def killed_kernel(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said=r"ended the notebook's process", told=r"ended the notebook's process")
+@attack(
+    "limits", said=r"ended the notebook's process", told=r"ended the notebook's process", paid=1.0
+)
 def segfault(hand: Hand) -> None:
     """A cell reads where nothing is."""
     hand.cell("import ctypes\nctypes.string_at(0)")
 
 
-@attack("limits", said=r"ended the notebook's process|still running|RecursionError")
+@attack("limits", said=r"ended the notebook's process|still running|RecursionError", paid=1.0)
 def stack_overflow(hand: Hand) -> None:
     """An answer calls itself for ever, without Python's bound."""
     hand.answer("""
@@ -270,19 +280,19 @@ def stack_overflow(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said="SystemExit")
+@attack("limits", said="SystemExit", paid=1.0)
 def sys_exit(hand: Hand) -> None:
     """A cell and an answer leave by sys.exit."""
     hand.cell("import sys\nsys.exit(0)", "def naive_mean(x):\n    raise SystemExit(0)")
 
 
-@attack("limits", said=r"ended the notebook's process")
+@attack("limits", said=r"ended the notebook's process", paid=1.0)
 def os_exit(hand: Hand) -> None:
     """An answer ends the process it is checked in, with the status of success."""
     hand.answer("import os\ndef naive_mean(x):\n    os._exit(0)")
 
 
-@attack("limits", said=r"more than [\d,]+ MiB of memory", told=r"more than [\d,]+ MiB of memory")
+@attack("limits", said=MEMORY, told=MEMORY, paid=1.0)
 def memory_bomb(hand: Hand) -> None:
     """A cell takes memory until there is none."""
     hand.cell("""
@@ -296,9 +306,7 @@ def memory_bomb(hand: Hand) -> None:
     """)
 
 
-@attack(
-    "limits", said=r"more than [\d,]+ (processes|MiB)", told=r"more than [\d,]+ (processes|MiB)"
-)
+@attack("limits", said=MEMORY, told=MEMORY, paid=1.0)
 def fork_bomb(hand: Hand) -> None:
     """A cell makes processes that make processes."""
     hand.cell("""
@@ -309,7 +317,7 @@ def fork_bomb(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said="No space left on device")
+@attack("limits", said=f"No space left on device|{STOPPED}", paid=1.0)
 def full_disk(hand: Hand) -> None:
     """A cell writes until every disk it can find is full, and leaves it so."""
     hand.cell("""
@@ -324,7 +332,7 @@ def full_disk(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said=r"characters more|199")
+@attack("limits", said=f"not right yet|{STOPPED}", paid=1.0)
 def many_lines(hand: Hand) -> None:
     """A cell prints 200,000 lines; an answer prints more."""
     hand.cell(
@@ -333,13 +341,13 @@ def many_lines(hand: Hand) -> None:
     )
 
 
-@attack("limits", said="characters more")
+@attack("limits", said="characters more", paid=1.0)
 def one_long_line(hand: Hand) -> None:
     """A cell prints one line of 100 MB."""
     hand.cell("print('long ' * 20_000_000)")
 
 
-@attack("limits", said=r"outputs", told=r"outputs", own=True)
+@attack("limits", said=r"outputs", told=r"outputs", own=True, paid=1.0)
 def many_large_outputs(hand: Hand) -> None:
     """Each of 40 cells puts out as much as a cell may: the notebook would grow to 150 MB."""
     notebook = hand.quiz_done()
@@ -351,7 +359,7 @@ def many_large_outputs(hand: Hand) -> None:
         )
 
 
-@attack("limits", said=r"seconds were over", told=r"seconds were over", own=True)
+@attack("limits", said=r"seconds were over", told=r"seconds were over", own=True, paid=1.0)
 def each_cell_slow(hand: Hand) -> None:
     """No cell takes too long, and together they take an hour; each crash has them run again."""
     notebook = hand.quiz_done()
@@ -363,7 +371,7 @@ def each_cell_slow(hand: Hand) -> None:
     cells.append(check)
 
 
-@attack("walls", said="naive_mean: not")
+@attack("walls", said="naive_mean: not", paid=1.0)
 def daemon(hand: Hand) -> None:
     """A program goes on in the background, in a session of its own, to wait for the next."""
     hand.cell(f"""
@@ -410,25 +418,25 @@ def reading(hand: Hand, pattern: str, otherwise: str = "") -> None:
     )
 
 
-@attack("walls", said="nothing", before=True)
+@attack("walls", said="nothing", before=True, paid=1.0)
 def reads_solutions(hand: Hand) -> None:
     """A cell runs the finished answer out of solutions/."""
     reading(hand, "/solutions/**/*.ipynb")
 
 
-@attack("walls", said="nothing", before=True)
+@attack("walls", said="nothing", before=True, paid=1.0)
 def reads_others(hand: Hand) -> None:
     """A cell runs the answer of whoever handed in before."""
     reading(hand, "/submitted/**/01_naive_mean.ipynb")
 
 
-@attack("walls", said="nothing", before=True)
+@attack("walls", said="nothing", before=True, paid=1.0)
 def reads_the_gradebook(hand: Hand) -> None:
     """A cell reads everybody's points, and the hidden tests, out of the gradebook."""
     reading(hand, "/gradebook.db")
 
 
-@attack("walls", said="nothing", before=True)
+@attack("walls", said="nothing", before=True, paid=1.0)
 def reads_hidden_cases(hand: Hand) -> None:
     """A cell looks for the secret that hidden cases are drawn from, and for the exercises."""
     reading(
@@ -443,7 +451,7 @@ def reads_hidden_cases(hand: Hand) -> None:
     )
 
 
-@attack("walls", said="0 written", before=True)
+@attack("walls", said="0 written", before=True, paid=1.0)
 def writes_everywhere(hand: Hand) -> None:
     """A cell writes points into the gradebook, and over others' work, solutions and settings."""
     hand.cell(
@@ -464,7 +472,7 @@ def writes_everywhere(hand: Hand) -> None:
     )
 
 
-@attack("walls", said=r"(Errno|Error).*\n?", told="")
+@attack("walls", said=r"(Errno|Error).*\n?", told="", paid=1.0)
 def network(hand: Hand) -> None:
     """A cell calls out: to a name, to an address, to this machine's loopback, to its sockets."""
     hand.cell(f"""
@@ -490,7 +498,7 @@ def network(hand: Hand) -> None:
 # ---------------------------------------------------------------- deceiving the check
 
 
-@attack("verdicts", before=True)
+@attack("verdicts", before=True, paid=1.0)
 def patched_check(hand: Hand) -> None:
     """The check is replaced by one that gives full points."""
     hand.cell("""
@@ -516,7 +524,7 @@ def patched_comparisons(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts")
+@attack("verdicts", paid=1.0)
 def assertions_removed(hand: Hand) -> None:
     """A transformer of IPython takes every assert out of the cells to come."""
     hand.cell("""
@@ -530,7 +538,7 @@ def assertions_removed(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts", before=True)
+@attack("verdicts", before=True, paid=1.0)
 def forged_report(hand: Hand) -> None:
     """The answer is a report with full points, and so is what it returns."""
     hand.cell(
@@ -544,7 +552,7 @@ def forged_report(hand: Hand) -> None:
     )
 
 
-@attack("verdicts", before=True)
+@attack("verdicts", before=True, paid=1.0)
 def forged_outputs(hand: Hand) -> None:
     """The check's cell comes with an output that says 2.0, and an extra one says 100."""
     notebook = hand.quiz_done()
@@ -556,7 +564,7 @@ def forged_outputs(hand: Hand) -> None:
     notebook.content.cells.append(extra)
 
 
-@attack("verdicts")
+@attack("verdicts", paid=1.0)
 def printed_points(hand: Hand) -> None:
     """An answer prints the points and the card of a right one."""
     hand.cell(
@@ -571,7 +579,7 @@ def printed_points(hand: Hand) -> None:
     )
 
 
-@attack("verdicts", before=True)
+@attack("verdicts", before=True, paid=1.0)
 def hard_coded(hand: Hand) -> None:
     """An answer knows the results of the visible cases by heart."""
     exercise = CATALOGUE.find(MEAN)
@@ -620,7 +628,7 @@ for _name, _result in RESULTS.items():
     _returning(_name, _result)
 
 
-@attack("verdicts")
+@attack("verdicts", paid=1.0)
 def tensor_that_agrees(hand: Hand) -> None:
     """An answer returns a tensor of its own class, to which everything is equal and right."""
     hand.answer("""
@@ -652,7 +660,7 @@ def link_to_another_student(hand: Hand) -> None:
     (hand.folder / f"{ONE}.ipynb").symlink_to(f"../../ada/{ASSIGNMENT}/{ONE}.ipynb")
 
 
-@attack("files", told="link", said="naive_mean: not")
+@attack("files", told="link", said="naive_mean: not", paid=1.0)
 def links_beside(hand: Hand) -> None:
     """Beside the notebook lie links to the gradebook, to the secret and to the whole course."""
     hand.quiz_done()
@@ -661,7 +669,7 @@ def links_beside(hand: Hand) -> None:
     (hand.folder / "all").symlink_to(hand.place.course)
 
 
-@attack("files", told="link|no file", said="naive_mean: not")
+@attack("files", told="link|no file", said="naive_mean: not", paid=1.0)
 def endless_files_beside(hand: Hand) -> None:
     """Beside it: a link to a file that never ends, a pipe, a terabyte that takes no place."""
     hand.quiz_done()
@@ -671,7 +679,7 @@ def endless_files_beside(hand: Hand) -> None:
     os.mkfifo(hand.folder / "pipe.txt")
 
 
-@attack("files", said="naive_mean: not")
+@attack("files", said="naive_mean: not", paid=1.0)
 def names_that_lead_away(hand: Hand) -> None:
     """Files have names that mean something to a shell, to Windows or to an archive."""
     hand.quiz_done()
@@ -702,7 +710,7 @@ def renamed_notebook(hand: Hand) -> None:
     hand.opened[0].path = hand.folder / f"{ONE} (1).ipynb"
 
 
-@attack("files", said="naive_mean: not", told="")
+@attack("files", said="naive_mean: not", told="", paid=1.0)
 def two_notebooks(hand: Hand) -> None:
     """The notebook is there, and so is a copy with more in it."""
     hand.quiz_done()
@@ -731,10 +739,10 @@ def no_bytes(hand: Hand) -> None:
 
 @attack("files", points=0.0, said="can't be read", told="can't be read")
 def too_many_bytes(hand: Hand) -> None:
-    """The notebook has 60 MB of outputs."""
+    """The notebook has 30 MB of outputs."""
     notebook = hand.quiz_done()
     notebook.content.cells[-1] = new_code_cell(
-        "1", outputs=[new_output("stream", text="evil\n" * 12_000_000)]
+        "1", outputs=[new_output("stream", text="evil" * 8_000_000)]
     )
 
 
@@ -780,7 +788,7 @@ def deleted_cells(hand: Hand) -> None:
     notebook.delete("check-naive_mean", "check-naive_mean_shapes")
 
 
-@attack("files", said="naive_mean: not", before=True)
+@attack("files", said="naive_mean: not", before=True, paid=1.0)
 def copied_cells(hand: Hand) -> None:
     """The quiz's check stands there five times, worth a hundred each."""
     notebook = hand.quiz_done()
@@ -789,7 +797,7 @@ def copied_cells(hand: Hand) -> None:
     notebook.content.cells += [copied] * 4
 
 
-@attack("files", said="naive_mean: not", told="")
+@attack("files", said="naive_mean: not", told="", paid=1.0)
 def retyped_cells(hand: Hand) -> None:
     """The check is text and the answer raw; the metadata say that it is graded by hand."""
     notebook = hand.quiz_done()
@@ -807,7 +815,7 @@ def reordered_cells(hand: Hand) -> None:
     notebook.content.cells.reverse()
 
 
-@attack("files", said="naive_mean: not", own=True)
+@attack("files", said="naive_mean: not", own=True, paid=1.0)
 def edited_check(hand: Hand) -> None:
     """The locked check asks for another exercise, whose answer is there, and is worth more."""
     notebook = hand.quiz_done()
@@ -816,7 +824,7 @@ def edited_check(hand: Hand) -> None:
     check.metadata.nbgrader.update(points=1e308, locked=False, schema_version=99)
 
 
-@attack("files", said="naive_mean: not", own=True)
+@attack("files", said="naive_mean: not", own=True, paid=1.0)
 def odd_metadata(hand: Hand) -> None:
     """Metadata are lists, numbers and objects where texts are asked, and deep ones."""
     notebook = hand.quiz_done()
@@ -843,7 +851,7 @@ SCRIPT = "<script>evil()</script>"
 PAGES = r"naive_mean: not"
 
 
-@attack("pages", said=PAGES, before=True)
+@attack("pages", said=PAGES, before=True, paid=1.0)
 def script_in_outputs(hand: Hand) -> None:
     """A cell puts out HTML, SVG, JavaScript and a widget that act in the browser of who reads."""
     hand.cell(f"""
@@ -870,7 +878,7 @@ def script_in_outputs(hand: Hand) -> None:
     """)
 
 
-@attack("pages", said=PAGES, before=True)
+@attack("pages", said=PAGES, before=True, paid=1.0)
 def script_in_markdown(hand: Hand) -> None:
     """Cells of text bring along scripts, links that act, and mathematics that links."""
     notebook = hand.quiz_done()
@@ -895,7 +903,7 @@ def script_in_markdown(hand: Hand) -> None:
     notebook.content.cells[-2]["attachments"] = {"x.svg": {"image/svg+xml": SCRIPT}}
 
 
-@attack("pages", said=PAGES, own=True)
+@attack("pages", said=PAGES, own=True, paid=1.0)
 def script_in_the_card(hand: Hand) -> None:
     """What an answer is called, raises and prints is script, and comes to stand on the card."""
     hand.answer(f"""
@@ -908,7 +916,7 @@ def script_in_the_card(hand: Hand) -> None:
     """)
 
 
-@attack("pages", said=PAGES, own=True)
+@attack("pages", said=PAGES, own=True, paid=1.0)
 def broken_text(hand: Hand) -> None:
     """A cell and an answer print half characters, which no file holds, and control characters."""
     hand.cell(
@@ -945,7 +953,7 @@ def forging(hand: Hand, source: str, answer: str = "def naive_mean(x):\n    retu
     hand.cell(dedent(FIND).strip() + "\n" + dedent(source).strip(), answer)
 
 
-@attack("verdicts", said="ended the notebook's process|NameError", own=True)
+@attack("verdicts", said="naive_mean: not", own=True)
 def frames_from_a_thread(hand: Hand) -> None:
     """A thread writes answers to the host, before and while it asks."""
     forging(
@@ -1037,7 +1045,7 @@ def every_case_refused(hand: Hand) -> None:
     )
 
 
-@attack("verdicts", said="naive_mean: not", own=True)
+@attack("verdicts", said="naive_mean: not", own=True, paid=1.0)
 def looks_for_what_is_expected(hand: Hand) -> None:
     """An answer searches all objects of its process for what it should give."""
     hand.answer("""
@@ -1054,7 +1062,7 @@ def looks_for_what_is_expected(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts", said="naive_mean: not", own=True)
+@attack("verdicts", said="naive_mean: not", own=True, paid=1.0)
 def remembers_cases(hand: Hand) -> None:
     """An answer keeps each case on disk, ends its process, and hopes to see the case again."""
     hand.answer("""
@@ -1069,13 +1077,13 @@ def remembers_cases(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said="ended the notebook's process|can't be judged", own=True)
+@attack("limits", said="ended the notebook's process|can't be judged", own=True, paid=1.0)
 def huge_lengths(hand: Hand) -> None:
     """A message says that it is 18 exabytes long."""
     forging(hand, 'line.sendall(struct.pack("<IQ", 2**32 - 1, 2**64 - 1))')
 
 
-@attack("limits", said="ended the notebook's process|can't be judged", own=True)
+@attack("limits", said="ended the notebook's process|can't be judged", own=True, paid=1.0)
 def deep_message(hand: Hand) -> None:
     """A message is a list in a list, four million deep."""
     forging(hand, 'line.sendall(frame(b"[" * 4_000_000))')
@@ -1155,7 +1163,7 @@ def slow_answers(hand: Hand) -> None:
     )
 
 
-@attack("limits", said=STOPPED, told=STOPPED, own=True)
+@attack("limits", said=STOPPED, told=STOPPED, own=True, paid=1.0)
 def stops_listening(hand: Hand) -> None:
     """The process no longer reads what it is asked, so that the host waits to be rid of it."""
     notebook = hand.quiz_done()
@@ -1178,7 +1186,9 @@ def every_file_open(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said="thread|ended the notebook's process|naive_mean: not|MiB", own=True)
+@attack(
+    "limits", said="thread|ended the notebook's process|naive_mean: not|MiB", own=True, paid=1.0
+)
 def every_thread_busy(hand: Hand) -> None:
     """A cell starts threads until there can be none, each busy for ever."""
     hand.cell("""
@@ -1190,7 +1200,7 @@ def every_thread_busy(hand: Hand) -> None:
     """)
 
 
-@attack("walls", said="refused", own=True)
+@attack("walls", said="refused", own=True, paid=1.0)
 def looks_at_the_server(hand: Hand) -> None:
     """A cell tries to trace, to stop or to outlive the process it was forked from."""
     hand.cell("""
@@ -1213,12 +1223,13 @@ LEFT = "evil-was-here"
 PLACES = ("/tmp", "/dev/shm", "/var/tmp", "/home/student", ".", "/dev", "/run", "/dev/mqueue")
 
 
-@attack("walls", said="naive_mean: not", own=True)
+@attack("walls", said="naive_mean: not", own=True, paid=1.0)
 def leaves_the_answer(hand: Hand) -> None:
     """A right answer is left for the next student, wherever one can write, and in the kernel."""
     hand.cell(f"""
         import ctypes, os, socket
-        text = "from course_utils.attention import naive_mean as found"
+        text = "def found(x):\\n    n = torch.arange(1, x.shape[1] + 1).to(x)[:, None]\\n"
+        text += "    return x.cumsum(1) / n\\n"
         for place in {PLACES}:
             try: open(place + "/{LEFT}", "w").write(text)
             except OSError: pass
@@ -1230,7 +1241,7 @@ def leaves_the_answer(hand: Hand) -> None:
     """)
 
 
-@attack("walls", said="nothing was left", own=True)
+@attack("walls", said="nothing was left", own=True, paid=1.0)
 def leaves_the_answer_found(hand: Hand) -> None:
     """The next student looks for it."""
     hand.cell(
@@ -1248,7 +1259,7 @@ def leaves_the_answer_found(hand: Hand) -> None:
         """
         def naive_mean(x):
             if not left: raise ValueError("nothing was left")
-            from course_utils.attention import naive_mean as found
+            exec(open(left[0] + "/evil-was-here").read(), globals())
             return found(x)
         """,
     )
@@ -1292,7 +1303,7 @@ def hooks_of_the_notebook(hand: Hand) -> None:
     """).cell(MEAN)
 
 
-@attack("limits", said=STOPPED + "|can't be judged|naive_mean: not", own=True)
+@attack("limits", said=STOPPED + "|can't be judged|naive_mean: not", own=True, paid=1.0)
 def endless_to_look_at(hand: Hand) -> None:
     """An answer never ends when it is asked what it is, before it is called."""
     hand.answer("""
@@ -1425,18 +1436,59 @@ def forbidden_operator(hand: Hand) -> None:
     )
 
 
-@attack("verdicts", points=2.0, said="", told="worth a look", own=True)
-def forbidden_in_another_process(hand: Hand) -> None:
+@attack("verdicts", points=0.0, said="yours to build", own=True)
+def forbidden_compiled(hand: Hand) -> None:
     """The operator that the exercise is about is called by a compiled program."""
     softmax_by(
         hand,
         """
         def softmax(scores, dim=-1):
-            made = torch.jit.CompilationUnit(
-                "def f(x, d: int):\\n    return torch.softmax(x, d)\\n").f
-            return made(scores, dim)
+            source = "def f(x, d: int):\\n    return torch.softmax(x, d)\\n"
+            return torch.jit.CompilationUnit(source).f(scores, dim)
         """,
     )
+
+
+@attack("verdicts", points=2.0, said="", told="worth a look", own=True)
+def forbidden_forgotten(hand: Hand) -> None:
+    """What watches which operators run is made to forget them."""
+    softmax_by(
+        hand,
+        """
+        import course_utils.inside.answers as answers
+        real = answers.run
+        def forgetful(*a):
+            seen = real(*a)
+            for one in seen:
+                one.facts["ops"] = one.facts["borrowed"] = []
+            return seen
+        answers.run = forgetful
+        def softmax(scores, dim=-1):
+            return torch.softmax(scores, dim)
+        """,
+    )
+
+
+@attack("files", said="naive_mean: not", own=True, paid=1.0)
+def sources_that_weigh(hand: Hand) -> None:
+    """Sources that take a reader long, or too deep: sums of 5,000 terms, and half characters."""
+    notebook = hand.answer("def naive_mean(x):\n    return x" + " + x" * 5_000)
+    for source in (
+        "(" * 5_000,
+        "x = " + "-" * 50_000 + "1",
+        "'\\udcff \udcff'",
+        "a" + ".a" * 50_000,
+    ):
+        notebook.content.cells.append(new_code_cell(source))
+
+
+@attack("pages", said="naive_mean: not", told="link", own=True, paid=1.0)
+def names_for_a_terminal(hand: Hand) -> None:
+    """The names of links and notebooks clear the instructor's terminal and write points on it."""
+    hand.quiz_done()
+    name = "\x1b[2J\x1b]0;evil\x07\x1b[1;1Hada 100.00\n=1+1"
+    (hand.folder / name).symlink_to("/etc/passwd")
+    (hand.folder / f"{name}.ipynb").write_text("{}")
 
 
 # ---------------------------------------------------------------- the class

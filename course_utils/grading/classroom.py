@@ -19,7 +19,7 @@ from traitlets.config.loader import PyFileConfigLoader
 from . import submissions
 from .mending import Released, cells_of, mend, released
 from .notebooks import Cell, Graded
-from .readable import readable
+from .readable import in_a_line
 from .results import CantKeep, Results, Settings
 from .room import NoRoom
 from .sandbox import NoSandbox
@@ -114,7 +114,7 @@ def _of(
     """One student's notebooks, ready to be run, with what a person should look at."""
     strange = submissions.strange_in(folder)
     strange += [
-        f"{readable(p.name)} is no notebook of this assignment"
+        f"{in_a_line(p.name)} is no notebook of this assignment"
         for p in sorted(folder.glob("*.ipynb"))
         if p.stem not in notebooks
     ]

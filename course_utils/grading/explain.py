@@ -16,6 +16,7 @@ from .classroom import CantRun, Work, enter
 from .flags import answers
 from .notebooks import watched_verdict
 from .preprocessors import trusted
+from .readable import readable
 from .results import Settings, seed_from
 from .work import room
 
@@ -51,7 +52,7 @@ def _told(work: Work, exercise: Exercise, settings: Settings) -> Iterator[str]:
     yield f"{work.student}, {exercise.id} in {exercise.lesson}, tier: {settings.tier}"
     yield from (f"! {said}" for said in work.trouble)
     yield from ("", "What was handed in", "")
-    yield answers(work).get(exercise.id, "(no cell writes it)")
+    yield readable(answers(work).get(exercise.id, "(no cell writes it)"))
     key = kept_key(exercise, seed_from(settings.secret)(exercise.id))
     report, seen, happened = watched_verdict(
         room(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times

@@ -27,6 +27,11 @@ def readable(text: str) -> str:
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", math_at_rest(writable(text)))
 
 
+def in_a_line(name: str) -> str:
+    """A name as a table may show it."""
+    return " ".join(readable(name).split())
+
+
 def all_readable(value: Any) -> Any:
     """Plain data with every text in it readable."""
     if isinstance(value, str):

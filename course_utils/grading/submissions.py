@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from .mending import Released, released
-from .readable import readable
+from .readable import in_a_line
 
 MOST_BYTES = 20 * 2**20  # of a notebook
 MOST_CELLS = 1000
@@ -77,7 +77,7 @@ def strange_in(folder: Path) -> list[str]:
         for name in (*folders, *files):
             path = Path(at) / name
             if said := _strange(path):
-                found.append(f"{readable(str(path.relative_to(folder)))} {said}")
+                found.append(f"{in_a_line(str(path.relative_to(folder)))} {said}")
     return found
 
 
