@@ -261,6 +261,7 @@ class TestInside:
         shut = ["/", "/dev", "/usr", "/etc", "/home", "/course", COURSE]
         shut += [sys.prefix, sys.base_prefix, Path(torch.__file__).parent]
         said = inside(f"""
+            import os
             for place in {[str(p) for p in shut]} + {["/tmp", "/dev/shm", sandbox.HOME, str(own)]}:
                 try:
                     with open(os.path.join(place, "written"), "w"):
