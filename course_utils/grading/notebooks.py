@@ -175,7 +175,7 @@ class _Run:
 
     def _why(self, error: Exception) -> str:
         time.sleep(0.15)  # the watch looks ten times a second
-        if self.room.too_much or isinstance(error, wire.BadMessage):
+        if self.room.too_much or isinstance(error, wire.BadMessage | wire.Deaf):
             return self.room.too_much or str(error)
         return "it left by itself, or it crashed"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -186,6 +187,7 @@ class Lodger:
 
     def __init__(self, room: Room, to: socket.socket) -> None:
         self._room, self._to = room, to
+        self._token = ""  # of what was asked last: an answer bears it
 
     def ask(self, words: dict[str, Any], data: bytes, seconds: float) -> tuple[dict, bytes]:
         """What it answers; data, whatever it says.
@@ -195,10 +197,18 @@ class Lodger:
                 that is none.
         """
         until = time.monotonic() + seconds
-        wire.send(self._to, words, data, seconds)
-        return wire.receive(self._to, until - time.monotonic())
+        self._token = secrets.token_hex(8)
+        wire.send(self._to, words | {"token": self._token}, data, seconds)
+        return self._answer(until)
+
+    def _answer(self, until: float) -> tuple[dict, bytes]:
+        """The answer to what was asked last; what was said before it was asked is no answer."""
+        while True:
+            said, data = wire.receive(self._to, until - time.monotonic())
+            if said.get("token") == self._token:
+                return said, data
 
     def interrupt(self, seconds: float) -> tuple[dict, bytes]:
         """What it answers after an interrupt; raises as `ask`."""
         self._room.interrupt()
-        return wire.receive(self._to, seconds)
+        return self._answer(time.monotonic() + seconds)

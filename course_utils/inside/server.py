@@ -218,15 +218,16 @@ def _run(host: socket.socket, shell: Any) -> None:
             return
         except KeyboardInterrupt:
             continue
+        reply = {"token": asked["token"]}
         try:
             if asked["do"] == "run":
                 outputs, success = shell.run(asked["source"])
-                wire.send(host, {"outputs": outputs, "success": success})
+                wire.send(host, reply | {"outputs": outputs, "success": success})
             elif asked["do"] == "look":
                 probing, parts = pickle.loads(data)
                 answer = shell.user_ns.get(asked["name"])
                 there = asked["name"] in shell.user_ns
-                wire.send(host, {"described": described(answer), "there": there})
+                wire.send(host, reply | {"described": described(answer), "there": there})
             elif asked["do"] == "observe":
                 case = pickle.loads(data)
                 bound = parts if asked["parts"] else {}
@@ -235,11 +236,11 @@ def _run(host: socket.socket, shell: Any) -> None:
                 left = asked["computing"] - (time.process_time() - begun)
                 seconds = asked["seconds"]
                 seen = observe(probing, answer, case, bound, seconds, left, asked["first"])
-                wire.send(host, {}, _packed(seen))
+                wire.send(host, reply, _packed(seen))
         except (wire.Ended, wire.OutOfTime):
             return
         except BaseException as error:
-            wire.send(host, {"error": f"{type(error).__name__}: {error}"[:1000]})
+            wire.send(host, reply | {"error": f"{type(error).__name__}: {error}"[:1000]})
 
 
 def _packed(seen: Any) -> bytes:

@@ -20,6 +20,10 @@ class Ended(Exception):
     """The other side is gone."""
 
 
+class Deaf(Ended):
+    """The other side has stopped to read in the middle of a message."""
+
+
 class OutOfTime(Exception):
     """The other side said nothing in time."""
 
@@ -31,7 +35,8 @@ def send(
 
     Raises:
         Ended: nobody is there to read it.
-        OutOfTime: it was not read, whole, in so many seconds.
+        Deaf: it was not read, whole, in so many seconds.
+        OutOfTime: there are no seconds.
     """
     said = json.dumps(words).encode()
     if seconds <= 0:
@@ -40,7 +45,7 @@ def send(
         to.settimeout(seconds)
         to.sendall(HEAD.pack(len(said), len(data)) + said + data)
     except TimeoutError:
-        raise OutOfTime from None
+        raise Deaf("it no longer reads what it is asked") from None
     except OSError as error:
         raise Ended(str(error)) from None
 
