@@ -73,5 +73,6 @@ c.GenerateFeedback.preprocessors = [
     course.TidyFeedback,
     CSSHTMLHeaderPreprocessor,
 ]
+c.HTMLExporter.filters = {"highlight_code": course.CarefulHighlight}
 # No big ¶ beside each heading.
 c.HTMLExporter.exclude_anchor_links = True

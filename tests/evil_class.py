@@ -1484,8 +1484,24 @@ def sources_that_weigh(hand: Hand) -> None:
         "x = " + "-" * 50_000 + "1",
         "'\\udcff \udcff'",
         "a" + ".a" * 50_000,
+        "\n " * 20_000,
+        *["x.\n" * 6_000] * 9,
     ):
         notebook.content.cells.append(new_code_cell(source))
+
+
+@attack("pages", said="naive_mean: not", own=True, paid=1.0)
+def outputs_that_weigh(hand: Hand) -> None:
+    """Tags in tags, and colours for a terminal: what cleans them takes as long as it takes."""
+    notebook = hand.quiz_done()
+    for tag in ("<div>", "<ul><li>", "<details>", "<b></p>"):
+        put_behind_imports(
+            notebook,
+            "from IPython.display import display\n"
+            f"page = {tag!r} * (190_000 // {len(tag)})\n"
+            "for _ in range(9): display({'text/html': page}, raw=True)",
+        )
+    put_behind_imports(notebook, "print(30_000 * '\\x1b[1m')")
 
 
 @attack("pages", said="naive_mean: not", told="link", own=True, paid=1.0)

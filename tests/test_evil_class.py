@@ -59,6 +59,7 @@ class Course:
         self.log = self.type(*grade, "--workers", "2", "--csv", "grades.csv", expected=(0, 1))
         self.took = self.seconds
         self.type("nbgrader", "generate_feedback", ASSIGNMENT, "--quiet")
+        self.took_to_show = self.seconds
         with (self.folder / "grades.csv").open() as file:
             self.rows = {row["student"]: row for row in csv.DictReader(file)}
 
@@ -171,6 +172,7 @@ def test_nothing_of_the_course_has_changed(quiet, loud):
 
 def test_the_class_is_graded_in_bounded_time(loud):
     assert loud.took < WHOLE_CLASS
+    assert loud.took_to_show < WHOLE_CLASS / 2
 
 
 def test_nobody_was_called(loud):

@@ -16,6 +16,7 @@ from course_utils.checking import Observation, kept_key, pack
 from course_utils.exercises import COURSE
 from course_utils.grading import notebooks, results, verdicts
 from course_utils.grading.notebooks import Cell, Times, clean_data, clean_outputs, grade
+from course_utils.grading.preprocessors import CarefulHighlight
 from course_utils.grading.results import CantKeep, Results, Settings
 from course_utils.grading.room import Room
 from course_utils.grading.verdicts import Untrustworthy, facts, goes_in, observation, shown_case
@@ -228,6 +229,26 @@ def test_nothing_in_an_output_can_run_in_a_browser():
 def test_outputs_of_another_form_harm_nobody(outputs):
     for output in clean_outputs(outputs):
         assert output["output_type"] == "error" and output["traceback"] == []
+
+
+@pytest.mark.parametrize("tag", ["<div>", "<ul><LI>", "</b>" * 2000 + "<b></p>", "<i></b><b>"])
+def test_html_too_deep_to_be_cleaned_soon_is_left_out(tag):
+    page = tag * notebooks.MOST_OPEN
+    assert clean_data({"text/html": page, "text/plain": "x"}) == {"text/plain": "x"}
+    assert "text/html" in clean_data({"text/html": "<p><b>x</b></p>" * 5_000})
+
+
+def test_a_source_that_is_slow_to_colour_is_shown_without():
+    colour = CarefulHighlight()
+    assert '<span class="k">def</span>' in colour("def f(x):   \n    return x")
+    for slow in ("a" + ".a" * 5_000, "<b>\n" * 6_000):
+        page = colour(slow)
+        assert (
+            "<span" not in page
+            and "<b>" not in page
+            and slow[:3] in page.replace("&lt;", "<").replace("&gt;", ">")
+        )
+    assert len(colour("\n " * 5_000)) < 10_000, "blanks at the ends of lines are slow too"
 
 
 def test_a_flood_of_output_is_cut():

@@ -23,6 +23,7 @@ from nbgrader.api import Gradebook
 from course_utils.grading import sandbox
 
 from .generated_class import SLOW, make_class, make_course
+from .warm import Warm
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -53,13 +54,13 @@ class Done:
 class Course:
     """A course folder in which the command is typed; its rooms are made in `folder/tmp`."""
 
-    def __init__(self, folder):
-        self.folder, self.tmp = folder, folder / "tmp"
+    def __init__(self, folder, warm):
+        self.folder, self.tmp, self.warm = folder, folder / "tmp", warm
         self.tmp.mkdir(exist_ok=True)
 
     def copy(self, folder):
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("tmp", ".grading"))
-        return Course(folder)
+        return Course(folder, self.warm)
 
     def environment(self, **changed):
         kept = {n: v for n, v in os.environ.items() if not n.startswith("COURSE_")}
@@ -68,17 +69,23 @@ class Course:
             "PYTHONPATH": str(Path(__file__).parents[1]),
             "TMPDIR": str(self.tmp),
             "COURSE_GRADING_SEED": "the same for every run",
-            "COURSE_CHECK_SECONDS": "6",  # short, and more than a right answer needs
+            "COURSE_CHECK_SECONDS": "2",  # short, and more than a right answer needs
             "COURSE_CELL_SECONDS": "20",
             "COURSE_NOTEBOOK_SECONDS": "60",
             **changed,
         }
 
     def start(self, *arguments, inside=(), **environment):
+        typed, environment = (
+            ["grade", *arguments, "--csv", "table.csv"],
+            self.environment(**environment),
+        )
+        if not inside:
+            return self.warm.start(typed, self.folder, environment)
         return subprocess.Popen(
-            [*inside, PROGRAMS / "course", "grade", *arguments, "--csv", "table.csv"],
+            [*inside, PROGRAMS / "course", *typed],
             cwd=self.folder,
-            env=self.environment(**environment),
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -104,18 +111,24 @@ class Course:
         until = time.monotonic() + SOON
         while not condition() and time.monotonic() < until and process.poll() is None:
             time.sleep(0.02)
-        assert process.poll() is None, process.stdout.read()
+        assert process.poll() is None, process.communicate()[0]
         assert condition()
 
 
 @pytest.fixture(scope="module")
-def handed_in(tmp_path_factory):
+def warm():
+    with Warm() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def handed_in(warm, tmp_path_factory):
     """A class of which nothing is graded."""
     folder = make_course(tmp_path_factory.mktemp("runs") / "course", ASSIGNMENT)
     leave_out = ("right", "empty", "missing")
     students = make_class(folder, ASSIGNMENT, STUDENTS, leave_out=leave_out, short=True)
     assert {s.kind for s in students} > set(SLOW)
-    return Course(folder), {s.name: s for s in students}
+    return Course(folder, warm), {s.name: s for s in students}
 
 
 @pytest.fixture(scope="module")

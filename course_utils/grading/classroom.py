@@ -192,7 +192,7 @@ def _side_by_side(
     from distributed import Client, LocalCluster, as_completed
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set({"distributed.comm.timeouts.connect": "20s"}):
+    with dask.config.set({"distributed.comm.timeouts.connect": "10s"}):
         cluster: Any = scheduler or LocalCluster(
             n_workers=min(workers, len(todo)),
             threads_per_worker=1,

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -24,7 +25,9 @@ from .room import Lodger, Room
 from .verdicts import verdict
 
 MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
+MOST_OPEN = 500  # tags in tags; to clean them takes as long as their number squared
 MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
+TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "li", "ol", "p"}
 TAGS |= {"pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
@@ -352,7 +355,7 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
     if isinstance(picture, str) and len(picture) < MOST_PICTURE and BASE64.fullmatch(picture):
         kept["image/png"] = picture
     page = data.get("text/html")
-    if isinstance(page, str) and len(page) < MOST_HTML:
+    if isinstance(page, str) and len(page) < MOST_HTML and _depth(page) < MOST_OPEN:
         clean = nh3.clean(
             writable(page),
             tags=TAGS,
@@ -361,6 +364,17 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
         )
         kept["text/html"] = math_at_rest(clean)
     return kept
+
+
+def _depth(page: str) -> int:
+    """How many tags are open at once, at most; not fewer than a browser would say."""
+    deepest, depth, open_now = 0, 0, Counter[str]()
+    for closes, name in TAG.findall(page.lower()):
+        step = 1 if not closes else -1 if open_now[name] else 0
+        open_now[name] += step
+        depth += step
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _text(value: Any) -> str:

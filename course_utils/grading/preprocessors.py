@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+from nbconvert.filters import Highlight2HTML
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade
@@ -19,7 +21,10 @@ from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import CarefulExporter, leave_out_what_is_strange, strange_in
 from .work import room
 
-__all__ = ["CarefulExporter", "ClearAnswers", "MendCells", "RunSubmission", "TidyFeedback"]
+__all__ = ["CarefulExporter", "CarefulHighlight", "ClearAnswers", "MendCells", "RunSubmission"]
+__all__ += ["TidyFeedback"]
+
+MOST_COLOURED, LONGEST_LINE = 20_000, 300  # characters
 
 leave_out_what_is_strange()
 
@@ -109,6 +114,19 @@ def _course(preprocessor: NbGraderPreprocessor) -> Path:
     while owner is not None and not hasattr(owner, "coursedir"):
         owner = owner.parent
     return Path(owner.coursedir.root if owner is not None else ".").resolve()
+
+
+class CarefulHighlight(Highlight2HTML):
+    """Colours for the sources on a page, but for those that take hours: to find the words of a
+    long line takes as long as its length squared, and so do blanks at the ends of many lines."""
+
+    def __call__(
+        self, source: str, language: str | None = None, metadata: dict | None = None
+    ) -> str:
+        lines = [line.rstrip() for line in source.split("\n")]
+        if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:
+            return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
+        return str(super().__call__("\n".join(lines), language, metadata))
 
 
 class TidyFeedback(NbGraderPreprocessor):
