@@ -258,6 +258,22 @@ def test_a_flood_of_output_is_cut():
 
 # ---------------------------------------------------------------- notebooks
 
+
+@pytest.mark.parametrize("ending", ["import os; os._exit(1)", "return pow(3, 10**9)", "return 1"])
+def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, ending):
+    name = "softmax_mean"
+    answer = (
+        "def softmax_mean(x):\n"
+        "    T = x.shape[1]\n"
+        "    hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)\n"
+        "    return masked_softmax(torch.zeros(T, T).to(x), hidden) @ x"
+    )
+    earlier = Cell(f"def masked_softmax(scores, hidden):\n    {ending}")
+    cells = START, earlier, Cell(answer), Cell(f'check("{name}", {name})', name)
+    report = graded(room, *cells, check=1.0).reports[name]
+    assert report["points"] == 2 and "in place of yours" in report["notes"][-1]
+
+
 START = Cell("import torch\nfrom course_utils import check")
 RIGHT = Cell(
     "def naive_mean(x):\n"

@@ -104,17 +104,19 @@ def report_on(
     key: AnswerKey,
     catalogue: Catalogue,
     pairs: int | None = None,
+    alone: Report | None = None,
 ) -> Report:
     """The report on an answer that is looked at where it is, and judged here.
 
     Args:
         pairs: as in `extend_key`.
+        alone: what became of it with the answer's own parts, where that is known.
     """
     described = handed_in.described()
     refused = _not_an_answer(exercise, described, key.cases)
     if refused is not None:
         return refused
-    report = _judged(exercise, key, handed_in.observe(key.cases, {}), catalogue, pairs)
+    report = alone or _judged(exercise, key, handed_in.observe(key.cases, {}), catalogue, pairs)
     if report.passed or exercise.kind == "quiz" or not exercise.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)

@@ -190,9 +190,13 @@ def _side_by_side(
     """Each result's name with the result, or with what went wrong, as they come."""
     import dask
     from distributed import Client, LocalCluster, as_completed
+    from distributed.utils import get_mp_context
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set({"distributed.comm.timeouts.connect": "10s"}):
+    # PyTorch and the course are loaded once, and a worker is a fork of what has them.
+    how = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with dask.config.set({"distributed.comm.timeouts.connect": "10s", **how}):
+        get_mp_context().set_forkserver_preload(["distributed", on_a_worker.__module__])
         cluster: Any = scheduler or LocalCluster(
             n_workers=min(workers, len(todo)),
             threads_per_worker=1,

@@ -216,21 +216,35 @@ class _Run:
         key: AnswerKey,
         seen: list[Observation] | None = None,
     ) -> Report:
-        assert self.lodger is not None
-        try:
-            seconds = max(self.left(self.times.check), 0.1)
-            report = verdict(exercise, catalogue, self.lodger, key, seconds, seen)
-        except wire.OutOfTime:
-            said = f"It was still running after {self.times.check:g} seconds, and could not be"
-            report = _nothing(exercise, f"{said} stopped but with the whole notebook.")
-            self.begin_again()
-        except wire.Ended as error:
-            said = "While this answer was checked, it ended the notebook's process"
-            report = _nothing(exercise, f"{said} ({self._why(error)}).")
-            self.begin_again()
+        report, lived = self._verdict(exercise, catalogue, key, seen)
+        if not lived and exercise.uses:  # what ended it may be an earlier answer that it calls
+            with_parts, _ = self._verdict(exercise, catalogue, key, seen, report)
+            report = with_parts if with_parts.passed else report
         if failure := self.failed.get(exercise.id):
             report = replace(report, notes=[failure, *report.notes])
         return report
+
+    def _verdict(
+        self,
+        exercise: Exercise,
+        catalogue: Catalogue,
+        key: AnswerKey,
+        seen: list[Observation] | None,
+        alone: Report | None = None,
+    ) -> tuple[Report, bool]:
+        """A report, and whether the notebook's process lived to see it."""
+        assert self.lodger is not None
+        seconds = max(self.left(self.times.check), 0.1)
+        try:
+            return verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone), True
+        except wire.OutOfTime:
+            said = f"It was still running after {self.times.check:g} seconds, and could not be"
+            report = _nothing(exercise, f"{said} stopped but with the whole notebook.")
+        except wire.Ended as error:
+            said = "While this answer was checked, it ended the notebook's process"
+            report = _nothing(exercise, f"{said} ({self._why(error)}).")
+        self.begin_again()
+        return report, False
 
 
 def grade(

@@ -318,18 +318,20 @@ def verdict(
     key: AnswerKey,
     seconds: float,
     seen: list[Observation] | None = None,
+    alone: Report | None = None,
 ) -> Report:
     """The report on the answer that bears the exercise's name in a lodger's process.
 
     Args:
         seen: what was seen of it is put in here.
+        alone: as in `report_on`.
 
     Raises:
         wire.Ended, wire.OutOfTime: the process is gone, or says nothing any more.
     """
     there = There(exercise, catalogue, lodger, exercise.id, seconds)
     try:
-        return report_on(exercise, there, key.anew(), catalogue, PAIRS)
+        return report_on(exercise, there, key.anew(), catalogue, PAIRS, alone)
     except NotThere:
         said = (
             f"NameError: name '{exercise.id}' is not defined. No cell that was run has written it."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 from functools import cache
+from multiprocessing.util import Finalize
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ def room(tier: str) -> Room:
     """This process's room, made when first asked for."""
     torch.set_num_threads(1)  # as inside; and the same is found on a machine of any size
     made = Room(trusted=tier == TRUSTED)
-    atexit.register(made.close)
+    Finalize(None, made.close, exitpriority=0)  # a forked worker's `atexit` is not heard
     return made
 
 
