@@ -86,7 +86,7 @@ class Server:
 def serve(home: Path) -> Iterator[Server]:
     """JupyterLab and Notebook 7 on one server, with all its settings and folders under `home`."""
     folder = home / "notebooks"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if "JUPYTER" not in name}
     environment |= {
         f"JUPYTER_{name}_DIR": str(home / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")
