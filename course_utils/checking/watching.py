@@ -98,7 +98,7 @@ class Calls:
         _watching.calls = self
         threading.setprofile(self._note)
         try:
-            self._profiler = _lsprof.Profiler(builtins=self.wanted)
+            self._profiler = _lsprof.Profiler(subcalls=False, builtins=self.wanted)
             self._profiler.enable()
         except ValueError:  # from Python 3.12 on there can be one only
             self._profiler = None
