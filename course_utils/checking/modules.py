@@ -42,12 +42,16 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
             f"The class should be an nn.Module; calling it gave {type(module).__name__}."
         )
     device, dtype = target_device(), dtype or case.options.get("dtype", torch.float32)
-    if not _is_there(module, device, dtype):
-        module = module.to(device, dtype)
+    module = placed(module, device, dtype)
     weights = case.options.get("weights", {})
     if not (case.options.get("state_dict") and _loads(module, weights)):
         inject(module, weights)
     return module
+
+
+def placed(module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """As `module.to(device, dtype)`, at once where nothing is to be done."""
+    return module if _is_there(module, device, dtype) else module.to(device, dtype)
 
 
 def _is_there(module: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
