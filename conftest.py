@@ -1,6 +1,7 @@
 """Which device tests and notebooks compute on and with how many threads, no progress is kept, and
 what was not tested."""
 
+import gc
 import os
 from collections import Counter
 from datetime import date
@@ -26,6 +27,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: no collection of garbage needs to look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 class InOrder(LoadFileScheduling):

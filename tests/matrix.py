@@ -44,7 +44,6 @@ from course_utils.exercises import COURSE, SYMPTOMS
 
 from .answers import RIGHT, WRONG
 
-FEW = 4  # cases
 ANY = "any"  # for an answer whose points hang on what the machine does
 POINTS = Path(__file__).with_name("matrix_points.json")
 
@@ -65,7 +64,7 @@ class Cell:
     def report(self, seed: int = 0) -> Report:
         """What the answer gets; with the first seed from all cases and with names.
 
-        Of another seed only misconceptions are named, and what its first cases refuse is refused.
+        Of another seed only misconceptions are named, and what one of its cases refuses is refused.
         """
         e, key = self.exercise, whole_key(self.exercise, seed)
         if self.kind == "misconception" and e.kind != "quiz":  # it was run for the key already
@@ -75,10 +74,11 @@ class Cell:
         if self.kind == "reference" and e.kind != "quiz":
             return judge(e, key, run(e, self.answer, key.cases))  # its own, so not to be borrowed
         if seed and self.wanted == "wrong" and e.kind != "quiz" and not self.earlier_parts:
-            few = AnswerKey(key.cases[:FEW], key.expected[:FEW], whole=True)
-            report = judge(e, few, observe(e, self.answer, few.cases, catalogue()))
-            if any(behaviour.holds is False for behaviour in report.behaviours):
-                return report
+            for case, expected in zip(key.cases, key.expected, strict=True):
+                one = AnswerKey([case], [expected], whole=True)
+                report = judge(e, one, observe(e, self.answer, one.cases, catalogue()))
+                if any(behaviour.holds is False for behaviour in report.behaviours):
+                    return report
         return check_exercise(e, self.answer, seed, catalogue(), key)
 
     def seen(self) -> list[Observation]:

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -212,7 +213,7 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
             yield from _input(letters[name], value)
     yield from _weights(case.options.get("weights", {}))
     if "args" in case.options:
-        bound = inspect.signature(exercise.reference).bind(
+        bound = _signature(exercise.reference).bind(
             *case.options["args"], **case.options.get("kwargs", {})
         )
         for name, value in bound.arguments.items():
@@ -255,9 +256,20 @@ def _shape(value: Any) -> Sequence[int]:
 
 
 def _weights(weights: dict[str, Tensor]) -> Iterator[tuple[str, int]]:
-    heads = {int(n) for name in weights for n in re.findall(r"^heads\.(\d+)\.", name)}
+    told = {name: _told_by(name) for name in weights}
+    heads = {number for number, _ in told.values() if number is not None}
     if heads:
         yield "num_heads", len(heads)
     for name, value in weights.items():
-        (letters,) = [w for pattern, w in WEIGHTS.items() if re.fullmatch(pattern, name)]
-        yield from zip(letters.split(), value.shape, strict=False)  # a bias has the first alone
+        yield from zip(told[name][1], value.shape, strict=False)  # a bias has the first alone
+
+
+@cache
+def _told_by(name: str) -> tuple[int | None, list[str]]:
+    """The number of the head that a weight belongs to, if any, and its letters."""
+    (letters,) = [w for pattern, w in WEIGHTS.items() if re.fullmatch(pattern, name)]
+    head = re.match(r"heads\.(\d+)\.", name)
+    return int(head[1]) if head else None, letters.split()
+
+
+_signature = cache(inspect.signature)

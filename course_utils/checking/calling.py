@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from .observation import Observation, plain
 from .watching import seen_enough
 
 Call = Callable[[list[Any]], Any]
+KEPT_NUMBERS = 2_000  # of a direction that is kept for the next gradient of this shape
 
 
 def target_device() -> torch.device:
@@ -53,9 +55,15 @@ def fresh(value: Any, gradients: bool = False, dtype: torch.dtype | None = None)
 
 def cotangent(like: Tensor) -> Tensor:
     """A fixed direction for gradients, so that both sides differentiate the same number."""
-    generator = torch.Generator("cpu").manual_seed(like.numel())
-    numbers = torch.randn(like.shape, generator=generator, dtype=torch.float64, device="cpu")
-    return numbers.to(like)
+    draw = _drawn if like.numel() <= KEPT_NUMBERS else _drawn.__wrapped__
+    return draw(like.shape).to(like, copy=True)
+
+
+@lru_cache(maxsize=500)
+def _drawn(shape: torch.Size) -> Tensor:
+    generator = torch.Generator("cpu").manual_seed(shape.numel())
+    with torch.no_grad():
+        return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
 
 
 def set_seed(seed: int) -> None:

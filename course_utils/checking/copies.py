@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .calling import fresh, target_device
 from .comparing import same
 from .exercise import Case, Expected, Property, Verdict
-from .modules import inject, part
+from .modules import inject, part, placed
 from .observation import Observation
 from .watching import THERE, happened_elsewhere
 
@@ -39,7 +39,7 @@ class CopyProbe:
 
     def _modules(self, case: Case) -> list[nn.Module]:
         dtype = case.options.get("dtype", torch.float32)
-        modules = [m.to(target_device(), dtype) for m in self.make(case)]
+        modules = [placed(m, target_device(), dtype) for m in self.make(case)]
         for module, weights in zip(modules, case.inputs.values(), strict=True):
             inject(module, weights)
             if case.options.get("turned_round"):

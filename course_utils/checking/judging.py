@@ -36,6 +36,8 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     usual = [_result(p, trials) for p in standard(exercise)]
     shape = properties[1]
     fit = [t for t in trials if shape.verdict(t) is not False]
+    if any(t.seen.error for t in trials if t.case.refuses is None):
+        fit = []  # what is left could only mislead
     others = [_result(p, trials, fit) for p in exercise.properties]
     results = _without_consequences([r for r in (*usual, *others) if r.holds is not None])
     if not all(r.holds for r in usual[:2]):  # then nothing else was judged on every case
@@ -108,11 +110,10 @@ def _result(
     property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
 ) -> BehaviourResult:
     """One property over all cases; those of an exercise itself look at the trials in `fit`."""
-    ordinary = [t for t in trials if t.case.refuses is None]
     verdicts: list[Verdict] = []
     if fit is None:
         verdicts = [property.verdict(t) for t in trials]
-    elif not any(t.seen.error for t in ordinary):  # what is left could only mislead
+    else:
         for t in fit:
             if t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen)):
                 continue  # chance or a NaN would break it for another reason

@@ -41,11 +41,34 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
         raise WrongWeights(
             f"The class should be an nn.Module; calling it gave {type(module).__name__}."
         )
-    module = module.to(target_device(), dtype or case.options.get("dtype", torch.float32))
+    device, dtype = target_device(), dtype or case.options.get("dtype", torch.float32)
+    module = placed(module, device, dtype)
     weights = case.options.get("weights", {})
     if not (case.options.get("state_dict") and _loads(module, weights)):
         inject(module, weights)
     return module
+
+
+def placed(module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """As `module.to(device, dtype)`, at once where nothing is to be done."""
+    return module if _is_there(module, device, dtype) else module.to(device, dtype)
+
+
+def _is_there(module: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether moving a module would change nothing of it, nor run code of its own."""
+    if getattr(module.to, "__func__", None) is not nn.Module.to:
+        return False
+    for m in module.modules():
+        if getattr(m._apply, "__func__", None) is not nn.Module._apply:
+            return False
+        for t in (*m._parameters.values(), *m._buffers.values()):
+            if t is None:
+                continue
+            if t.device != device or t.grad is not None:
+                return False
+            if t.dtype != dtype and (t.is_floating_point() or t.is_complex()):
+                return False
+    return True
 
 
 def _loads(module: nn.Module, weights: Mapping[str, Tensor]) -> bool:
@@ -58,21 +81,22 @@ def _loads(module: nn.Module, weights: Mapping[str, Tensor]) -> bool:
 
 def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copies weights into a module by name; a name may also be a property that gives a view."""
-    missing = [name for name in weights if not isinstance(part(module, name), Tensor)]
+    parts = {name: part(module, name) for name in weights}
+    missing = [name for name, mine in parts.items() if not isinstance(mine, Tensor)]
     if missing:
         found = [n for n, _ in module.named_parameters()]
         raise WrongWeights(
             f"These parameters are missing: {_listed(missing)}. Yours has: {_listed(found)}. "
             f"It should have: {_listed(list(weights))}."
         )
-    for name, value in weights.items():
-        mine = part(module, name)
-        if mine.shape != value.shape:
-            raise WrongWeights(
-                f"The parameter {name} should have shape {tuple(value.shape)}; "
-                f"yours has {tuple(mine.shape)}."
-            )
-        with torch.no_grad():
+    with torch.no_grad():
+        for name, value in weights.items():
+            mine = parts[name]
+            if mine.shape != value.shape:
+                raise WrongWeights(
+                    f"The parameter {name} should have shape {tuple(value.shape)}; "
+                    f"yours has {tuple(mine.shape)}."
+                )
             mine.copy_(value)
 
 

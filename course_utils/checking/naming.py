@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -144,8 +145,12 @@ def signature(error: Mapping[str, object] | None) -> object:
     """What two errors of the same cause have in common: the type, the numbers, the first words."""
     if error is None:
         return None
-    message = str(error["message"])
-    return error["type"], re.findall(r"\d+", message), re.findall(r"[A-Za-z]+", message)[:4]
+    return _signature(str(error["type"]), str(error["message"]))
+
+
+@lru_cache(maxsize=1_000)
+def _signature(kind: str, message: str) -> object:
+    return kind, re.findall(r"\d+", message), re.findall(r"[A-Za-z]+", message)[:4]
 
 
 def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:

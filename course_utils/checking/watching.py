@@ -28,6 +28,12 @@ TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 # ---------------------------------------------------------------- which operators ran
 
 
+@cache
+def _operator(func: Any) -> str:
+    """The name of an operator that PyTorch executes."""
+    return str(func._schema.name.split("::")[-1])
+
+
 class Operators:
     """Names of the operators an answer calls, as written and as executed."""
 
@@ -66,7 +72,7 @@ class _Executed(_Mode):
         self.names = names
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func._schema.name.split("::")[-1])
+        self.names.append(_operator(func))
         return func(*args, **(kwargs or {}))
 
 
@@ -98,7 +104,7 @@ class Calls:
         _watching.calls = self
         threading.setprofile(self._note)
         try:
-            self._profiler = _lsprof.Profiler(builtins=self.wanted)
+            self._profiler = _lsprof.Profiler(subcalls=False, builtins=self.wanted)
             self._profiler.enable()
         except ValueError:  # from Python 3.12 on there can be one only
             self._profiler = None
@@ -246,16 +252,17 @@ def _there(value: Any) -> Any:
 
 
 def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    name = func._schema.name.split("::")[-1]
+    name = _operator(func)
     tensors = [t for t in _leaves((*args, *kwargs.values())) if isinstance(t, Tensor)]
     mine = [t for t in tensors if isinstance(t, Elsewhere)]
     device = kwargs.get("device")
     moves = name in ("_to_copy", "copy_")
-    others = [t for t in tensors if t.dim() and not isinstance(t, Elsewhere)]
-    if name in TAKES_CPU_POSITIONS:
-        others = [t for t in others if t is args[0] or t.is_floating_point()]
-    if mine and not moves and others:
-        raise TwoDevices("two devices")
+    if mine and not moves and len(mine) < len(tensors):
+        others = [t for t in tensors if t.dim() and not isinstance(t, Elsewhere)]
+        if name in TAKES_CPU_POSITIONS:
+            others = [t for t in others if t is args[0] or t.is_floating_point()]
+        if others:
+            raise TwoDevices("two devices")
     there = bool(mine) if device is None else torch.device(device) == THERE
     if name == "copy_":
         there = isinstance(args[0], Elsewhere)
