@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 from pathlib import Path
 
 import psutil
@@ -334,6 +335,32 @@ class TestTooMuch:
                 {more}
         """
         assert self.ended(caplog, bomb, memory=1024) == "held more than 1,024 MiB of memory."
+
+    def test_libraries_for_a_gpu_are_no_memory(self, monkeypatch, tmp_path):
+        """They reserve more than a submission may have, and hold nothing of it."""
+        for name in ("torch/lib/libtorch_cuda.so", "nvidia/cublas/lib/libcublas.so.13"):
+            library = tmp_path / name
+            library.parent.mkdir(parents=True)
+            with library.open("wb") as file:
+                os.truncate(file.fileno(), 4 * 2**30)  # with holes: it takes no room on the disk
+        load = (
+            "import mmap, pathlib\n"
+            "files = [open(p, 'rb') for p in pathlib.Path('/libraries').rglob('*.so*')]\n"
+            "print(len([mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) for f in files]))"
+        )
+
+        def loaded():
+            inside = sandbox.command([sys.executable, "-c", load], shown={"/libraries": tmp_path})
+            return subprocess.run(inside, capture_output=True, text=True).stdout
+
+        assert loaded() == ""  # with this machine's own libraries
+        found = types.SimpleNamespace(submodule_search_locations=[str(tmp_path / "torch")])
+        with monkeypatch.context() as patch:
+            patch.setattr(sandbox.importlib.util, "find_spec", lambda name: found)
+            size = sandbox._libraries.__wrapped__()
+        assert size == 8 * 2**30
+        monkeypatch.setattr(sandbox, "_libraries", lambda: size)
+        assert loaded() == "2\n"
 
     def test_processes(self, caplog):
         bomb = "import os\nwhile True:\n    os.fork()"

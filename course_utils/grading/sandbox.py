@@ -6,6 +6,7 @@ this environment's programs and libraries, to be read, and one folder of its own
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import stat
@@ -39,7 +40,8 @@ class Limits:
     """What one submission may use.
 
     Args:
-        memory: bytes that all its processes hold together, and that one may reserve twice over.
+        memory: bytes that all its processes hold together, and that one may reserve twice over
+            beside what PyTorch's libraries take.
         processes: how many there may be at once.
         file_size: bytes of the largest file it may write.
         folder_size: bytes of all that it writes into one place: its own folder, its home, /tmp or
@@ -119,7 +121,7 @@ def command(
     return [
         # bwrap's own environment can be read inside, as that of process 1.
         *("env", "-i", _program("prlimit")),
-        *(f"--as={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0"),
+        *(f"--as={2 * limits.memory + _libraries()}", f"--fsize={limits.file_size}", "--core=0"),
         *("--nofile=1024", "--"),
         *(
             _program("bwrap"),
@@ -158,6 +160,22 @@ def _without_namespaces() -> tuple[str, ...]:
     tried = [_program("bwrap"), *wanted, "--ro-bind", "/", "/", "--", "true"]
     done = subprocess.run(tried, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     return () if done.returncode else ("--disable-userns",)
+
+
+@cache
+def _libraries() -> int:
+    """Bytes that a process reserves, and does not hold, when it loads PyTorch: a few hundred MiB,
+    or with those for a GPU more than a submission may have."""
+    found = importlib.util.find_spec("torch")
+    places = [Path(place) for place in (found and found.submodule_search_locations) or ()]
+    sizes = {
+        os.stat(file).st_ino: os.stat(file).st_size
+        for place in places
+        for folder in (place / "lib", place.parent / "nvidia")
+        for file in folder.rglob("*.so*")
+        if file.is_file()
+    }
+    return sum(sizes.values())
 
 
 def _program(name: str) -> str:
