@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from .sandbox import NoSandbox
 from .work import work as on_a_worker
 
 CONFIG = "nbgrader_config.py"
+LONGEST_PLACE = 108 - 1 - len("/pymp-12345678/listener-12345678")  # bytes of a folder's name
 
 
 class CantRun(RuntimeError):
@@ -193,10 +195,11 @@ def _side_by_side(
     from distributed.utils import get_mp_context
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    # PyTorch and the course are loaded once, and a worker is a fork of what has them.
-    how = {"distributed.worker.multiprocessing-method": "forkserver"}
+    method = _how_workers_start()
+    how = {"distributed.worker.multiprocessing-method": method}
     with dask.config.set({"distributed.comm.timeouts.connect": "10s", **how}):
-        get_mp_context().set_forkserver_preload(["distributed", on_a_worker.__module__])
+        if method == "forkserver":
+            get_mp_context().set_forkserver_preload(["distributed", on_a_worker.__module__])
         cluster: Any = scheduler or LocalCluster(
             n_workers=min(workers, len(todo)),
             threads_per_worker=1,
@@ -232,6 +235,12 @@ def _side_by_side(
         client.close()
         if not scheduler:
             cluster.close()
+
+
+def _how_workers_start() -> str:
+    """PyTorch and the course are loaded once, and a worker is a fork of what has them; but where
+    the folder for temporary files has a name too long for a socket in it, each loads its own."""
+    return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE else "spawn"
 
 
 # The gradebook -------------------------------------------------------------------------------
