@@ -1,6 +1,7 @@
 """Grading from outside: what goes in, what comes back, and what is kept."""
 
 import dataclasses
+import html
 import json
 import math
 import pickle
@@ -243,11 +244,7 @@ def test_a_source_that_is_slow_to_colour_is_shown_without():
     assert '<span class="k">def</span>' in colour("def f(x):   \n    return x")
     for slow in ("a" + ".a" * 5_000, "<b>\n" * 6_000):
         page = colour(slow)
-        assert (
-            "<span" not in page
-            and "<b>" not in page
-            and slow[:3] in page.replace("&lt;", "<").replace("&gt;", ">")
-        )
+        assert "<span" not in page and html.escape(slow) in page
     assert len(colour("\n " * 5_000)) < 10_000, "blanks at the ends of lines are slow too"
 
 
@@ -257,21 +254,6 @@ def test_a_flood_of_output_is_cut():
 
 
 # ---------------------------------------------------------------- notebooks
-
-
-@pytest.mark.parametrize("ending", ["import os; os._exit(1)", "return pow(3, 10**9)", "return 1"])
-def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, ending):
-    name = "softmax_mean"
-    answer = (
-        "def softmax_mean(x):\n"
-        "    T = x.shape[1]\n"
-        "    hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)\n"
-        "    return masked_softmax(torch.zeros(T, T).to(x), hidden) @ x"
-    )
-    earlier = Cell(f"def masked_softmax(scores, hidden):\n    {ending}")
-    cells = START, earlier, Cell(answer), Cell(f'check("{name}", {name})', name)
-    report = graded(room, *cells, check=1.0).reports[name]
-    assert report["points"] == 2 and "in place of yours" in report["notes"][-1]
 
 
 START = Cell("import torch\nfrom course_utils import check")
@@ -292,6 +274,21 @@ def test_a_right_answer_has_all_points_and_the_card(room):
     (output,) = done.outputs[2]
     assert output["data"]["text/plain"] == "2.0" and "Right on every case" in str(output)
     assert done.tier == "sandbox"
+
+
+@pytest.mark.parametrize("ending", ["import os; os._exit(1)", "return pow(3, 10**9)", "return 1"])
+def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, ending):
+    name = "softmax_mean"
+    answer = (
+        "def softmax_mean(x):\n"
+        "    T = x.shape[1]\n"
+        "    hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)\n"
+        "    return masked_softmax(torch.zeros(T, T).to(x), hidden) @ x"
+    )
+    earlier = Cell(f"def masked_softmax(scores, hidden):\n    {ending}")
+    cells = START, earlier, Cell(answer), Cell(f'check("{name}", {name})', name)
+    report = graded(room, *cells, check=1.0).reports[name]
+    assert report["points"] == 2 and "in place of yours" in report["notes"][-1]
 
 
 def test_the_same_cells_give_the_same_whatever_was_graded_between(room):

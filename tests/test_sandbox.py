@@ -343,6 +343,7 @@ class TestTooMuch:
             library.parent.mkdir(parents=True)
             with library.open("wb") as file:
                 os.truncate(file.fileno(), 4 * 2**30)  # with holes: it takes no room on the disk
+        libraries = sandbox._libraries
         load = (
             "import mmap, pathlib\n"
             "files = [open(p, 'rb') for p in pathlib.Path('/libraries').rglob('*.so*')]\n"
@@ -353,11 +354,12 @@ class TestTooMuch:
             inside = sandbox.command([sys.executable, "-c", load], shown={"/libraries": tmp_path})
             return subprocess.run(inside, capture_output=True, text=True).stdout
 
-        assert loaded() == ""  # with this machine's own libraries
+        monkeypatch.setattr(sandbox, "_libraries", lambda: 0)
+        assert loaded() == ""
         found = types.SimpleNamespace(submodule_search_locations=[str(tmp_path / "torch")])
         with monkeypatch.context() as patch:
             patch.setattr(sandbox.importlib.util, "find_spec", lambda name: found)
-            size = sandbox._libraries.__wrapped__()
+            size = libraries.__wrapped__()
         assert size == 8 * 2**30
         monkeypatch.setattr(sandbox, "_libraries", lambda: size)
         assert loaded() == "2\n"

@@ -40,9 +40,14 @@ class Command:
 
 
 class Warm:
-    """A process from which commands are forked, each a session of its own."""
+    """A process from which commands are forked, each a session of its own.
 
-    def __init__(self) -> None:
+    Attributes:
+        place: a folder for what they leave, with a short name.
+    """
+
+    def __init__(self, place: str | Path) -> None:
+        self.place = place
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.warm"],
             cwd=ROOT,

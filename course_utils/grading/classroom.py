@@ -32,7 +32,8 @@ from .sandbox import NoSandbox
 from .work import work as on_a_worker
 
 CONFIG = "nbgrader_config.py"
-LONGEST_PLACE = 108 - 1 - len("/pymp-12345678/listener-12345678")  # bytes of a folder's name
+# Bytes of a folder's name: a socket's has 104 at most on macOS, 108 on Linux.
+LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
 
 
 class CantRun(RuntimeError):

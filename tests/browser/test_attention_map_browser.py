@@ -767,19 +767,24 @@ def test_the_small_maps_are_sharp_on_a_dense_screen(notebook):
 # ---- without a kernel --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def restarted(shared_notebook):
-    """A notebook for tests that end its kernel; afterwards it is as the others need it."""
-    shared_notebook.outside.clear()
-    yield shared_notebook
-    shared_notebook.tell(SETUP)
-    # The page complains of maps whose kernel is gone when its widgets are ready: once one shows.
-    one(shared_notebook.run("attention_map(scores(6, 6), words)"))
-    shared_notebook.errors.clear()
+@pytest.fixture(scope="module", params=["lab", "notebook"])
+def spoilt(request, open_notebook):
+    """A notebook for tests after which its page may complain: later, and of what is gone."""
+    notebook = open_notebook([""], app=request.param)
+    notebook.theme("JupyterLab Light")
+    return notebook
 
 
-def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(restarted):
-    notebook = restarted
+def test_requests_to_other_hosts_are_noted_and_refused(spoilt):
+    """The test fixture `notebook` is only as good as this."""
+    for url in ("http://example.org/", "http://192.0.2.1/"):
+        failed = "url => fetch(url, { mode: 'no-cors' }).then(() => 'came', error => error.name)"
+        assert spoilt.page.evaluate(failed, url) == "TypeError"
+        assert spoilt.outside.pop() == url
+
+
+def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(spoilt):
+    notebook = spoilt
     shown = one(notebook.run(SETUP + FULL))
     saved = notebook.saved()
     text = spoken(notebook)
@@ -799,15 +804,6 @@ def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(restarted):
     expect(static.locator("td").first).to_have_text("1.00")
     assert "widgets" not in saved.metadata
     assert notebook.outside == []
-
-
-def test_requests_to_other_hosts_are_noted_and_refused(shared_notebook):
-    """The test fixture `notebook` is only as good as this."""
-    for url in ("http://example.org/", "http://192.0.2.1/"):
-        failed = "url => fetch(url, { mode: 'no-cors' }).then(() => 'came', error => error.name)"
-        assert shared_notebook.page.evaluate(failed, url) == "TypeError"
-        assert shared_notebook.outside.pop() == url
-    shared_notebook.errors.clear()
 
 
 # ---- accessibility -----------------------------------------------------------------------------
