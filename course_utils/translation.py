@@ -241,7 +241,6 @@ class Hypothesis(NamedTuple):
         return self.log_probability / len(self.ids)
 
 
-@torch.no_grad()
 def beam_search(
     model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
 ) -> list[Hypothesis]:
@@ -270,7 +269,7 @@ def beam_search(
         raise ValueError(f"beam search translates one text, (1, S), got {tuple(source.shape)}")
     done: list[Hypothesis] = []
     going_on = [Hypothesis([], 0.0)]
-    with _evaluating(model):
+    with _evaluating(model), torch.no_grad():
         for _ in range(max_length):
             written = source.new_tensor([[bos_id, *text.ids] for text in going_on])  # (K, T)
             logits = model(source.expand(len(written), -1), written)[:, -1]  # (K, V)

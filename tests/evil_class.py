@@ -197,13 +197,13 @@ OVER = r"seconds were over"
 MEMORY = rf"more than [\d,]+ (MiB of memory|processes)|{STOPPED}|{OVER}"
 
 
-@attack("limits", said=STOPPED, told=STOPPED, paid=1.0)
+@attack("limits", said=STOPPED, told=STOPPED, paid=1.0, before=True)
 def endless_loop(hand: Hand) -> None:
     """A cell never ends."""
     hand.cell("while True: pass")
 
 
-@attack("limits", said=STOPPED, told=STOPPED, paid=1.0)
+@attack("limits", said=STOPPED, told=STOPPED, paid=1.0, before=True)
 def endless_and_deaf(hand: Hand) -> None:
     """A cell never ends and ignores the interrupt."""
     hand.cell("""
@@ -260,7 +260,11 @@ def killed_kernel(hand: Hand) -> None:
 
 
 @attack(
-    "limits", said=r"ended the notebook's process", told=r"ended the notebook's process", paid=1.0
+    "limits",
+    said=r"ended the notebook's process",
+    told=r"ended the notebook's process",
+    paid=1.0,
+    before=True,
 )
 def segfault(hand: Hand) -> None:
     """A cell reads where nothing is."""
@@ -280,13 +284,13 @@ def stack_overflow(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said="SystemExit", paid=1.0)
+@attack("limits", said="SystemExit", paid=1.0, before=True)
 def sys_exit(hand: Hand) -> None:
     """A cell and an answer leave by sys.exit."""
     hand.cell("import sys\nsys.exit(0)", "def naive_mean(x):\n    raise SystemExit(0)")
 
 
-@attack("limits", said=r"ended the notebook's process", paid=1.0)
+@attack("limits", said=r"ended the notebook's process", paid=1.0, before=True)
 def os_exit(hand: Hand) -> None:
     """An answer ends the process it is checked in, with the status of success."""
     hand.answer("import os\ndef naive_mean(x):\n    os._exit(0)")
@@ -511,7 +515,7 @@ def patched_check(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts")
+@attack("verdicts", before=True)
 def patched_comparisons(hand: Hand) -> None:
     """Whatever compares tensors says yes."""
     hand.cell("""
@@ -524,7 +528,7 @@ def patched_comparisons(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts", paid=1.0)
+@attack("verdicts", paid=1.0, before=True)
 def assertions_removed(hand: Hand) -> None:
     """A transformer of IPython takes every assert out of the cells to come."""
     hand.cell("""
@@ -564,7 +568,7 @@ def forged_outputs(hand: Hand) -> None:
     notebook.content.cells.append(extra)
 
 
-@attack("verdicts", paid=1.0)
+@attack("verdicts", paid=1.0, before=True)
 def printed_points(hand: Hand) -> None:
     """An answer prints the points and the card of a right one."""
     hand.cell(
@@ -628,7 +632,7 @@ for _name, _result in RESULTS.items():
     _returning(_name, _result)
 
 
-@attack("verdicts", paid=1.0)
+@attack("verdicts", paid=1.0, before=True)
 def tensor_that_agrees(hand: Hand) -> None:
     """An answer returns a tensor of its own class, to which everything is equal and right."""
     hand.answer("""
@@ -647,7 +651,7 @@ def tensor_that_agrees(hand: Hand) -> None:
 # ---------------------------------------------------------------- files
 
 
-@attack("files", points=0.0, said="can't be read|not there|link", told="link")
+@attack("files", points=0.0, said="can't be read|not there|link", told="link", before=True)
 def link_to_the_solution(hand: Hand) -> None:
     """The notebook is a link to the solved one."""
     solved = hand.place.course / "solutions" / ASSIGNMENT / f"{ONE}.ipynb"
@@ -703,7 +707,7 @@ def no_notebook(hand: Hand) -> None:
     """There is a folder, and nothing in it."""
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="", told="")
+@attack("files", points=QUIZ_AND_MEAN, said="", told="", before=True)
 def renamed_notebook(hand: Hand) -> None:
     """The notebook has been downloaded twice: `01_naive_mean (1).ipynb`."""
     hand.lesson().solve()
@@ -718,7 +722,7 @@ def two_notebooks(hand: Hand) -> None:
     hand.opened[1].path = hand.folder / f"Copy of {ONE}.ipynb"
 
 
-@attack("files", points=0.0, said="can't be read", told="can't be read")
+@attack("files", points=0.0, said="can't be read", told="can't be read", before=True)
 def not_json(hand: Hand) -> None:
     """The notebook is an HTML page."""
     hand.file(b"<!DOCTYPE html><html><script>alert('evil')</script></html>")
@@ -780,7 +784,7 @@ def another_format(hand: Hand) -> None:
 # ---------------------------------------------------------------- cells
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="put back")
+@attack("files", points=QUIZ_AND_MEAN, said="put back", before=True)
 def deleted_cells(hand: Hand) -> None:
     """Both checks are deleted; the answers are right."""
     notebook = hand.lesson()
@@ -807,7 +811,7 @@ def retyped_cells(hand: Hand) -> None:
     check.metadata.nbgrader.update(points=100, solution=True, locked=False, task=True)
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="NameError|right")
+@attack("files", points=QUIZ_AND_MEAN, said="NameError|right", before=True)
 def reordered_cells(hand: Hand) -> None:
     """The cells stand the other way round; the answers are right."""
     notebook = hand.lesson()
@@ -903,7 +907,7 @@ def script_in_markdown(hand: Hand) -> None:
     notebook.content.cells[-2]["attachments"] = {"x.svg": {"image/svg+xml": SCRIPT}}
 
 
-@attack("pages", said=PAGES, own=True, paid=1.0)
+@attack("pages", said=PAGES, own=True, paid=1.0, before=True)
 def script_in_the_card(hand: Hand) -> None:
     """What an answer is called, raises and prints is script, and comes to stand on the card."""
     hand.answer(f"""

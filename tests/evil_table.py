@@ -1,9 +1,9 @@
-"""The table of the evil class, as Markdown.
+"""docs/attacks.md: what the evil class tries, what it gets, and what is said of it.
 
-    python -m tests.evil_table COURSE [BEFORE.json]
+    python -m tests.evil_table COURSE BEFORE.json > docs/attacks.md
 
-reads a course folder in which the class was graded; BEFORE.json holds what the same submissions get
-from stock nbgrader, as this writes it:
+reads a course folder in which the class was graded, as tests/test_evil_class.py leaves one behind;
+BEFORE.json holds what the same submissions get from stock nbgrader, as this writes it:
 
     python -m tests.evil_table --before FOLDER > BEFORE.json
 
@@ -14,6 +14,7 @@ comes with, and lets it grade the attacks that do no harm. They run there with a
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import shutil
@@ -21,14 +22,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook, MissingEntry
 
-from .evil_class import ATTACKS, Hand, Place
+from .evil_class import ALL, ATTACKS, MEAN, Hand, Place
 from .nbgrader_class import ASSIGNMENT
-from .test_nbgrader_cycle import fresh_clone, shown
+from .test_nbgrader_cycle import fresh_clone
 
+SOFTMAX = "softmax"
+COLUMNS = (
+    *("attack", "it tries", "held by", "fair", "got", "stock"),
+    *("the student reads", "the instructor reads"),
+)
 STOCK = """
 from nbgrader.converters import Autograde
 from nbconvert.exporters import NotebookExporter
@@ -38,26 +46,49 @@ c.ExecutePreprocessor.timeout = c.Execute.timeout = 10
 """
 
 
+PAGE = """\
+# What grading withstands
+
+These submissions are handed in and graded in a real class, beside honest ones, whenever the course
+is tested (`tests/test_evil_class.py`): none gets more points than are fair, a right answer beside
+an attack is paid, what other students get and read stays the same to the byte, and all is over in
+bounded time. The page is made by `python -m tests.evil_table`.
+
+- **held by**: what has to stop it. *Limits* of time, memory and size; *walls*, the sandbox in which
+  a submission runs; *verdicts*, which are made outside of it; how *files* are read; how *pages* are
+  written.
+- **fair**: the most it may get of the assignment's {all} points, for what is right in it.
+- **got**: from `course grade`.
+- **stock**: from nbgrader as it comes, without this course's settings, where that could be tried
+  without harm.
+- *own*: it was written by somebody who knows this course's code.
+
+Two things get points that a person may take back: the course's own finished part, and an operator
+that an exercise forbids, each in a good disguise. The instructor is told where to look.
+
+{table}
+
+What each tier of grading promises, and what it doesn't, stands in [instructors.md](instructors.md).
+"""
+
+
 def main(*arguments: str) -> None:
     if arguments[0] == "--before":
         print(json.dumps(before(Path(arguments[1])), indent=1))
         return
-    stock = json.loads(Path(arguments[1]).read_text()) if len(arguments) > 1 else {}
-    print("\n".join(table(Path(arguments[0]), stock)))
+    stock = json.loads(Path(arguments[1]).read_text())
+    print(PAGE.format(all=f"{ALL:g}", table="\n".join(table(Path(arguments[0]), stock))), end="")
 
 
 def table(course: Path, stock: dict[str, str]) -> list[str]:
     with (course / "grades.csv").open() as file:
         rows = {row["student"]: row for row in csv.DictReader(file)}
-    lines = [
-        "| attack | held by | fair | got | before | the student reads | the instructor reads |"
-    ]
-    lines += ["|---|---|---|---|---|---|---|"]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     for name, attack in ATTACKS.items():
-        own = "own: " if attack.own else ""
         row = rows.get(name, {})
         cells = [
-            f"{own}{name}: {attack.tries}",
+            name,
+            ("(own) " if attack.own else "") + attack.tries,
             attack.held_by,
             f"{attack.points:g}",
             f"{float(row.get('score') or 0):g}",
@@ -65,8 +96,16 @@ def table(course: Path, stock: dict[str, str]) -> list[str]:
             student_reads(course, name),
             instructor_reads(row.get("notes", "")),
         ]
-        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+        lines.append("| " + " | ".join(map(as_markdown, cells)) + " |")
     return lines
+
+
+def as_markdown(text: str) -> str:
+    """Text of a table's cell, whatever stands in it."""
+    text = re.sub(
+        r"[^\S ]|[^\w\s]", lambda found: found[0] if found[0].isprintable() else "�", text
+    )
+    return re.sub(r"([\\`*_{}\[\]|$~])", r"\\\1", html.escape(text, quote=False))
 
 
 def student_reads(course: Path, name: str) -> str:
@@ -77,19 +116,35 @@ def student_reads(course: Path, name: str) -> str:
             if cell.cell_type == "markdown" and "can't be read" in cell.source:
                 said.append(cell.source.split("** ")[-1])
             for output in cell.get("outputs", []):
-                text = output.get("text", "")
-                if text.startswith(("This cell", "The notebook's")) and text.strip() not in said:
-                    said.append(text.strip())
-                page = output.get("data", {}).get("text/html", "")
-                if "Check of" in page and "naive_mean_shapes" not in page[:600]:
-                    said.append(shown(page)[:130])
-    return "; ".join(s for s in said if "masked_softmax:" not in s and "softmax_mean:" not in s)
+                text = output.get("text", "").strip()
+                if text.startswith(("This cell", "The notebook's")) and text not in said:
+                    said.append(text)
+                card = output.get("data", {}).get("text/html", "")
+                attacked = f"Check of {SOFTMAX if name.startswith('forbidden') else MEAN}"
+                if f'"{attacked}"' in card:
+                    said.append(on_card(card))
+    return "; ".join(said)
+
+
+def on_card(card: str) -> str:
+    """How it stands, and what is said first."""
+    found = BeautifulSoup(card, "html.parser")
+    points = found.find(string=re.compile(r"^[\d.]+ of [\d.]+ points?$"))
+    stands, first = found.find("strong"), found.find("p")
+    assert stands and first
+    untouched = stands.get_text() == "not attempted yet"
+    what = "not attempted yet" if untouched else " ".join(first.get_text().split())
+    return f"{points}: {shorter(what)}"
+
+
+def shorter(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
 
 
 def instructor_reads(notes: str) -> str:
     said = [n for n in notes.split("; ") if n and "it was not handed in" not in n]
     said = [re.sub(r"^\d\d_\w+: ", "", n) for n in said]
-    return "; ".join(said[:3])[:260] or "the card"
+    return shorter("; ".join(said[:3]), 240) or "the card"
 
 
 def before(folder: Path) -> dict[str, str]:
@@ -100,9 +155,8 @@ def before(folder: Path) -> dict[str, str]:
     environment |= {"HOME": str(folder), "COURSE_GRADING_SEED": "a secret of this term"}
 
     def nbgrader(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*run, *words], cwd=course, env=environment, capture_output=True, text=True
-        )
+        how: dict[str, Any] = {"cwd": course, "env": environment, "capture_output": True}
+        return subprocess.run([*run, *words], text=True, timeout=300, **how)
 
     nbgrader("generate_assignment", ASSIGNMENT).check_returncode()
     with (course / "nbgrader_config.py").open("a") as config:
@@ -120,7 +174,13 @@ def before(folder: Path) -> dict[str, str]:
         hand = Hand(place, name)
         attack.make(hand)
         hand.finish()
-        done = nbgrader("autograde", ASSIGNMENT, f"--student={name}")
+        try:
+            done = nbgrader("autograde", ASSIGNMENT, f"--student={name}")
+        except subprocess.TimeoutExpired:
+            got[name] = "goes on for ever"
+            continue
+        finally:
+            print(name, file=sys.stderr)
         got[name] = "not graded" if done.returncode else f"{points(course, name):g}"
         nbgrader("generate_feedback", ASSIGNMENT, f"--student={name}")
         page = course / "feedback" / name / ASSIGNMENT / "01_naive_mean.html"

@@ -17,7 +17,10 @@ import psutil
 import pytest
 from nbgrader.api import Gradebook, MissingEntry
 
+from course_utils.editions import COURSE
+
 from .evil_class import ALL, ATTACKS, HONEST, LEFT_RUNNING, Place, hand_in
+from .evil_table import COLUMNS, as_markdown
 from .nbgrader_class import ASSIGNMENT
 from .test_nbgrader_cycle import fresh_clone, shown
 
@@ -173,6 +176,21 @@ def test_nothing_of_the_course_has_changed(quiet, loud):
 def test_the_class_is_graded_in_bounded_time(loud):
     assert loud.took < WHOLE_CLASS
     assert loud.took_to_show < WHOLE_CLASS / 2
+
+
+def test_the_page_of_attacks_is_of_this_class():
+    """What is got and said hangs on the machine; no more than is fair may stand there."""
+    page = (COURSE / "docs" / "attacks.md").read_text(encoding="utf-8")
+    lines = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    columns, *rows = lines
+    assert columns == list(COLUMNS)
+    assert [row[0] for row in rows] == list(ATTACKS)
+    for row, attack in zip(rows, ATTACKS.values(), strict=True):
+        _, tries, held_by, fair, got, stock, *_ = row
+        assert tries.removeprefix("(own) ") == as_markdown(attack.tries)
+        assert (held_by, fair) == (attack.held_by, f"{attack.points:g}")
+        assert attack.paid <= float(got) <= attack.points
+        assert bool(stock) == attack.before
 
 
 def test_nobody_was_called(loud):

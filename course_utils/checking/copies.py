@@ -213,13 +213,15 @@ COPY_PROPERTIES = (
         "The `Parameter` objects are the ones that were there",
         _trait("kept", True),
         credit=True,
-        breaks="A `Parameter` object was replaced: an optimizer would go on training the old one",
+        breaks="The `Parameter` objects are no longer those that were there, which an optimizer "
+        "would go on training",
     ),
     Property(
         "asks_as_before",
         "Each parameter asks for a gradient as before",
         _trait("asks_as_before", True),
         credit=True,
+        breaks="Some parameter no longer asks for a gradient as it did before",
     ),
     Property(
         "leaves",
@@ -227,7 +229,12 @@ COPY_PROPERTIES = (
         _trait("leaves", True),
         breaks="A parameter became a result of others, and no optimizer takes it any more",
     ),
-    Property("modes", "Both modules stay in the mode they were in", _trait("mode", False)),
+    Property(
+        "modes",
+        "Both modules stay in the mode they were in",
+        _trait("mode", False),
+        breaks="One of the two modules is in another mode than before",
+    ),
     Property(
         "rest",
         "Nothing else of the target changes",
@@ -235,5 +242,11 @@ COPY_PROPERTIES = (
         secondary=True,
         breaks="Something else of the target changed: a buffer, an attribute, dropout or a hook",
     ),
-    Property("returns_none", "It works in place and returns None", _returns_none, secondary=True),
+    Property(
+        "returns_none",
+        "It works in place and returns None",
+        _returns_none,
+        secondary=True,
+        breaks="It returns something, where it should work in place and return None",
+    ),
 )

@@ -33,13 +33,13 @@ MEANINGS: Mapping[str, str] = {
     r"\[(\d+), (\d+)\]": (
         "In a matrix product of batches the batches must be as many, and the last dimension on the "
         "left as wide as the second to last on the right: {0} and {1} were wanted, {2} and {3} "
-        "came. Is one of them to be transposed?"
+        "came. Which of the two has another shape than you thought?"
     ),
     r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton "
     r"dimension (\d+)": (
         "Shapes are lined up from the right, and in dimension {2} a size of {0} meets a size of "
         "{1}. Does one of them lack a dimension of size 1, from `keepdim=True` or `[:, None]`, or "
-        "is it to be cut to the same length?"
+        "should both be equally long?"
     ),
     r"The expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at "
     r"non-singleton dimension (\d+)": (
@@ -103,6 +103,9 @@ MEANINGS: Mapping[str, str] = {
     ),
     r"cannot assign '([\w.]+)' as (child module|buffer) '(\w+)'": (
         "`{2}` is a {1} of this module. Give what you assign a name of its own."
+    ),
+    r"'NoneType' object has no attribute '(\w+)'": (
+        "`{0}` was looked for in None: which name in this line holds None, and who made it so?"
     ),
     r"'(\w+)' object has no attribute '(\w+)'": (
         "`{1}` was looked for in a {0}, which has nothing of that name: is it set in `__init__`, "

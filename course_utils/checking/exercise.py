@@ -301,7 +301,7 @@ class Exercise:
         notes: remarks that cost nothing, from what was seen.
         returns: the Python type of the result where it is no tensor ("int", "NoneType").
         same_as: what does what is asked here, and is not to be called: the ids of other exercises,
-            whose finished answers are meant, and finished classes.
+            whose finished answers are meant, and other finished parts.
         entries: the questions of a quiz.
         tolerance: largest error by dtype, relative for expected values above one.
         uses: earlier exercises whose answers this one may call by name. An answer that fails with
@@ -329,7 +329,7 @@ class Exercise:
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
     returns: str = "Tensor"
     uses: tuple[str, ...] = ()
-    same_as: tuple[str | type, ...] = ()
+    same_as: tuple[str | Callable[..., Any], ...] = ()
     entries: tuple[Entry, ...] = ()
     as_found: Any = None
     tolerance: Mapping[torch.dtype, float] = field(

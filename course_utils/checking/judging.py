@@ -34,6 +34,8 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
 
     properties = (*standard(exercise), *exercise.properties)
     usual = [_result(p, trials) for p in standard(exercise)]
+    if any((t.seen.error or {}).get("kind") == "weights" for t in trials):  # none was called
+        usual[0] = replace(usual[0], text="It has the parameters that were asked for")
     shape = properties[1]
     fit = [t for t in trials if shape.verdict(t) is not False]
     if any(t.seen.error for t in trials if t.case.refuses is None):
@@ -239,7 +241,9 @@ def _explain(
     broken = next((r for r in results if r.holds is False), None)
     if broken is None:
         return "Not every case was judged.", ""
-    return f"The values are right. But: {broken.text}.", ""
+    worded = any(p.id == broken.id and p.breaks for p in properties)
+    but = "But:" if worded else "But this does not hold:"
+    return f"The values are right. {but} {broken.text}.", ""
 
 
 def _said(property: Property, t: Trial) -> tuple[str, str] | None:

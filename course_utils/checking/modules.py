@@ -307,7 +307,8 @@ def _parameters(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "trainable" not in seen.traits or case.refuses is not None:
         return None
     wanted = sum(w.numel() for w in case.options.get("weights", {}).values())
-    return bool(seen.traits["trainable"] == wanted)
+    more = seen.traits["trainable"] - wanted
+    return f"are {abs(more):,} too {'many' if more > 0 else 'few'}" if more else True
 
 
 def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -322,8 +323,7 @@ MODULE_PROPERTIES = (
         "It learns the parameters that it should, and no others",
         _parameters,
         secondary=True,
-        breaks="Its trainable parameters are not those it should have: is one missing, or a mask "
-        "among them?",
+        breaks="Its trainable parameters are not those it should have",
     ),
     Property(
         "own_state",

@@ -165,7 +165,7 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
     kinds, given = t.seen.facts.get("types", {}), t.case.describe()
     for name in main_results(t.expected):
         kind, what = kinds.get(name, "nothing"), f"The {RESULTS.get(name, name)}"
-        if kind == "NoneType" and exercise.returns != "NoneType":
+        if name == "out" and kind == "NoneType" and exercise.returns != "NoneType":
             return "Your function returns None: is there a `return`?", given
         if kind != exercise.returns:
             wanted = {"Tensor": "an ordinary tensor", "int": "an int", "NoneType": "None"}
@@ -273,7 +273,7 @@ def explain_refusal(t: Trial) -> tuple[str, str]:
 
 
 def explain_wording(t: Trial) -> tuple[str, str]:
-    wanted = " and ".join(text.split("|")[0] for text in t.case.refuses or ())
+    wanted = " and ".join(dict.fromkeys(text.split("|")[0] for text in t.case.refuses or ()))
     said = f"The ValueError's message should hold {wanted}."
     return said, f"{evidence(t)}\n{_raised(t.seen.error or {})}"
 
@@ -292,7 +292,7 @@ def explain_dtype(t: Trial) -> tuple[str, str]:
 def explain_modified(t: Trial) -> tuple[str, str]:
     names = ", ".join(t.seen.facts["modified"])
     return (
-        f"Your code changed its input ({names}). Whoever calls it still needs that tensor.",
+        f"Your code changed its input ({names}). Whoever calls it still needs it as it was.",
         evidence(t),
     )
 
@@ -339,13 +339,14 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
                     "the gradient needs was written into afterwards.",
                     "\n".join([evidence(t), reason]),
                 )
+            other = "" if where in t.case.inputs else ", or this parameter is frozen or not used"
             return (
                 f"The values are right, but no gradient reaches {where}{mode}: somewhere the "
-                "result is cut off from its input (`.item()`, `.tolist()`, `.detach()`, "
-                "`torch.no_grad()`, `torch.tensor(…)`).",
+                "result is cut off from it (`.item()`, `.tolist()`, `.detach()`, "
+                f"`torch.no_grad()`, `torch.tensor(…)`){other}.",
                 "\n".join(filter(None, [evidence(t), reason])),
             )
-        said = f"The values are right, but the gradient of {where} is not{mode}."
+        said = f"The values are right, but{mode} the gradient of {where} is not."
         return said, evidence(t)
     return "The values are right, but a gradient is not.", evidence(t)
 

@@ -194,7 +194,7 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
 def _same_kind(mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(mine, list) and _nested(mine) == _nested(wanted) and "." not in repr(mine)
-    if isinstance(wanted, int | float) and not isinstance(wanted, bool):
+    if isinstance(wanted, float):
         return isinstance(mine, int | float) and not isinstance(mine, bool)
     return type(mine) is type(wanted)
 
@@ -203,7 +203,7 @@ def _wanted(entry: Entry, wanted: Any) -> str:
     if isinstance(wanted, list):
         if _nested(wanted):
             return f"a list of {'pairs' if len(wanted[0]) == 2 else 'tuples'} of integers is asked"
-        return "a shape is a tuple of integers"
+        return "a tuple of integers is asked"
     if isinstance(wanted, str):
         return "a text in quotes is asked"
     return "a number is asked" if isinstance(wanted, float) else "an integer is asked"

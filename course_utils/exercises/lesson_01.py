@@ -122,7 +122,7 @@ def averages_channels(x):
 
 
 def fixed_size(x):
-    """The sizes 4, 8 and 2 of the example are written into the code.
+    """Sizes of the example are written into the code.
 
     Why: The next batch has other sizes, and then it fails or leaves rows empty.
     Mend: `B, T, C = x.shape` gives the sizes of whatever comes in.
@@ -202,7 +202,11 @@ NAIVE_MEAN = Exercise(
         means.OverTheBatch,
         overwrites_tokens,
         m.ChangesItsInput,
-        m.CutOff.on(Mean, mend="`out[b, t] = …` takes a tensor: no number has to be taken out."),
+        m.CutOff.on(
+            Mean,
+            mend="Keep ordinary tensor operations all the way: `out[b, t] = …` takes a tensor, and "
+            "neither a number nor a copy has to be made of it.",
+        ),
         float32_result,
         m.Float32Result,
         fixed_size,

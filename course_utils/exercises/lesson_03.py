@@ -31,6 +31,9 @@ from .kit.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
 from .kit.steps import INF, MaskedSoftmax, Softmax, SoftmaxMean
 
 LESSON = "1-averages/03_softmax_masking"
+NOT_INFINITE = (
+    "Hidden scores were set to a negative number in place of -inf, and its exponential is not 0."
+)
 
 
 # ---------------------------------------------------------------- softmax
@@ -231,7 +234,7 @@ class ExponentialAfterDivision(Mistake):
 
 
 class EpsilonInSum(Mistake):
-    """You added a number to the sum that is not small beside it, so the weights don't sum to 1.
+    """You added a number to the sum, so the weights no longer sum to 1.
 
     Why: After the shift the sum is at least 1: it can't be 0, and needs no help.
     Mend: Leave the number out.
@@ -333,7 +336,12 @@ SOFTMAX = Exercise(
             "order", "A bigger score gets a bigger weight", _order, gate=True, role="moderate"
         ),
         Property("sums", "The weights along `dim` sum to 1", _sums, credit=True),
-        Property("zero", "A score of -inf gets weight exactly 0", _inf_is_zero),
+        Property(
+            "zero",
+            "A score of -inf gets weight exactly 0",
+            _inf_is_zero,
+            breaks="Not every score of -inf gets a weight of exactly 0",
+        ),
         Property(
             "shift",
             "Adding 3 to all scores changes nothing",
@@ -390,9 +398,9 @@ SOFTMAX = Exercise(
         OneHot,
         m.ChangesItsInput.on(
             Softmax,
-            what="The result is right, but your code shifted the scores in place.",
+            what="The result is right, but it was made by writing into the caller's scores.",
             why="Whoever called the function still needs those scores.",
-            mend="`a -= b` writes into `a`; `a - b` makes a new tensor.",
+            mend="`-=` and names that end in `_` write into a tensor; `a - b` makes a new one.",
         ),
         m.Float32Result.on(
             Softmax, mend="There is no need for a conversion: `exp` and sums keep the dtype."
@@ -544,9 +552,11 @@ class SubtractsMask(Mistake):
 
 
 class FirstSequencesMask(Mistake):
-    """Every sequence got the mask of sequence 0.
+    """Everything along the first dimension got the mask of its first entry: in a batch, every
+    sequence that of sequence 0.
 
-    Why: Sequences of a batch have different lengths; that is why there is a mask for each.
+    Why: Where each has a mask of its own, as sequences of different lengths have, all but one get
+        a wrong one.
     Mend: `masked_fill` broadcasts masks of every shape by itself: use `hidden` as it comes.
     """
 
@@ -634,7 +644,13 @@ MASKED_SOFTMAX = Exercise(
             gate=True,
             role="nothing hidden",
         ),
-        Property("zero", "Hidden keys get weight exactly 0", _hidden_zero, credit=True),
+        Property(
+            "zero",
+            "Hidden keys get weight exactly 0",
+            _hidden_zero,
+            credit=True,
+            breaks="Not every hidden key gets a weight of exactly 0",
+        ),
         Property("rows", "Every row sums to 1", _masked_rows, credit=True),
         Property(
             "silent", "What a hidden score holds changes nothing", _hidden_silent, credit=True
@@ -653,7 +669,15 @@ MASKED_SOFTMAX = Exercise(
             mend="Hide the scores first. Then the maximum, too, is one of visible scores alone.",
         ),
         m.FillNotLowEnough,
-        *(m.FillNotLowEnough.but(fill=fill) for fill in (-1e3, -100.0, -10.0, -5.0, -1.0)),
+        *(m.FillNotLowEnough.but(fill=fill) for fill in (-1e3, -100.0)),
+        *(
+            m.FillNotLowEnough.but(fill=fill).on(
+                MaskedSoftmax,
+                what=NOT_INFINITE,
+                why="What is hidden keeps a weight, and the more the lower the visible scores are.",
+            )
+            for fill in (-10.0, -5.0, -1.0)
+        ),
         m.MaskIgnored,
         m.OverQueries,
         OverDimensionOne,
@@ -679,8 +703,8 @@ MASKED_SOFTMAX = Exercise(
         m.ChangesItsInput.on(
             MaskedSoftmax,
             what="The result is right, but it was made by writing into the caller's scores.",
-            mend="`masked_fill_` with an underscore works in place: leave the underscore out and "
-            "use what the call returns.",
+            mend="Names that end in `_`, such as `masked_fill_` or `copy_`, write into the tensor "
+            "itself. Without the underscore a call returns a new one.",
         ),
         m.Float32Result.on(
             MaskedSoftmax, mend="`masked_fill` and the softmax keep the dtype by themselves."
@@ -827,12 +851,19 @@ SOFTMAX_MEAN = Exercise(
         TokensAsScores.but(__call__=lambda self, x: torch.softmax(x, dim=-1)),
         UnequalScores,
         first.MaskOfNumbers,
-        *(m.FillNotLowEnough.but(fill=fill) for fill in (-5.0, -10.0)),
+        *(
+            m.FillNotLowEnough.but(fill=fill).on(
+                SoftmaxMean,
+                what=NOT_INFINITE,
+                why="The future keeps a little weight, and so it leaks into every token.",
+            )
+            for fill in (-5.0, -10.0)
+        ),
         m.InfinityTimesZero,
         m.PlusInfinity,
         m.LastTokenOnly,
         means.MixesTheBatch,
-        means.FirstSequenceOnly,
+        means.FirstSequenceOnly.on(SoftmaxMean, mend="Is it all of `x` that you multiply with?"),
         means.OverTheBatch,
         m.ChangesItsInput.on(SoftmaxMean, mend="Return the product; it is a new tensor."),
         m.Float32Result,

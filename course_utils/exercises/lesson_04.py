@@ -296,7 +296,8 @@ WHY_THREE_PROJECTIONS = quiz(
             [(0, 0, 4), (4, 0, 0), (0, 4, 0)],
             "Column by column: an article's 4 stands in the row of nouns, a noun's in the row of "
             "verbs, a verb's in the row of articles.",
-            "An article is (1, 0, 0) and picks the first column. In which row of it must the 4 be?",
+            "An article is (1, 0, 0) and picks the first column, a noun the second, a verb the "
+            "third. In which row must the 4 of each be?",
             ordered=True,
         ),
         Entry(

@@ -232,10 +232,10 @@ class ReshapedToFit(Mistake):
 
 
 class SharesMemory(Mistake):
-    """Nothing was copied: both modules now use the same numbers.
+    """Both modules now use the same numbers in memory.
 
     Why: Training one of them changes the other without a word.
-    Mend: There is a method of tensors that copies numbers into a tensor that exists.
+    Mend: A method of tensors copies numbers into a tensor that exists, and that is all it takes.
     """
 
     def write(self, linear, matrix_attention, target):

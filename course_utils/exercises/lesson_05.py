@@ -26,7 +26,7 @@ from ..checking import (
     expect_function,
     expect_module,
 )
-from ..checking.calling import cotangent, fresh
+from ..checking.calling import cotangent, fresh, set_seed
 from ..checking.comparing import near
 from ..checking.exercise import Expected, Trial, Verdict
 from ..experiments.nan_hunt import nan_on_the_way_back
@@ -199,8 +199,8 @@ def _no_nan(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 def _explain_nan(t: Trial) -> tuple[str, str]:
     return (
-        "A NaN arises on the way and is patched afterwards. The result is right, and that no NaN "
-        "gets through to the scores is luck.",
+        "A NaN arises on the way, there or back. The result is right, and that no NaN gets "
+        "through to the scores is luck.",
         f"Case: {t.case.name}. {t.case.describe()}\n"
         "On the way back, an operation's gradient is NaN; `torch.autograd.detect_anomaly()` shows "
         "it.",
@@ -264,7 +264,7 @@ class AnyForAll(Mistake):
 class EmptyColumns(Mistake):
     """You looked for columns that nobody sees instead of rows that see nothing.
 
-    Why: The row of nothing but -inf is still there, and it is still NaN.
+    Why: A row that sees nothing is still NaN, and a column that nobody sees can get a weight.
     Mend: The keys are the last dimension. Over which one must *all* be hidden?
     """
 
@@ -299,7 +299,7 @@ class RowsRemoved(Mistake):
 class MaskNotExpanded(Mistake):
     """Empty rows were looked for in the mask as it came, and cleared by an index into the result.
 
-    Why: A mask may have fewer dimensions than the scores, and then the index doesn't fit.
+    Why: A mask may be smaller than the scores, and then the index doesn't fit.
     Mend: `hidden.expand_as(scores)` makes it as large as the scores.
     """
 
@@ -320,6 +320,12 @@ class EmptyGuessed(Mistake):
         weights = self.softmax(scores.masked_fill(hidden, -1e30))
         equal = (weights - weights[..., :1]).abs().amax(-1, keepdim=True) == 0
         return weights.masked_fill(equal | hidden, 0.0)
+
+
+def _guessed_among_several(self, scores, hidden):
+    if scores.shape[-1] > 1:
+        return EmptyGuessed.weights(self, scores, hidden)
+    return self.softmax(scores.masked_fill(hidden, -1e30))
 
 
 def _filled_in_place(self, scores, hidden):
@@ -364,7 +370,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
             "No NaN arises on the way",
             _no_nan,
             credit=True,
-            breaks="A NaN arises on the way and is patched afterwards",
+            breaks="An operation on the way gives NaN, in its result or in its gradient",
             explain=_explain_nan,
         ),
         Property(
@@ -372,6 +378,7 @@ SAFE_MASKED_SOFTMAX = Exercise(
             "Scores that ask for a gradient give the same weights",
             _same_when_recorded,
             role="typical",
+            breaks="Scores that ask for a gradient give other weights",
         ),
     ),
     misconceptions=Misconceptions.of(
@@ -385,7 +392,10 @@ SAFE_MASKED_SOFTMAX = Exercise(
         FiniteFillThenZeros.but(fill=-1e4),
         FiniteFillThenZeros.but(fill=-1e20),
         m.MaskAfterSoftmax,
-        m.RenormalisedAfterSoftmax,
+        m.RenormalisedAfterSoftmax.on(
+            SafeMaskedSoftmax,
+            mend="Hide the scores before the softmax, and think of the row that sees nothing.",
+        ),
         AnyForAll,
         EmptyColumns,
         first.WithoutKeepdim,
@@ -401,8 +411,16 @@ SAFE_MASKED_SOFTMAX = Exercise(
         m.SubtractsBigNumber,
         m.ZeroTakenForHidden,
         m.ScoresIgnored,
-        mm.OverSequences,
-        m.MaskInverted,
+        mm.OverSequences.on(
+            SafeMaskedSoftmax,
+            what="The softmax runs over the first dimension: over the sequences of a batch, where "
+            "there is one.",
+        ),
+        m.MaskInverted.on(
+            SafeMaskedSoftmax,
+            why="In this course `True` means hidden.",
+            mend="`hidden` is used as it comes: is there a `~` too many?",
+        ),
         m.ZeroFill,
         m.PlusInfinity,
         m.ChangesItsInput.but(__call__=_filled_in_place).on(
@@ -447,21 +465,28 @@ def _see_padded(make: Callable[..., Any], case: Case, seen: Observation) -> None
     if "pad_mask" not in case.inputs:
         return
     x, pad_mask = case["x"], case["pad_mask"]
+
+    def made(**how: Any) -> Any:
+        set_seed(1)  # a parameter too many is the same in each
+        return make(**how)
+
     with torch.no_grad():
         other = torch.where(pad_mask[..., None], x + 2.0, x)
-        seen.put("other padding", make()(fresh(other), fresh(pad_mask)))
+        seen.put("other padding", made()(fresh(other), fresh(pad_mask)))
         if "typical" not in case.roles:
             return
-        module = make(as_made=True)  # with a dropout of 0 either mode gives the same
-        seen.put("by name", module(fresh(x), pad_mask=fresh(pad_mask)))
+        seen.put("by name", made()(fresh(x), pad_mask=fresh(pad_mask)))
+        module = made(as_made=True)
+        module(fresh(x), fresh(pad_mask))
         seen.put("mask left out", module(fresh(x)))
-        seen.put("no mask", make()(fresh(x)))
-        module = make()
+        seen.put("no mask", made(as_made=True)(fresh(x)))
+        module = made()
         module(fresh(x), fresh(~pad_mask))
         seen.put("after another mask", module(fresh(x), fresh(pad_mask)))
         alone = [module(fresh(s[None, ~pad])) for s, pad in zip(x, pad_mask, strict=True)]
         if all(isinstance(a, Tensor) and a.dim() == 3 for a in alone):
-            seen.put("alone", torch.cat([a[0] for a in alone]))
+            alone = [a[0] for a in alone if a.shape[-1] == alone[0].shape[-1]]
+            seen.put("alone", torch.cat(alone))
 
 
 def _alone(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -539,7 +564,13 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         Property(
             "padded_rows", "A padded query gives what it sees among earlier tokens", _padded_rows
         ),
-        Property("each_call", "Each call has its own mask, or none", _each_call, role="typical"),
+        Property(
+            "each_call",
+            "Each call has its own mask, or none",
+            _each_call,
+            role="typical",
+            breaks="The mask of an earlier call has a say in a later one",
+        ),
         Property("by_name", "`forward(x, pad_mask=…)` is the same call", _by_name, role="typical"),
         *HEAD_PROPERTIES,
     ),
@@ -574,6 +605,8 @@ PADDED_CAUSAL_SELF_ATTENTION = Exercise(
         m.ChangesItsInput.but(__call__=nn.Module.__call__, forward=_writes_into("x")).on(
             PaddedHead, what="The result is right, but the padded tokens of `x` were overwritten."
         ),
+        EmptyGuessed,
+        EmptyGuessed.but(weights=_guessed_among_several),
         on=PaddedHead,
     ),
     uses=("attention_scores", "masked_softmax", "causal_and_padding", "safe_masked_softmax"),

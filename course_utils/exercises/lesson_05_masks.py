@@ -53,7 +53,7 @@ class VisibleInstead(Mistake):
 class Numbers(Mistake):
     """The mask holds numbers, 0 and 1, instead of booleans.
 
-    Why: `masked_fill` refuses it, and as an index it picks rows 0 and 1.
+    Why: `masked_fill` refuses it, and an index of whole numbers picks rows by their place.
     Mend: A comparison gives booleans by itself, and so does `|` of two bool tensors.
     """
 
@@ -136,7 +136,7 @@ def _length_cases(seed: int) -> list[Case]:
         case("no integer, after one", [low, 2.5], 9, 2.5),
         case("no integer, in a float64 tensor", halves, 9, low + 0.5),
         case("a float that is whole", [6.0, 6.0], 9, "6."),
-        case("floats that are whole, in a tensor", torch.tensor([6.0, 3.0]), 9, "6."),
+        case("floats that are whole, in a tensor", torch.tensor([6.0, 6.0]), 9, "6."),
     ]
 
 
@@ -150,20 +150,21 @@ BYTES = [7, 0, 255, 2]
 
 
 def _see_bytes(answer: Any, case: Case, seen: Observation) -> None:
-    """A list has no device. And one more call, with a max_length that uint8 can't hold."""
+    """A list has no device. And two more calls, with a max_length that uint8 can't hold."""
     if not isinstance(case["lengths"], Tensor):
         seen.facts.pop("device", None)
     if "typical" not in case.roles:
         return
-    with contextlib.suppress(Exception):
-        seen.put_judged("bytes", answer(fresh(torch.tensor(BYTES, dtype=torch.uint8)), 300))
+    for name, kind in (("wide", torch.long), ("bytes", torch.uint8)):
+        with contextlib.suppress(Exception):
+            seen.put_judged(name, answer(fresh(torch.tensor(BYTES, dtype=kind)), 300))
 
 
 def _bytes_are_enough(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not torch.equal(seen.tensors["out"], expected["out"]):
         return None
-    right = _length_oracle(torch.tensor(BYTES), 300)
-    return same(seen.tensors.get("judged:bytes"), right)
+    wide = seen.tensors.get("judged:wide", _length_oracle(torch.tensor(BYTES), 300))
+    return same(seen.tensors.get("judged:bytes"), wide)
 
 
 def _counts(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -348,7 +349,8 @@ class ListsOnly(Mistake):
     """It works for lists and fails for tensors.
 
     Why: Lengths often come as a tensor, with the rest of a batch.
-    Mend: `torch.as_tensor` makes a tensor of a list and leaves a tensor as it is.
+    Mend: `torch.as_tensor` takes both; but what you take out of a tensor are tensors, until
+        `.tolist()` makes plain numbers of them.
     """
 
     def tensor(self, lengths):
@@ -384,7 +386,8 @@ class MadeOnTheCpu(Mistake):
     """The mask is on the CPU wherever the lengths are.
 
     Why: On a GPU the scores and their mask would meet on two devices, and that is an error.
-    Mend: `device=lengths.device` where you make the positions.
+    Mend: What you make belongs on the device of `lengths`, if that is a tensor. Is anything moved
+        to the CPU?
     """
 
     def tensor(self, lengths):
@@ -516,8 +519,9 @@ def _see_long(answer: Any, case: Case, seen: Observation) -> None:
     if "typical" not in case.roles:
         return
     pad_mask = torch.arange(LONG)[None] % 5 == 2
-    out, right = answer(fresh(pad_mask)), mask_oracle(pad_mask)
-    seen.put("off", (out.cpu() != right).sum(-1) if out.shape == right.shape else out)
+    with contextlib.suppress(Exception):  # a table may be too small
+        out, right = answer(fresh(pad_mask)), mask_oracle(pad_mask)
+        seen.put("off", (out.cpu() != right).sum(-1) if out.shape == right.shape else out)
     turned = case["pad_mask"].flip(1)  # as many places of padding, elsewhere
     seen.facts["traits"] = {"turned": same(answer(fresh(turned)), mask_oracle(turned))}
 
@@ -654,7 +658,17 @@ CAUSAL_AND_PADDING = Exercise(
         EitherNotBoth,
         first.MaskOfNumbers,
         m.PaddingInverted,
-        *NO_MASKS,
+        VisibleInstead.on(
+            CausalAndPadding,
+            mend="Is there one `~` too many, or one too few? Or both masks of what is seen?",
+        ),
+        *NO_MASKS[1:-1],
+        MaskTransposed.on(
+            CausalAndPadding,
+            why="Queries are rows and keys are columns.",
+            mend="Was a mask turned with `.mT`, does `tril` stand for `triu`, or `[:, :, None]` "
+            "for `[:, None, :]`?",
+        ),
         m.PastHidden,
         m.BlindToItself,
         m.SeesNextToken,
@@ -663,7 +677,9 @@ CAUSAL_AND_PADDING = Exercise(
         m.FirstSequencesMask,
         mm.AnySequencesPadding,
         FourDimensions,
-        m.ChangesItsInput.but(__call__=_joined_in_place),
+        m.ChangesItsInput.but(__call__=_joined_in_place).on(
+            CausalAndPadding, what="The result is right, but `pad_mask` was changed in place."
+        ),
         on=CausalAndPadding,
     ),
     hints=(
@@ -710,7 +726,8 @@ WHO_HEARS_PADDING = quiz(
             RAINS,
             (4, 5),
             "Itself and the word before it: places 0 to 3 are padding, and nothing comes after it.",
-            "'rains' stands in place 5. Which places before it hold a word, and may it see itself?",
+            "'rains' stands in place 5. Which places before it hold a word, and may it see itself? "
+            "From left to right.",
         ),
         Entry(
             NOTHING,
@@ -728,7 +745,7 @@ WHO_HEARS_PADDING = quiz(
             SHAPE,
             (4, 1, 5),
             "The 1 stands where the queries are, and is repeated for all 7 of them.",
-            "Each text has a row of 5 keys, the same for every query. Which dimension is missing?",
+            "Each text has a row of 5 keys, the same for every query. What stands between 4 and 5?",
         ),
     ),
     misconceptions=(

@@ -50,7 +50,11 @@ class PaddingInverted(Mistake):
 
 
 class FirstSequencesMask(Mistake):
-    __doc__ = m.FirstSequencesMask.__doc__
+    """Every sequence got the padding mask of sequence 0.
+
+    Why: Sequences of a batch have different lengths; that is why there is a mask.
+    Mend: Hand `pad_mask` to each head as it comes.
+    """
 
     def look(self, h, x, pad_mask):
         pad_mask = None if pad_mask is None else pad_mask[:1].expand_as(pad_mask)
@@ -287,6 +291,12 @@ _ELSEWHERE = {
     "what": "The heads were put together along another dimension than the last, and `out_proj` "
     "gets D channels where it wants H · D.",
     "why": "Along the batch there are more texts than came in, along the tokens longer ones.",
+    "mend": "Along which dimension does `torch.cat` put the heads?",
+}
+_STACKED = {
+    "what": "The heads got a dimension of their own.",
+    "why": "`out_proj` takes (B, T, H · D): all channels of a token in one row.",
+    "mend": "`torch.cat` makes no new dimension, it lengthens one.",
 }
 _SIDE_BY_SIDE = "In which order and along which dimension does `torch.cat` put the heads?"
 
@@ -296,11 +306,11 @@ def _repeated(average):
 
 
 _JOINED_ELSEWHERE = (
-    lambda self, x: x.transpose(0, 1).flatten(0, 1),  # cat along the batch
-    lambda self, x: x.flatten(1, 2),  # cat along the tokens
-    lambda self, x: x.transpose(0, 1),  # stack
-    lambda self, x: x.permute(0, 2, 3, 1),  # stack, heads last
-    h.HeadsNotJoined.merge,
+    (lambda self, x: x.transpose(0, 1).flatten(0, 1), _ELSEWHERE),  # cat along the batch
+    (lambda self, x: x.flatten(1, 2), _ELSEWHERE),  # cat along the tokens
+    (lambda self, x: x.transpose(0, 1), _STACKED),
+    (lambda self, x: x.permute(0, 2, 3, 1), _STACKED),  # heads last
+    (h.HeadsNotJoined.merge, _STACKED),
 )
 
 WRAPPER = Exercise(
@@ -325,8 +335,8 @@ WRAPPER = Exercise(
         m.MaskRequired.on(SideBySide, mend="Give `pad_mask` a default; the heads have the same."),
         OneHeadRepeated,
         *(
-            h.HeadsNotJoined.but(merge=merge).on(SideBySide, **_ELSEWHERE, mend=_SIDE_BY_SIDE)
-            for merge in _JOINED_ELSEWHERE
+            h.HeadsNotJoined.but(merge=merge).on(SideBySide, **words)
+            for merge, words in _JOINED_ELSEWHERE
         ),
         ListOfContexts,
         ListOfHeadsCalled,
@@ -346,8 +356,12 @@ WRAPPER = Exercise(
         PaddingInTrainingOnly,
         PaddingInTrainingOnly.but(mode=False),
         MaskDroppedWhenEmpty,
-        m.TokensCleared,
-        m.PaddedRowsCleared,
+        m.TokensCleared.on(SideBySide, mend="Hand `pad_mask` to the heads: they hide the scores."),
+        m.PaddedRowsCleared.on(
+            SideBySide,
+            mend="Hide columns only. A query that sees nothing gives the bias of `out_proj`, not "
+            "zeros.",
+        ),
         h.OutProjAdded,
         m.DropoutTwice.on(
             SideBySide,
@@ -380,7 +394,9 @@ WRAPPER = Exercise(
         h.MergedReversed.on(SideBySide, mend=_SIDE_BY_SIDE),
         h.CutOff,
         m.CutOff,
-        m.PairReturned,
+        m.PairReturned.on(
+            SideBySide, why="The next layer expects one tensor, of shape `(B, T, H · d_head)`."
+        ),
         on=SideBySide,
     ),
     hints=(
@@ -427,7 +443,7 @@ WRAPPER_SHAPES = quiz(
             ONE,
             (2, 5, 4),
             "A head makes `d_head` channels for every token, whatever `d_in` is.",
-            "Which argument says how many channels a head makes?",
+            "What stands in front of T, and which argument says how many channels a head makes?",
         ),
         Entry(
             CAT,
@@ -515,7 +531,7 @@ WRAPPER_SHAPES = quiz(
         slip(
             "batch_forgotten",
             {ONE: (5, 4), CAT: (5, 12), RESULT: (5, 12)},
-            "Your shapes are those of one sequence, without the batch.",
+            "Some of your shapes are those of one sequence, without the batch.",
             "All sequences of a batch go through at once; B stays in front all the way.",
             "Which letter stands in front of T?",
         ),

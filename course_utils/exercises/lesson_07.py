@@ -171,6 +171,7 @@ ODD_PASS = Property(
     "Half precision, infinities and NaN pass through as any number does",
     _odd_pass,
     role="typical",
+    breaks="Half precision, infinities or NaN don't pass through as other numbers do",
 )
 TOKENS = "A position holds the numbers of its own token"
 
@@ -214,7 +215,7 @@ SPLIT_HEADS = Exercise(
         h.ListOfHeads,
         h.FirstChannelsRepeated,
         h.SplitReversed,
-        m.ChangesItsInput,
+        m.ChangesItsInput.on(Split, what="The heads are written into the input itself."),
         m.Float32Result,
         m.CutOff,
         on=Split,
@@ -246,7 +247,13 @@ MERGE_HEADS = Exercise(
     properties=(
         ALL_THERE,
         Property("tokens", TOKENS, _merge_keeps_tokens, credit=True),
-        Property("first_head", "Head 0 fills the first D channels", _merge_first_head, credit=True),
+        Property(
+            "first_head",
+            "Head 0 fills the first D channels",
+            _merge_first_head,
+            credit=True,
+            breaks="Head 0 doesn't fill the first D channels with its own, in order",
+        ),
         ODD_PASS,
     ),
     misconceptions=Misconceptions.of(
@@ -357,7 +364,10 @@ MULTI_HEAD_ATTENTION = Exercise(
         h.ViewAfterTranspose,
         h.NeverSplit,
         *HEAD_MISTAKES,
-        m.BlindToItself,
+        m.BlindToItself.on(
+            SplitHeads,
+            why="No token can then keep a share of itself, and token 0 is left with nothing.",
+        ),
         m.MaskInverted,
         m.MaskIgnored,
         m.UniformOnHidden,
@@ -603,8 +613,8 @@ HEAD_SHAPES = quiz(
         slip(
             "batch_forgotten",
             {"embedding": (4, 768), "after view": (4, 8, 96), "after transpose": (8, 4, 96)},
-            "Your shapes are those of one sequence, without the batch.",
-            "A batch of one sequence is still a batch; B stays in front all the way.",
+            "Some of your shapes are those of one sequence, without the batch.",
+            "All sequences of a batch go through at once; B stays in front all the way.",
             "The ids are (1, 4). Where does the 1 go?",
         ),
     ),

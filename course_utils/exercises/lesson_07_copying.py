@@ -382,9 +382,9 @@ class ParametersShared(Mistake):
 
 
 class DataShared(Mistake):
-    """Parameters share their memory with the wrapper's: `.data` was assigned.
+    """Something of the split lies in the wrapper's own memory: `.data` or a buffer was assigned.
 
-    Why: Training one module would change the other.
+    Why: What is written into one module then stands in the other as well.
     Mend: Assigning shares; which method of a tensor copies values into it?
     """
 
@@ -546,7 +546,7 @@ class Thaws(Mistake):
 
 
 class EvaluationModeLeftOn(Mistake):
-    """Afterwards the split is in evaluation mode, or the wrapper in training mode.
+    """Afterwards one of the two modules is in another mode than before.
 
     Why: Whoever goes on training it trains without dropout, and no error says so.
     Mend: Copying needs neither mode.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,21 @@ def _equal(a: int, b: int) -> nn.Module:
 
 def _nested(a: int, b: int) -> nn.Module:
     return nn.Sequential(nn.Linear(a, b), nn.Sequential(nn.ReLU(), nn.Linear(b, a)))
+
+
+def _tied_once(a: int, b: int) -> nn.Module:
+    """`_Tied`, with the shared weight in the first layer alone."""
+    module = _Tied(a, b)
+    module.second.register_parameter("weight", None)
+    return module
+
+
+# By role: what leaves out just that which shouldn't count, and nothing else.
+WITHOUT: dict[str, Callable[[int, int], nn.Module]] = {
+    "shared": _tied_once,
+    "frozen": lambda a, b: nn.Sequential(nn.Linear(b, a)),
+    "buffers": lambda a, b: nn.BatchNorm1d(a + b, track_running_stats=False),
+}
 
 
 def _language_model(a: int, b: int) -> nn.Module:
@@ -203,12 +219,7 @@ def _probe(answer: Any, case: Case) -> Observation:
     def call(module: nn.Module) -> Any:
         return answer(module=module) if case.options.get("keywords") else answer(module)
 
-    torch.manual_seed(1)
-    module = MODULES[case.options["kind"]][0](*case.options["sizes"]).train()
-    if not hasattr(module, "wide"):
-        module.to(target_device())
-        for p in _trained(module.parameters())[::2]:
-            p.grad = torch.full_like(p, 0.5)
+    module = _made(MODULES[case.options["kind"]][0], case)
     before, values = _state(module), _values(module)
     first = seen.put("out", call(module))
     if _state(module) != before or not same(_values(module), values):
@@ -216,7 +227,21 @@ def _probe(answer: Any, case: Case) -> Observation:
     again = Observation().put("out", call(module))
     if first is not None and (again is None or not torch.equal(first, again)):
         seen.facts["unstable"] = "random"
+    for role in case.roles & WITHOUT.keys():
+        with contextlib.suppress(Exception):
+            seen.put_judged("without", call(_made(WITHOUT[role], case)))
     return seen
+
+
+def _made(make: Callable[[int, int], nn.Module], case: Case) -> nn.Module:
+    """In training mode, some of its parameters with gradients."""
+    torch.manual_seed(1)
+    module = make(*case.options["sizes"]).train()
+    if not hasattr(module, "wide"):
+        module.to(target_device())
+        for p in _trained(module.parameters())[::2]:
+            p.grad = torch.full_like(p, 0.5)
+    return module
 
 
 def _state(module: nn.Module) -> list[Any]:
@@ -237,6 +262,12 @@ def _expect(case: Case) -> dict[str, Tensor]:
 
 def _counted(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool(seen.tensors["out"] == expected["out"])
+
+
+def _not_counted(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    """Without what shouldn't count, the count is the same, right or not."""
+    without = seen.tensors.get("judged:without", expected["out"])
+    return bool(seen.tensors["out"] in (expected["out"], without))
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -466,16 +497,28 @@ COUNT_PARAMETERS = Exercise(
         Property(
             "shared",
             "A weight that two layers share counts once",
-            _counted,
+            _not_counted,
             credit=True,
             role="shared",
         ),
-        Property("frozen", "Frozen numbers don't count", _counted, credit=True, role="frozen"),
-        Property("buffers", "Buffers don't count", _counted, credit=True, role="buffers"),
+        Property("frozen", "Frozen numbers don't count", _not_counted, credit=True, role="frozen"),
+        Property("buffers", "Buffers don't count", _not_counted, credit=True, role="buffers"),
         Property(
-            "parts", "What stands in a part of a part counts", _counted, credit=True, role="parts"
+            "parts",
+            "What stands in a part of a part counts",
+            _counted,
+            credit=True,
+            role="parts",
+            breaks="What stands in a part of a part is not counted right",
         ),
-        Property("layers", "Every kind of layer counts", _counted, credit=True, role="layers"),
+        Property(
+            "layers",
+            "Every kind of layer counts",
+            _counted,
+            credit=True,
+            role="layers",
+            breaks="Not every kind of layer is counted right",
+        ),
     ),
     misconceptions=Misconceptions.of(
         frozen_counted,

@@ -27,7 +27,7 @@ RECALL = quiz(
             "both",
             "`view` sets new borders, `transpose` another order of reading; in memory nothing "
             "moves.",
-            "`reshape` and `contiguous` may copy. Which of these two does?",
+            "`reshape` and `contiguous` may copy. Do `view` and `transpose` ever have to?",
             ("view", "transpose", "both", "neither"),
         ),
         Entry(

@@ -178,7 +178,7 @@ def _see_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
         seen.put("unmasked second", call(one, x, None))
         seen.put("unmasked first", call(made(), x, None))
     seen.put("changed", call(two, changed))
-    call(one, x)
+    seen.put("in training", call(one, x))
     seen.put("short second", call(one, x[1:, :half]))
     seen.put("short first", call(two, x[1:, :half]))
     seen.put("long second", call(two, x))
@@ -242,6 +242,8 @@ IN_ATTENTION = tuple(
         m.FullLengthRefused,
         m.RefusedWithoutNumbers,
         mm.PaddingKept,
+        mm.PaddingInTrainingOnly,
+        mm.PaddingInTrainingOnly.but(mode=False),
     )
 )
 
@@ -298,7 +300,11 @@ TRANSFORMER_BLOCK = Exercise(
         b.Relu,
         b.NoBend,
         b.PaddingInverted,
-        m.PaddedRowsCleared,
+        m.PaddedRowsCleared.on(
+            Block,
+            mend="Attention alone needs `pad_mask`, for its columns. The stream of a padded token "
+            "goes on like any other.",
+        ),
         m.TokensCleared,
         b.AttentionDroppedTwice,
         b.StreamDropped,

@@ -189,7 +189,7 @@ class QkvBiasOfOne(Mistake):
 class NetworkBiasesForgotten(Mistake):
     """The two biases of the feed-forward network are missing.
 
-    Why: `nn.Linear` has one by default, as long as what comes out is wide.
+    Why: `nn.Linear` has one by default, with a number for each channel that comes out.
     Mend: What comes out of `expand`, and what of `contract`?
     """
 

@@ -137,9 +137,9 @@ class WrongConstant(Mistake):
 
 
 class CubeForgotten(Mistake):
-    """The cube is missing: `tanh` of x alone.
+    """The cube is missing: `tanh` of √(2/π) times x alone.
 
-    Why: The curve is off by up to 0.02.
+    Why: The curve is off by up to 0.034.
     Mend: 0.044715 stands before a power of x. Which?
     """
 
@@ -161,7 +161,7 @@ class SquareForCube(Mistake):
 class CubedTogether(Mistake):
     """The whole bracket was cubed, not x alone.
 
-    Why: Near 0 the curve is flat there, where it should pass half of x.
+    Why: Near 0 the share then stays at one half, where it should rise with x.
     Mend: `**` binds tighter than `*` and `+`: where do your brackets stand?
     """
 
@@ -205,7 +205,7 @@ class FactorForgotten(Mistake):
 class FactorOnXAlone(Mistake):
     """√(2/π) multiplies x alone, not the whole bracket.
 
-    Why: Close, and off in the third digit.
+    Why: Close, and off in the third decimal place.
     Mend: The bracket holds x and the cube.
     """
 
@@ -279,7 +279,14 @@ GELU = Exercise(
     expect=expect_function(lambda x: F.gelu(x, approximate="tanh"), gradients=("x",)),
     reference=transformer.gelu,
     properties=(
-        Property("bends", "The result is a bent curve", _bends, gate=True, role="typical"),
+        Property(
+            "bends",
+            "The result is a bent curve",
+            _bends,
+            gate=True,
+            role="typical",
+            breaks="The result is a constant, a straight line or ReLU",
+        ),
         Property(
             "far_out", "Far from 0 it is x on the right, and 0 on the left", _far_out, credit=True
         ),

@@ -20,7 +20,7 @@ from ..checking import (
     Property,
     expect_module,
 )
-from ..checking.calling import fresh
+from ..checking.calling import fresh, set_seed
 from ..checking.comparing import near
 from ..checking.exercise import Expected, Verdict
 from ..checking.modules import MODULE_PROPERTIES
@@ -118,17 +118,24 @@ def _see_network(make: Callable[..., Any], case: Case, seen: Observation) -> Non
     see_branch_dropout(make, case, seen)
     if "typical" not in case.roles:
         return
+    set_seed(1)  # a parameter too many is the same as before
     module, x = make(), case["x"]
     changed = x.clone()
-    changed[0, 0] += 1.0
+    changed[0, 0] = _another(x[0, 0])
     with torch.no_grad():
         for name, tokens in (("changed", changed), ("twice", 2 * x), ("nothing", 0 * x)):
             seen.put(name, module(fresh(tokens)))
 
 
+def _another(token: Tensor) -> Tensor:
+    return 2 * token.roll(1) + 1  # another one to a norm, too
+
+
 def _hears(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    """More than nothing, or than the token itself passed on."""
     changed, out = seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0]
-    return not near(changed, out) and not near(changed, out + 1.0)
+    token = case["x"][0, 0]
+    return not near(changed, out) and not near(changed, out + _another(token) - token)
 
 
 def _is_bent(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -180,7 +187,7 @@ class NoBend(Mistake):
 class BentAtTheEnd(Mistake):
     """`gelu` comes after the second linear layer, not between the two.
 
-    Why: Two linear layers in a row are one, and what is added could hardly ever be below 0.
+    Why: Two linear layers in a row are one, and what is added could never be far below 0.
     Mend: Widen, bend, narrow: in this order.
     """
 
@@ -194,7 +201,7 @@ class BentAtTheEnd(Mistake):
 class BentTwice(Mistake):
     """It bends between the layers and once more at the end.
 
-    Why: What is added to the stream could then hardly ever be below 0.
+    Why: What is added to the stream could then never be far below 0.
     Mend: The second linear layer has the last word.
     """
 
@@ -272,7 +279,7 @@ class ExpansionAdded(Mistake):
 
 
 class WithoutBias(Mistake):
-    """The linear layers have no biases.
+    """One of the linear layers has no bias, or neither of them has.
 
     Why: A unit could then not be shifted, and the weights of GPT-2 would not fit in.
     Mend: Leave `bias` of `nn.Linear` as it is by default.
@@ -390,8 +397,8 @@ class DropoutActsInEvaluation(Mistake):
 class RateFixed(Mistake):
     """The probability of dropout is written into the code, whatever `dropout` says.
 
-    Why: Whoever asks for dropout=0.3 gets another share dropped, and a test at 0 or 0.5 may not
-        show it.
+    Why: Whoever asks for another share gets this one all the same, and a test at this very number
+        doesn't show it.
     Mend: Pass the constructor's argument on to `nn.Dropout`.
     """
 

@@ -385,7 +385,7 @@ class ShiftedFirst(ScaleAndShiftUnused):
 class ScaledBeforeTheNorm(ScaleAndShiftUnused):
     """Scale and shift act on what comes in, before the norm.
 
-    Why: The norm then takes most of them away again.
+    Why: The norm then takes away their mean and their size: what they learned comes out changed.
     Mend: They come last.
     """
 
@@ -491,7 +491,7 @@ class WrittenIntoItsInput(Mistake):
 class NormedAgain(Mistake):
     """The learned scale and shift were followed by another norm.
 
-    Why: The second norm takes the shift and most of the scale away again.
+    Why: The second norm takes away their mean and their size: what they learned comes out changed.
     Mend: Norm once, then scale and shift.
     """
 
@@ -534,6 +534,7 @@ NORM_PROPERTIES = (
         "It keeps nothing of the calls before, in training or not",
         _nothing_kept,
         role="typical",
+        breaks="The result depends on the calls before it",
     ),
     *MODULE_PROPERTIES,
 )

@@ -109,13 +109,15 @@ def _oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Tensor:
 
 
 def _see_tables(build: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """The tables as they are made; a short text after a long one, other words before a word."""
+    """The tables as they are made; a short text after a long one and by itself; other words before
+    a word."""
     if "typical" not in case.roles:
         return
     ids = case["ids"]
     module = build()
     module(fresh(ids))
     seen.put("short second", module(fresh(ids[1:, :2])))
+    seen.put("short first", build()(fresh(ids[1:, :2])))
     changed = ids.clone()
     changed[:, 0] = (changed[:, 0] + 1) % 5
     seen.put("changed", module(fresh(changed)))
@@ -148,7 +150,7 @@ def _sequences_alike(case: Case, seen: Observation, expected: Expected) -> Verdi
 
 
 def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return near(seen.tensors["short second"], seen.tensors["out"][1:, :2])
+    return near(seen.tensors["short second"], seen.tensors["short first"])
 
 
 def _usual_tables(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -431,7 +433,7 @@ class NormedOrDropped(Mistake):
 class DroppedOut(Mistake):
     """More is done than to add: some numbers are set to 0 in training.
 
-    Why: GPT-2 does so; here no dropout was asked for, and nobody can turn it off.
+    Why: GPT-2 does so; here no dropout was asked for, and in training nobody can turn it off.
     Mend: Return the sum as it is.
     """
 
@@ -440,15 +442,21 @@ class DroppedOut(Mistake):
 
 
 class PlacesStayBehind(Mistake):
-    """The positions are made on the CPU, wherever the ids are.
+    """The positions are on the CPU, wherever the ids are: made there, or kept from an earlier call.
 
     Why: On a GPU the table would be asked for rows by numbers from another device: an error.
-    Mend: `device=ids.device` where you make the positions.
+    Mend: `device=ids.device` where `forward` makes them; `register_buffer` for what the constructor
+        makes.
     """
 
     def places(self, ids):
         return torch.arange(ids.shape[1])
 
+
+BY_CHANCE = (
+    "They fit where there are as many texts as tokens. Any other number stops with an error of "
+    "PyTorch's own."
+)
 
 _PARAMETERS, _OWN_STATE = MODULE_PROPERTIES
 ROWS = replace(
@@ -503,17 +511,25 @@ TOKEN_AND_POSITION = Exercise(
             _usual_tables,
             secondary=True,
             role="typical",
+            breaks="The tables don't begin as `nn.Embedding` makes them",
         ),
         ROWS,
         _OWN_STATE,
     ),
     misconceptions=Misconceptions.of(
         LeftToTheTable,
-        LeftToTheTable.but(rows=lambda self, ids: self.position.weight[: ids.shape[1]]),
+        LeftToTheTable.but(rows=lambda self, ids: self.position.weight[: ids.shape[1]]).on(
+            Embedded,
+            what="A text that is too long is stopped by the addition, with a RuntimeError.",
+            why="Two sizes that don't match don't say that the text is too long, nor how long it "
+            "may be.",
+        ),
         p.PositionsFromOne,
         PlacesOfTheBatch,
-        PlacesOfTheBatch.but(rows=_rows_of_the_batch),
-        PlacesOfTheBatch.but(rows=_rows_of_the_batch, accepted=m.ChecksTheBatch.accepted),
+        PlacesOfTheBatch.but(rows=_rows_of_the_batch).on(Embedded, why=BY_CHANCE),
+        PlacesOfTheBatch.but(rows=_rows_of_the_batch, accepted=m.ChecksTheBatch.accepted).on(
+            Embedded, why=BY_CHANCE
+        ),
         PlacesStayBehind,
         NoPositions,
         ScaledByRoot,
@@ -707,7 +723,7 @@ WHY_POSITIONS = quiz(
             SAME_SCORE,
             15,
             "9 - 4 = 20 - 15: rotary scores hang on the distance, with its sign.",
-            "How far is the key behind the query in the first pair?",
+            "How far before the query does the key stand in the first pair?",
         ),
         Entry(
             COUNTED,
@@ -782,7 +798,7 @@ WHY_POSITIONS = quiz(
         slip(
             "distance_turned_round",
             {SAME_SCORE: 25},
-            "You put the key 5 places behind the query, later in the text.",
+            "You put the key 5 places after the query.",
             "The distance has a sign: before and after are told apart.",
             "In the first pair the key stands before the query. And in yours?",
         ),
@@ -791,7 +807,7 @@ WHY_POSITIONS = quiz(
             {SAME_SCORE: 4},
             "You left the key where it was.",
             "Then it is 16 places away, not 5.",
-            "The query moved on by 11. Where must the key go to stay as far behind?",
+            "The query moved on by 11. Where must the key go to stay as far before it?",
         ),
         slip(
             "places_of_the_row",

@@ -31,6 +31,8 @@ from .lesson_02 import Float64Result
 
 LESSON = "4-transformer/09_positions"
 LONG = 1_100  # positions; an angle in float32 is off by up to LONG * 2^-22 there
+IN_THE_MESSAGE = "Put the number into the message, with an f-string."
+OTHER_ERRORS = "Whoever calls catches ValueErrors, and no other error."
 
 
 FLOAT64_WORDS = {
@@ -137,7 +139,7 @@ def _even_channels(case: Case, seen: Observation, expected: Expected) -> Verdict
 
 
 def _slower(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """From position 0 to 1 each pair turns less far than the one before it."""
+    """From position 0 to 1 each two neighbours move less far than those before them."""
     pairs = seen.tensors["out"][:2].double().unflatten(-1, (-1, 2))
     moved = (pairs[1] - pairs[0]).norm(dim=-1)
     return bool((moved.diff() < 0).all())
@@ -285,7 +287,7 @@ SINUSOIDAL_POSITIONS = Exercise(
         Property("even", "The even channels are right", _even_channels, credit=True),
         Property(
             "slower",
-            "Each pair turns more slowly than the one before it",
+            "Channels 2i and 2i + 1 change less from place to place than those before them",
             _slower,
             credit=True,
             role="typical",
@@ -335,9 +337,9 @@ SINUSOIDAL_POSITIONS = Exercise(
         WavesLearned,
         p.OddAccepted,
         p.EvenRefused,
-        m.RefusedWithoutNumbers,
+        m.RefusedWithoutNumbers.on(Waves, mend=IN_THE_MESSAGE),
         m.RefusedOtherwise,
-        m.RefusedOtherwise.but(kind=TypeError),
+        m.RefusedOtherwise.but(kind=TypeError).on(Waves, why=OTHER_ERRORS),
         IN_FLOAT64.on(Waves, **FLOAT64_WORDS),
         on=Waves,
     ),
@@ -641,7 +643,7 @@ class TextsTakenForTokens(Mistake):
 class ModelWidth(Mistake):
     """The exponent is divided by the width of all heads, H · D, not of one.
 
-    Why: All pairs turn faster than they should, and the slow ones are missing.
+    Why: All pairs but the first turn faster than they should, and the slow ones are missing.
     Mend: `x` is split into heads already: its last size is the width to use.
     """
 
@@ -712,7 +714,7 @@ class OneHeadTurned(Mistake):
 
 
 class AnglesStayBehind(Mistake):
-    """The angles are on the CPU wherever x is.
+    """The angles are on the CPU wherever x is: made there, or kept from an earlier call.
 
     Why: On a GPU x and its angles would meet on two devices, and that is an error.
     Mend: `device=x.device` where you make positions and rates, or move the result with `.to(x)`.
@@ -794,9 +796,9 @@ APPLY_ROPE = Exercise(
         p.LogOfTen,
         p.OddAccepted,
         p.EvenRefused,
-        m.RefusedWithoutNumbers,
+        m.RefusedWithoutNumbers.on(Rotary, mend=IN_THE_MESSAGE),
         m.RefusedOtherwise,
-        m.RefusedOtherwise.but(kind=TypeError),
+        m.RefusedOtherwise.but(kind=TypeError).on(Rotary, why=OTHER_ERRORS),
         AnglesStayBehind,
         IN_FLOAT64.on(Rotary, **FLOAT64_WORDS),
         m.Float32Result,

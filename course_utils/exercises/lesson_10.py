@@ -214,7 +214,7 @@ LANGUAGE_MODEL_REASONS = quiz(
             "training_leak",
             {MEMORY: "a leak"},
             "You took a leak for the likeliest reason.",
-            "A leak lowers the loss on fresh text as well; texts learned by heart do so alone.",
+            "A leak lowers the loss on fresh text as well; memory lowers it on training text only.",
             "How often has the model seen these texts?",
         ),
         slip(

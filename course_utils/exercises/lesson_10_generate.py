@@ -233,7 +233,7 @@ class CropsToTheBeginning(Mistake):
 
 
 class NeverCrops(Mistake):
-    """The model is shown the whole text, also where that is longer than it can take.
+    """The model is shown more tokens than it can take.
 
     Why: There are only `context_length` rows of positions.
     Mend: Show it the last `model.context_length` tokens.

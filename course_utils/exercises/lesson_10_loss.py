@@ -25,7 +25,7 @@ from ..checking.comparing import near
 from ..checking.exercise import Expected, Verdict
 from .kit import mistakes as m
 from .kit.draw import Draw
-from .lesson_10_training import NoShift, ShiftedBackwards, ShiftedTwice
+from .lesson_10_training import NoShift, RolledTargets, ShiftedBackwards, ShiftedTwice
 
 LESSON = "4-transformer/10_tiny_lm"
 
@@ -492,7 +492,11 @@ NEXT_TOKEN_LOSS = Exercise(
         NoShift,
         NoShift.but(shifted=_last_left_out),
         ShiftedBackwards,
-        ShiftedTwice,
+        ShiftedTwice.on(
+            NextTokenLoss,
+            mend="Logits at t belong to the token at t + 1. How many are cut off at each end?",
+        ),
+        RolledTargets,
         PaddingCounted,
         MeanOverRows,
         PaddedInputsLeftOut,

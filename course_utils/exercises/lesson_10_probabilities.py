@@ -316,9 +316,10 @@ class HeatedAfterwards(Mistake):
 
 
 class HeatedAndNormalised(Mistake):
-    """The temperature was applied after the softmax, and dividing by the sum took it out again.
+    """The temperature has no effect: it was never applied, or after the softmax, where dividing by
+    the sum takes it out again.
 
-    Why: The temperature has no effect at all.
+    Why: At every temperature above 0 the same words are as likely as before.
     Mend: Divide the *logits*.
     """
 
@@ -350,7 +351,7 @@ class Cooled(Mistake):
 
 
 class ZeroDivides(Mistake):
-    """At temperature 0 something was divided by 0.
+    """At temperature 0 something was divided by 0, or by next to nothing.
 
     Why: Infinities and NaN come out, where the likeliest token should be certain.
     Mend: Treat 0 before you divide: a 1 at the `argmax`, and zeros.
@@ -586,7 +587,8 @@ def _expect_probabilities(case: Case) -> dict[str, Tensor]:
 
 
 def _see_ties(answer: Any, case: Case, seen: Observation) -> None:
-    """Words that are equally likely: how many are kept, whichever they are."""
+    """Words that are equally likely: how many are kept, whichever they are. Where no shares came
+    out there is nothing to count."""
     if "typical" not in case.roles:
         return
     tied = torch.tensor([[1.0, 1.0, 0.0, 1.0, 1.0]], device=target_device())
@@ -594,7 +596,8 @@ def _see_ties(answer: Any, case: Case, seen: Observation) -> None:
     for name, options in (("top_k", {"top_k": 2}), ("cold", {"temperature": 0.0})):
         with contextlib.suppress(Exception):  # other cases ask for these, and tell of them
             out = answer(tied.clone(), **options)
-            kept[name] = int((out > 1e-6).sum()) if isinstance(out, Tensor) else -1
+            if out.shape == tied.shape and bool((out >= 0).all()) and bool(out.isfinite().all()):
+                kept[name] = int((out > 1e-6).sum())
     seen.facts["traits"] = {"ties": kept}
 
 
@@ -667,7 +670,10 @@ NEXT_TOKEN_PROBABILITIES = Exercise(
     ),
     misconceptions=Misconceptions.of(
         CrossingTokenDropped,
-        CrossingTokenDropped.but(beyond=_first_kept),
+        CrossingTokenDropped.but(beyond=_first_kept).on(
+            Probabilities,
+            why="The fewest that reach top_p were asked for; what is left mostly sums to less.",
+        ),
         KeptByValue,
         HeatedAfterwards,
         HeatedAndNormalised,

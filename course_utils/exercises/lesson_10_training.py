@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,7 +30,8 @@ class Watched(nn.Module):
 
     Each token hears the mean of the tokens so far, so logits are the same whether the last token
     comes along or not. In evaluation mode they are half as large: whoever trains there learns other
-    weights. `idle` is a parameter that no logit hangs on, `fixed` one that isn't trained.
+    weights. `idle` is a parameter that no logit hangs on, `fixed` one that isn't trained. `calls`
+    holds, for each call that gradients are recorded of, whether it was made in training mode.
     """
 
     token: Tensor
@@ -42,13 +45,17 @@ class Watched(nn.Module):
             setattr(self, name, nn.Parameter(value.to(dtype, copy=True)))
         self.fixed.requires_grad_(False)
         self.inner = nn.Sequential(nn.Identity())  # it has a mode of its own
+        self.calls: list[bool] = []
 
     def forward(self, ids: Tensor) -> Tensor:
         T = ids.shape[1]
         met = self.token[ids].cumsum(dim=1)  # (B, T, C)
         mean = met / torch.arange(1, T + 1, device=ids.device)[:, None]
         logits = (mean + self.fixed) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
-        return logits if self.training and self.inner.training else logits / 2
+        in_training = self.training and self.inner.training
+        if torch.is_grad_enabled():
+            self.calls.append(in_training)
+        return logits if in_training else logits / 2
 
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -71,6 +78,18 @@ def _model(case: Case, dtype: torch.dtype | None = None) -> Watched:
 
 def _optimizer(case: Case, model: nn.Module) -> torch.optim.Optimizer:
     return OPTIMIZERS[case.options["optimizer"]](model.parameters())
+
+
+def _note_gradients(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """A list for the gradients that steps use, those of a step in one row."""
+    used: list[Tensor] = []
+
+    def note(*_: Any) -> None:
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        used.append(torch.cat([g.detach().flatten() for g in grads]))
+
+    optimizer.register_step_post_hook(note)
+    return used
 
 
 # ---------------------------------------------------------------- cases
@@ -144,11 +163,13 @@ def _probe(answer: Any, case: Case) -> Observation:
 
     Gives the weights afterwards by name, `loss 1`, `loss 2`, … where numbers came back, and as
     `traits` the kind of what was returned, the mode afterwards, and whether parameters, ids and
-    what is asked of them stayed.
+    what is asked of them stayed. To be judged: the `gradients` that the first step used, in the
+    role "left" also those after a `clean start`, and whether all calls were `in training`.
     """
     seen = Observation()
     model = _model(case)
     optimizer, held = _optimizer(case, model), dict(model.named_parameters())
+    used = _note_gradients(model, optimizer)
     asked = {n: p.requires_grad for n, p in held.items()}
     traits: dict[str, Any] = {}
     kinds: dict[str, str] = {}
@@ -178,7 +199,27 @@ def _probe(answer: Any, case: Case) -> Observation:
         seen.put(_after(name), after.get(name))
     seen.facts["types"] |= kinds
     seen.facts["traits"] = traits
+    _see_to_be_judged(answer, case, seen, model, used)
     return seen
+
+
+def _see_to_be_judged(
+    answer: Any, case: Case, seen: Observation, model: Watched, used: list[Tensor]
+) -> None:
+    if model.calls:
+        seen.put_judged("in training", all(model.calls))
+    if used:
+        seen.put_judged("gradients", used[0])
+    if "left" in case.roles:
+        clean = replace(case, options={**case.options, "left_over": False})
+        model = _model(clean)
+        optimizer = _optimizer(clean, model)
+        used = _note_gradients(model, optimizer)
+        set_seed(1)
+        with contextlib.suppress(Exception):  # other cases begin so, and tell of it
+            _step(answer, clean, model, fresh(case["ids"]), optimizer)
+        if used:
+            seen.put_judged("clean start", used[0])
 
 
 def _length_left(model: nn.Module, max_norm: float) -> str:
@@ -248,6 +289,8 @@ def _losses(case: Case, seen: Observation) -> list[tuple[Tensor, Tensor]]:
 
 
 def _right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not seen.tensors.get("judged:in training", True):
+        return None  # that it is another loss is told by the mode
     # Later losses come from weights that another fault may have spoilt.
     losses = _losses(case, seen)[:1]
     return all(near(mine, right, 2e-5) for mine, right in losses) if losses else None
@@ -257,7 +300,10 @@ def _explain_loss(t: Trial) -> tuple[str, str]:
     for mine, right in _losses(t.case, t.seen)[:1]:
         if not near(mine, right, 2e-5):
             numbers = f"expected {float(right):.6g}\ngot      {float(mine):.6g}"
-            return "It should return the loss before the step.", f"{evidence(t)}\n{numbers}"
+            return (
+                "It should return the loss before the step, as it is.",
+                f"{evidence(t)}\n{numbers}",
+            )
     return "A loss is not right.", evidence(t)
 
 
@@ -282,6 +328,32 @@ def _moved(case: Case, tensors: Any) -> Tensor:
             for n in ("token", "head")
         ]
     )
+
+
+def _clears(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    mine = seen.tensors.get("judged:gradients")
+    if mine is None:  # the optimizer was never asked
+        return _right_step(case, seen, expected) or None
+    return near(mine, seen.tensors["judged:clean start"], 1e-3) if bool(mine.any()) else None
+
+
+def _clips(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    mine, most = seen.tensors.get("judged:gradients"), case.inputs.get("max_norm", 1.0)
+    if mine is None:
+        return _as_long(case, seen, expected) or None
+    length = float(mine.norm()) / most
+    if not length:
+        return None
+    if length < 0.999:  # gradients of another loss may be that short
+        return False if _right_loss(case, seen, expected) else None
+    return length <= 1.001
+
+
+def _in_training(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    moved = _moved(case, seen.tensors)
+    if near(moved, torch.zeros_like(moved)):
+        return None
+    return bool(seen.tensors["judged:in training"])
 
 
 def _as_long(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -359,7 +431,8 @@ class ClearedAfterBackward(Mistake):
     """There was nothing to step along: gradients were cleared behind `backward`, or never made.
 
     Why: The weights never change, and the loss stays where it is.
-    Mend: In which order do clear, backward and step make sense?
+    Mend: In which order do clear, backward and step make sense? And do gradients reach the
+        parameters that the optimizer holds?
     """
 
     def learn(self, model, loss, optimizer, max_norm):
@@ -482,10 +555,12 @@ class EvaluationMode(Mistake):
 
 
 class ModeLeftAlone(Mistake):
-    """The mode was left as it was: after a look at held-out text the model still evaluates.
+    """The mode was left as it was, or set for the top of the model alone: after a look at held-out
+    text it still evaluates.
 
     Why: From then on it would train without dropout, and nobody notices.
-    Mend: Say at the top of a step which mode it needs.
+    Mend: Say at the top of a step which mode it needs; `train()` tells all parts, an assignment to
+        `training` only one.
     """
 
     def begin(self, model):
@@ -566,6 +641,17 @@ class ShiftedTwice(Mistake):
 
     def shifted(self, logits, ids):
         return (logits[:, :-2], ids[:, 2:]) if ids.shape[1] > 2 else super().shifted(logits, ids)
+
+
+class RolledTargets(Mistake):
+    """The targets go round in a circle: the last token of each text should foretell its first.
+
+    Why: `roll` brings to one end what leaves at the other. That token followed nothing.
+    Mend: T tokens make T - 1 pairs: the last logits and the first token have no partner.
+    """
+
+    def shifted(self, logits, ids):
+        return logits, ids.roll(-1, dims=1)
 
 
 class SummedLoss(Mistake):
@@ -669,20 +755,22 @@ TRAINING_STEP = Exercise(
         Property(
             "clears",
             "Gradients that are left from before have no say",
-            _right_step,
+            _clears,
             credit=True,
             role="left",
         ),
+        Property("clips", "Long gradients are cut to `max_norm`", _clips, credit=True, role="long"),
         Property(
-            "clips", "Long gradients are cut to `max_norm`", _as_long, credit=True, role="long"
-        ),
-        Property(
-            "plain", "Short gradients are left as they are", _right_step, credit=True, role="plain"
+            "plain",
+            "Where gradients are short the step is right",
+            _right_step,
+            credit=True,
+            role="plain",
         ),
         Property(
             "mode",
             "A model that comes in evaluation mode is trained in training mode",
-            _right_step,
+            _in_training,
             credit=True,
             role="evaluation",
         ),
@@ -716,19 +804,20 @@ TRAINING_STEP = Exercise(
     ),
     misconceptions=Misconceptions.of(
         NeverCleared,
+        NeverClipped,
         ClippedAfterStep,
         EvaluationMode,
         ModeLeftAlone,
         TrainsTooLate,
         TensorReturned,
         NoShift,
-        NeverClipped,
         ClearedAfterBackward,
         ClearedOnlyAfterwards,
         CutTensorReturned,
         NothingReturned,
         ShiftedBackwards,
         ShiftedTwice,
+        RolledTargets,
         AlwaysClippedToOne,
         ClippedByValue,
         ClippedOneByOne,

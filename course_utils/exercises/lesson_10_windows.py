@@ -325,7 +325,7 @@ def _window_cases(seed: int) -> list[Case]:
         return Case(name, inputs, roles=frozenset(roles.split()), **more)
 
     def refused(name: str, N: int, length: int, stride: int) -> Case:
-        return case(name, N, length, stride, "small", refuses=(str(N), f"{length}|{length + 1}"))
+        return case(name, N, length, stride, "small", refuses=(str(N), f"{length + 1}|{length}"))
 
     length, stride = draw.sizes(2, 3, 8)
     more = draw.integer(1, stride - 1)
@@ -397,7 +397,11 @@ SLIDING_WINDOWS = Exercise(
     returns=PAIR,
     properties=(
         Property(
-            "pieces", "Each window is a piece of the text", _runs_of_text, gate=True, role="typical"
+            "pieces",
+            "Each row, of inputs and of targets, is a piece of the text",
+            _runs_of_text,
+            gate=True,
+            role="typical",
         ),
         Property("inputs", "The inputs are the right windows", _inputs_right, credit=True),
         Property(

@@ -116,7 +116,7 @@ CROSS_ATTENTION_SHAPES = quiz(
             KEY,
             (1, 8, 4, 96),
             "The source answers: 4 keys in each of 8 heads.",
-            "Which text is asked, and how many tokens has it?",
+            "Which text is asked, how many tokens has it, and how wide is one head?",
         ),
         Entry(
             TURNED,
@@ -244,7 +244,7 @@ CROSS_ATTENTION_REASONS = quiz(
             SILENT,
             "nothing",
             "All shapes fit: the wrong words are hidden, and the only sign is a worse translation.",
-            "Which shapes would have to differ for an error?",
+            "Would a shape differ, or a row see nothing?",
             ("an error", "NaN", "nothing"),
         ),
         Entry(

@@ -262,7 +262,7 @@ def _look(
         seen.put("unmasked second", call(one, **none))
         seen.put("unmasked first", call(made(), **none))
     short = {n: v[1:, :2] for n, v in given.items()}
-    call(one)
+    seen.put("in training", call(one))
     seen.put("short second", call(one, **short))
     seen.put("short first", call(two, **short))
     seen.put("long second", call(two))
@@ -397,7 +397,11 @@ def _norm_mistakes(block: type) -> tuple[Any, ...]:
         ),
         b.FirstNormUnused.on(block, what="The first sum goes on without a norm.", mend=sums),
         b.OneNormTwice.on(
-            block, what="`norm1` serves after each sum; the other norms are never used."
+            block,
+            what="`norm1` serves after each sum; the other norms are never used.",
+            why="Made anew all give the same, so nothing shows; trained, each has its own scale "
+            "and shift.",
+            mend="Read the lines aloud: one name comes again.",
         ),
         b.OneNormShared.on(
             block,
@@ -414,8 +418,8 @@ def _norm_mistakes(block: type) -> tuple[Any, ...]:
 def _stream_mistakes(block: type) -> tuple[Any, ...]:
     """What goes wrong with the stream and the branches of either block."""
     return (
-        b.NoFirstResidual,
-        b.NoSecondResidual,
+        b.NoFirstResidual.on(block, mend="Every other branch has a `+` before it. Does this?"),
+        b.NoSecondResidual.on(block, mend="Every other branch has a `+` before it. Does this?"),
         b.ResidualFromInput.on(
             block,
             what="The last branch is added to the tokens as they came into the block.",
@@ -433,7 +437,11 @@ def _stream_mistakes(block: type) -> tuple[Any, ...]:
             mend="Add, and leave the size to the norm.",
         ),
         b.AttentionUnused,
-        b.NetworkUnused,
+        b.NetworkUnused.on(
+            block,
+            why="What was heard is never thought about, and many parameters do nothing.",
+            mend="What should the last branch add?",
+        ),
         t.BentAtTheEnd,
         t.FourTimesAsWide,
         b.PadMaskNotHandedOn,
@@ -444,8 +452,9 @@ def _stream_mistakes(block: type) -> tuple[Any, ...]:
         t.NothingDropped,
         b.NetworkNotDropped.on(
             block,
+            what="What the network adds is not dropped.",
             why="Whoever asks for dropout=0.1 expects it on each branch.",
-            mend="Hand `dropout` on to the network, or drop what it gives.",
+            mend="Does the network get `dropout`, and does what it gives go through it?",
         ),
         t.SumDropped,
         b.InEvaluation,
@@ -492,7 +501,11 @@ ENCODER_BLOCK = Exercise(
         b.NoResidual,
         b.NetworkFirst.but(forward=_network_first),
         m.MaskRequired,
-        m.PaddedRowsCleared,
+        m.PaddedRowsCleared.on(
+            Encoder,
+            mend="Attention alone needs `pad_mask`, for its columns. The stream of a padded token "
+            "goes on like any other.",
+        ),
         m.TokensCleared,
         mm.PaddingKept,
         *(InAttention.of(mistake) for mistake in IN_EITHER),
@@ -556,7 +569,10 @@ DECODER_BLOCK = Exercise(
         t.TextsSwapped,
         *_norm_mistakes(Decoder),
         *_stream_mistakes(Decoder),
-        b.NoResidual.but(joined_again=lambda self, x, middle, branch: branch),
+        b.NoResidual.but(joined_again=lambda self, x, middle, branch: branch).on(
+            Decoder,
+            what="No branch is added to its input: what comes out is what the last branch made.",
+        ),
         b.SecondNormUnused.on(
             Decoder, what="The second sum goes on without a norm.", mend="Each sum has its norm."
         ),
@@ -577,7 +593,10 @@ DECODER_BLOCK = Exercise(
         InAttention.of(m.SeesNextToken),
         InAttention.of(m.PaddingOnly),
         InAttention.of(m.FullLengthRefused),
-        InAttention.of(m.LongTextAccepted),
+        InAttention.of(m.LongTextAccepted).on(
+            Decoder,
+            mend="Self-attention refuses by itself: does it get the block's `context_length`?",
+        ),
         on=Decoder,
     ),
     uses=("CrossAttention", "EncoderBlock", "MultiHeadAttention", "LayerNorm", "FeedForward"),

@@ -182,7 +182,7 @@ def _cases(seed: int) -> list[Case]:
 
 def _see_cross(build: Callable[..., Any], case: Case, seen: Observation) -> None:
     """More calls, by name: other last tokens on either side, other padding, short texts after long
-    ones, no mask after a mask; dropout at work."""
+    ones, no mask after a mask, another context as long; dropout at work."""
     see_dropout(build, case, seen)
     if not case.roles & {"typical", "padded"}:
         return
@@ -204,7 +204,7 @@ def _see_cross(build: Callable[..., Any], case: Case, seen: Observation) -> None
         seen.put("last key", call(other, x, changed))
         asked = x.clone()
         asked[:, -1] += 1.0
-        seen.put("last query", call(other, asked, context))
+        seen.put("last query", call(made(), asked, context))
     else:
         changed = context.clone()
         changed[mask] += 1.0
@@ -212,7 +212,9 @@ def _see_cross(build: Callable[..., Any], case: Case, seen: Observation) -> None
         call(one, x, context)
         seen.put("unmasked second", call(one, x, context, None))
         seen.put("unmasked first", call(made(), x, context, None))
-    call(one, x, context)
+    seen.put("in training", call(one, x, context))
+    seen.put("few second", call(one, x, context.flip(0)))
+    seen.put("few first", call(made(training=True), x, context.flip(0)))
     seen.put("short second", call(one, x[1:, :2], context[1:, :2]))
     seen.put("short first", call(other, x[1:, :2], context[1:, :2]))
     seen.put("long second", call(other, x, context))
@@ -328,7 +330,11 @@ CROSS_MISTAKES = (
         "wrong mask.",
         mend="Rows ask, columns are asked. Which of them are the tokens of the context?",
     ),
-    m.PaddingInverted,
+    m.PaddingInverted.on(
+        Cross,
+        mend="`True` in `context_pad_mask` is padding, to be hidden. Only a built-in that asks who "
+        "takes part wants it turned round, with `~`.",
+    ),
     m.NanRows,
 )
 
@@ -350,15 +356,26 @@ CROSS_ATTENTION = Exercise(
         t.TargetIgnored,
         t.QueriesFromContext,
         t.BothTextsHeard,
-        h.PadMaskWithoutHeads,
+        h.PadMaskWithoutHeads.on(
+            Cross,
+            what="The context's padding mask has the shape (B, 1, S), which lines up with the "
+            "heads and not the batch.",
+        ),
         h.PadMaskAsItComes.on(
             Cross,
             what="The context's padding mask of shape (B, S) was used as it comes: its batch lines "
             "up with the queries.",
             why="Scores are (B, H, T, S); only when B and T happen to be equal is there no error.",
         ),
-        t.ContextMaskRequired,
-        h.MaskAlwaysUsed,
+        t.ContextMaskRequired.on(
+            Cross, what="`forward` can't be called without a `context_pad_mask`."
+        ),
+        h.MaskAlwaysUsed.on(
+            Cross,
+            what="`forward` uses `context_pad_mask` even where there is none, and None can't be "
+            "indexed.",
+            mend="Ask first whether there is a `context_pad_mask`; without one, nothing is hidden.",
+        ),
         h.NeverTransposed,
         h.ViewWithoutTranspose,
         h.MergedWithoutTranspose,
@@ -366,7 +383,9 @@ CROSS_ATTENTION = Exercise(
         h.HeadsNotJoined,
         h.NeverSplit,
         h.NoOutProj,
-        h.OutProjWithoutBias,
+        h.OutProjWithoutBias.on(
+            Cross, why="Query, key and value have none here; `out_proj` always has one."
+        ),
         m.BiasAlways.on(
             Cross,
             what="The projections have a bias: `nn.Linear` adds one by default.",
@@ -376,7 +395,11 @@ CROSS_ATTENTION = Exercise(
             what="A `d_model` that can't be divided by `num_heads` is accepted where the module is "
             "made.",
         ),
-        h.KeyNotTransposed,
+        h.KeyNotTransposed.on(
+            Cross,
+            why="`query @ …` wants (B, H, D, S): the heads stay in front, and each compares for "
+            "itself.",
+        ),
         h.KeyNotSplit,
         m.QueryAndKeySwapped,
         t.KeysFromQueries,
@@ -395,13 +418,30 @@ CROSS_ATTENTION = Exercise(
         m.MaskDroppedWhenEmpty,
         m.ZeroFill,
         m.FillNotLowEnough,
-        m.MaskInverted,
+        m.MaskInverted.on(
+            Cross, why="In this course `True` means hidden.", mend="Turn the mask round."
+        ),
         m.OverQueries,
-        m.FirstSequencesMask,
-        mm.AnySequencesPadding,
+        m.FirstSequencesMask.on(
+            Cross,
+            what="Every text got the context's padding mask of text 0.",
+            why="The contexts of a batch have different lengths; that is why there is a mask.",
+            mend="Each has its own row of `context_pad_mask`. Where is the first taken for all?",
+        ),
+        mm.AnySequencesPadding.on(
+            Cross,
+            mend="`context_pad_mask` is `(B, S)`: no `any` or `all` over the batch is needed.",
+        ),
         t.ContextCleared,
-        t.ContextPaddingKept,
-        mm.PaddingInTrainingOnly,
+        t.ContextPaddingKept.on(
+            Cross,
+            why="Each batch has its own padding, and a call without a `context_pad_mask` has none.",
+            mend="Don't keep `context_pad_mask` in the module: use it as an argument.",
+        ),
+        mm.PaddingInTrainingOnly.on(
+            Cross,
+            what="`context_pad_mask` takes effect in one mode only, in training or in evaluation.",
+        ),
         h.PaddingForSomeHeads,
         h.SplitInterleaved,
         h.MergedInterleaved,
@@ -419,6 +459,7 @@ CROSS_ATTENTION = Exercise(
         h.DropoutSharedByHeads,
         m.PairReturned,
         h.CutOff,
+        mm.DropoutOnQueries,
         on=Cross,
     ),
     uses=("attention_scores", "safe_masked_softmax", "split_heads", "merge_heads"),

@@ -18,8 +18,11 @@ from ..checking.exercise import Expected, Verdict
 from . import lesson_10_generate as generating
 from .kit.draw import Draw
 from .lesson_12_greedy import (
+    LEFT_ON,
     LESSON,
     OF_THE_MODEL,
+    RECORDED,
+    ROUNDS,
     BeginsWithEos,
     LastTokenOnlyShown,
     TranslateProbe,
@@ -162,6 +165,20 @@ SHORT_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 2.15: 0.4
     "b c": "d .64 a .3",
     "b c d": "e .63 a .3",
 }
+LONG_AFTER_ALL = {  # 0.9 nats in two and 1.44 in four: divided by a root, the short one is better
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .8 a .15",
+    "b c": "d .8 a .15",
+    "b c d": "e .805 a .15",
+}
+LONG_AND_ALMOST_AS_LIKELY = {  # 0.9 nats in two and 1.0 in four: the short one has the better sum
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .93 a .05",
+    "b c": "d .93 a .05",
+    "b c d": "e .925 a .05",
+}
 NEVER_ENDS = {  # full length, unfinished, and still the best
     "": "a .55 b .42",
     "a": "a .9",
@@ -251,6 +268,8 @@ def _cases(seed: int) -> list[Case]:
             once=True,
         ),
         case("greedy ends at once", ENDS_FOR_GREEDY, 1, 6, roles="small greedy", once=True),
+        case("the longer text is clearly better", LONG_AFTER_ALL, 2, 6, once=True),
+        case("the longer text is far better", LONG_AND_ALMOST_AS_LIKELY, 2, 6, once=True),
     ]
 
 
@@ -530,6 +549,21 @@ class CountsBos(Mistake):
         return len(ids) + 1
 
 
+class DividedByTooLittle(Mistake):
+    """Sums were divided by less than the number of words: by its root, say.
+
+    Why: A sum grows with each word, so short texts then still win too often.
+    Mend: What is the mean of the log-probabilities of a text's words?
+    """
+
+    def length(self, ids):
+        return math.sqrt(len(ids))
+
+
+def _length_by_wu(self, ids):
+    return ((5 + len(ids)) / 6) ** 0.6
+
+
 class EosNotCounted(Mistake):
     """`eos` was left out of the words that a sum is divided by.
 
@@ -610,10 +644,10 @@ class FullLengthThrownAway(Mistake):
 
 
 class StopsAtTheFirstEnd(Mistake):
-    """The search stopped as soon as one text had ended.
+    """The first text that ended was returned, or the shortest.
 
-    Why: A better one may have been on its way.
-    Mend: Until when should the rest go on?
+    Why: A better one came later, or was on its way.
+    Mend: How long does the search go on, and by what is the returned text chosen?
     """
 
     def stops(self, done, going):
@@ -726,9 +760,16 @@ BEAM_TRANSLATE = Exercise(
     probe=TranslateProbe(_tree, filled_up),
     expect=expect_translated(_oracle),
     reference=translation.beam_translate,
+    same_as=(translation.beam_search,),
     properties=(
         Property("likely", "The text begins with a likely word", _likely, gate=True),
-        Property("one_end", "eos stands at the end of the text or nowhere", _one_end, credit=True),
+        Property(
+            "one_end",
+            "eos stands at the end of the text or nowhere",
+            _one_end,
+            credit=True,
+            breaks="eos stands in mid-text, or a text without one isn't `max_length` words long",
+        ),
         Property("greedy", "Width 1 is greedy", _right, credit=True, role="greedy"),
         Property(
             "search",
@@ -750,9 +791,9 @@ BEAM_TRANSLATE = Exercise(
         CountsBos,
         LogitsSummed,
         StopsAtTheFirstEnd,
-        generating.EvaluationLeftOn,
+        generating.EvaluationLeftOn.on(Beam, **LEFT_ON),
         generating.StaysInTraining,
-        generating.RecordsGradients,
+        generating.RecordsGradients.on(Beam, **RECORDED),
         generating.TrainingTurnedOn,
         LastStepInTheBeam,
         EosNotCounted,
@@ -771,10 +812,12 @@ BEAM_TRANSLATE = Exercise(
             why="They are about the first word, which is there already.",
             mend="Which position's logits are about the word behind all that is written?",
         ),
-        generating.OneRoundMore.on(Beam, mend="How often does your loop run for max_length=1?"),
+        generating.OneRoundMore.on(Beam, **ROUNDS),
         generating.OneRoundMore.but(rounds=lambda self, max_new_tokens: max_new_tokens - 1).on(
-            Beam, mend="How often does your loop run for max_length=1?"
+            Beam, **ROUNDS
         ),
+        DividedByTooLittle,
+        DividedByTooLittle.but(length=_length_by_wu),
         on=Beam,
     ),
     hints=(

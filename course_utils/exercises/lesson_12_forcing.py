@@ -144,8 +144,7 @@ class BosForPadding(Mistake):
 class Smeared(Mistake):
     """The first word has spread over the whole row.
 
-    Why: `t[:, 1:] = t[:, :-1]` reads from the memory that it writes to. Of one row PyTorch
-        refuses that; of several it doesn't warn.
+    Why: `t[:, 1:] = t[:, :-1]`, or a loop from the left, reads what it has just written.
     Mend: `torch.cat` builds a new tensor. Else copy what you read first, with `clone()`.
     """
 
@@ -155,11 +154,11 @@ class Smeared(Mistake):
 
 
 class SmearedBos(Smeared):
-    """`bos` has spread over the whole row.
+    """Every place holds `bos`.
 
-    Why: `t[:, 1:] = t[:, :-1]` reads from the memory that it writes to. Of one row PyTorch
-        refuses that; of several it doesn't warn.
-    Mend: `torch.cat` builds a new tensor. Else copy what you read first, with `clone()`.
+    Why: The decoder never sees a word.
+    Mend: Where do the targets come in? If by `t[:, 1:] = t[:, :-1]`: it reads from the memory that
+        it writes to; copy first, or use `torch.cat`.
     """
 
     def joined(self, begin, kept):
@@ -283,7 +282,7 @@ TEACHER_FORCING = Exercise(
         BosOverTheFirst,
         BosMissing,
         Smeared,
-        m.ChangesItsInput,
+        m.ChangesItsInput.on(Forcing, what="The result is right, but the input was changed."),
         EosTakenOut,
         ShiftedTwice,
         BosBehind,

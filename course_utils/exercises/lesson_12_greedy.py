@@ -244,15 +244,31 @@ OF_THE_MODEL = (
         trait("quiet"),
         credit=True,
         secondary=True,
-        breaks="Each call of the model is recorded for gradients",
+        breaks="The model was called where gradients are recorded",
     ),
     Property(
         "kept",
         "The model's weights are as before, and still to be trained",
         trait("kept"),
         secondary=True,
+        breaks="The model was changed: its weights, their gradients, or whether they are trained",
     ),
 )
+
+
+# What lesson 10 says of the loop, said of a translation.
+LEFT_ON = {
+    "what": "The model is left in evaluation mode where it was training.",
+    "mend": "Keep `model.training` before you change it, and put it back on every way out, also in "
+    "front of an early `return`.",
+}
+RECORDED = {
+    "mend": "`with torch.no_grad():` around all calls of the model, also one in front of the loop."
+}
+ROUNDS = {
+    "why": "`max_length` is the most words that a text may have.",
+    "mend": "How often does your loop run for max_length=1?",
+}
 
 
 # ---------------------------------------------------------------- greedy_translate
@@ -321,7 +337,8 @@ class GoesOnBehindTheEnd(Mistake):
     """A text goes on behind its `eos`, up to `max_length` words.
 
     Why: What a model says after the end is nonsense: it has never learned anything about it.
-    Mend: Keep a bool for each row that says whether it has ended, and look at it in each round.
+    Mend: Keep a bool for each row that says whether it has ended, by `eos_id`, and look at it in
+        each round.
     """
 
     def filled(self, word, ended, eos_id):
@@ -367,8 +384,8 @@ class StopsWithTheFirstText(Mistake):
 class AlwaysMaxLength(Mistake):
     """The result always has `max_length` columns.
 
-    Why: The model is asked again and again when there is nothing left to say.
-    Mend: Leave the loop as soon as each row has ended.
+    Why: Columns that hold nothing but `eos` say nothing; each may have cost a call of the model.
+    Mend: How many columns does the longest text need? Leave the loop there, and fill up no further.
     """
 
     def stops(self, ended):
@@ -551,9 +568,9 @@ GREEDY_TRANSLATE = Exercise(
         LosesEos,
         FillsWithPadding,
         KeepsBos,
-        generating.EvaluationLeftOn,
+        generating.EvaluationLeftOn.on(Greedy, **LEFT_ON),
         generating.StaysInTraining,
-        generating.RecordsGradients,
+        generating.RecordsGradients.on(Greedy, **RECORDED),
         generating.TrainingTurnedOn,
         AlwaysMaxLength,
         StopsWithTheFirstText,
@@ -576,9 +593,9 @@ GREEDY_TRANSLATE = Exercise(
         generating.LeastLikely,
         generating.FirstTextsChoice,
         generating.ChosenOverAll,
-        generating.OneRoundMore.on(Greedy, mend="How often does your loop run for max_length=1?"),
+        generating.OneRoundMore.on(Greedy, **ROUNDS),
         generating.OneRoundMore.but(rounds=lambda self, max_new_tokens: max_new_tokens - 1).on(
-            Greedy, mend="How often does your loop run for max_length=1?"
+            Greedy, **ROUNDS
         ),
         ListOfTexts,
         on=Greedy,

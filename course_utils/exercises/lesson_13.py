@@ -306,10 +306,17 @@ PERFORMANCE_REASONS = quiz(
         ),
         slip(
             "last_one_sent_too",
-            {WITHOUT: 65, WITH: 11},
+            {WITHOUT: 66, WITH: 11},
             "You sent the last new token through as well.",
             "Nothing is asked after it.",
             "From which text does the tenth new token come?",
+        ),
+        slip(
+            "next_one_counted",
+            {WITHOUT: 65},
+            "You counted each text together with the token that is to come.",
+            "That token comes out only when the text has gone through.",
+            "How long is the text that goes through for the first new token?",
         ),
         slip(
             "first_one_not_sent",

@@ -21,6 +21,7 @@ from ..checking.calling import cotangent, differentiate, fresh, see_calls, see_h
 from ..checking.comparing import near, same
 from ..checking.errors import first_lines
 from ..checking.exercise import Expected, Verdict
+from ..checking.observation import class_name
 from ..checking.watching import happened_elsewhere, moved
 from .kit import mistakes as m
 from .kit.draw import Draw
@@ -29,6 +30,7 @@ from .lesson_13_sdpa import LESSON
 
 KEYS, VALUES = "new keys", "new values"
 CHAIN = 4  # steps from an empty cache
+PAIR = "a pair, (output, (keys, values))"
 
 
 # ---------------------------------------------------------------- cases and what is right
@@ -115,14 +117,27 @@ def _called(answer: Any, case: Case, args: list[Any]) -> Any:
 
 
 def _pair(result: Any) -> tuple[Any, Any, Any]:
-    """The output, new keys and new values in what came back; the result itself if it is no such
-    pair."""
-    if isinstance(result, tuple | list) and len(result) == 2:
+    """The output, new keys and new values in what came back; if it is no such pair, what it is."""
+    if isinstance(result, Tensor):
+        return _kind("one tensor"), None, None
+    if not isinstance(result, tuple | list):
+        return result, None, None
+    if len(result) == 2:
         out, cache = result
-        if isinstance(cache, tuple | list) and len(cache) == 2:
+        made = [out, *cache] if isinstance(cache, tuple | list) else [out]
+        if len(made) == 3 and all(isinstance(part, Tensor) for part in made):
             return out, *cache
-        return out, cache, cache
-    return result, None, None
+    return _kind(f"a {_named(result)}: {', '.join(map(_named, result[:4]))}"), None, None
+
+
+def _named(part: Any) -> str:
+    name = class_name(part)
+    return f"{name} of {len(part)}" if isinstance(part, tuple | list) else name
+
+
+def _kind(said: str) -> Any:
+    """Something whose class tells what came."""
+    return type(said, (), {})()
 
 
 class StepProbe:
@@ -136,6 +151,9 @@ class StepProbe:
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once"):
             return self.glance(answer, case)
+        return _as_pair(self._see(answer, case))
+
+    def _see(self, answer: Any, case: Case) -> Observation:
         seen, caches = Observation(), list[tuple[Any, Any]]()
 
         def call(args: list[Any]) -> Any:
@@ -168,7 +186,7 @@ class StepProbe:
         made = _pair(_called(answer, case, list(map(fresh, case.inputs.values()))))
         for name, value in zip(("out", KEYS, VALUES), made, strict=True):
             seen.put(name, value)
-        return seen
+        return _as_pair(seen)
 
     def _see_gradients(self, call: Any, case: Case, seen: Observation) -> None:
         try:
@@ -182,26 +200,42 @@ class StepProbe:
         except Exception as error:
             seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
 
-    def _goes_on(self, answer: Any, case: Case) -> bool:
+    def _goes_on(self, answer: Any, case: Case) -> bool | None:
+        """None where the first step is wrong: then no cache was handed on yet."""
         B, H, _, D = case["query"].shape
         generator = torch.Generator().manual_seed(B * H * D)
         q, k, v = torch.randn(3, B, H, CHAIN + 1, D, generator=generator).unbind(0)
+        right: bool | None = None  # so far
         try:
             cache: Any = None
-            right = True
             for t in range(CHAIN):
                 before, now = cache, [x[:, :, t : t + 1] for x in (q, k, v)]
                 out, cache = answer(*map(fresh, now), cache)
                 wanted = _last_row(now[0], k[:, :, : t + 1], v[:, :, : t + 1])
-                right = right and near(out.detach().cpu(), wanted)
+                good = near(out.detach().cpu(), wanted)
+                if t == 0 and not (good and _near(cache, now[1:])):
+                    return None
+                right = good and right is not False
             # Another fourth token: the cache it goes on from is still that of three.
             other = [x[:, :, CHAIN:] for x in (q, k, v)]
             out, _ = answer(*map(fresh, other), before)
             keys, values = (torch.cat([x[:, :, : CHAIN - 1], x[:, :, CHAIN:]], 2) for x in (k, v))
-            kept = same([t.detach().cpu() for t in cache], [k[:, :, :CHAIN], v[:, :, :CHAIN]])
+            kept = same([x.detach().cpu() for x in cache], [k[:, :, :CHAIN], v[:, :, :CHAIN]])
             return right and kept and near(out.detach().cpu(), _last_row(other[0], keys, values))
         except Exception:
-            return False
+            return None if right is None else False
+
+
+def _near(cache: Any, rows: list[Tensor]) -> bool:
+    return all(near(mine.detach().cpu(), x) for mine, x in zip(cache, rows, strict=True))
+
+
+def _as_pair(seen: Observation) -> Observation:
+    kinds = seen.facts.get("types", {})
+    for name in ("out", KEYS, VALUES):
+        if kinds.get(name) == "Tensor":
+            kinds[name] = PAIR
+    return seen
 
 
 def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -501,6 +535,7 @@ CACHED_ATTENTION_STEP = Exercise(
     probe=StepProbe(),
     expect=_expect,
     reference=attention.cached_attention_step,
+    returns=PAIR,
     properties=(
         Property(
             "listens", "Scores decide which token is heard", _listens, True, True, role="typical"
@@ -569,7 +604,11 @@ CACHED_ATTENTION_STEP = Exercise(
             why="The output is then a sum of all values.",
             mend="In `(B, H, 1, S)` the keys are the last dimension.",
         ),
-        m.SoftmaxTwice.on(Step, mend="One softmax, of the scores."),
+        m.SoftmaxTwice.on(
+            Step,
+            why="Weights lie between 0 and 1, so their softmax is nearly flat.",
+            mend="One softmax, of the scores.",
+        ),
         CutOff,
         Float32Result,
         on=Step,

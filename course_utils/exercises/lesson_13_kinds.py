@@ -20,6 +20,7 @@ from ..checking import (
     Property,
     expect_module,
 )
+from ..checking.comparing import near
 from ..checking.exercise import Expected, Verdict
 from .kit import block_mistakes as b
 from .kit import dropout as d
@@ -224,6 +225,15 @@ def _its_kind(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 _BY = {"hand": "hand", "function": "the built-in function", "module": "the built-in module"}
+
+DROPOUT = next(x for x in PROPERTIES if x.id == "dropout")
+
+
+def _weights_dropped(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    """None where other weights than the right ones are dropped: that is told elsewhere."""
+    verdict = DROPOUT.holds(case, seen, expected)
+    return verdict if verdict is True or near(seen.tensors["out"], expected["out"]) else None
+
 
 KIND = Property(
     "kind",
@@ -580,6 +590,8 @@ def _bias_not_handed_on(self, one, sizes, dropout, qkv_bias):
     return one(*sizes, dropout)
 
 
+FUTURE_SEEN = "The future isn't hidden: every token also sees the tokens after it."
+
 MAKE_MHA = Exercise(
     id="make_mha",
     lesson=LESSON,
@@ -589,7 +601,10 @@ MAKE_MHA = Exercise(
     probe=KindProbe(gradients=("x",), watch=False, extra=see_attention),
     expect=expect_module(wrapper_oracle),
     reference=attention.make_mha,
-    properties=(KIND, *PROPERTIES),
+    properties=(
+        KIND,
+        *(replace(x, holds=_weights_dropped) if x is DROPOUT else x for x in PROPERTIES),
+    ),
     misconceptions=Misconceptions.of(
         in_torch(SequenceFirst),
         in_torch(SequenceFirst.but(attended=_mask_that_fits)),
@@ -617,10 +632,12 @@ MAKE_MHA = Exercise(
         ),
         in_torch(NanCleared),
         in_torch(NothingGivesZeros),
-        in_torch(m.NoMask),
+        in_torch(m.NoMask).on(Make, what=FUTURE_SEEN),
         in_torch(CausalPromised),
         in_torch(MaskForTheOther).on(
-            Make, mend="Which of PyTorch's two built-ins wants a mask turned round?"
+            Make,
+            why="In `nn.MultiheadAttention` `True` means hidden, as in this course.",
+            mend="Which of PyTorch's two built-ins wants a mask turned round?",
         ),
         in_torch(m.PadMaskIgnored.but(columns=lambda self, pad_mask: pad_mask & False)).on(
             Make, mend="Which argument of `nn.MultiheadAttention` takes a padding mask?"
@@ -647,11 +664,14 @@ MAKE_MHA = Exercise(
             mend="Give it a share above 0 only where `self.training` is True.",
         ),
         in_sdpa(m.MaskInverted.but(seen=lambda self, hidden: hidden)).on(
-            Make, mend="Which of PyTorch's two built-ins wants a mask turned round?"
+            Make,
+            why="In this course `True` means hidden; `F.scaled_dot_product_attention` reads it as "
+            "seen.",
+            mend="Which of PyTorch's two built-ins wants a mask turned round?",
         ),
         in_sdpa(m.PadMaskIgnored),
         in_sdpa(m.PaddingOnly),
-        in_sdpa(m.NoMask),
+        in_sdpa(m.NoMask).on(Make, what=FUTURE_SEEN),
         SdpaByHand,
         OneKindForAll,
         AliasesMissing,
@@ -669,11 +689,19 @@ MAKE_MHA = Exercise(
         h.UnevenHeadsAccepted.but(fits=lambda self, d_out, num_heads: True),
         m.RefusedWithoutNumbers,
         HeadsAsWideAsTheModel,
-        ContextAndHeadsSwapped,
+        ContextAndHeadsSwapped.on(
+            Make,
+            why="Both are whole numbers: an error comes only where one happens not to divide the "
+            "width, and speaks of heads.",
+        ),
         ClassReturned,
         mm.DropoutKeepsShare,
-        m.NoDropout.but(rate=lambda self, dropout: 0.0),
-        m.BiasNever.but(made=_bias_not_handed_on),
+        m.NoDropout.but(rate=lambda self, dropout: 0.0).on(
+            Make, mend="Pass `dropout` on to each class."
+        ),
+        m.BiasNever.but(made=_bias_not_handed_on).on(
+            Make, mend="Pass `qkv_bias` on to each class."
+        ),
         on=Make,
     ),
     hints=(

@@ -108,7 +108,11 @@ def _row(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "typical" not in case.roles or "built_in" not in seen.traits:
         return None
     mine = seen.tensors.get("judged:row")
-    return mine is not None and near(mine, _oracle(*_with_a_row(case)))
+    if mine is None:
+        return False
+    if not _as_expected(case, seen, expected):
+        return None  # told elsewhere
+    return near(mine, _oracle(*_with_a_row(case)))
 
 
 def _hides(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -122,6 +126,12 @@ def _hides(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 def _as_expected(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(seen.tensors["out"], expected["out"])
+
+
+def _zeros(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    out = seen.tensors["out"]  # (B, H, T, D)
+    nothing = case["hidden"].all(dim=-1).expand(out.shape[:-1])
+    return near(out[nothing], torch.zeros_like(out[nothing]))
 
 
 # ---------------------------------------------------------------- the right answer, and mistakes
@@ -253,20 +263,22 @@ SDPA_ATTENTION = Exercise(
     expect=expect_function(_oracle, gradients=PARTS),
     reference=attention.sdpa_attention,
     properties=(
-        Property("hides", "What is hidden has no say", _hides, role="typical"),
         Property(
-            "plain", "Without a mask, every query sees every key", _as_expected, True, role="plain"
+            "hides",
+            "A mask has an effect",
+            _hides,
+            role="typical",
+            breaks="A mask has no effect, or the same one on every key",
         ),
+        Property("plain", "Without a mask the result is right", _as_expected, True, role="plain"),
         Property(
             "masked",
-            "With a mask, every query sees what isn't hidden",
+            "With a mask the result is right",
             _as_expected,
             True,
             role="typical",
         ),
-        Property(
-            "empty", "A query that sees nothing gives zeros", _as_expected, True, role="empty"
-        ),
+        Property("empty", "A query that sees nothing gives zeros", _zeros, True, role="empty"),
         Property(
             "row",
             "A mask of one row, `(S,)`, is taken too",
@@ -286,6 +298,7 @@ SDPA_ATTENTION = Exercise(
     misconceptions=Misconceptions.of(
         m.MaskInverted.but(seen=lambda self, hidden, query: torch.atleast_2d(hidden)).on(
             Sdpa,
+            why="In this course `True` means hidden; the built-in reads `True` as seen.",
             mend="In the built-in, `True` takes part; here, `True` is hidden. What turns a mask "
             "round?",
         ),
@@ -297,7 +310,9 @@ SDPA_ATTENTION = Exercise(
             mend="Ask first whether there is a mask; the built-in takes None for none.",
         ),
         m.MaskIgnored.but(mask=lambda self, hidden, query: None).on(
-            Sdpa, mend="Which argument of the built-in takes a mask?"
+            Sdpa,
+            why="All that should be hidden is seen.",
+            mend="Which argument of the built-in takes a mask?",
         ),
         CausalOnTop,
         CausalWithoutMask,
@@ -328,7 +343,11 @@ SDPA_ATTENTION = Exercise(
             seen=lambda self, hidden, query: ~(hidden[:1] if hidden.dim() == 4 else hidden)
         ).on(Sdpa, mend="The built-in takes `(B, 1, T, S)` as it is."),
         m.ChangesItsInput.but(seen=_turned_in_place, __call__=Sdpa.__call__).on(
-            Sdpa, mend="`~hidden` makes a new mask; `logical_not_` writes into the old one."
+            Sdpa,
+            what="The result is right, but the mask was turned round in place: `hidden` now says "
+            "the opposite.",
+            mend="`~hidden` makes a new mask; an operation that ends in an underscore writes into "
+            "the old one.",
         ),
         m.CutOff,
         m.Float32Result,

@@ -237,20 +237,36 @@ FIX_PADDING_ROWS = Exercise(
     ),
     misconceptions=Misconceptions.of(
         m.RowsHidden,
-        m.RowsAndColumnsHidden,
+        m.RowsAndColumnsHidden.on(
+            AttendPadded,
+            what="The rows of padded tokens were hidden, or cleared, as well as their columns.",
+        ),
         ValuesCleared,
         KeysCleared,
-        m.PadMaskIgnored,
+        m.PadMaskIgnored.on(
+            AttendPadded,
+            what="Padding is heard like any other token: `pad_mask` has no effect, or none at "
+            "places that are padding in some of the texts alone.",
+        ),
         m.PaddingInverted,
         m.PaddingOnly,
         m.BothNeeded,
-        m.FirstSequencesMask,
-        m.DiagonalKept,
+        m.FirstSequencesMask.on(
+            AttendPadded,
+            mend="`pad_mask` is `(B, T)`. Which dimension is missing between sequences and keys?",
+        ),
+        m.DiagonalKept.on(
+            AttendPadded,
+            mend="Let such rows be empty: the two lines with `blind` take care of them.",
+        ),
         m.NanRows,
         m.NanInGradient,
         m.UniformOnHidden,
         m.MaskDroppedWhenEmpty,
-        h.PadMaskAsItComes,
+        h.PadMaskAsItComes.on(
+            AttendPadded,
+            why="Scores are (B, H, T, T); only where B is 1 or T is there no error.",
+        ),
         on=AttendPadded,
     ),
     hints=(
@@ -320,14 +336,25 @@ class OverflowHidden(Mistake):
 
 
 class OnlyWider(Mistake):
-    """The scores are computed in float32 and not scaled.
+    """In float32 the scores are not scaled.
 
     Why: The infinity is gone. The softmax is as saturated as before: it hardly learns.
-    Mend: There is room for large scores in float32. What would make them smaller?
+    Mend: Scores too large for the softmax come in every dtype. What would make them smaller?
     """
 
     def scale(self, query, key):
         return 1.0
+
+    def __call__(self, query, key, value):
+        return super().__call__(query.float(), key.float(), value.float()).to(value.dtype)
+
+
+class AlwaysInFloat32(Mistake):
+    """All is computed in float32, whatever comes in: of float64, half of the digits are gone.
+
+    Why: It mends float16 twice, with room and with the scale, and spoils what was exact.
+    Mend: Scaled before the product, nothing needs the room: take the dtype that came.
+    """
 
     def __call__(self, query, key, value):
         return super().__call__(query.float(), key.float(), value.float()).to(value.dtype)
@@ -374,15 +401,26 @@ FIX_MISSING_SCALE = Exercise(
         OverflowHidden,
         OverflowHidden.but(weights=_clean_weights),
         OnlyWider,
+        AlwaysInFloat32,
         ScaledTooLate,
         ScaledTooLateAndHidden,
-        ScaledTooLateAndHidden.but(scores=Attend.scores, weights=_clean_weights),
+        ScaledTooLateAndHidden.but(scores=Attend.scores, weights=_clean_weights).on(
+            AttendInHalf,
+            what="The scores are divided after the product, and the NaN that came of it were "
+            "replaced by 0.",
+            why="A row whose scores were infinite now collects nothing.",
+        ),
         m.RootMissing,
         m.Multiplied,
         m.ScaledByTokens,
         mm.Cosine,
         mm.ScaledByConstant,
-        mm.ScaledAfterSoftmax,
+        mm.ScaledAfterSoftmax.on(
+            AttendInHalf,
+            what="Weights, values or the result were divided, not the scores.",
+            why="What is collected shrinks, and the softmax is as saturated as without a scale.",
+            mend="The scale is for the scores. Where does it come in before they are too large?",
+        ),
         m.NoMask,
         on=AttendInHalf,
     ),
@@ -499,7 +537,10 @@ FIX_MASK_AFTER_SOFTMAX = Exercise(
         m.OverQueries,
         m.SoftmaxTwice,
         m.BlindToItself,
-        m.PastHidden,
+        m.PastHidden.on(
+            Attend,
+            why="When text is generated there is no future yet, so a token would see itself alone.",
+        ),
         m.NotScaled,
         on=Attend,
     ),

@@ -238,7 +238,7 @@ class RealTokensCompared(Mistake):
 
 
 class OneLessForAll(Mistake):
-    """One row less was taken everywhere: the text begins in front of its padding, at the last row.
+    """Each place is one too low: the first real token stands at -1, the last row of the table.
 
     Why: In Python -1 is the last row of a table, and no error.
     Mend: Where is the first *real* token, and which place has it?
@@ -261,18 +261,30 @@ FIX_POSITION_OVERFLOW = Exercise(
     reference=clinic.fix_position_overflow,
     as_found=patients.patient_f,
     misconceptions=Misconceptions.of(
-        p.PositionsFromOne,
+        p.PositionsFromOne.on(
+            Placed,
+            what="Positions are counted from 1, at least in texts that don't fill the table.",
+        ),
         LastRowTwice,
         BeginsAgainAtZero,
         TableMadeLonger,
         FullTextRefused,
         m.FullLengthRefused,
         PaddingHasPlaces,
-        m.LongTextAccepted,
+        m.LongTextAccepted.on(
+            Placed,
+            what="The check at the top is gone: a text longer than the table isn't refused.",
+            why="It falls off the end of the table, and an IndexError about row 17 doesn't tell "
+            "anyone that the text is too long.",
+            mend="Compare T with N at the top, as the patient did, and raise a ValueError with "
+            "both numbers.",
+        ),
         RealTokensCompared,
         OneLessForAll,
         m.RefusedOtherwise,
-        m.RefusedWithoutNumbers,
+        m.RefusedWithoutNumbers.on(
+            Placed, mend="Put both numbers into the message, with an f-string."
+        ),
         on=Placed,
     ),
     hints=(
@@ -395,7 +407,8 @@ FIX_TRAINING_STEP = Exercise(
         t.ClearedAfterBackward,
         t.ClearedOnlyAfterwards,
         t.ShiftedBackwards,
-        t.ShiftedTwice,
+        t.ShiftedTwice.on(t.Step, mend="Is the shift made in two places?"),
+        t.RolledTargets,
         t.ClippedByValue,
         t.WeightsClipped,
         LossCut,
@@ -650,6 +663,11 @@ class BeginningTwice(Mistake):
         return super().__call__(model, ids, max_new_tokens)
 
 
+BROKEN = {
+    "quiet": "The model was called where gradients are recorded",
+    "kept": "The model's weights were changed",
+}
+
 FIX_SLOW_GENERATION = Exercise(
     id="fix_slow_generation",
     lesson=LESSON,
@@ -670,7 +688,7 @@ FIX_SLOW_GENERATION = Exercise(
         ),
         Property("begins", "The text begins with the tokens that came in", g._begins),
         *(
-            replace(x, credit=False)
+            replace(x, credit=False, breaks=BROKEN.get(x.id, x.breaks))
             for x in g.GENERATE.properties
             if x.id in ("first_word", "mode", "quiet", "kept")
         ),

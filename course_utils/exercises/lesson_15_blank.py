@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from .. import language_model
 from ..checking import (
     Case,
     Exercise,
+    Misconception,
     Misconceptions,
     Mistake,
     ModuleProbe,
@@ -133,6 +134,26 @@ IN_NORMS = _inside(
 
 IN_TABLES = _inside("looking_up", p.PositionsFromOne, e.PlacesOfTheBatch, e.IdsTakenForPlaces)
 
+WORDS = {  # where those of a part speak of what this model has not
+    "blind_to_itself": {
+        "why": "Token 0 then hears nothing at all, and no token hears itself through attention."
+    },
+    "scaled_by_model_width": {
+        "what": "You divided by the root of `d_model`, the width of all heads together."
+    },
+    "out_proj_without_bias": {"why": "Of the four layers only query, key and value have none."},
+    "bias_always": {
+        "what": "Query, key and value have a bias: `nn.Linear` adds one by default.",
+        "why": "The module has more parameters than were asked for, and weights copied in by name "
+        "don't cover them.",
+    },
+    "relu": {"what": "The network bends with ReLU, not with GELU."},
+}
+
+
+def _in_words(mistakes: Sequence[type[Mistake]]) -> list[Misconception]:
+    return [mistake.on(WholeModel, **WORDS.get(mistake.id(), {})) for mistake in mistakes]
+
 
 # ---------------------------------------------------------------- the exercise
 
@@ -154,7 +175,7 @@ MY_GPT = Exercise(
         w.HeadTied,
         w.BlocksInAPlainList,
         w.OneBlockForAll,
-        *IN_BLOCKS,
+        *_in_words(IN_BLOCKS),
         *IN_NORMS,
         *IN_TABLES,
         w.PositionsNotAdded,
@@ -171,20 +192,26 @@ MY_GPT = Exercise(
         w.DropoutFixedInBlocks.on(
             WholeModel,
             what="The blocks drop, and nobody asked for it.",
+            why="Training should be as exact as evaluation.",
             mend="Leave dropout out: this model has none, in training neither.",
         ),
-        w.LengthAndLayersSwapped,
+        w.LengthAndLayersSwapped.on(
+            WholeModel,
+            mend="Compare the order with the one that was given: …, context_length, num_layers.",
+        ),
         e.LeftToTheTable,
         m.LongTextCut,
         w.LongTextTail,
         m.FullLengthRefused,
-        m.ChecksTheBatch,
+        m.ChecksTheBatch.on(
+            WholeModel, mend="`ids.shape` is `(B, T)`. Which of the two is the length?"
+        ),
         m.RefusedWithoutNumbers,
         m.RefusedOtherwise,
         w.ProbabilitiesReturned,
         w.LastLogitsOnly,
         w.StreamReturned,
-        m.Float32Result,
+        m.Float32Result.on(WholeModel, **w.FLOAT32_WORDS),
         m.CutOff,
         on=WholeModel,
     ),

@@ -47,7 +47,11 @@ ENTRIES = (
     asked(WINDOW, 48, "How many tokens of a window were predicted."),
     asked(SEEN, 307_200, "How many predictions all steps asked for together."),
     asked(FIRST, 3.56, "The loss before the first step."),
-    asked(LOSSES, [3.56, 2.42, 2.25, 2.13, 2.03], "The first, some between, and the last."),
+    asked(
+        LOSSES,
+        [3.56, 2.42, 2.25, 2.13, 2.03],
+        "At least two numbers: the first, some between, and the last.",
+    ),
     asked(BIGRAM, 2.39, "Of pairs counted in the training text, on the held-out text."),
     asked(HELD_LOSS, 2.03, "Of your model after training, on the held-out text."),
 )
@@ -223,9 +227,9 @@ CONTRADICTIONS = (
         "sizes_without_a_model",
         "sizes",
         {L: 0},
-        "These sizes belong to no model.",
+        "One of these sizes is too small for any model, or for any training.",
         "Whoever wants to repeat your run begins with them.",
-        "Take them from the line that made your model.",
+        "Take them from the line that made your model, and from your training loop.",
     ),
     contradiction(
         "positions_not_counted",
@@ -328,7 +332,7 @@ CONTRADICTIONS = (
         "first loss",
         {FIRST: 2.6, LOSSES: [2.6, 2.42, 2.25, 2.13, 2.03]},
         "The first loss is far below ln V: a new model can't know so much.",
-        "Either it had been trained before, or it sees the answer.",
+        "Either it had been trained before, or it sees the answer, or V is that of another text.",
         "Make a new model, and take the loss before its first step. Then test the shift.",
         lambda d: d[FIRST] < math.log(d[V]),
     ),
@@ -416,7 +420,7 @@ CONTRADICTIONS = (
         "curve begins",
         {LOSSES: [3.7, 2.42, 2.25, 2.13, 2.03]},
         "The losses begin with another number than the first loss.",
-        "Both are the loss before the first step; one of them is from another run.",
+        "Both are the loss before the first step; one is from another run, or in another unit.",
         "Take `losses[0]` for the first loss, and the list from the same run.",
     ),
     contradiction(
@@ -473,14 +477,15 @@ CONTRADICTIONS = (
         "The loss comes down to nothing: the model copies the token that it is asked for.",
         "Nobody can foretell a text without doubt.",
         "Compare logits at t with ids at which place? And does a token see the next?",
-        lambda d: d[HELD_LOSS] < 0.1,
+        lambda d: d[HELD_LOSS] < 0.1 and d[LOSSES][-1] < 0.5,
     ),
     contradiction(
         "held_out_leaks",
         "possible",
         {HELD_LOSS: 0.4, LOSSES: [3.56, 1.9, 1.2, 0.7, 0.4]},
         "The held-out loss is below what a small model can reach on new text.",
-        "Somewhere the answer is seen: a token sees the next, or the text stands in training too.",
+        "The answer is seen: a token sees the next, or the text stands in training too. Or the "
+        "number is not of this run.",
         "Change a later token: do earlier logits stay? Is a held-out line in the training text?",
     ),
     contradiction(
@@ -509,7 +514,7 @@ MISSED = (
 def _notes(d: Given) -> list[str]:
     notes = []
     off = _count(d) - d[FORETOLD_COUNT]
-    if off:
+    if off and _parameters_follow(d) is True:
         missed = next((f": just {name}" for name, count in MISSED if count(d) == off), "")
         notes.append(
             f"You foretold {abs(off):,} parameters too {'few' if off > 0 else 'many'}{missed}. It "
@@ -520,8 +525,9 @@ def _notes(d: Given) -> list[str]:
             "The first loss you foretold equals the measured one to the last digit. ln V can't do "
             "that. If you wrote it down afterwards, you know what it is worth."
         )
-    share = d[SEEN] / d[TRAINED]
-    notes.append(f"Each token of the training text was predicted about {share:.1f} times.")
+    if d[TRAINED] > 0 and _predictions_add_up(d) is True:
+        share = d[SEEN] / d[TRAINED]
+        notes.append(f"Each token of the training text was predicted about {share:.1f} times.")
     return notes
 
 

@@ -321,7 +321,7 @@ def _ends_by_bos(model, source, bos_id, eos_id, max_length, source_pad_mask=None
 def _mask_in_the_first_round(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
     first = [source_pad_mask]
 
-    def ask(source, text, mask):
+    def ask(source, text, source_pad_mask):
         return model(source, text, first.pop() if first else None)
 
     return _recursive(ask, source, bos_id, eos_id, max_length, source_pad_mask)
@@ -566,6 +566,11 @@ def _greedy_then_cut(model, source, bos_id, eos_id, max_length, beam_width):
     return finished.greedy_translate(model, source, bos_id, eos_id, max_length)
 
 
+def beam_of_the_course(model, source, bos_id, eos_id, max_length, beam_width):
+    best = finished.beam_search(model, source, bos_id, eos_id, max_length, beam_width)[0]
+    return source.new_tensor([best.ids])
+
+
 def _best_of_ended(done, going):
     return done if done else going
 
@@ -616,6 +621,7 @@ BEAM_WRONG = {
     "a list": make_beam(answer=lambda source, ids, bos, eos: ids),
     "all texts of three words": beam(_all_texts),
     "of the course": finished.beam_translate,
+    "the search of the course": beam_of_the_course,
 }
 
 

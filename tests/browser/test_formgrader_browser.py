@@ -1,4 +1,10 @@
-"""nbgrader's own pages for people who grade, over a small class that `course grade` has graded."""
+"""nbgrader's own pages for people who grade, over a class that `course grade` has graded.
+
+    COURSE_TEST_CLASS=200 python -m pytest tests/browser/test_formgrader_browser.py
+
+makes it a class of that many, in which everybody is found whom these tests know: right, wrong in
+known ways, late, empty, and all that attack. It takes about a quarter of an hour.
+"""
 
 import os
 import re
@@ -11,15 +17,21 @@ from urllib.parse import urlsplit
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
+from nbgrader.api import Gradebook
 from pages import ACT_MS, ROOT, TOKEN, Server, serve
 from playwright.sync_api import Browser, Locator, Page, Request, expect
 
 from course_utils.grading import sandbox
+from tests.evil_class import ATTACKS, Hand, Place
 from tests.generated_class import Student, make_class, make_course
 
-pytestmark = pytest.mark.timeout(600)
+LARGE = int(os.environ.get("COURSE_TEST_CLASS", 0))
+pytestmark = pytest.mark.timeout(3600 if LARGE else 600)
 
-ASSIGNMENT, LESSON, STUDENTS = "1-averages", "01_naive_mean", 6
+ASSIGNMENT, LESSON = "1-averages", "01_naive_mean"
+# A class of which many never end is graded with less patience than usual.
+SECONDS = {"CELL": "5", "CHECK": "3", "NOTEBOOK": "60"} if LARGE else {}
+ON_PAGES = ["script-in-outputs", "script-in-markdown", "script-in-the-card"]
 SLOW_SOURCE = "a" + ".a" * 50_000  # as nbgrader colours it: half a minute
 LEFT_OUT = ("endless", "deadly", "empty", "same-text", "other-right")
 
@@ -29,6 +41,9 @@ class Formgrader:
     """A course's pages.
 
     Attributes:
+        students: with the points each should have.
+        attackers: the rest of the class.
+        log: what `course grade` said.
         errors: what the pages complained of.
         outside: what other hosts were asked for.
     """
@@ -36,6 +51,8 @@ class Formgrader:
     page: Page
     server: Server
     students: list[Student]
+    attackers: list[str]
+    log: str
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
@@ -48,27 +65,35 @@ class Formgrader:
 def formgrader(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Formgrader]:
     home = tmp_path_factory.mktemp("formgrader")
     course = make_course(home / "notebooks", ASSIGNMENT)
-    students = make_class(course, ASSIGNMENT, STUDENTS, leave_out=LEFT_OUT, short=True)
-    (right,) = (s.name for s in students if s.kind == "right")
+    attackers = list(ATTACKS) if LARGE else ON_PAGES
+    count = LARGE - len(attackers) if LARGE else 6
+    leave_out = () if LARGE else LEFT_OUT
+    students = make_class(course, ASSIGNMENT, count, leave_out=leave_out, short=not LARGE)
+    place = Place(course, course / "notebooks" / ASSIGNMENT, 9)
+    for name in attackers:
+        hand = Hand(place, name)
+        ATTACKS[name].make(hand)
+        hand.finish()
+    right = next(s.name for s in students if s.kind == "right")
     slow = course / "submitted" / right / ASSIGNMENT / "03_softmax_masking.ipynb"
     notebook = nbformat.read(slow, as_version=4)
     notebook.cells.append(new_code_cell(SLOW_SOURCE))
     nbformat.write(notebook, slow)
     command = [sys.executable, "-m", "course_utils", "grade", ASSIGNMENT, "--workers", "2"]
     if sandbox.why_not():
+        assert not LARGE, "what attacks is not run without walls"
         command.append("--trust-submissions")
+    environment = {f"COURSE_{name}_SECONDS": seconds for name, seconds in SECONDS.items()}
+    environment |= {"PYTHONPATH": str(ROOT), "COURSE_GRADING_SEED": "this class's own"}
     done = subprocess.run(
-        command,
-        cwd=course,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COURSE_GRADING_SEED": "this class's own"},
-        capture_output=True,
-        text=True,
+        command, cwd=course, env=os.environ | environment, capture_output=True, text=True
     )
     assert done.returncode == 1, done.stdout + done.stderr
     with serve(home) as server:
         context = chromium.new_context(viewport={"width": 1280, "height": 1000})
         context.set_default_timeout(ACT_MS)
-        opened = Formgrader(context.new_page(), server, students)
+        context.add_init_script("window.evil = () => { window.evil.was = 'called' }")
+        opened = Formgrader(context.new_page(), server, students, attackers, done.stdout)
 
         def complain(error: Exception) -> None:
             if "MathJax" not in str(error):  # nbgrader takes it from another host, which is refused
@@ -91,26 +116,35 @@ def table(formgrader: Formgrader, path: str, rows: int) -> Locator:
     return found
 
 
+def open_notebook_of(formgrader: Formgrader, student: str, lesson: str) -> Page:
+    formgrader.open(f"manage_students/{student}/{ASSIGNMENT}")
+    formgrader.page.get_by_role("link", name=lesson, exact=True).click()
+    return formgrader.page
+
+
 def test_the_list_for_grading_by_hand_holds_everybody(formgrader: Formgrader) -> None:
-    rows = table(formgrader, f"gradebook/{ASSIGNMENT}/{LESSON}", STUDENTS)
-    scores = [re.findall(r"([\d.]+) / ([\d.]+)", text)[0] for text in rows.all_inner_texts()]
-    wanted = [sum(s.points[LESSON].values()) for s in formgrader.students]
-    assert sorted(float(score) for score, _ in scores) == sorted(wanted)
-    assert {float(most) for _, most in scores} == {max(wanted)}
+    with Gradebook(f"sqlite:///{formgrader.server.folder}/gradebook.db") as gradebook:
+        kept = {s.student.id: s.score for s in gradebook.notebook_submissions(LESSON, ASSIGNMENT)}
+    for student in formgrader.students:
+        assert kept[student.name] == sum(student.points[LESSON].values()), student.name
+    for name in formgrader.attackers:
+        assert kept.get(name, 0) <= ATTACKS[name].points, name
+    rows = table(formgrader, f"gradebook/{ASSIGNMENT}/{LESSON}", len(kept))
+    shown = [re.findall(r"([\d.]+) / ([\d.]+)", text)[0] for text in rows.all_inner_texts()]
+    assert sorted(float(score) for score, _ in shown) == sorted(kept.values())
+    assert {float(most) for _, most in shown} == {max(kept.values())}
     assert formgrader.errors == [] == formgrader.outside
 
 
 def test_a_submission_shows_its_cards_beside_its_points(formgrader: Formgrader) -> None:
     student = next(s for s in formgrader.students if s.kind == "wrong")
-    rows = table(formgrader, f"manage_students/{student.name}/{ASSIGNMENT}", 3)
-    rows.get_by_role("link", name=LESSON).click()
-    page = formgrader.page
+    page = open_notebook_of(formgrader, student.name, LESSON)
     for exercise, points in student.points[LESSON].items():
         score = page.locator(f"input#check-{exercise}")
         expect(score).to_have_attribute("placeholder", re.compile(rf"^{points:g}(\.0)?$"))
     wrong = page.get_by_text("not right yet", exact=True)
     expect(wrong.first).to_be_visible()
-    said = page.locator("strong", has_text="The sizes 4, 8 and 2 of the example are written")
+    said = page.locator("strong", has_text="Sizes of the example are written into the code")
     expect(said).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     assert formgrader.errors == []
@@ -119,15 +153,25 @@ def test_a_submission_shows_its_cards_beside_its_points(formgrader: Formgrader) 
 def test_a_page_of_slow_sources_is_shown_soon(formgrader: Formgrader) -> None:
     """nbgrader colours each source anew for each look at it."""
     student = next(s for s in formgrader.students if s.kind == "right")
-    rows = table(formgrader, f"manage_students/{student.name}/{ASSIGNMENT}", 3)
-    rows.get_by_role("link", name="03_softmax_masking").click()
-    slow = formgrader.page.locator(".highlight", has_text=SLOW_SOURCE[:40])
+    page = open_notebook_of(formgrader, student.name, "03_softmax_masking")
+    slow = page.locator(".highlight", has_text=SLOW_SOURCE[:40])
     expect(slow).to_have_count(1, timeout=ACT_MS)
     assert slow.locator("span").count() == 0
 
 
+@pytest.mark.parametrize("attacker", ON_PAGES)
+def test_nothing_of_a_submission_acts_in_the_page(formgrader: Formgrader, attacker: str) -> None:
+    page = open_notebook_of(formgrader, attacker, LESSON)
+    expect(page.get_by_text(re.compile("not (right|attempted) yet")).first).to_be_visible()
+    page.wait_for_load_state("load")
+    assert page.evaluate("typeof evil === 'function' && evil.was") is None
+    assert page.locator("iframe, base, object, embed, a[href^='javascript' i]").count() == 0
+    assert formgrader.errors == []
+
+
 def test_students_have_the_points_of_all_notebooks(formgrader: Formgrader) -> None:
-    rows = table(formgrader, "manage_students", STUDENTS)
+    everybody = len(formgrader.students) + len(formgrader.attackers)
+    rows = table(formgrader, "manage_students", everybody)
     for student in formgrader.students:
         points = student.score + student.late  # what lateness costs is in the table of grades
         expect(rows.filter(has_text=student.name)).to_contain_text(f"{points:g} / 12")

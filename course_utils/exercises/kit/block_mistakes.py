@@ -146,7 +146,7 @@ class NetworkFirst(Mistake):
 class Averaged(Mistake):
     """Stream and branch were averaged; a sum was asked for.
 
-    Why: Each block then halves what those before it wrote.
+    Why: Each block then leaves a quarter of what those before it wrote.
     Mend: Add, and leave the size to the norms.
     """
 
@@ -160,7 +160,7 @@ class Averaged(Mistake):
 class BranchesCutOff(Mistake):
     """The values are right, but what is added is cut off from the tokens it was read from.
 
-    Why: No gradient can flow back through attention and network: they never learn.
+    Why: No gradient can flow back through a branch that is cut off: it never learns.
     Mend: No `.detach()`, no `torch.no_grad()`: ordinary tensor operations all the way.
     """
 
@@ -367,7 +367,7 @@ class OverTokens(_WrongNorm):
 class PadMaskNotHandedOn(Mistake):
     """`pad_mask` has no effect: it is not handed on to the attention.
 
-    Why: A sequence changes with the batch it is in.
+    Why: A sequence can then change with the batch it is in.
     Mend: Which part of a block lets tokens see each other? It must know what is padding.
     """
 
@@ -382,7 +382,7 @@ class PadMaskNotHandedOn(Mistake):
 class PaddingInverted(Mistake):
     """The padding mask is the wrong way round: the text is hidden, and the padding is seen.
 
-    Why: In this course `True` means hidden, in both masks.
+    Why: In this course `True` means hidden, in every mask.
     Mend: `True` in `pad_mask` is padding, to be hidden. Only a built-in that asks who takes part
         wants it turned round, with `~`.
     """
@@ -471,7 +471,7 @@ class NoBend(_WrongNetwork):
     Mend: `gelu` stands between them.
     """
 
-    network = _Straight
+    network: type = _Straight
 
 
 # ---------------------------------------------------------------- arguments
@@ -480,7 +480,7 @@ class NoBend(_WrongNetwork):
 class ContextAndHeadsSwapped(Mistake):
     """`num_heads` and `context_length` changed places on the way to the attention.
 
-    Why: Both are whole numbers, so no error tells until a long text comes.
+    Why: Both are whole numbers, so an error comes only where they happen not to fit.
     Mend: Compare with the attention's signature, or pass them by name.
     """
 
@@ -584,10 +584,11 @@ class WeightsNotDropped(Mistake):
 
 
 class StreamDropped(Mistake):
-    """The sum was dropped, and with it the stream: what a token was is lost in some channels.
+    """The stream itself was dropped, in a sum or as it came in: what a token was is lost in some
+    channels.
 
     Why: What is dropped from the stream is gone for all blocks after it.
-    Mend: Drop what is added, before the `+`.
+    Mend: Which calls of dropout act on more than what a branch adds?
     """
 
     def attended_dropped(self, found):
@@ -645,7 +646,7 @@ class InEvaluation(Mistake):
 
 
 class LastTokenOnly(Mistake):
-    """You return the last token only: T is gone from the shape.
+    """You return the last token only, and not all T of them.
 
     Why: The next block needs all of them.
     Mend: Return all T rows.

@@ -155,7 +155,10 @@ def _holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
         looks.append(("padded", ["draw:1 padded", "draw:2 padded"], PADDED))
     for still, drawn, where in looks:
         draws = torch.stack([seen.tensors[name].double() for name in drawn]) - stream
-        fault = _fault(seen.tensors[still].double() - stream, draws, case)
+        added = seen.tensors[still].double() - stream
+        if where and (near(seen.tensors[still], seen.tensors["out"]) or _spoilt(added, case)):
+            return None  # the mask does something else than it should, which is told elsewhere
+        fault = _fault(added, draws, case)
         if fault:
             return fault + where
     if torch.equal(seen.tensors["draw:1"], seen.tensors["draw:1 again"]):
@@ -165,6 +168,15 @@ def _holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if torch.equal(seen.tensors["draw:1 again"], seen.tensors["draw:2 again"]):
         return "sets the random seed, so that later calls draw the same"
     return True
+
+
+def _spoilt(added: Tensor, case: Case) -> bool:
+    """Whether a mask changes the stream itself, or takes away what a branch adds to each token."""
+    stream, *constant = (
+        added[..., channels(part, case.options["heads"])]
+        for part in ("stream", "attention", "network")
+    )
+    return bool((stream.abs() > 1e-3).any() or any((c.abs() < 1e-4).any() for c in constant))
 
 
 def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
@@ -192,16 +204,36 @@ def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
         fault = _of_branch(last, p, what)
         if not fault:
             fault = _of_units(first, factors(f"{units} again"), kept, p, inside, units == "weights")
-        elif units == "weights" and not bool(_close(_left(first), kept).all()):
-            fault += f", and acts on something else than {inside}"
-        elif "nothing" in fault and units == "units" and not bool(_close(_seen(first), 1.0).all()):
-            inside = inside if bool(_close(_left(first), kept).all()) else "something before it"
-            fault = f"drops {inside}, and not {what}"
+        elif units == "weights":
+            fault += _beside(_left(first), _left(last), kept, inside)
+        elif "nothing" in fault and not bool(_close(_seen(first), 1.0).all()):
+            fault = _in_place_of(what, inside, first, factors(f"{units} again"), kept)
         if fault:
             return fault
     if block and bool((draws[..., channels("both")] - kept).abs().min() > 1e-3):
         return "draws once for both branches"
     return ""
+
+
+def _beside(first: Tensor, last: Tensor, kept: float, inside: str) -> str:
+    """What becomes of attention's weights where the end of its branch is at fault."""
+    own = float(last.median()) if last.numel() else 1.0
+    if bool(_close(first, own * kept).all()):
+        return ""
+    if bool(_close(first, own).all()):
+        return f", and drops nothing of {inside}"
+    return f", and acts on something else than {inside}"
+
+
+def _in_place_of(what: str, inside: str, first: Tensor, again: Tensor, kept: float) -> str:
+    """What is dropped of a network that is not dropped at its end."""
+    if not bool(_close(_left(first), kept).all()):
+        return f"drops something before it, and not {what}"
+    both = ~(first.isnan() | again.isnan())
+    one, two = (t[both].abs() > 1e-6 for t in (first, again))
+    if torch.equal(one, two):  # two channels that are made of one unit
+        return f"drops {inside}, and not {what}"
+    return f"drops {what} before its last bias is added"
 
 
 def _of_branch(factors: Tensor, p: float, what: str) -> str:

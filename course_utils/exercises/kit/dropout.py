@@ -167,17 +167,24 @@ def _shown(out: Tensor, heads: int) -> Tensor:
     return parts.unflatten(-1, (2, TOKENS)).permute(3, 0, 2, 1, 4)
 
 
+def _right(case: Case, expected: Expected, padded: bool) -> Tensor:
+    """What the weights `(B, H, T, T)` should be without dropout."""
+    weights = _shown(expected["out"], case.options["heads"])[0]
+    if not padded:
+        return weights
+    weights = weights * ~case.options["pad_mask"][:, None, None, :]
+    sums = weights.sum(-1, keepdim=True)
+    return weights / sums.where(sums > 0, 1.0)
+
+
 def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     heads, p = case.options["heads"], case.options["kwargs"]["dropout"]
     plain = ["draw:1", "draw:1 again", "draw:2", "draw:2 again"]
     looks = [("out", plain, ""), ("padded", ["draw:1 padded", "draw:2 padded"], PADDED)]
     for still, drawn, where in looks[: 2 if "padded" in seen.tensors else 1]:
         weights = _shown(seen.tensors[still], heads)
-        sums = weights[0].sum(-1)
-        if not bool(_close(weights[0], weights[1]).all()) or not bool(
-            (_close(sums, 1.0) | _close(sums, 0.0)).all()
-        ):
-            return None  # no weights to read, for a reason that is told elsewhere
+        if not bool(_close(weights, _right(case, expected, padded=bool(where))).all()):
+            return None  # other weights are dropped, for a reason that is told elsewhere
         draws = torch.stack([_shown(seen.tensors[n], heads) for n in drawn])
         fault = _fault(weights[0], draws, p, case.options["scores"])
         if fault:
@@ -223,7 +230,7 @@ def _fault(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:
     if not bool(_close(factors[:, 0], factors[:, 1]).all()):
         return _on_channels(draws, visible, kept, p)
     if not bool(_close(kept, scale).all()):
-        if _drops_scores(draws[:, 0, ..., 1, :2], scores[..., 1, :2], p):
+        if _drops_scores(draws[:, 0, ..., 1, :], scores[..., 1, :], visible[..., 1, :], p):
             return "drops scores, before the softmax"
         return _before_the_weights(weights, draws[:, 0], visible)
     lost = draws[:, 0].abs() < 1e-6
@@ -263,12 +270,11 @@ def _before_the_weights(weights: Tensor, draws: Tensor, visible: Tensor) -> str:
     return "acts on something else than the weights"
 
 
-def _drops_scores(drawn: Tensor, scores: Tensor, p: float) -> bool:
-    """Whether two weights of a row come from scores that are 0 or 1/(1 - p) times as big."""
-    kept = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).double() / (1 - p)
-    possible = torch.softmax(kept * scores[..., None, :], -1)  # (B, H, 4, 2)
-    alone = torch.eye(2).double().expand(*possible.shape[:2], 2, 2)  # where the other is padding
-    possible = torch.cat([possible, alone, 0 * alone[..., :1, :]], -2)
+def _drops_scores(drawn: Tensor, scores: Tensor, visible: Tensor, p: float) -> bool:
+    """Whether the weights of a row come from scores that are 0 or 1/(1 - p) times as big."""
+    kept = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * TOKENS) / (1 - p)
+    possible = kept * scores[..., None, :]  # (B, H, 16, T)
+    possible = torch.softmax(possible.where(visible[..., None, :], -math.inf), -1).nan_to_num()
     return bool(_close(drawn[..., None, :], possible).all(-1).any(-1).all())
 
 
@@ -299,7 +305,8 @@ def _together(dropped: Tensor, visible: Tensor, p: float) -> str:
     pairs = [_neighbours(dropped, visible, axis) for axis in (-1, -2, -3, -4)]
     always = [bool(equal.all()) and equal.numel() > 0 for equal in pairs]
     if always[0] and always[1]:
-        return "drops all weights of a text together"
+        whole = "text" if always[2] or not pairs[2].numel() else "head"
+        return f"drops all weights of a {whole} together"
     for together, fault in zip(always, TOGETHER, strict=True):
         if together:
             return fault

@@ -52,7 +52,8 @@ def padding_written_over_a_cut(self, T, device, pad_mask=None):
 class LinedUpFromTheRight(Mistake):
     """`(T, T) | (B, T)` lines the sequences up with the rows of the triangle.
 
-    Why: With as many sequences as tokens there is no error, only a wrong mask; else there is one.
+    Why: With as many sequences as tokens there is no error, only a wrong mask; with one sequence
+        it is right by luck.
     Mend: The batch needs a dimension of its own, and the rows one of size 1.
     """
 

@@ -225,7 +225,7 @@ class ChannelsDropped(Mistake):
 class RefusalLeftToView(Mistake):
     """A width that can't be divided is refused by `view`, with a RuntimeError about shapes.
 
-    Why: "shape '[2, 3, 4, 2]' is invalid" doesn't tell anyone that 4 heads don't fit.
+    Why: "shape '[…]' is invalid" doesn't tell anyone how many heads don't fit into which width.
     Mend: Check the remainder yourself, and raise a ValueError with both numbers.
     """
 
@@ -248,10 +248,10 @@ ListOfHeads = TupleOfHeads.but(split=lambda self, x, num_heads: list(x.chunk(num
 
 
 class UnevenHeadsAccepted(Mistake):
-    """A `d_out` that can't be divided by `num_heads` is accepted where the module is made.
+    """A width that can't be divided by `num_heads` is accepted where the module is made.
 
-    Why: It fails at its first call, with an error about shapes, or trains with channels that do
-        nothing.
+    Why: It fails only when it is called, far from the line at fault, or trains with channels that
+        do nothing.
     Mend: The constructor knows both numbers: raise a ValueError there that names them.
     """
 
@@ -262,7 +262,8 @@ class UnevenHeadsAccepted(Mistake):
 class KeyNotSplit(Mistake):
     """One of query, key and value was not split into heads.
 
-    Why: Split are (B, H, T, D), unsplit (B, T, C): a product of the two can't fit.
+    Why: Split are (B, H, T, D), unsplit (B, T, C): a product of the two fails, or comes out in
+        another shape.
     Mend: Which of the three doesn't go through `split_heads`?
     """
 
@@ -350,7 +351,7 @@ class HeadsSwappedWithWidth(Mistake):
 class BatchAndTokensSwapped(Mistake):
     """The tokens were brought in front of the batch before the reshape.
 
-    Why: Rows then mix sequences that have nothing to do with each other.
+    Why: A sequence then holds tokens of others that have nothing to do with it.
     Mend: The batch stays first all the way.
     """
 
@@ -497,7 +498,7 @@ class NoOutProj(Mistake):
 class OutProjAdded(Mistake):
     """What goes into `out_proj` is added to what comes out of it.
 
-    Why: Such a shortcut around a layer comes in lesson 08, around the whole of attention.
+    Why: Such a shortcut belongs around the whole of attention, as in lesson 08.
     Mend: Return what `out_proj` gives, and nothing more.
     """
 
@@ -609,7 +610,7 @@ class OutProjOnValues(Mistake):
 
 
 class ScaledByModelWidth(Mistake):
-    """You divided by the root of `d_out`, the width of all heads together.
+    """You divided by the root of the width of all heads together.
 
     Why: The scores come out too small, so every head looks too evenly at all tokens.
     Mend: The width of the vectors in *this* dot product makes it grow. How wide is one head?

@@ -99,7 +99,13 @@ MEAN_PROPERTIES = (
     Property("first_token", "The first token stays as it is", _first_token, credit=True),
     Property("no_future", "A later token has no say in an earlier one", _no_future, credit=True),
     Property("own_sequence", "Sequences of a batch don't mix", _own_sequence),
-    Property("sums_to_one", "The mean of equal tokens is that token", _sums_to_one, credit=True),
+    Property(
+        "sums_to_one",
+        "The mean of equal tokens is that token",
+        _sums_to_one,
+        credit=True,
+        breaks="The mean of equal tokens is not that token",
+    ),
 )
 
 

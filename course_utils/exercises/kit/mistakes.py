@@ -18,7 +18,7 @@ from .steps import INF, Weighing
 
 
 class NoMask(Mistake):
-    """Nothing is hidden: every token also sees the tokens after it.
+    """The future is not hidden: every token also sees the tokens after it.
 
     Why: A model that predicts the next token must not see it: it would learn to copy.
     Mend: Where does the mask of the future come in, and is its result used?
@@ -85,11 +85,11 @@ class MaskAfterSoftmax(Mistake):
 
 
 class RenormalisedAfterSoftmax(Mistake):
-    """You masked after the softmax and divided by the new sums: right on paper, but a big hidden
-    score presses all visible weights to 0, and 0/0 is NaN.
+    """You masked after the softmax and divided by the new sums: that is 0/0 where a row sees
+    nothing, or where a big hidden score has pressed all visible weights to 0.
 
     Why: A hidden score should have no influence at all, however big it is.
-    Mend: Hide the scores before the softmax; then nothing has to be repaired.
+    Mend: Hide the scores before the softmax: which score takes no share there?
     """
 
     def weights(self, scores, hidden):
@@ -207,9 +207,10 @@ class ScoresIgnored(Mistake):
 
 
 class Overflows(Mistake):
-    """The formula is right on paper, but `exp` of a big score is infinite: inf / inf is NaN.
+    """The formula is right on paper, but `exp` of a big score is infinite, and of scores far below
+    zero it is 0: inf / inf and 0 / 0 are NaN.
 
-    Why: In float32 `exp` overflows at 89, and real scores do get that big.
+    Why: Already at 89, in float64 at 710, `exp` overflows, and real scores do get that big.
     Mend: Adding the same number to all scores changes nothing. Which number makes the biggest
         score harmless?
     """
@@ -248,8 +249,8 @@ class NanRows(Mistake):
 
 
 class NanInGradient(Mistake):
-    """The result is right: `nan_to_num` cleaned it. But the NaN was there, and it comes back in
-    the gradients.
+    """The result is right: the NaN was cleaned away, by `nan_to_num`, `torch.where` or
+    `masked_fill`. But it was there, and it comes back in the gradients.
 
     Why: After one training step the weights are NaN, and the loss gave no warning.
     Mend: Don't let the NaN arise: give empty rows harmless scores before the softmax.
@@ -261,10 +262,10 @@ class NanInGradient(Mistake):
 
 
 class UniformOnHidden(Mistake):
-    """A row that sees nothing gets equal weights on all that it should not see: the softmax of
-    equal scores, such as -1e9 everywhere, is the mean.
+    """A row that sees nothing gets equal weights on all that it should not see, as the softmax
+    gives them for equal scores, such as -1e9 everywhere.
 
-    Why: There is no NaN to warn you, and padding and future leak into the result.
+    Why: Nothing warns you, and what is hidden leaks into the result.
     Mend: Which weights should a row have that sees nothing?
     """
 
@@ -398,7 +399,7 @@ class ValuesFromKeys(Mistake):
 class PadMaskIgnored(Mistake):
     """`pad_mask` has no effect: the padding is heard like any other token.
 
-    Why: A sequence changes with the batch it is in.
+    Why: A sequence can then change with the batch it is in.
     Mend: Where does `pad_mask` meet the mask of the future?
     """
 
@@ -409,7 +410,7 @@ class PadMaskIgnored(Mistake):
 class RowsHidden(Mistake):
     """The *rows* of padded tokens were hidden instead of their columns.
 
-    Why: Real tokens still see the padding, and the padded queries see nothing.
+    Why: Padding that no other mask hides is still seen, and the padded queries see nothing.
     Mend: A row is a token that looks, a column one that is looked at. Which should padding not be?
     """
 
@@ -431,7 +432,7 @@ class RowsAndColumnsHidden(Mistake):
 class PaddingInverted(Mistake):
     """The padding mask is the wrong way round: the text is hidden, and the padding is seen.
 
-    Why: In this course `True` means hidden, in both masks.
+    Why: In this course `True` means hidden, in every mask.
     Mend: `True` in `pad_mask` is padding, to be hidden. Only a built-in that asks who takes part
         wants it turned round, with `~`.
     """
@@ -466,7 +467,7 @@ class FirstSequencesMask(Mistake):
     """Every sequence got the padding mask of sequence 0.
 
     Why: Sequences of a batch have different lengths; that is why there is a mask.
-    Mend: `pad_mask` is `(B, S)`. Which dimension is missing between sequences and keys?
+    Mend: Each sequence has its own row of `pad_mask`. Where is the first row taken for all?
     """
 
     def columns(self, pad_mask):
@@ -477,7 +478,7 @@ class DiagonalKept(Mistake):
     """Padding is allowed to see itself.
 
     Why: It avoids rows that see nothing, but what stands in the padding comes out at the other end.
-    Mend: Let such rows be empty; the softmax will take care of them.
+    Mend: Let such rows be empty: a safe softmax gives them weights of 0.
     """
 
     def with_padding(self, future, pad_mask):
@@ -488,9 +489,9 @@ class DiagonalKept(Mistake):
 class PaddedRowsCleared(Mistake):
     """The results of padded queries are 0: their rows were hidden as well, or cleared afterwards.
 
-    Why: A padded query may see real tokens before it, and is computed like any other; whoever uses
-        the result leaves those rows out.
-    Mend: Only columns have to go, and only queries that see nothing give zeros.
+    Why: A padded query may see real tokens, and is computed like any other; whoever uses the
+        result leaves those rows out.
+    Mend: Only columns of the scores have to go. Leave the rows of the result as they come out.
     """
 
     def forward(self, x, pad_mask=None):
@@ -501,7 +502,7 @@ class PaddedRowsCleared(Mistake):
 class TokensCleared(Mistake):
     """Padded tokens were set to 0 in `x`; they are not hidden.
 
-    Why: A key of zeros scores 0, and e⁰ = 1 is a weight like any other.
+    Why: A token of zeros still has a key and a score, and takes its share of the weights.
     Mend: Hide their scores instead.
     """
 
@@ -601,8 +602,8 @@ class DropoutInEvaluation(Mistake):
 class DropoutFixed(Mistake):
     """The probability of dropout is written into the code, whatever `dropout` says.
 
-    Why: Whoever asks for dropout=0.3 gets another share dropped, and a test at 0 or 0.5 may not
-        show it.
+    Why: Whoever asks for another share gets this one all the same, and a test at this very number
+        doesn't show it.
     Mend: Pass the constructor's argument on to `nn.Dropout`.
     """
 
@@ -651,10 +652,12 @@ class MaskIsLearned(Mistake):
 
 
 class MaskStaysBehind(Mistake):
-    """The mask sits in a plain attribute, which `.to(device)` does not move.
+    """The mask stays on the CPU: it sits in a plain attribute, which `.to(device)` does not move,
+    or is made in `forward` without a device.
 
     Why: On a GPU the scores and their mask would meet on two devices, and that is an error.
-    Mend: `register_buffer` makes a tensor travel with its module.
+    Mend: `register_buffer` makes a tensor travel with its module; what `forward` makes should be
+        made on the device of `x`.
     """
 
     def keep_mask(self, context_length):
@@ -748,7 +751,7 @@ class RefusedWithoutNumbers(Mistake):
 class RefusedOtherwise(Mistake):
     """What makes no sense is stopped by an error that is no ValueError.
 
-    Why: An `assert` is left out when Python runs with `-O`, and whoever calls catches ValueErrors.
+    Why: Whoever calls catches ValueErrors; an `assert`, if it is one, is even left out with `-O`.
     Mend: `raise ValueError(…)`, with the numbers in its message.
     """
 
@@ -773,9 +776,9 @@ class WeightsReturned(Mistake):
 
 
 class PairReturned(Mistake):
-    """You return the result and the weights as a pair.
+    """You return a pair, such as the result and the weights; one tensor was asked for.
 
-    Why: The next layer expects one tensor of shape `(B, T, d_out)`.
+    Why: The next layer expects one tensor, with a row for each token.
     Mend: Return the result alone.
     """
 
@@ -785,7 +788,7 @@ class PairReturned(Mistake):
 
 
 class LastTokenOnly(Mistake):
-    """You return the last token only: T is gone from the shape.
+    """You return the last token only, and not all T of them.
 
     Why: In training every position predicts its next token, so every position is needed.
     Mend: Return all T rows.

@@ -12,6 +12,12 @@ from torch import nn
 from ... import transformer
 from ...checking import Mistake
 
+FLOAT32_WORDS = {
+    "what": "The result is float32 whatever the weights are.",
+    "mend": "Tensor operations keep the dtype by themselves. Is there a `.float()`, or a tensor "
+    "that you make?",
+}
+
 
 class NormNotUsed(Mistake):
     """The last norm is made and never called.
@@ -203,7 +209,7 @@ class AllInOneSequential(Mistake):
 class EmbeddingWithoutPositions(Mistake):
     """`embed` is a table of tokens alone; there are no positions.
 
-    Why: Attention can't tell "dog bites man" from "man bites dog".
+    Why: Attention takes the tokens up to here as a set: in which order they came is lost.
     Mend: `transformer.TokenAndPosition` holds both tables.
     """
 
@@ -215,7 +221,7 @@ class EmbeddingWithoutPositions(Mistake):
 class PositionsNotAdded(Mistake):
     """Only the token table is read; positions are made and never added.
 
-    Why: Attention can't tell "dog bites man" from "man bites dog".
+    Why: Attention takes the tokens up to here as a set: in which order they came is lost.
     Mend: Call `self.embed(ids)`; it adds them itself.
     """
 

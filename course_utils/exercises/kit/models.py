@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ... import transformer
 from ...checking import Case, Observation, Property
+from ...checking.calling import set_seed
 from ...checking.comparing import near
 from ...checking.exercise import Expected, Verdict
 from .blocks import Block, Norm
@@ -280,6 +281,7 @@ def see_texts(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     changed[:, -1] = (changed[:, -1] + 1) % V
     first = ids.clone()
     first[:, 0] = (first[:, 0] + 1) % V
+    set_seed(1)  # as the first one: a parameter too many is the same in both
     model = make()
     with torch.no_grad():
         seen.put("short", model(ids[:1, :2]))
@@ -294,7 +296,8 @@ def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return near(seen.tensors["out"][:, :-1], seen.tensors["changed"][:, :-1])
+    long, changed = seen.tensors["long again"], seen.tensors["changed"]
+    return near(long[:, :-1], changed[:, :-1]) if long.shape == changed.shape else None
 
 
 def _knows_places(case: Case, seen: Observation, expected: Expected) -> Verdict:

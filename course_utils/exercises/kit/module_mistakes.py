@@ -113,10 +113,11 @@ class TokensAsValues(Mistake):
 
 
 class QueriesFromKeys(Mistake):
-    """The queries were made with the `key` projection; `query` has no effect.
+    """Queries and keys were made with one projection, `key`; `query` has no effect.
 
     Why: What a token looks for and what it offers could no longer differ.
-    Mend: Read the three projection lines aloud: one name comes twice.
+    Mend: Read aloud the lines that make the three layers, and those that call them: one name comes
+        twice.
     """
 
     def projected(self, x):
@@ -301,11 +302,12 @@ class DropoutTwiceOnWeights(Mistake):
 
 
 class DropoutRenormalised(Mistake):
-    """After dropout the weights were divided by their new sum.
+    """After dropout the weights were divided by their new sum, or the masked scores went through
+    dropout: 0 / 0 and 0 · inf are NaN.
 
-    Why: Dropout already scales what is left by 1/(1 - p), so that the sum is 1 on average; a row
-        in which all is dropped would be 0/0.
-    Mend: Leave the weights as dropout gives them.
+    Why: Dropout scales what is left by 1/(1 - p), so that the sum is 1 on average; a row that sees
+        nothing, or loses all, has the sum 0.
+    Mend: Send the weights through dropout, after the softmax, and leave them as they come out.
     """
 
     def dropped(self, weights):

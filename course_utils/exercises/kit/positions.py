@@ -246,7 +246,8 @@ class InDegrees(Mistake):
 class WholeTurns(Mistake):
     """The angles are 2π times too big, or π times.
 
-    Why: The first pair makes a whole turn from token to token, so it is the same for all positions.
+    Why: The first pair makes a whole turn from token to token, or half of one: all positions look
+        the same to it, or every other one.
     Mend: Leave the angle as it is: there is no π in the formula.
     """
 

@@ -161,12 +161,6 @@ def _mask_required(self, x, context, context_pad_mask):
     return Cross.forward(self, x, context, context_pad_mask)
 
 
-def _context_cleared(self, x, context, context_pad_mask=None):
-    if context_pad_mask is not None:
-        context = context * ~context_pad_mask[..., None]
-    return Cross.forward(self, x, context)
-
-
 def _padding_kept(self, x, context, context_pad_mask=None):
     if context_pad_mask is not None:
         self.kept = context_pad_mask
@@ -176,7 +170,25 @@ def _padding_kept(self, x, context, context_pad_mask=None):
 
 
 ContextMaskRequired = m.MaskRequired.but(forward=_mask_required)
-ContextCleared = m.TokensCleared.but(forward=_context_cleared)
+
+
+class ContextCleared(m.TokensCleared):
+    """Padded tokens were set to 0 in `context`; they are not hidden.
+
+    Why: A token of zeros still has a key and a score, and takes its share of the weights.
+    Mend: Hide their scores instead.
+    """
+
+    def forward(self, x, context, context_pad_mask=None):
+        if context_pad_mask is not None:
+            context = context * ~context_pad_mask[..., None]
+        return Cross.forward(self, x, context)
+
+    @classmethod
+    def id(cls):
+        return "tokens_cleared"
+
+
 ContextPaddingKept = mm.PaddingKept.but(forward=_padding_kept)
 
 
@@ -294,13 +306,20 @@ class GeluForRelu(b._WrongNetwork):
     network = _Gelu
 
 
-NoBend = b.NoBend.but(network=_Straight)
+class NoBend(b.NoBend):
+    """Nothing bends between the two linear layers.
+
+    Why: Two linear layers in a row are one: the width `d_ff` is for nothing.
+    Mend: ReLU, max(0, x), stands between them.
+    """
+
+    network = _Straight
 
 
 class BentAtTheEnd(b._WrongNetwork):
     """ReLU comes after the second layer, not between the two.
 
-    Why: Two linear layers in a row are one, and what is added could hardly ever be below 0.
+    Why: Two linear layers in a row are one, and what is added could never be far below 0.
     Mend: Widen, bend, narrow: the bend is in the middle.
     """
 
@@ -318,10 +337,10 @@ class FourTimesAsWide(b._WrongNetwork):
 
 
 class NothingDropped(Mistake):
-    """Dropout has no effect on any branch.
+    """Dropout has no effect on what attention adds, or on any branch at all.
 
-    Why: Whoever asks for dropout=0.1 expects that something is dropped in training.
-    Mend: Hand `dropout` on to the parts, and drop what a branch adds.
+    Why: Whoever asks for dropout=0.1 expects that something is dropped of each branch.
+    Mend: Hand `dropout` on to the parts, and drop what every branch adds.
     """
 
     def weights_rate(self, dropout):
@@ -335,10 +354,11 @@ class NothingDropped(Mistake):
 
 
 class SumDropped(b.StreamDropped):
-    """The sum was dropped, and with it the stream: what a token was is lost in some channels.
+    """The stream itself was dropped, in a sum or as it came in: what a token was is lost in some
+    channels.
 
     Why: What is dropped from the stream is gone for all blocks after it.
-    Mend: Drop what is added, before the `+`.
+    Mend: Which calls of dropout act on more than what a branch adds?
     """
 
     @classmethod
