@@ -207,6 +207,7 @@ def _keep(points: dict[str, dict[str, float | str]], looked_at: set[str]) -> Non
         ).items()
     }
     POINTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    kept_symptoms.cache_clear()
     known = kept_symptoms()
     for e in COURSE:
         if e.id in looked_at and e.kind != "quiz":

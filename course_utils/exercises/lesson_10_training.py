@@ -344,8 +344,8 @@ def _clips(case: Case, seen: Observation, expected: Expected) -> Verdict:
     length = float(mine.norm()) / most
     if not length:
         return None
-    if length < 0.999:  # gradients of another loss may be that short
-        return False if _right_loss(case, seen, expected) else None
+    if length < 0.999:  # gradients may be that short, and those of another loss
+        return _as_long(case, seen, expected) if _right_loss(case, seen, expected) else None
     return length <= 1.001
 
 
