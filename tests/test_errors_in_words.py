@@ -105,4 +105,4 @@ def test_what_is_not_known_is_left_as_it_is():
 def test_the_card_says_it_below_the_error():
     report = check("tril_mean", lambda x: torch.ones(5, 5) @ x)
     assert "must match" in report.message or "Expected size" in report.message
-    assert "transposed?" in report.detail or "lined up from the right" in report.detail
+    assert "than you thought?" in report.detail or "lined up from the right" in report.detail

@@ -349,17 +349,6 @@ class OnlyWider(Mistake):
         return super().__call__(query.float(), key.float(), value.float()).to(value.dtype)
 
 
-class AlwaysInFloat32(Mistake):
-    """All is computed in float32, whatever comes in: of float64, half of the digits are gone.
-
-    Why: It mends float16 twice, with room and with the scale, and spoils what was exact.
-    Mend: Scaled before the product, nothing needs the room: take the dtype that came.
-    """
-
-    def __call__(self, query, key, value):
-        return super().__call__(query.float(), key.float(), value.float()).to(value.dtype)
-
-
 class ScaledTooLate(Mistake):
     """The scores are divided after the product: in float16 they were infinite by then.
 
@@ -395,13 +384,12 @@ FIX_MISSING_SCALE = Exercise(
     expect=expect_function(causal_oracle, gradients=GRADIENTS),
     reference=clinic.fix_missing_scale,
     as_found=patients.patient_b,
-    tolerance=TOLERANCE,
+    tolerance=TOLERANCE | {torch.float64: 1e-5},  # a step in float32 is no fault
     misconceptions=Misconceptions.of(
         m.NotScaled,
         OverflowHidden,
         OverflowHidden.but(weights=_clean_weights),
         OnlyWider,
-        AlwaysInFloat32,
         ScaledTooLate,
         ScaledTooLateAndHidden,
         ScaledTooLateAndHidden.but(scores=Attend.scores, weights=_clean_weights).on(

@@ -753,6 +753,9 @@ RIGHT = {
         "key": half_scaled_key,
         "double": half_in_double,
         "in steps": half(before=lambda q: q / math.sqrt(q.shape[-1])),
+        "in float32": lambda q, k, v: half(before=lambda q: q / math.sqrt(q.shape[-1]))(
+            q.float(), k.float(), v.float()
+        ).to(v.dtype),
     },
     "fix_mask_after_softmax": {
         "sdpa": masked_by_sdpa,
