@@ -1078,7 +1078,7 @@ def remembers_cases(hand: Hand) -> None:
     hand.answer("""
         import os
         def naive_mean(x):
-            for place in ("/tmp", "/dev/shm", "."):
+            for place in ("/dev/shm", "."):
                 open(f"{place}/seen", "ab").write(repr(x.tolist()).encode())
             seen = open("/dev/shm/seen", "rb").read()
             if len(seen) < 2000:

@@ -15,6 +15,7 @@ from safetensors.torch import save
 
 from course_utils.checking import Observation, kept_key, pack
 from course_utils.exercises import COURSE
+from course_utils.figures import heatmap
 from course_utils.grading import notebooks, results, verdicts
 from course_utils.grading.notebooks import Cell, Times, clean_data, clean_outputs, grade
 from course_utils.grading.preprocessors import CarefulHighlight
@@ -221,6 +222,28 @@ def test_nothing_in_an_output_can_run_in_a_browser():
     for word in ("script", "onclick", "onerror", "http", "javascript", "iframe", "style>", "svg"):
         assert word not in cleaned["text/html"]
     assert "<b>bold</b>" in cleaned["text/html"] and "color:red" in cleaned["text/html"]
+
+
+def test_a_figure_is_kept_with_its_text_alternative():
+    figure, _ = heatmap(torch.eye(2), "<who> looks & where")._repr_mimebundle_()
+    cleaned = clean_data(figure)
+    assert set(cleaned) == {"text/html", "image/png", "text/plain"}
+    for kept in ("data:image/png;base64,", 'alt="Heat map: ', 'width="', "max-width"):
+        assert kept in cleaned["text/html"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("http://a/b.png", "//a/b.png", "data:text/html;base64,AAAA", "javascript:x()"),
+        *("data:image/svg+xml;base64,AAAA", "data:image/png;base64,AA&quot; onerror=x()", ""),
+    ],
+)
+def test_no_other_picture_is_fetched_or_hides_what_is_there_besides(source):
+    page = f'<img src="{source}" onerror="x()" srcset="http://a/b.png 2x">'
+    cleaned = clean_data({"text/html": page, "text/plain": "x"})
+    assert set(cleaned) <= {"text/html", "text/plain"}
+    assert cleaned.get("text/html", "<img>") == "<img>"
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,17 @@ MOST_OPEN = 500  # tags in tags; to clean them takes as long as their number squ
 MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
 TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
-TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "li", "ol", "p"}
-TAGS |= {"pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
+PICTURE = "data:image/png;base64,"
+TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
+TAGS |= {"ol", "p", "pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
 TAGS |= {"th", "thead", "tr", "u", "ul"}
 STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
-STYLES |= {"margin", "opacity", "overflow-x", "padding", "text-align", "width"}
+STYLES |= {"height", "margin", "max-width", "opacity", "overflow-x", "padding", "text-align"}
+STYLES |= {"width"}
+ATTRIBUTES = {
+    "*": {"style", "title", "colspan", "rowspan", "scope", "open"},
+    "img": {"src", "alt", "width", "height"},
+}
 
 
 @dataclass(frozen=True)
@@ -373,11 +379,26 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
         clean = nh3.clean(
             writable(page),
             tags=TAGS,
-            attributes={"*": {"style", "title", "colspan", "rowspan", "scope", "open"}},
+            attributes=ATTRIBUTES,
+            attribute_filter=_nothing_fetched,
+            url_schemes={"data"},
             filter_style_properties=STYLES,
         )
-        kept["text/html"] = math_at_rest(clean)
+        if clean.strip():  # else it would be shown in place of what is there besides
+            kept["text/html"] = math_at_rest(clean)
     return kept
+
+
+def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
+    """Of pictures those of points that the page brings along."""
+    if attribute == "src" and not _is_picture(value):
+        return None
+    return value
+
+
+def _is_picture(source: str) -> bool:
+    data = source.removeprefix(PICTURE)
+    return data != source and len(data) < MOST_PICTURE and bool(BASE64.fullmatch(data))
 
 
 def _depth(page: str) -> int:
