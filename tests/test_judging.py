@@ -223,6 +223,29 @@ class TestNaming:
         }
 
 
+ROWS = [
+    ("TokenAndPosition", "a gain besides", "nothing_kept", "A call keeps nothing of the calls"),
+    ("LayerNorm", "a gain besides", "nothing_kept", "It keeps nothing of the calls before"),
+    ("CausalSelfAttention", "NeverBiasedAndBroken", "runs", "It runs on every input"),
+    ("CausalSelfAttention", "OtherNames", "runs", "It has the parameters that were asked for"),
+    ("TransformerBlock", "mask forgotten", "nothing_kept", "; yours remembers something"),
+]
+
+
+@pytest.mark.parametrize(("id", "name", "row", "text"), ROWS)
+def test_a_row_says_no_more_than_was_seen(id, name, row, text):
+    report = check_exercise(COURSE.find(id), WRONG[id][name], catalogue=COURSE)
+    (told,) = [r for r in report.behaviours if r.id == row]
+    assert text in told.text
+
+
+def test_what_is_no_parameter_is_not_called_one():
+    cut = WRONG["cached_attention_step"]["the cache detached"]
+    message = check_exercise(COURSE.find("cached_attention_step"), cut, catalogue=COURSE).message
+    assert "no gradient reaches kept keys" in message
+    assert "parameter" not in message
+
+
 class TestProperties:
     def test_a_string_says_how_one_fails(self):
         told = Property("told", "It is told", lambda *t: "is off by one")

@@ -34,11 +34,12 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
 
     properties = (*standard(exercise), *exercise.properties)
     usual = [_result(p, trials) for p in standard(exercise)]
-    if any((t.seen.error or {}).get("kind") == "weights" for t in trials):  # none was called
+    errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
+    if errors and all(e.get("kind") == "weights" for e in errors):  # nothing went wrong in a call
         usual[0] = replace(usual[0], text="It has the parameters that were asked for")
     shape = properties[1]
     fit = [t for t in trials if shape.verdict(t) is not False]
-    if any(t.seen.error for t in trials if t.case.refuses is None):
+    if errors:
         fit = []  # what is left could only mislead
     others = [_result(p, trials, fit) for p in exercise.properties]
     results = _without_consequences([r for r in (*usual, *others) if r.holds is not None])

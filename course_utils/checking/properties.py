@@ -339,7 +339,8 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
                     "the gradient needs was written into afterwards.",
                     "\n".join([evidence(t), reason]),
                 )
-            other = "" if where in t.case.inputs else ", or this parameter is frozen or not used"
+            weight = where in t.case.options.get("weights", {})
+            other = ", or this parameter is frozen or not used" if weight else ""
             return (
                 f"The values are right, but no gradient reaches {where}{mode}: somewhere the "
                 "result is cut off from it (`.item()`, `.tolist()`, `.detach()`, "

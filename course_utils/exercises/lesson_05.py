@@ -312,7 +312,7 @@ class MaskNotExpanded(Mistake):
 class EmptyGuessed(Mistake):
     """Rows were taken for empty because of their numbers: equal scores, or weights that are equal.
 
-    Why: A row of equal scores sees everything, and should be a mean.
+    Why: A row of equal scores still sees all that isn't hidden, and should be the mean of that.
     Mend: Whether a row sees nothing stands in `hidden` alone.
     """
 

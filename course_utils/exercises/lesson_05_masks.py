@@ -660,7 +660,8 @@ CAUSAL_AND_PADDING = Exercise(
         m.PaddingInverted,
         VisibleInstead.on(
             CausalAndPadding,
-            mend="Is there one `~` too many, or one too few? Or both masks of what is seen?",
+            mend="Is there one `~` too many, or one too few? Or do both masks mark what may be "
+            "seen?",
         ),
         *NO_MASKS[1:-1],
         MaskTransposed.on(

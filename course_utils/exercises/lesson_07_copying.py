@@ -548,7 +548,8 @@ class Thaws(Mistake):
 class EvaluationModeLeftOn(Mistake):
     """Afterwards one of the two modules is in another mode than before.
 
-    Why: Whoever goes on training it trains without dropout, and no error says so.
+    Why: In the wrong mode a module trains without dropout, or drops where it is only used, and no
+        error says so.
     Mend: Copying needs neither mode.
     """
 

@@ -213,7 +213,8 @@ def _cases(seed: int) -> list[Case]:
 
 
 def _probe(answer: Any, case: Case) -> Observation:
-    """Counts twice, for what the first call leaves behind."""
+    """Counts twice, for what the first call leaves behind; and once more, to be judged, without
+    what shouldn't count."""
     seen = Observation()
 
     def call(module: nn.Module) -> Any:
@@ -467,7 +468,8 @@ def a_list(module):
 def evaluation_mode_left_on(module):
     """The count is right, but afterwards the module is in evaluation mode.
 
-    Why: Whoever goes on training it trains without dropout, and no error says so.
+    Why: In the wrong mode a module trains without dropout, or drops where it is only used, and no
+        error says so.
     Mend: Counting needs neither mode: leave out `.eval()`.
     """
     return _sum(_trained(module.eval().parameters()))

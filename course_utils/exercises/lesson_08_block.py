@@ -164,6 +164,7 @@ def _see_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
         return tokens.roll(1, -1) * 2 + 1  # other tokens to a norm, too
 
     one, two = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("in training", call(one, x))
     changed = x.clone()
     if pad_mask is None:
         changed[:, half:] = other(x[:, half:])
@@ -174,11 +175,10 @@ def _see_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
         seen.put("silent", call(silent, x))
     else:
         changed[pad_mask] = other(x[pad_mask])
-        call(one, x)
         seen.put("unmasked second", call(one, x, None))
+        seen.put("masked third", call(one, x))
         seen.put("unmasked first", call(made(), x, None))
     seen.put("changed", call(two, changed))
-    seen.put("in training", call(one, x))
     seen.put("short second", call(one, x[1:, :half]))
     seen.put("short first", call(two, x[1:, :half]))
     seen.put("long second", call(two, x))

@@ -114,7 +114,7 @@ def _network(case: Case, weights: dict[str, Tensor], x: Tensor) -> Tensor:
 
 
 def _see_network(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """One token changed, and all tokens twice as big."""
+    """One token changed; all tokens twice as big, and all of zeros."""
     see_branch_dropout(make, case, seen)
     if "typical" not in case.roles:
         return
@@ -187,7 +187,8 @@ class NoBend(Mistake):
 class BentAtTheEnd(Mistake):
     """`gelu` comes after the second linear layer, not between the two.
 
-    Why: Two linear layers in a row are one, and what is added could never be far below 0.
+    Why: Two linear layers in a row are one, and a bend at the end lets little or nothing below 0
+        through.
     Mend: Widen, bend, narrow: in this order.
     """
 

@@ -515,7 +515,7 @@ GENERATE = Exercise(
             trait("quiet"),
             credit=True,
             secondary=True,
-            breaks="Each call of the model is recorded for gradients",
+            breaks="The model was called where gradients are recorded",
         ),
         Property(
             "kept",

@@ -31,7 +31,7 @@ class Watched(nn.Module):
     Each token hears the mean of the tokens so far, so logits are the same whether the last token
     comes along or not. In evaluation mode they are half as large: whoever trains there learns other
     weights. `idle` is a parameter that no logit hangs on, `fixed` one that isn't trained. `calls`
-    holds, for each call that gradients are recorded of, whether it was made in training mode.
+    holds, for each call that a gradient came back to, whether it was made in training mode.
     """
 
     token: Tensor
@@ -53,9 +53,10 @@ class Watched(nn.Module):
         mean = met / torch.arange(1, T + 1, device=ids.device)[:, None]
         logits = (mean + self.fixed) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
         in_training = self.training and self.inner.training
-        if torch.is_grad_enabled():
-            self.calls.append(in_training)
-        return logits if in_training else logits / 2
+        out = logits if in_training else logits / 2
+        if out.requires_grad:
+            out.register_hook(lambda _: self.calls.append(in_training))
+        return out
 
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -164,7 +165,8 @@ def _probe(answer: Any, case: Case) -> Observation:
     Gives the weights afterwards by name, `loss 1`, `loss 2`, … where numbers came back, and as
     `traits` the kind of what was returned, the mode afterwards, and whether parameters, ids and
     what is asked of them stayed. To be judged: the `gradients` that the first step used, in the
-    role "left" also those after a `clean start`, and whether all calls were `in training`.
+    role "left" also those after a `clean start`, and whether the calls that were learned from were
+    `in training`.
     """
     seen = Observation()
     model = _model(case)

@@ -23,6 +23,7 @@ from ..checking import (
 from ..checking.exercise import Expected, Verdict
 from .kit import mistakes as m
 from .kit.draw import Draw
+from .kit.pairs import as_pair, kind_of
 from .kit.steps import Refusing
 
 LESSON = "4-transformer/10_tiny_lm"
@@ -38,41 +39,33 @@ class PairProbe(FunctionProbe):
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once"):
             return self.glance(answer, case)
-        return _as_pair(super().__call__(_stacked(answer), case))
+        return as_pair(super().__call__(_stacked(answer), case), PAIR, "out")
 
     def glance(self, answer: Any, case: Case) -> Observation:
-        return _as_pair(super().glance(_stacked(answer), case))
+        return as_pair(super().glance(_stacked(answer), case), PAIR, "out")
 
 
 def _stacked(answer: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
         out = answer(*args, **named)
         if isinstance(out, Tensor) and (out.dim() == 0 or len(out) != 2):
-            return _kind("one tensor", ())
+            return kind_of("one tensor")
         if not isinstance(out, (tuple, list)):
             return out  # two in one, which can be taken apart as a pair can; or nothing of the kind
         if len(out) != 2 or not all(isinstance(part, Tensor) for part in out):
-            return _kind(f"{type(out).__name__} of {len(out)}", [type(p).__name__ for p in out[:4]])
+            what, parts = f"{type(out).__name__} of {len(out)}", out[:4]
+            return _in_parts(what, [type(part).__name__ for part in parts])
         if out[0].shape != out[1].shape:
-            return _kind("two tensors of different shapes", [tuple(part.shape) for part in out])
+            return _in_parts("two tensors of different shapes", [tuple(part.shape) for part in out])
         if out[0].dtype != out[1].dtype:
-            return _kind("two tensors of different dtypes", [str(part.dtype) for part in out])
+            return _in_parts("two tensors of different dtypes", [str(part.dtype) for part in out])
         return torch.stack(tuple(out))
 
     return call
 
 
-def _kind(said: str, parts: Any) -> Any:
-    """Something whose class tells what came."""
-    name = f"{said}: {', '.join(map(str, parts))}" if len(parts) else said
-    return type(name, (), {})()
-
-
-def _as_pair(seen: Observation) -> Observation:
-    kinds = seen.facts.get("types", {})
-    if kinds.get("out") == "Tensor":
-        kinds["out"] = PAIR
-    return seen
+def _in_parts(said: str, parts: list[Any]) -> Any:
+    return kind_of(f"{said}: {', '.join(map(str, parts))}" if parts else said)
 
 
 class Windows(Refusing):

@@ -240,6 +240,7 @@ def _look(
         return make(as_made=training)
 
     one, two = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("in training", call(one))
     texts = {"x": "pad_mask", "context": "context_pad_mask"}
     for text, mask in texts.items():
         if text not in given:
@@ -258,11 +259,10 @@ def _look(
         seen.put("silent", call(_silence(made(), layers)))
     else:
         none = {mask: None for mask in texts.values() if mask in given}
-        call(one)
         seen.put("unmasked second", call(one, **none))
+        seen.put("masked third", call(one))
         seen.put("unmasked first", call(made(), **none))
     short = {n: v[1:, :2] for n, v in given.items()}
-    seen.put("in training", call(one))
     seen.put("short second", call(one, **short))
     seen.put("short first", call(two, **short))
     seen.put("long second", call(two))

@@ -198,6 +198,7 @@ def _see_cross(build: Callable[..., Any], case: Case, seen: Observation) -> None
         return build(as_made=training)
 
     one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("in training", call(one, x, context))
     if mask is None:
         changed = context.clone()
         changed[:, -1] += 1.0
@@ -209,10 +210,9 @@ def _see_cross(build: Callable[..., Any], case: Case, seen: Observation) -> None
         changed = context.clone()
         changed[mask] += 1.0
         seen.put("other padding", call(other, x, changed))
-        call(one, x, context)
         seen.put("unmasked second", call(one, x, context, None))
+        seen.put("masked third", call(one, x, context))
         seen.put("unmasked first", call(made(), x, context, None))
-    seen.put("in training", call(one, x, context))
     seen.put("few second", call(one, x, context.flip(0)))
     seen.put("few first", call(made(training=True), x, context.flip(0)))
     seen.put("short second", call(one, x[1:, :2], context[1:, :2]))

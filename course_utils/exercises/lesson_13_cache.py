@@ -25,10 +25,12 @@ from ..checking.observation import class_name
 from ..checking.watching import happened_elsewhere, moved
 from .kit import mistakes as m
 from .kit.draw import Draw
+from .kit.pairs import as_pair, kind_of
 from .kit.steps import INF, Scoring, Weighing
 from .lesson_13_sdpa import LESSON
 
 KEYS, VALUES = "new keys", "new values"
+RESULTS = ("out", KEYS, VALUES)
 CHAIN = 4  # steps from an empty cache
 PAIR = "a pair, (output, (keys, values))"
 
@@ -119,7 +121,7 @@ def _called(answer: Any, case: Case, args: list[Any]) -> Any:
 def _pair(result: Any) -> tuple[Any, Any, Any]:
     """The output, new keys and new values in what came back; if it is no such pair, what it is."""
     if isinstance(result, Tensor):
-        return _kind("one tensor"), None, None
+        return kind_of("one tensor"), None, None
     if not isinstance(result, tuple | list):
         return result, None, None
     if len(result) == 2:
@@ -127,17 +129,12 @@ def _pair(result: Any) -> tuple[Any, Any, Any]:
         made = [out, *cache] if isinstance(cache, tuple | list) else [out]
         if len(made) == 3 and all(isinstance(part, Tensor) for part in made):
             return out, *cache
-    return _kind(f"a {_named(result)}: {', '.join(map(_named, result[:4]))}"), None, None
+    return kind_of(f"a {_named(result)}: {', '.join(map(_named, result[:4]))}"), None, None
 
 
 def _named(part: Any) -> str:
     name = class_name(part)
     return f"{name} of {len(part)}" if isinstance(part, tuple | list) else name
-
-
-def _kind(said: str) -> Any:
-    """Something whose class tells what came."""
-    return type(said, (), {})()
 
 
 class StepProbe:
@@ -151,7 +148,7 @@ class StepProbe:
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once"):
             return self.glance(answer, case)
-        return _as_pair(self._see(answer, case))
+        return as_pair(self._see(answer, case), PAIR, *RESULTS)
 
     def _see(self, answer: Any, case: Case) -> Observation:
         seen, caches = Observation(), list[tuple[Any, Any]]()
@@ -184,9 +181,9 @@ class StepProbe:
         seen = Observation()
         set_seed(1)
         made = _pair(_called(answer, case, list(map(fresh, case.inputs.values()))))
-        for name, value in zip(("out", KEYS, VALUES), made, strict=True):
+        for name, value in zip(RESULTS, made, strict=True):
             seen.put(name, value)
-        return _as_pair(seen)
+        return as_pair(seen, PAIR, *RESULTS)
 
     def _see_gradients(self, call: Any, case: Case, seen: Observation) -> None:
         try:
@@ -228,14 +225,6 @@ class StepProbe:
 
 def _near(cache: Any, rows: list[Tensor]) -> bool:
     return all(near(mine.detach().cpu(), x) for mine, x in zip(cache, rows, strict=True))
-
-
-def _as_pair(seen: Observation) -> Observation:
-    kinds = seen.facts.get("types", {})
-    for name in ("out", KEYS, VALUES):
-        if kinds.get(name) == "Tensor":
-            kinds[name] = PAIR
-    return seen
 
 
 def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:

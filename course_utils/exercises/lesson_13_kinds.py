@@ -590,8 +590,6 @@ def _bias_not_handed_on(self, one, sizes, dropout, qkv_bias):
     return one(*sizes, dropout)
 
 
-FUTURE_SEEN = "The future isn't hidden: every token also sees the tokens after it."
-
 MAKE_MHA = Exercise(
     id="make_mha",
     lesson=LESSON,
@@ -632,7 +630,7 @@ MAKE_MHA = Exercise(
         ),
         in_torch(NanCleared),
         in_torch(NothingGivesZeros),
-        in_torch(m.NoMask).on(Make, what=FUTURE_SEEN),
+        in_torch(m.NoMask),
         in_torch(CausalPromised),
         in_torch(MaskForTheOther).on(
             Make,
@@ -671,7 +669,7 @@ MAKE_MHA = Exercise(
         ),
         in_sdpa(m.PadMaskIgnored),
         in_sdpa(m.PaddingOnly),
-        in_sdpa(m.NoMask).on(Make, what=FUTURE_SEEN),
+        in_sdpa(m.NoMask),
         SdpaByHand,
         OneKindForAll,
         AliasesMissing,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import Any
 
 import torch
@@ -165,25 +164,6 @@ class FewerHeads(Mistake):
         return super().__call__(query, key, value, num_heads)
 
 
-class OnlyWarned(ChannelsLeftAtZero):
-    """There is a warning, and the program goes on without the channels that are left over.
-
-    Why: Nobody reads a warning in the log of a run that takes a week.
-    Mend: `raise ValueError(…)` stops it in the first second.
-    """
-
-    @classmethod
-    def id(cls) -> str:
-        return "only_warned"
-
-    def refuse(self, width, num_heads):
-        if width % num_heads:
-            warnings.warn("channels are left over", stacklevel=2)
-
-    def merge(self, x):
-        return super().merge(x) * 1.0
-
-
 class RefusesOneHead(Mistake):
     """One head, or heads of one channel, were refused.
 
@@ -252,8 +232,8 @@ FIX_UNEVEN_HEADS = Exercise(
         hm.RefusalLeftToView.on(
             AttendInHeads,
             what="A width that can't be divided is refused with a RuntimeError, as `view` does.",
-            why="Whoever calls catches ValueErrors, and \"shape '[2, 3, 4, 2]' is invalid\" "
-            "doesn't tell anyone that 4 heads don't fit.",
+            why="Whoever calls catches ValueErrors, and \"shape '[…]' is invalid\" doesn't tell "
+            "anyone how many heads don't fit into which width.",
             mend="Check the remainder at the top, and raise a ValueError with both numbers.",
         ),
         RefusesOneHead,

@@ -274,8 +274,8 @@ FIX_POSITION_OVERFLOW = Exercise(
         m.LongTextAccepted.on(
             Placed,
             what="The check at the top is gone: a text longer than the table isn't refused.",
-            why="It falls off the end of the table, and an IndexError about row 17 doesn't tell "
-            "anyone that the text is too long.",
+            why="It falls off the end of the table, and an IndexError that names a row doesn't "
+            "tell anyone that the text is too long.",
             mend="Compare T with N at the top, as the patient did, and raise a ValueError with "
             "both numbers.",
         ),
@@ -663,10 +663,7 @@ class BeginningTwice(Mistake):
         return super().__call__(model, ids, max_new_tokens)
 
 
-BROKEN = {
-    "quiet": "The model was called where gradients are recorded",
-    "kept": "The model's weights were changed",
-}
+BROKEN = {"kept": "The model's weights were changed"}
 
 FIX_SLOW_GENERATION = Exercise(
     id="fix_slow_generation",

@@ -31,7 +31,21 @@ TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = "data:image/png;base64,"
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
-TAGS |= {"ol", "p", "pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot"}
+TAGS |= {
+    "ol",
+    "p",
+    "pre",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "tfoot",
+}
 TAGS |= {"th", "thead", "tr", "u", "ul"}
 STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
 STYLES |= {"height", "margin", "max-width", "opacity", "overflow-x", "padding", "text-align"}

@@ -621,6 +621,16 @@ class MaskInAList(Plain):
         return self.masks[0][:T, :T]
 
 
+class NeverBiasedAndBroken(Plain):
+    """No call works, and where biases are asked for there are none."""
+
+    def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_out, context_length, dropout, False)
+
+    def weigh(self, scores):
+        return scores.view(0)
+
+
 class TransposedAttribute(Plain):
     """A plain attribute that is read through `.T`."""
 
@@ -718,6 +728,7 @@ HEADS_WRONG = {
         MaskInAList,
         TransposedAttribute,
         FinishedWithoutScale,
+        NeverBiasedAndBroken,
     )
 }
 

@@ -289,6 +289,17 @@ class LearnedEps(Plain):
         self.eps = nn.Parameter(torch.tensor(eps))
 
 
+class AlsoAGain(Plain):
+    """A parameter too many, which begins at random."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.gain = nn.Parameter(torch.randn(d_model))
+
+    def forward(self, x):
+        return super().forward(x) * self.gain
+
+
 # ---------------------------------------------------------------- gelu
 
 
@@ -913,6 +924,19 @@ class LastBranchRemembered(Wired):
         return found + before if before is not None and before.shape == found.shape else found
 
 
+class MaskForgotten(Wired):
+    """Once a text came without a mask, one of its length is never masked again."""
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        self.unmasked = set()
+
+    def listen(self, x, pad_mask):
+        if pad_mask is None:
+            self.unmasked.add(x.shape)
+        return super().listen(x, None if x.shape in self.unmasked else pad_mask)
+
+
 class OneDrawForBoth(Wired):
     """One draw serves both branches."""
 
@@ -1158,6 +1182,7 @@ WRONG = {
         "spread of x": MeanSquareOfX,
         "scale without sign": PositiveScale,
         "eps is learned": LearnedEps,
+        "a gain besides": AlsoAGain,
     },
     "gelu": {
         "quick": gelu_quick,
@@ -1228,6 +1253,7 @@ WRONG = {
         "remembers": LastBranchRemembered,
         "one draw for both": OneDrawForBoth,
         "padding in training only": PaddingInTraining,
+        "mask forgotten": MaskForgotten,
     },
     "block_reasons": {
         "all wrong": {

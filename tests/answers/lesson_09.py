@@ -387,6 +387,17 @@ class _InHalfPrecision(_Checked):
         return super().embedded(ids, places).half().to(self.token.weight.dtype)
 
 
+class _AlsoAGain(_Checked):
+    """A parameter too many, which begins at random."""
+
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__(vocab_size, context_length, d_model)
+        self.gain = nn.Parameter(torch.randn(d_model))
+
+    def embedded(self, ids, places):
+        return super().embedded(ids, places) * self.gain
+
+
 class _OverwritesIds(_Checked):
     def embedded(self, ids, places):
         out = super().embedded(ids, places)
@@ -699,6 +710,7 @@ WRONG = {
         "positions begin at zero": _ZeroPositions,
         "sets the seed": _SetsTheSeed,
         "through half precision": _InHalfPrecision,
+        "a gain besides": _AlsoAGain,
     },
     "apply_rope": {
         "Llama's halves, from one": _llama_from_one,

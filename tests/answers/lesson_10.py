@@ -924,6 +924,22 @@ def step_never_learns_the_end(model, ids, optimizer, max_norm=1.0):
     return step_of_the_lesson(model, ids[:, :-1] if ids.shape[1] > 2 else ids, optimizer, max_norm)
 
 
+def step_after_a_look(model, ids, optimizer, max_norm=1.0):
+    """A look in evaluation mode is recorded, and nothing is learned from it."""
+    model.eval()
+    loss_by_module(model(ids), ids)
+    return step_of_the_lesson(model, ids, optimizer, max_norm)
+
+
+def step_looks_afterwards(model, ids, optimizer, max_norm=1.0):
+    """The loss after the step, from a recorded call in evaluation mode."""
+    step_of_the_lesson(model, ids, optimizer, max_norm)
+    model.eval()
+    loss = loss_by_module(model(ids), ids)
+    model.train()
+    return loss.item()
+
+
 def loss_no_shift(logits, ids, pad_id=None):
     return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
 
@@ -975,6 +991,7 @@ STEP_WRONG = {
         model.train()(ids), ids
     ).item(),
     "of the course": finished.training_step,
+    "looks afterwards": step_looks_afterwards,
 }
 
 
@@ -1480,6 +1497,7 @@ RIGHT = {
         "closure": step_by_closure,
         "text by text": step_in_halves,
         "by functions": step_by_function,
+        "after a look": step_after_a_look,
     },
     "next_token_probabilities": {
         "ranks": probabilities_by_rank,

@@ -573,6 +573,20 @@ def step_clipped_by_hand(model, ids, optimizer, max_norm=1.0):
     return loss.item()
 
 
+def step_looked_at_before(model, ids, optimizer, max_norm=1.0):
+    """A look in evaluation mode is recorded, and nothing is learned from it."""
+    next_token(model.eval(), ids)
+    return step()(model, ids, optimizer, max_norm)
+
+
+def step_looked_at_afterwards(model, ids, optimizer, max_norm=1.0):
+    """The loss after the step, from a recorded call in evaluation mode."""
+    step()(model, ids, optimizer, max_norm)
+    loss = next_token(model.eval(), ids)
+    model.train()
+    return loss.item()
+
+
 def smooth(model, ids):
     return F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:], label_smoothing=0.1)
 
@@ -605,6 +619,7 @@ STEP_WRONG = {
     "perplexity": step(back=lambda loss: loss.exp().item()),
     "patched with nan_to_num": step(lambda m, i: same_token(m, i).nan_to_num()),
     "of the course": language_model.training_step,
+    "looked at afterwards": step_looked_at_afterwards,
 }
 
 
@@ -781,6 +796,7 @@ RIGHT = {
         "mean of tokens": step(
             lambda m, i: F.cross_entropy(m(i)[:, :-1].flatten(0, 1), i[:, 1:].flatten())
         ),
+        "looked at before": step_looked_at_before,
     },
     "fix_slow_generation": {
         "by list": words_by_list,

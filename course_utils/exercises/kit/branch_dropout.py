@@ -195,7 +195,8 @@ def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
     if block and bool((draws[..., channels("stream", heads)].abs() > 1e-3).any()):
         return "drops the stream itself, not only what is added to it"
     kept = 1 / (1 - p)
-    for part, name, units in (("attention", "attention", "weights"), ("network",) * 2 + ("units",)):
+    branches = ("attention", "attention", "weights"), ("network", "the network", "units")
+    for part, name, units in branches:
         if part == "attention" and not block:
             continue
         what = f"what {name} adds" if block else "the result"

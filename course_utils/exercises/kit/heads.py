@@ -346,9 +346,10 @@ HEAD_PROPERTIES = (
     ),
     Property(
         "any_length",
-        "One module takes long and short texts, many and few, in turn",
+        "One module takes long and short texts, many and few, in turn, in either mode",
         _any_length,
         role="typical",
+        breaks="A text should give the same in either mode, after any calls and beside any texts",
     ),
     DROPOUT,
     TRAINS,

@@ -318,6 +318,7 @@ def see_attention(build: Callable[..., Any], case: Case, seen: Observation) -> N
         seen.put("first", call(other, first))
     else:
         seen.put("unmasked second", call(one, x, None))
+        seen.put("masked third", call(one, x))
         seen.put("unmasked first", call(made(), x, None))
     seen.put("few second", call(one, x[1:]))
     seen.put("few first", call(made(training=True), x[1:]))
@@ -374,6 +375,7 @@ def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "in training" in t and not near(t["in training"], t["out"]):
         return "is another one in training mode, without any dropout"
     pairs = [("short second", "short first"), ("long second", "out")]
+    pairs += [("masked third", "out")] if "masked third" in t else []
     pairs += [(f"{n} second", f"{n} first") for n in ("few", "unmasked") if f"{n} first" in t]
     return all(near(t[again], t[first]) for again, first in pairs) or "remembers something"
 

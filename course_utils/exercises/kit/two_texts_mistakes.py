@@ -319,7 +319,8 @@ class NoBend(b.NoBend):
 class BentAtTheEnd(b._WrongNetwork):
     """ReLU comes after the second layer, not between the two.
 
-    Why: Two linear layers in a row are one, and what is added could never be far below 0.
+    Why: Two linear layers in a row are one, and a bend at the end lets little or nothing below 0
+        through.
     Mend: Widen, bend, narrow: the bend is in the middle.
     """
 
@@ -549,7 +550,7 @@ class TargetMaskOnContext(Mistake):
 class ContextMaskInverted(Mistake):
     """The mask of the context is the wrong way round: its text is hidden, its padding is seen.
 
-    Why: In this course `True` means hidden, in all masks.
+    Why: In this course `True` means hidden, in every mask.
     Mend: `True` in `context_pad_mask` is padding, to be hidden. Only a built-in that asks
         who takes part wants it turned round, with `~`.
     """
