@@ -24,6 +24,8 @@ import matplotlib.style
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.colors import (
     Colormap,
     LinearSegmentedColormap,
@@ -60,7 +62,7 @@ DIGIT_POINTS = (6.5, 9.0)  # digits that would be smaller are left out
 
 STYLE = {
     "figure.facecolor": "white",
-    "figure.dpi": CSS_PIXELS_PER_INCH,
+    "figure.dpi": CSS_PIXELS_PER_INCH * PIXEL_DENSITY,
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlepad": 8,
@@ -654,11 +656,12 @@ def _draw_cells(
     cells[np.isnan(values)] = 1
     cells[hidden] = (1, 1, 1, 0)
     axes.imshow(cells, aspect="equal", zorder=1)
-    if max(T, S) <= 32:
-        axes.set_xticks(np.arange(S + 1) - 0.5, minor=True)
-        axes.set_yticks(np.arange(T + 1) - 0.5, minor=True)
-        axes.grid(which="minor", color="#bbbbbb", linewidth=0.6)
-    axes.tick_params(which="both", length=0)
+    if max(T, S) <= 32:  # no minor ticks with a grid: each of them takes part in the layout
+        lines = [[(s - 0.5, -0.5), (s - 0.5, T - 0.5)] for s in range(S + 1)]
+        lines += [[(-0.5, t - 0.5), (S - 0.5, t - 0.5)] for t in range(T + 1)]
+        grid = LineCollection(lines, colors="#bbbbbb", linewidths=0.6, zorder=1.5, in_layout=False)
+        axes.add_collection(grid, autolim=False)
+    axes.tick_params(length=0)
 
 
 def _label_cells(
@@ -674,26 +677,40 @@ def _label_cells(
 
 
 def _fit(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Slant the columns' labels of all panels if one of them has no room to lie flat."""
-    figure.draw_without_rendering()
+    """Lay out once, with the columns' labels of all panels slanted if one has no room to lie flat.
+
+    Whatever comes later leaves the layout as it is: it takes longer than drawing.
+    """
+    _lay_out(figure, panels)
     for axes in panels:
         ticks = axes.get_xticks()
         step = ticks[1] - ticks[0] if len(ticks) > 1 else 1
-        room = _cell_pixels(axes) * step - 4
+        room = (_cell_points(axes) * step - 3) * figure.dpi / 72
         if any(label.get_window_extent().width > room for label in axes.get_xticklabels()):
+            _slant(panels)
+            _lay_out(figure, panels)
             break
-    else:
-        return
+    figure.set_layout_engine("none")
+
+
+def _slant(panels: Sequence[Axes]) -> None:
     for axes in panels:
         axes.tick_params(axis="x", labelrotation=60)
         for label in axes.get_xticklabels():
             label.set(ha="right", rotation_mode="anchor")
-    figure.draw_without_rendering()
 
 
-def _cell_pixels(axes: Axes) -> float:
+def _lay_out(figure: Figure, panels: Sequence[Axes]) -> None:
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    for axes in panels:
+        axes.apply_aspect()
+
+
+def _cell_points(axes: Axes) -> float:
     left, right = axes.get_xlim()
-    return axes.get_window_extent().width / (right - left)
+    return axes.get_window_extent().width / (right - left) * 72 / axes.figure.dpi
 
 
 def _write_digits(
@@ -714,7 +731,7 @@ def _write_digits(
         place: _number(values[place], digits) for place in zip(*np.nonzero(~hidden), strict=True)
     }
     widest = max((len(text.replace(".", "")) + 0.5 for text in texts.values()), default=1)
-    points = min(map(_cell_pixels, panels)) * 72 / CSS_PIXELS_PER_INCH
+    points = min(map(_cell_points, panels))
     size = min(most, 0.88 * points / (0.636 * widest))  # 0.636: a digit's width, in its height
     if size < least:
         return
@@ -779,11 +796,12 @@ def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.R
 
 
 def _drawn(figure: Figure) -> Image.Image:
-    buffer = io.BytesIO()
-    dpi = CSS_PIXELS_PER_INCH * PIXEL_DENSITY
+    figure.set_dpi(CSS_PIXELS_PER_INCH * PIXEL_DENSITY)
+    figure.set_facecolor("white")
+    canvas = FigureCanvasAgg(figure)
     with _style():
-        figure.savefig(buffer, format="png", dpi=dpi, facecolor="white")
-    return Image.open(buffer).convert("RGB")
+        canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())
 
 
 def _png(image: Image.Image) -> bytes:
