@@ -15,6 +15,7 @@ import copy
 import importlib
 import json
 import random
+import re
 import shutil
 import sys
 import types
@@ -31,6 +32,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
+import course_utils
 from course_utils.checking.quizzes import filled
 from course_utils.editions import COURSE, NOTEBOOKS, SOLUTIONS, checked_exercise
 from course_utils.exercises import COURSE as CATALOGUE
@@ -38,6 +40,7 @@ from course_utils.exercises import COURSE as CATALOGUE
 from .answers import RIGHT, WRONG
 from .nbgrader_class import right_answer
 
+PACKAGE = course_utils.__name__
 POINTS = Path(__file__).with_name("matrix_points.json")
 DUE, IN_TIME, LATE = (f"2026-10-{day} 12:00:00.000000 UTC" for day in (10, 9, 11))
 PENALTY = 0.5  # for each notebook that comes late
@@ -166,6 +169,9 @@ def as_text(answer: Any, exercise: str) -> str:
         return f"{exercise} = {_literal(answer)}"
     if not isinstance(answer, types.FunctionType | type) or not answer.__module__:
         raise NotToBeWritten("it is an object")
+    of_the_course = answer.__module__.startswith(f"{PACKAGE}.")
+    if of_the_course and not answer.__module__.startswith(f"{PACKAGE}.exercises."):
+        raise NotToBeWritten("it is the course's own; its text is anybody's")
     source, writer = _Source.of(answer.__module__), _Writer()
     node = _node_of(answer, source)
     if isinstance(node, ast.Lambda):
@@ -364,6 +370,8 @@ class Generator:
         chosen = {
             n: {id: self._answer(kind, id) for id in ids} for n, ids in self.exercises.items()
         }
+        for given in chosen.values():
+            _one_fault_at_a_time(given)
         if kind in ("other-right", "wrong"):
             self.made.append(chosen)
         if kind in ("endless", "deadly"):
@@ -408,6 +416,22 @@ class Generator:
         (folder / "timestamp.txt").write_text(stamp, encoding="utf-8")
         student.late = PENALTY * len(student.points) if kind == "late" else 0.0
         return student
+
+
+def _one_fault_at_a_time(given: dict[str, Answer]) -> None:
+    """Where a wrong answer calls another one, nobody can tell in advance what the two give."""
+    wrong = {id for id, a in given.items() if a.points < _points(id)}
+    for id in list(given):
+        called = set(re.findall(r"\w+", given[id].text)) - {id}
+        if id in wrong and called & wrong:
+            given[id] = answers(id)[0][0]
+            wrong.remove(id)
+
+
+def _points(exercise: str) -> float:
+    known = CATALOGUE.find(exercise)
+    assert known is not None
+    return known.points
 
 
 def _needed(cell: nbformat.NotebookNode) -> bool:
