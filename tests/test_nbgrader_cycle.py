@@ -169,8 +169,12 @@ def shown(page):
     return " ".join(html.unescape(text).split())
 
 
+def feedback_page(course, name, assignment=ASSIGNMENT, lesson="01_naive_mean"):
+    return (course / "feedback" / name / assignment / f"{lesson}.html").read_text()
+
+
 def feedback(course, name, assignment=ASSIGNMENT, lesson="01_naive_mean"):
-    return shown((course / "feedback" / name / assignment / f"{lesson}.html").read_text())
+    return shown(feedback_page(course, name, assignment, lesson))
 
 
 def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
@@ -178,6 +182,12 @@ def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
     assert "masked_softmax: partly right0.25 of 2 points" in page
     assert "The mask was applied after the softmax" in page
     assert "Where to look:" in page
+
+
+def test_the_feedback_page_shows_the_figures_with_their_text_alternatives(cycle):
+    page = feedback_page(cycle.course, "misconception", lesson="03_softmax_masking")
+    (figure,) = re.findall(r"<img[^>]*Masked after the softmax[^>]*>", page)
+    assert 'src="data:image/png;base64,' in figure and 'alt="' in figure and 'width="' in figure
 
 
 def test_no_feedback_page_shows_the_hidden_test(cycle):
