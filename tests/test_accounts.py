@@ -11,7 +11,14 @@ from course_utils.desk import catalogue, check, hint
 from course_utils.experiments import capstone
 from course_utils.language_model import TinyLM, head_scores
 
-from .answers.lesson_15 import AT_ONCE, BEFORE, LETTERS
+from .answers.lesson_15 import (
+    AT_ONCE,
+    BEFORE,
+    LETTERS,
+    MY_GPT_RIGHT,
+    GivesNamesBack,
+    LoadsItsOwnWay,
+)
 
 COURSE = catalogue()
 RUN, HEAD = COURSE.find("my_run"), COURSE.find("my_head")
@@ -105,6 +112,22 @@ class TestAnAccount:
         assert "steps: there is no such entry in your dict. How many steps." in str(report)
         assert "pace" not in [b.id for b in report.behaviours], "what can't be judged isn't ticked"
 
+    def test_says_what_is_wrong_with_a_list_that_is_there(self):
+        said = "heights: a list is asked, of two numbers or more, none of them NaN or infinite"
+        assert said in str(walk(heights=[3, math.nan]))
+        assert "hours: a number is asked, one that is finite" in str(walk(hours=math.inf))
+
+    def test_an_entry_that_is_missing_costs_what_one_wrong_thing_costs(self):
+        for name in ("window", "held-out loss", "losses", "text"):
+            answer = {n: value for n, value in LETTERS.items() if n != name}
+            assert check_exercise(RUN, answer).points in (0.75, 1.0), name
+
+    def test_says_how_points_are_given(self):
+        assert "half of the points at most" in walk(hours=0).message
+        assert "half of the points at most" in walk(**{"from": ""}).message
+        page = check_exercise(RUN, LETTERS | {"window": 99})._repr_html_()
+        assert "the values are right" not in page
+
     def test_reads_numbers_of_any_make(self):
         assert walk(steps=5e3, hours=torch.tensor(2.0), heights=torch.tensor([3.0, 4.5])).passed
 
@@ -152,6 +175,39 @@ class TestMyRun:
         assert report.passed and "to the last digit" in str(report)
         assert "to the last digit" not in str(check_exercise(RUN, LETTERS))
 
+    @pytest.mark.parametrize(
+        ("entry", "value", "said"),
+        [
+            ("predicted parameters", 1_000_000, "894,400 parameters too many"),
+            ("predicted parameters", 30_000, "75,600 parameters too few"),
+            ("predicted first loss", 4.91, "log₂ V"),
+            ("predicted first loss", 1.48, "log₁₀ V"),
+            ("predicted first loss", 10, "far from ln V"),
+        ],
+    )
+    def test_tells_how_far_a_prediction_missed_and_takes_nothing(self, entry, value, said):
+        report = check_exercise(RUN, LETTERS | {entry: value})
+        assert report.passed and said in str(report) and "It costs nothing" in str(report)
+
+    def test_theory_is_no_measurement(self):
+        report = check_exercise(RUN, LETTERS | {"first loss": 3.40})
+        assert report.misconceptions == ("theory_for_measurement",)
+        both = check_exercise(RUN, LETTERS | {"first loss": 3.4, "losses": [3.4, 2.1, 1.9]})
+        assert both.passed and "or the formula's?" in str(both)
+
+    def test_tells_windows_that_were_counted_with_a_token_too_many(self):
+        long = {"window": 33, "tokens predicted": 300 * 32 * 32}
+        report = check_exercise(RUN, LETTERS | long)
+        assert report.passed and "A window of 33 tokens has 32 predictions" in str(report)
+        more = check_exercise(RUN, LETTERS | {"tokens predicted": 300 * 32 * 33})
+        assert more.passed and "You counted 33 tokens a window" in str(more)
+
+    def test_the_noise_of_small_steps_is_allowed_for(self):
+        few = LETTERS | {"losses": [3.6, 2.3, 2.0], "held-out loss": 1.2}
+        assert check_exercise(RUN, few).misconceptions == ("held_out_easier_than_training",)
+        small = {"batch size": 1, "window": 8, "steps": 9_000, "tokens predicted": 72_000}
+        assert check_exercise(RUN, few | small).passed
+
     def test_a_right_card_shows_no_measured_number(self):
         report = check_exercise(RUN, LETTERS)
         assert not any(str(LETTERS[name])[:4] in str(report) for name in ("first loss", "losses"))
@@ -172,6 +228,30 @@ class TestMyHead:
         for foretold in (-1.5, 0, 0.01, 1.2):
             answer = BEFORE | {"predicted change": foretold}
             assert check_exercise(HEAD, answer).passed, foretold
+
+    @pytest.mark.parametrize(
+        "why",
+        [
+            "Other heads look there too.",
+            "The stream brings the same.",
+            "Was the job worth less than I thought, for letters?",
+            "Heads 1 and 2 do it too.",
+        ],
+    )
+    def test_a_short_reason_is_one(self, why):
+        assert check_exercise(HEAD, BEFORE | {"why": why}).passed
+
+    @pytest.mark.parametrize(
+        ("why", "named"),
+        [
+            ("I don't know why this happens", "why_is_not_known"),
+            ("Other heads help.", "why_is_too_short"),
+            ("It was much less than predicted.", "why_repeats_the_numbers"),
+            ("", "why_is_missing"),
+        ],
+    )
+    def test_says_what_a_reason_lacks(self, why, named):
+        assert check_exercise(HEAD, BEFORE | {"why": why}).misconceptions == (named,)
 
     def test_asks_no_reason_where_the_changes_agree(self):
         assert check_exercise(HEAD, AT_ONCE | {"why": ""}).passed
@@ -206,6 +286,38 @@ class TestScores:
         assert torch.equal(head_scores(twin, self.ids), head_scores(model, self.ids))
         with pytest.raises(ValueError, match=r"embed\.token\.weight"):
             capstone.twin(torch.nn.Linear(2, 2), 5, 8, 2, 6, 3)
+
+    def test_a_twin_is_made_by_whatever_speaks_the_names(self):
+        torch.manual_seed(0)
+        sizes = (5, 8, 2, 6, 3)
+        for name in (
+            "one projection, its parts as views",
+            "PyTorch's norm under other names",
+            "a state_dict of its own",
+            "masks in the state dict",
+        ):
+            model = MY_GPT_RIGHT[name](*sizes)
+            twin = capstone.twin(model, *sizes)
+            torch.testing.assert_close(twin(self.ids), model(self.ids), atol=1e-4, rtol=1e-4)
+
+    def test_a_model_of_other_names_is_told_in_words_alone(self):
+        model = LoadsItsOwnWay(5, 8, 2, 6, 3)
+        with pytest.raises(ValueError, match="state_dict") as raised:
+            capstone.twin(model, 5, 8, 2, 6, 3)
+        said = str(raised.value)
+        assert "embed.token.weight of shape (5, 8)" in said and "tokens" in said
+        assert raised.value._render_traceback_() == said.split("\n")
+
+    def test_weights_that_mean_something_else_are_told(self):
+        class Turned(GivesNamesBack):
+            def state_dict(self, *args, **kwargs):
+                state = super().state_dict(*args, **kwargs)
+                name = "blocks.0.attention.out_proj.weight"
+                return state | {name: state[name].T.clone()}
+
+        torch.manual_seed(0)
+        with pytest.raises(ValueError, match="other logits"):
+            capstone.twin(Turned(5, 8, 2, 6, 3), 5, 8, 2, 6, 3)
 
     def test_a_cut_head_comes_back(self):
         torch.manual_seed(0)

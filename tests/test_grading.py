@@ -140,6 +140,12 @@ def test_facts_of_another_form_are_left_out():
     assert kept["error"]["kind"] == "exception" and kept["error"]["bases"] == []
 
 
+def test_parameters_besides_are_names_with_sizes_or_left_out():
+    assert facts({"besides": [["head.bias", 4]]}) == {"besides": [("head.bias", 4)]}
+    for odd in ("head.bias", ["head.bias"], [["a", "4"]], [["a", True]], [["a", -1]], [[4, "a"]]):
+        assert facts({"besides": odd}) == {}
+
+
 class Saying:
     """A lodger that says what it likes."""
 

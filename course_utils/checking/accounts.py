@@ -19,6 +19,7 @@ from .report import BehaviourResult, Report
 
 Given = Mapping[str, Any]  # the entries by name
 MOST_NAMED = 2
+LISTS = ("list", "tuple", "Tensor", "ndarray")
 
 
 def asked(name: str, example: Any, text: str, optional: bool = False) -> Entry:
@@ -134,6 +135,9 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
     held, broken = sum(bool(r.holds) for r in results), [r.id for r in results if not r.holds]
     passed = not still_open and not broken
     named = _named(exercise, broken, given)
+    # An entry that isn't there costs no more than one thing that is wrong.
+    lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
+    held += max(0, lost - still_open)
     share = math.floor(2 * exercise.points * held / len(exercise.properties)) / 4
     notes = [] if still_open else exercise.notes([trial.case], [trial.seen])  # type: ignore[misc]
     if seen.facts.get("unknown"):
@@ -172,7 +176,12 @@ def _open(kind: str | None, entry: Entry) -> str:
     if kind == "..." or (kind == "str" and isinstance(entry.answer, str)):
         return f"still open. {entry.ask}"
     wanted = {int: "an integer", float: "a number", str: "a text in quotes", list: "a list"}
-    return f"{wanted[type(entry.answer)]} is asked. {entry.ask}"
+    asked = f"{wanted[type(entry.answer)]} is asked"
+    if isinstance(entry.answer, list) and kind in LISTS:
+        asked += ", of two numbers or more, none of them NaN or infinite"
+    elif isinstance(entry.answer, float) and kind == "float":
+        asked += ", one that is finite"
+    return f"{asked}. {entry.ask}"
 
 
 def _result(property: Property, trial: Trial) -> BehaviourResult | None:
@@ -181,6 +190,17 @@ def _result(property: Property, trial: Trial) -> BehaviourResult | None:
         return None
     how = f"; yours {verdict}" if isinstance(verdict, str) else ""
     return BehaviourResult(property.id, f"{property.text}{how}", verdict is True)
+
+
+def _lacks_an_entry(property: Property, trial: Trial) -> bool:
+    """Whether a property can't be judged, for want of an entry."""
+    try:
+        property.holds(trial.case, trial.seen, trial.expected)
+    except KeyError:
+        return True
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return False
+    return False
 
 
 def _named(exercise: Exercise, broken: Sequence[str], given: Given) -> list[Misconception]:
@@ -203,9 +223,10 @@ def _fits(contradiction: Contradiction, given: Given) -> bool:
 
 
 def _summary(still_open: int, broken: int) -> str:
+    until = "Until all fits together, there is half of the points at most."
     if still_open:
         are = "entry is" if still_open == 1 else "entries are"
-        return f"{still_open} {are} still open, or of another kind."
+        return f"{still_open} {are} still open, or of another kind. {until}"
     if broken:
-        return f"{broken} {'thing does' if broken == 1 else 'things do'} not fit together."
+        return f"{broken} {'thing does' if broken == 1 else 'things do'} not fit together. {until}"
     return "Everything fits together."

@@ -153,7 +153,8 @@ def _carried(report: Report) -> str:
     if report.passed or not report.points:
         return ""
     carrying = [r for r in report.behaviours if r.credit]
-    if all(r.holds for r in report.behaviours if r.id == "values"):
+    values = [r.holds for r in report.behaviours if r.id == "values"]
+    if values and all(values):
         return f": the values are right, hence {report.points:g} of {report.max_points:g}"
     held = sum(bool(r.holds) for r in carrying)
     if not carrying:

@@ -56,7 +56,15 @@ class Case:
         made = [*map(repr, self.options["args"])]
         made += [f"{k}={v!r}" for k, v in self.options.get("kwargs", {}).items()]
         called = f", called with {inputs}" if self.inputs else ""
-        return f"Made with ({', '.join(made)}){called}"
+        said = ", ".join(
+            f"{n} {v!r}" for n, v in zip(self.names, self.options["args"], strict=False)
+        )
+        return f"Made with ({', '.join(made)}){f' for {said}' if said else ''}{called}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the constructor's arguments, where a reader should be reminded of their order."""
+        return tuple(self.options.get("names", ()))
 
 
 def describe_value(value: Any) -> str:

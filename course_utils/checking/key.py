@@ -168,8 +168,12 @@ def _pairs(
 
 
 def _steps(m: Misconception) -> set[str]:
-    made = [c for c in getattr(m.mistake, "__mro__", ()) if issubclass(c, Mistake)]
-    return {name for c in made[:-1] for name in vars(c) if not name.startswith("__")}
+    mistake = m.mistake
+    while inside := getattr(mistake, "inside", None):  # of a part of what the exercise asks for
+        mistake = inside
+    made = [c for c in getattr(mistake, "__mro__", ()) if issubclass(c, Mistake)]
+    names = {name for c in made[:-1] for name in vars(c) if not name.startswith("__")}
+    return names - {"id"}
 
 
 def _follow(

@@ -23,7 +23,7 @@ from .comparing import same
 from .errors import WrongWeights, first_lines
 from .exercise import Case, Expected, Property, Verdict
 from .functions import doubled
-from .observation import Observation
+from .observation import Observation, class_name
 from .watching import THERE, Operators, happened_elsewhere, moved
 
 
@@ -44,8 +44,14 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
     device, dtype = target_device(), dtype or case.options.get("dtype", torch.float32)
     module = placed(module, device, dtype)
     weights = case.options.get("weights", {})
-    if not (case.options.get("state_dict") and _loads(module, weights)):
-        inject(module, weights)
+    raised = _loading(module, weights) if case.options.get("state_dict") else "not tried"
+    if raised:
+        try:
+            inject(module, weights)
+        except WrongWeights as error:
+            if type(module).load_state_dict is nn.Module.load_state_dict:
+                raise
+            raise WrongWeights(f"{error} Your `load_state_dict` raised {raised}") from None
     return module
 
 
@@ -71,12 +77,13 @@ def _is_there(module: nn.Module, device: torch.device, dtype: torch.dtype) -> bo
     return True
 
 
-def _loads(module: nn.Module, weights: Mapping[str, Tensor]) -> bool:
+def _loading(module: nn.Module, weights: Mapping[str, Tensor]) -> str:
+    """What `load_state_dict` raises, or nothing."""
     try:
         module.load_state_dict({name: value.clone() for name, value in weights.items()})
-    except Exception:
-        return False
-    return True
+    except Exception as error:
+        return f"{class_name(error)}: {first_lines(error)}"
+    return ""
 
 
 def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -84,10 +91,10 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     parts = {name: part(module, name) for name in weights}
     missing = [name for name, mine in parts.items() if not isinstance(mine, Tensor)]
     if missing:
-        found = [n for n, _ in module.named_parameters()]
+        besides = [n for n, _ in module.named_parameters() if n not in weights]
         raise WrongWeights(
-            f"These parameters are missing: {_listed(missing)}. Yours has: {_listed(found)}. "
-            f"It should have: {_listed(list(weights))}."
+            f"These parameters are missing: {_listed(missing)}. "
+            + (f"Yours has {len(besides)} besides: {_listed(besides)}." if besides else NO_OTHERS)
         )
     with torch.no_grad():
         for name, value in weights.items():
@@ -98,6 +105,9 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
                     f"yours has {tuple(mine.shape)}."
                 )
             mine.copy_(value)
+
+
+NO_OTHERS = "Yours has no others."
 
 
 def _listed(names: Sequence[str], most: int = 9) -> str:
@@ -162,6 +172,8 @@ class ModuleProbe:
             seen.facts["ops"] = operators.names()
         learned = [*module.parameters(), *module.buffers()]
         traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)
+        if besides := _besides(module, case):
+            seen.facts["besides"] = besides
         if not worth or case.refuses is not None:
             return seen
         self._see_gradients(build(answer, case).eval(), case, seen, "grad:")
@@ -249,6 +261,13 @@ def _made(
     return module if as_made else module.eval()
 
 
+def _besides(module: nn.Module, case: Case) -> list[tuple[str, int]]:
+    """Names and sizes of the first trainable parameters that nobody asked for."""
+    weights = case.options.get("weights", {})
+    found = [(n[:60], p.numel()) for n, p in module.named_parameters() if p.requires_grad]
+    return [f for f in found if f[0] not in weights][:5]
+
+
 def _sets_the_seed(answer: Any, case: Case) -> bool:
     """Whether making a module leaves the generator in one state, whatever it was before."""
     states = []
@@ -308,7 +327,12 @@ def _parameters(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return None
     wanted = sum(w.numel() for w in case.options.get("weights", {}).values())
     more = seen.traits["trainable"] - wanted
-    return f"are {abs(more):,} too {'many' if more > 0 else 'few'}" if more else True
+    if not more:
+        return True
+    besides = seen.facts.get("besides", ())
+    if sum(size for _, size in besides) == more:  # else some have other names, or are few
+        return f"have besides: {', '.join(f'`{name}`' for name, _ in besides)}"
+    return f"are {abs(more):,} too {'many' if more > 0 else 'few'}"
 
 
 def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:

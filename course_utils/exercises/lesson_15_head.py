@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from ..checking import account, asked, contradiction, relation
@@ -18,7 +19,9 @@ MEASURED, WHY = "measured change", "why"
 
 ROUNDED = 0.0151  # three numbers of two decimals
 ALIKE, LEAST = 0.25, 0.01  # of the larger change, and in nats: up to here two changes agree
-REASON = 4  # words that say something
+REASON, TELLING = 4, 2  # words of a reason, and those among them that say something
+LARGE = 5  # nats: a guess among 148 tokens
+MOST = 20  # nats: e to this is more tokens than any vocabulary has
 
 ENTRIES = (
     asked(LAYERS, 2, "How many layers your model has."),
@@ -26,7 +29,12 @@ ENTRIES = (
     asked(LAYER, 0, "The head's layer, counted from 0."),
     asked(HEAD, 3, "Its number in that layer, counted from 0."),
     asked(NAME, "the letter before", "What it does, in a few words of your own."),
-    asked(SCORE, 0.71, "The mean weight on the places that its name asks for, from 0 to 1."),
+    asked(
+        SCORE,
+        0.71,
+        "The mean weight on the places that its name asks for, from 0 to 1, above that of even "
+        "weights.",
+    ),
     asked(EVEN, 0.07, "The same for a head that looks everywhere alike."),
     asked(FORETOLD, 0.5, "By how much the loss will rise without it, from before the cut."),
     asked(LOSS, 2.03, "The held-out loss with all heads."),
@@ -50,15 +58,36 @@ def _there_is_such_a_head(d: Given) -> Verdict:
 
 
 ADDRESS = {"head", "layer", "number", "the", "of", "in", "my", "best", "one", "no"}
+VAGUE = {
+    *(
+        "to",
+        "at",
+        "on",
+        "it",
+        "this",
+        "that",
+        "what",
+        "which",
+        "something",
+        "some",
+        "thing",
+        "things",
+        "stuff",
+    ),
+    *("does", "do", "doing", "works", "looks", "look", "looking", "attends", "attention", "job"),
+    *("is", "has", "name", "unknown", "somewhere", "somehow", "important", "interesting"),
+}
 
 
 def _has_a_name(d: Given) -> Verdict:
-    return bool(_words(d[NAME]) - ADDRESS)
+    return bool(_words(d[NAME]) - ADDRESS - VAGUE)
 
 
 def _is_a_share(d: Given) -> Verdict:
     odd = [d[name] for name in (SCORE, EVEN) if not 0 <= d[name] <= 1]
-    return not odd or f"has {odd[0]:g}"
+    if not odd and d[EVEN] == 0:
+        return "have 0 for even weights"
+    return not odd or f"have {odd[0]:g}"
 
 
 def _does_its_job(d: Given) -> Verdict:
@@ -68,8 +97,8 @@ def _does_its_job(d: Given) -> Verdict:
 
 
 def _losses_are_losses(d: Given) -> Verdict:
-    odd = [d[name] for name in (LOSS, WITHOUT) if d[name] <= 0]
-    return not odd or f"has {odd[0]:g}"
+    odd = [d[name] for name in (LOSS, WITHOUT) if not 0 < d[name] <= MOST]
+    return not odd or f"have {odd[0]:g}"
 
 
 def _change_follows(d: Given) -> Verdict:
@@ -89,7 +118,7 @@ def _alike(d: Given) -> bool:
 def _is_explained(d: Given) -> Verdict:
     if _change_follows(d) is not True or _alike(d):
         return None
-    return len(_reason(d[WHY])) >= REASON
+    return _long_enough(d[WHY]) and _telling(d) >= TELLING
 
 
 # One by one, for a language without blanks.
@@ -107,6 +136,9 @@ SAYS_NOTHING = {
     *("have", "has", "had", "there", "then", "when", "while", "very", "bit", "little", "off"),
     *("don", "know", "idea", "why", "because", "unknown", "unclear", "sure", "none", "nothing"),
     *("todo", "reason", "explain", "explanation", "some", "any", "did", "does", "do", "doesn"),
+    *("happen", "happens", "happened", "happening", "cause", "causes", "caused", "going", "here"),
+    *("far", "way", "simply", "really", "honestly", "estimate", "estimated", "see", "saw", "say"),
+    *("could", "can", "couldn", "can't", "cannot", "how", "come", "comes", "came", "idk", "sorry"),
 }
 
 
@@ -114,17 +146,35 @@ def _words(text: str) -> set[str]:
     return set(WORD.findall(text.casefold()))
 
 
-def _reason(text: str) -> set[str]:
-    """The words of a reason that say something."""
-    return _words(text) - SAYS_NOTHING
+def _long_enough(text: str) -> bool:
+    return len(WORD.findall(text)) >= REASON
+
+
+def _telling(d: Given) -> int:
+    """How many words of the reason say something; another head, by its number, is worth two."""
+    others = {*re.findall(r"\bheads?\s+(\d+)", d[WHY].casefold())} - {str(d[HEAD])}
+    return len(_words(d[WHY]) - SAYS_NOTHING) + 2 * bool(others)
+
+
+NOT_KNOWN = re.compile(
+    r"(don.?t|do not|cannot|can.?t|couldn.?t) (know|say|see|tell)|no idea|\bidk\b"
+)
+
+
+def _is_not_known(d: Given) -> bool:
+    return bool(NOT_KNOWN.search(d[WHY].casefold())) and _telling(d) < TELLING
 
 
 RELATIONS = (
     relation("place", "The head is one of the model's, counted from 0", _there_is_such_a_head),
     relation("name", "The head has a name that says what it does", _has_a_name),
-    relation("share", "Both scores are shares of the weight, from 0 to 1", _is_a_share),
+    relation(
+        "share",
+        "Both scores are shares of the weight, from 0 to 1, and even weights have some",
+        _is_a_share,
+    ),
     relation("job", "The score is above that of even weights", _does_its_job),
-    relation("losses", "Both losses are above 0", _losses_are_losses),
+    relation("losses", f"Both losses are above 0, and not above {MOST}", _losses_are_losses),
     relation(
         "change", "The measured change is the loss without the head, less the loss", _change_follows
     ),
@@ -149,7 +199,7 @@ CONTRADICTIONS = (
         {HEAD: 4},
         "You counted layers or heads from 1.",
         "Head 4 of 4 is then one that isn't there, and head 1 another than you mean.",
-        "Which numbers does `without_head` take for the very first head?",
+        "Which numbers does `loss_without` take for the very first head?",
         lambda d: d[LAYER] == d[LAYERS] or d[HEAD] == d[HEADS],
     ),
     contradiction(
@@ -167,6 +217,15 @@ CONTRADICTIONS = (
         "The name says where the head is, not what it does.",
         "A name is a claim: only what it claims can be measured by a score.",
         "Where does it look: one token back, at the same token, at the first?",
+        lambda d: not _words(d[NAME]) - ADDRESS,
+    ),
+    contradiction(
+        "name_says_nothing",
+        "name",
+        {NAME: "does something"},
+        "The name fits any head.",
+        "A name is a claim: only what it claims can be measured by a score.",
+        "Where does it look: one token back, at the same token, at the first?",
     ),
     contradiction(
         "score_in_percent",
@@ -176,6 +235,15 @@ CONTRADICTIONS = (
         "It is a share of a row of weights, whose sum is 1.",
         "Divide by 100.",
         lambda d: 2 < max(d[SCORE], d[EVEN]) <= 100 and min(d[SCORE], d[EVEN]) >= 0,
+    ),
+    contradiction(
+        "even_weights_of_zero",
+        "share",
+        {EVEN: 0.0},
+        "The score of even weights is 0.",
+        "Even weights put something on every place that there is.",
+        "`capstone.even_scores` gives it for each job. Has it more digits than you wrote?",
+        lambda d: d[EVEN] == 0 and 0 <= d[SCORE] <= 1,
     ),
     contradiction(
         "score_before_the_softmax",
@@ -192,8 +260,8 @@ CONTRADICTIONS = (
         {SCORE: 0.05},
         "The score is not above that of a head that looks everywhere alike.",
         "Even weights put something on every place, and more on places that there are many of.",
-        "Did the two scores change places? Else take the head whose score stands out most, or "
-        "another name for this one.",
+        "Did the two change places? A head that looks away from a place is named for the rest: "
+        '"not the first letter", with 0.97 beside 0.93.',
     ),
     contradiction(
         "loss_not_positive",
@@ -202,6 +270,15 @@ CONTRADICTIONS = (
         "A loss isn't above 0.",
         "A loss is the mean of -log p.",
         "Was the sign lost, or is it a change and no loss?",
+        lambda d: min(d[LOSS], d[WITHOUT]) <= 0,
+    ),
+    contradiction(
+        "loss_beyond_all_words",
+        "losses",
+        {WITHOUT: 200.0, MEASURED: 197.97},
+        "A loss is larger than that of a guess among all words there are.",
+        "20 nats are a guess among 485 million. Losses here are means a token, in nats.",
+        "Is it a sum, a percentage, or a perplexity? Of the last the logarithm is the loss.",
     ),
     contradiction(
         "sign_turned",
@@ -263,21 +340,30 @@ CONTRADICTIONS = (
         lambda d: not _words(d[WHY]),
     ),
     contradiction(
-        "why_repeats_the_numbers",
+        "why_is_not_known",
         "explained",
-        {WHY: "Because the predicted change was 0.5 and the measured change was only 0.23."},
-        "The reason says once more that the two changes differ, or by how much.",
-        "That can be seen; what it comes from can't.",
-        "What do other heads do? What does the stream hold without this one?",
-        lambda d: len(_words(d[WHY])) >= REASON and len(_reason(d[WHY])) < 2,
+        {WHY: "I don't know why this happens."},
+        "You say that you don't know the reason.",
+        "None is known here; what may be the reason is asked, and a conjecture is one.",
+        "What could bring what this head brings? Other heads, the stream, the network?",
+        _is_not_known,
     ),
     contradiction(
         "why_is_too_short",
         "explained",
         {WHY: "Other heads help."},
-        "The reason is too short for anybody to follow, or there is none.",
-        "Two words can mean ten things.",
+        "The reason is shorter than four words.",
+        "So few can mean ten things.",
         "One sentence: who does what instead, or what was thought wrongly?",
+        lambda d: not _long_enough(d[WHY]),
+    ),
+    contradiction(
+        "why_repeats_the_numbers",
+        "explained",
+        {WHY: "Because the predicted change was 0.5 and the measured change was only 0.23."},
+        "The reason says that the two changes differ, or by how much, and names no cause.",
+        "That they differ can be seen; what it comes from can't.",
+        "What do other heads do? What does the stream hold without this one?",
     ),
 )
 
@@ -292,9 +378,20 @@ def _notes(d: Given) -> list[str]:
             "The change you foretold equals the measured one to the last digit. If you wrote it "
             "down afterwards, you know what it is worth."
         )
-    if d[FORETOLD] > 0.7 * d[LOSS] > 0:
+    if d[FORETOLD] > max(5, 2 * d[LOSS]):
         notes.append(
-            "You foretold a change nearly as large as the loss. Did you mean the loss itself?"
+            "You foretold a change much larger than the loss. Was it meant in percent? It costs "
+            "nothing."
+        )
+    elif d[FORETOLD] > 0.7 * d[LOSS] > 0:
+        notes.append(
+            "You foretold a change nearly as large as the loss, or larger. Did you mean the loss "
+            "itself? It costs nothing."
+        )
+    if LARGE < d[LOSS] <= MOST:
+        notes.append(
+            f"With this loss the model is as unsure as between {math.exp(d[LOSS]):,.0f} tokens. "
+            "Has your text so many? If it is a perplexity, its logarithm is the loss."
         )
     notes.append(
         "No program can tell whether the name fits and the reason holds. `name` and `why` are for "
@@ -312,8 +409,8 @@ MY_HEAD = account(
     relations=RELATIONS,
     contradictions=CONTRADICTIONS,
     hints=(
-        "A score is a mean of weights, so it lies between 0 and 1; compare it with that of even "
-        "weights. The measured change is the loss without the head, less the loss with it.",
+        "A score is a mean of weights, so it lies between 0 and 1, and it is to lie above that of "
+        "even weights. The measured change is the loss without the head, less the loss with it.",
         "`capstone.job_scores(model, ids)` is `(L, H, jobs)`; `capstone.loss_without(model, ids, "
         "layer, head)` the loss while the head adds nothing. Layers and heads count from 0.",
         "If the two changes differ by more than a quarter of the larger one, say why in a "

@@ -13,19 +13,64 @@ JOBS = ("first", "itself", "the one before", "the same before", "behind the same
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
-    """The course's `TinyLM` of these sizes with the weights of another model, by their names.
+    """The course's `TinyLM` of these sizes with the weights of another model, by their names: from
+    its state dict, else from its attributes.
 
     Raises:
-        ValueError: the other model's state dict lacks one of them.
+        ValueError: the other model lacks one of them, or has one of another shape, or gives other
+            logits with them. In a notebook only the words are shown.
     """
     with torch.random.fork_rng(devices=[]):
         made = TinyLM(*sizes)
-    theirs = model.state_dict()
-    missing = [name for name in made.state_dict() if name not in theirs]
-    if missing:
-        raise ValueError(f"its state dict has no {missing[0]}")
-    made.load_state_dict({name: theirs[name] for name in made.state_dict()})
-    return made.eval()
+    wanted, theirs, state = made.state_dict(), {}, model.state_dict()
+    for name, weight in wanted.items():
+        value = state[name] if name in state else _attribute(model, name)
+        if not isinstance(value, Tensor) or value.shape != weight.shape:
+            came = ", ".join([*state][:4]) or "nothing"
+            shape = f" of shape {tuple(weight.shape)}"
+            raise _told(
+                f"The course's instruments look for {name}{shape} in your model's state_dict(), "
+                f"which begins with: {came}.\nGive your class a state_dict() that returns the "
+                "weights under the names printed in section 1, as your load_state_dict takes them. "
+                "Then run the cells again, from the class on."
+            )
+        theirs[name] = value.detach()
+    made.load_state_dict(theirs)
+    made.to(next(iter(theirs.values())).device).eval()
+    _compare(model, made)
+    return made
+
+
+def _attribute(model: nn.Module, name: str) -> object:
+    value: object = model
+    for step in name.split("."):
+        if isinstance(value, nn.ModuleList | nn.Sequential) and step.isdigit():
+            value = value[int(step)]
+        else:
+            value = getattr(value, step, None)
+    return value
+
+
+@torch.no_grad()
+def _compare(model: nn.Module, made: TinyLM) -> None:
+    V, T = made.head.out_features, made.context_length
+    ids = torch.arange(2 * T, device=made.head.weight.device).view(2, T) % V
+    training = model.training
+    mine = model.eval()(ids)
+    model.train(training)
+    if not torch.allclose(mine, made(ids), rtol=1e-3, atol=1e-3):
+        raise _told(
+            "With your weights the course's model gives other logits than yours. Does your "
+            "state_dict() return each weight as the course has it, a linear one as (out, in)? And "
+            "does MyGPT pass its check?"
+        )
+
+
+def _told(text: str) -> ValueError:
+    """An error that a notebook shows by its words alone."""
+    error = ValueError(text)
+    error._render_traceback_ = lambda: text.split("\n")  # type: ignore[attr-defined]
+    return error
 
 
 def places(ids: Tensor) -> Tensor:

@@ -183,6 +183,8 @@ def facts(given: dict[str, Any]) -> dict[str, Any]:
         kept["types"] = given["types"]
     if _texts(given.get("unknown")):
         kept["unknown"] = given["unknown"][:5]
+    if _names_with_sizes(given.get("besides")):
+        kept["besides"] = [(name[:60], size) for name, size in given["besides"][:5]]
     printed = given.get("printed")
     if isinstance(printed, dict) and _texts(printed.get("first")):
         if type(printed.get("lines")) is not int:
@@ -213,6 +215,15 @@ def _error(given: Any) -> dict[str, Any]:
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+
+def _names_with_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list)
+        and [type(part) for part in pair] == [str, int]
+        and 0 <= pair[1] < 2**63
+        for pair in value
+    )
 
 
 def _bounded(value: Any, room: int = MOST_FACTS, depth: int = 8) -> int:

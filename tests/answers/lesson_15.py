@@ -447,6 +447,91 @@ class LoadsNothing(FourClasses):
         return None
 
 
+class ReadsThrough(Attention):
+    """Gets the stream and the norm to read it through."""
+
+    def forward(self, x, norm):
+        return super().forward(norm(x))
+
+
+class ThinksThrough(Wide):
+    def forward(self, x, norm):
+        return super().forward(norm(x)), x
+
+
+class CutElsewhere(Block):
+    """The parts have the course's names, and are called otherwise."""
+
+    attend, think = ReadsThrough, ThinksThrough
+
+    def forward(self, x):
+        x = x + self.attention(x, self.norm1)
+        return sum(self.feed_forward(x, self.norm2))
+
+
+class GivesNamesBack(LoadsItsOwnWay):
+    """What it takes by the course's names it gives back by them."""
+
+    def state_dict(self, *args, **kwargs):
+        C, state = self.tokens.shape[1], {}
+        state |= {"embed.token.weight": self.tokens, "embed.position.weight": self.places}
+        for i in range(len(self.qkv)):
+            parts = ("norm1.scale", "norm1.shift", "norm2.scale", "norm2.shift")
+            here = dict(zip(parts, self.norms[i], strict=True))
+            for role, weight in zip(("query", "key", "value"), self.qkv[i], strict=True):
+                here[f"attention.{role}.weight"] = weight.T
+            here["attention.out_proj.weight"] = self.mix[i].T
+            here["attention.out_proj.bias"] = self.mix_bias[i]
+            here["feed_forward.expand.weight"] = self.up[i].T
+            here["feed_forward.expand.bias"] = self.up_bias[i]
+            here["feed_forward.contract.weight"] = self.down[i].T
+            here["feed_forward.contract.bias"] = self.down_bias[i]
+            state |= {f"blocks.{i}.{name}": weight for name, weight in here.items()}
+        assert self.last.shape == (2, C)
+        state |= {"norm.scale": self.last[0], "norm.shift": self.last[1], "head.weight": self.out}
+        return {name: weight.detach().clone() for name, weight in state.items()}
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        with torch.no_grad():
+            for norms in (self.norms.view(-1, self.last.shape[1]), self.last):
+                norms[0::2], norms[1::2] = 1.0, 0.0
+
+
+def begun(**rules):
+    """The plain answer, whose norms begin otherwise."""
+
+    class Begun(Norm):
+        def __init__(self, width):
+            super().__init__(width)
+            with torch.no_grad():
+                for name, rule in rules.items():
+                    rule(getattr(self, name))
+
+    return type(
+        "MyGPT", (FourClasses,), {"block": type("B", (Block,), {"norm": Begun}), "last": Begun}
+    )
+
+
+class SmallWeights(FourClasses):
+    """As GPT-2 begins, and with a head of zeros."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+        nn.init.zeros_(self.head.weight)
+
+
+class NothingButZeros(FourClasses):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.zeros_(p)
+
+
 MY_GPT_RIGHT = {
     "four classes": FourClasses,
     "one projection, its parts as views": with_block(attend=OneProjection),
@@ -456,6 +541,9 @@ MY_GPT_RIGHT = {
     "PyTorch's norm under other names": type("MyGPT", (FourClasses,), {"last": OfPyTorchNorm}),
     "blocks in sequence, a dropout of 0": InSequence,
     "no modules inside": Flat,
+    "parts called otherwise": type("MyGPT", (FourClasses,), {"block": CutElsewhere}),
+    "a state_dict of its own": GivesNamesBack,
+    "begins with a head of zeros": SmallWeights,
 }
 
 MY_GPT_WRONG = {
@@ -498,6 +586,36 @@ MY_GPT_WRONG = {
     "a pair with the loss": on_logits(lambda logits, ids: (logits, None)),
     "without gradient": on_logits(lambda logits, ids: logits.data),
     "rounded": on_logits(lambda logits, ids: (logits * 1000).round() / 1000),
+    "scales begin at 0": begun(scale=nn.init.zeros_),
+    "scales begin at random": begun(scale=nn.init.normal_),
+    "shifts begin at 1": begun(shift=nn.init.ones_),
+    "begins with nothing but zeros": NothingButZeros,
+    "the exact GELU, and no mask": type(
+        "MyGPT",
+        (FourClasses,),
+        {
+            "block": type(
+                "B",
+                (Block,),
+                {
+                    "think": type(
+                        "W",
+                        (Wide,),
+                        {"forward": lambda self, x: self.contract(F.gelu(self.expand(x)))},
+                    ),
+                    "attend": type(
+                        "A",
+                        (Attention,),
+                        {
+                            "attend": lambda self, query, key, value: (
+                                (query @ key.mT / math.sqrt(query.shape[-1])).softmax(-1) @ value
+                            )
+                        },
+                    ),
+                },
+            )
+        },
+    ),
 }
 
 # ---------------------------------------------------------------- my_run
@@ -653,6 +771,36 @@ MY_RUN_RIGHT = {
     "noisy": NOISY,
     "learned by heart, and still better than a bigram": OVERFITTED,
     "more than was asked": WITH_MORE,
+    "foretold 1,000,000 parameters": LETTERS | {"predicted parameters": 1_000_000},
+    "foretold 30,000 parameters": LETTERS | {"predicted parameters": 30_000},
+    "foretold in bits": LETTERS | {"predicted first loss": 4.91},
+    "foretold a loss of 10": LETTERS | {"predicted first loss": 10},
+    "the last token counted as one of the window": LETTERS
+    | {"window": 33, "tokens predicted": 300 * 32 * 33},
+    "the first token counted as predicted": LETTERS | {"tokens predicted": 300 * 32 * 33},
+    "the last batch not full": LETTERS | {"tokens predicted": 299 * 32 * 32 + 20 * 32},
+    "tokens rounded": LETTERS | {"tokens predicted": 307_000},
+    "a loss before each step, and one behind the last": LETTERS
+    | {
+        "steps": 40,
+        "tokens predicted": 40 * 32 * 32,
+        "losses": [3.604, *(3.6 - 1.2 * i / 40 for i in range(39)), 2.3],
+        "held-out loss": 2.3,
+    },
+    "held-out text easier, as printed": LETTERS
+    | {"losses": [3.6, 2.5, 2.2], "held-out loss": 1.75},
+    "steps of 4 tokens": LETTERS
+    | {
+        "batch size": 1,
+        "window": 4,
+        "steps": 20_000,
+        "tokens predicted": 80_000,
+        "losses": [3.6, 1.1, 2.9, 3.3],
+        "first loss": 3.6,
+        "held-out loss": 2.2,
+    },
+    "begins at ln V to two digits": LETTERS | {"first loss": 3.4, "losses": [3.4, 2.4, 1.9]},
+    "a bigram hardly better than chance, as printed": LETTERS | {"bigram loss": 3.4},
 }
 
 MY_RUN_WRONG = {
@@ -688,6 +836,22 @@ MY_RUN_WRONG = {
     "trained on what is held out": LETTERS | {"held-out tokens": 180_000},
     "a list of values": list(LETTERS.values()),
     "code": LETTERS | {"held-out loss": "__import__('os').getcwd()"},
+    "a bigram of 3.44": LETTERS | {"bigram loss": 3.44},
+    "a token more than steps, batch and window give": LETTERS | {"tokens predicted": 307_201},
+    "nearly a window more in each batch": LETTERS | {"tokens predicted": 313_600},
+    "half as hard on new text": LETTERS | {"losses": [3.6, 2.3, 2.02], "held-out loss": 1.1},
+    "six losses of three steps": LETTERS
+    | {"steps": 3, "tokens predicted": 3 * 32 * 32, "losses": [3.6, 3.3, 3.0, 2.6, 2.3, 1.9]},
+    "one step": LETTERS
+    | {"steps": 1, "batch size": 1, "tokens predicted": 32, "losses": [3.6, 1.9]},
+    "thirty steps of one token": LETTERS
+    | {"steps": 30, "batch size": 1, "window": 1, "tokens predicted": 30},
+    "a last loss of 0": LETTERS | {"losses": [3.6, 2.0, 0.0]},
+    "theory in place of the measurement": LETTERS | {"first loss": 3.4},
+    "a negative prediction": LETTERS | {"predicted first loss": -3.4},
+    "NaN in the curve": LETTERS | {"losses": [3.6, math.nan, 1.9]},
+    "no window": without(LETTERS, "window"),
+    "an entry's name mistyped": without(LETTERS, "held-out loss") | {"held out loss": 1.92},
 }
 
 # ---------------------------------------------------------------- my_head
@@ -753,6 +917,17 @@ MY_HEAD_RIGHT = {
     "better without": BETTER_WITHOUT,
     "in Chinese": IN_CHINESE,
     "rounded": BEFORE | {"loss": 1.92, "loss without it": 2.04, "measured change": 0.11},
+    "why in five short words": BEFORE | {"why": "Other heads look there too."},
+    "why is the stream": BEFORE | {"why": "The stream brings the same."},
+    "why is another head by its number": BEFORE | {"why": "Head 2 does it too."},
+    "not known, and a conjecture": BEFORE
+    | {"why": "I don't know, but other heads seem to do it as well."},
+    "why in German": BEFORE | {"why": "Andere Köpfe schauen auch dorthin."},
+    "named for what is left": BEFORE
+    | {"name": "anywhere but the first letter", "score": 0.97, "score of even weights": 0.93},
+    "foretold far too much": BEFORE | {"predicted change": 100},
+    "does nothing": WORTH_NOTHING | {"name": "does nothing"},
+    "words, not letters": BEFORE | {"loss": 7.83, "loss without it": 8.01, "measured change": 0.18},
 }
 
 MY_HEAD_WRONG = {
@@ -785,6 +960,15 @@ MY_HEAD_WRONG = {
     "percent, and counted from 1": BEFORE | {"score": 79, "head": 4},
     "NaN": BEFORE | {"score": math.nan},
     "a tuple": tuple(BEFORE.items()),
+    "even weights of 0": BEFORE | {"score of even weights": 0},
+    "a loss of 200": BEFORE | {"loss without it": 200, "measured change": 198.08},
+    "a name for any head": BEFORE | {"name": "does something"},
+    "a name for any head, in more words": BEFORE | {"name": "it attends to some things"},
+    "looks away, and named for that place": BEFORE | {"score": 0.03, "score of even weights": 0.07},
+    "why this happens isn't known": BEFORE | {"why": "I don't know why this happens."},
+    "why is no idea": BEFORE | {"why": "I have no idea what is going on here."},
+    "why is a guess far off": BEFORE | {"why": "My guess was simply far too high."},
+    "why is this head": BEFORE | {"why": "Head 3 does it less."},
 }
 
 RIGHT = {"MyGPT": MY_GPT_RIGHT, "my_run": MY_RUN_RIGHT, "my_head": MY_HEAD_RIGHT}

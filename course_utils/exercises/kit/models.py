@@ -242,6 +242,7 @@ def model_case(
     options |= {
         "args": () if by_name else tuple(named.values()),
         "kwargs": named | more if by_name else more,
+        "names": tuple(named),
         "heads": H,
         "layers": L,
         "dtype": dtype,

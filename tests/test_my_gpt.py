@@ -1,0 +1,119 @@
+"""The blank page: what its card says of parts, of two slips at once, and of names."""
+
+import pytest
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils.checking import check_exercise
+from course_utils.desk import catalogue
+
+from .answers.lesson_15 import (
+    MY_GPT_RIGHT,
+    MY_GPT_WRONG,
+    FourClasses,
+    LoadsItsOwnWay,
+    Norm,
+    TiedLater,
+    Wide,
+    with_block,
+)
+
+COURSE = catalogue()
+MY_GPT = COURSE.find("MyGPT")
+
+
+def checked(answer):
+    return check_exercise(MY_GPT, answer, 0, COURSE)
+
+
+def failing(answer):
+    return {row.id: row.text for row in checked(answer).behaviours if row.holds is False}
+
+
+class Exact(Wide):
+    def forward(self, x):
+        return self.contract(F.gelu(self.expand(x)))
+
+
+class Sample(Norm):
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (x.var(-1, keepdim=True) + self.eps).sqrt() * self.scale + self.shift
+
+
+class HeadWithBias(FourClasses):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.head = nn.Linear(self.head.in_features, self.head.out_features)
+
+
+class TestParts:
+    def test_those_that_differ_are_told_by_name(self):
+        assert "Your `feed_forward`, tried by itself" in failing(with_block(think=Exact)).get(
+            "network_alone", ""
+        )
+        both = failing(with_block(think=Exact, norm=Sample))
+        assert {"norms_alone", "network_alone"} <= both.keys()
+        assert not {"attention_alone", "embed_alone", "head_alone", "block_alone"} & both.keys()
+
+    def test_where_all_are_right_what_joins_them_is_told(self):
+        assert "Each part is right by itself" in failing(TiedLater)["well_joined"]
+
+    @pytest.mark.parametrize("name", MY_GPT_RIGHT)
+    def test_a_right_answer_hears_nothing_of_them(self, name):
+        report = checked(MY_GPT_RIGHT[name])
+        assert report.passed
+        assert not [row for row in report.behaviours if "itself" in row.text]
+
+
+def test_two_defaults_of_pytorch_are_named_together():
+    answer = type("MyGPT", (with_block(think=Exact, norm=Sample),), {"last": Sample})
+    assert checked(answer).misconceptions == ("two_defaults",)
+
+
+def test_two_slips_in_parts_of_parts_are_named():
+    report = checked(MY_GPT_WRONG["the exact GELU, and no mask"])
+    assert set(report.misconceptions) == {"exact_gelu", "no_mask"}
+
+
+def test_what_is_learned_besides_is_told_by_its_name():
+    assert "`head.bias`" in failing(HeadWithBias)["parameters"]
+
+
+def test_missing_parameters_are_told_and_what_is_there_in_their_place_and_no_others():
+    answer = type("MyGPT", (FourClasses,), {"last": nn.LayerNorm})
+    report = checked(answer)
+    assert "missing: norm.scale, norm.shift. Yours has 2 besides: norm.weight, norm.bias." in str(
+        report
+    )
+    assert "query" not in report.message
+    assert report.misconceptions == ("norm_of_py_torch",)
+
+
+def test_what_a_load_state_dict_of_ones_own_raises_is_told():
+    class Mistyped(LoadsItsOwnWay):
+        def load_state_dict(self, state, *args, **kwargs):
+            self.tokens.data.copy_(state["embed.tokens.weight"])
+
+    assert (
+        "Your `load_state_dict` raised KeyError: 'embed.tokens.weight'" in checked(Mistyped).message
+    )
+
+
+def test_names_that_do_not_come_back_are_told_and_cost_nothing():
+    report = checked(LoadsItsOwnWay)
+    assert report.passed and "a `state_dict` of your own" in report.notes[0]
+    assert not checked(MY_GPT_RIGHT["a state_dict of its own"]).notes
+    assert not checked(MY_GPT_RIGHT["PyTorch's norm under other names"]).notes
+
+
+def test_the_case_says_which_number_is_what():
+    assert "for vocab_size 5, d_model 9, num_heads 1" in str(checked(TiedLater))
+
+
+@pytest.mark.parametrize(
+    "name", ["scales begin at 0", "shifts begin at 1", "scales begin at random"]
+)
+def test_norms_begin_as_they_should(name):
+    report = checked(MY_GPT_WRONG[name])
+    assert report.points == 3.75 and "yours have another" in str(report)
