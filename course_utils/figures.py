@@ -677,7 +677,7 @@ def _label_cells(
 
 
 def _fit(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Lay out once, with the columns' labels of all panels slanted if one has no room to lie flat.
+    """Lay out, with the columns' labels of all panels slanted if one has no room to lie flat.
 
     Whatever comes later leaves the layout as it is: it takes longer than drawing.
     """
@@ -688,8 +688,8 @@ def _fit(figure: Figure, panels: Sequence[Axes]) -> None:
         room = (_cell_points(axes) * step - 3) * figure.dpi / 72
         if any(label.get_window_extent().width > room for label in axes.get_xticklabels()):
             _slant(panels)
-            _lay_out(figure, panels)
             break
+    _lay_out(figure, panels)  # the names of the axes stand where the first one put the ticks
     figure.set_layout_engine("none")
 
 
