@@ -688,6 +688,7 @@ def _fit(figure: Figure, panels: Sequence[Axes]) -> None:
         room = (_cell_points(axes) * step - 3) * figure.dpi / 72
         if any(label.get_window_extent().width > room for label in axes.get_xticklabels()):
             _slant(panels)
+            _lay_out(figure, panels)
             break
     _lay_out(figure, panels)  # the names of the axes stand where the first one put the ticks
     figure.set_layout_engine("none")

@@ -520,3 +520,23 @@ def test_curves_are_told_apart_by_their_dashes(monkeypatch):
     lines = [line for line in drawn[0].axes[0].lines if not line.get_label().startswith("_")]
     assert [line.get_label() for line in lines] == ["up", "down"]
     assert lines[0].get_linestyle() != lines[1].get_linestyle()
+
+
+@pytest.mark.parametrize("T", [2, 7])
+@pytest.mark.parametrize("label", ["le", "<bos>", "a longer one"])
+def test_nothing_written_is_cut_off_at_the_edges(label, T, monkeypatch):
+    drawn = []
+
+    def draw(figure):
+        drawn.append(figure)
+        return real(figure)
+
+    real = figures._drawn
+    monkeypatch.setattr(figures, "_drawn", draw)
+    names, weights = [label] * T, torch.rand(2, T, T)
+    figures.heatmap(weights[0], "A title", rows=names, columns=names, ylabel="target")
+    figures.head_grid(weights, "A title", queries=names, keys=names)
+    figures.mask_picture(weights[0] > 0.5, "A title", queries=names, keys=names)
+    for figure in drawn:
+        box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
