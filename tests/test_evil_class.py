@@ -185,6 +185,7 @@ def test_the_page_of_attacks_is_of_this_class():
     columns, *rows = lines
     assert columns == list(COLUMNS)
     assert [row[0] for row in rows] == list(ATTACKS)
+    assert not re.search(r"site-packages|\.venv", page), "a path of one machine"
     for row, attack in zip(rows, ATTACKS.values(), strict=True):
         _, tries, held_by, fair, got, stock, *_ = row
         assert tries.removeprefix("(own) ") == as_markdown(attack.tries)
