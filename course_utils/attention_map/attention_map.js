@@ -24,7 +24,6 @@
  * @property {Float64Array} powers
  * @property {number} total of the powers
  * @property {Float64Array} weights
- * @typedef {Pick<Row, "scores" | "scaled" | "masked">} Start
  */
 
 /**
@@ -455,32 +454,15 @@ function unpack(model) {
   const [numLayers, numHeads, numQueries, numKeys] = scores.shape;
   const masks = Object.keys(data.masks);
   const hidden = masks.map((name) => ({ name, mask: tensor(data.masks[name]) }));
-  /** What no temperature changes is kept, as long as the masks stay. @type {Map<string, Start>} */
-  const begun = new Map();
-  let masksThen = "";
-  /** @type {(layer: number, head: number, query: number) => Start} */
-  function begin(layer, head, query) {
-    const active = model.get("active_masks");
-    if (masksThen !== `${active}`) begun.clear();
-    masksThen = `${active}`;
-    const place = `${layer} ${head} ${query}`;
-    let start = begun.get(place);
-    if (!start) {
-      const raw = scores.at(layer, head, query);
-      const scaled = Float64Array.from(raw, (s) => s * scale);
-      const masked = scaled.slice();
-      for (const { name, mask } of hidden)
-        if (active.includes(name))
-          mask.at(layer, head, query).forEach((is, key) => is && (masked[key] = -Infinity));
-      start = { scores: raw, scaled, masked };
-      begun.set(place, start);
-    }
-    return start;
-  }
   /** @type {Walk} */
   function walk(layer, head, query) {
-    const start = begin(layer, head, query);
-    return { ...start, ...softmax(start.masked, model.get("temperature")) };
+    const raw = scores.at(layer, head, query);
+    const scaled = Float64Array.from(raw, (s) => s * scale);
+    const masked = scaled.slice();
+    for (const { name, mask } of hidden)
+      if (model.get("active_masks").includes(name))
+        mask.at(layer, head, query).forEach((is, key) => is && (masked[key] = -Infinity));
+    return { scores: raw, scaled, masked, ...softmax(masked, model.get("temperature")) };
   }
   return {
     ...{ numLayers, numHeads, numQueries, numKeys, masks, scale, walk },
@@ -639,11 +621,7 @@ function fillPicture(canvas, { words }, shades) {
  * @type {(node: HTMLElement, text: string, title?: string) => void}
  */
 function write(node, text, title) {
-  const only = node.childNodes.length === 1 ? node.firstChild : null;
-  if (only instanceof Text) {
-    // A new node would have its style and its place found anew.
-    if (only.data !== text) only.data = text;
-  } else if (node.textContent !== text) node.textContent = text;
+  if (node.textContent !== text) node.textContent = text;
   if (title !== undefined && node.title !== title) node.title = title;
 }
 
