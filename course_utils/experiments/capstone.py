@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import causal_mask, masked_softmax
+from ..checking.modules import part
 from ..language_model import TinyLM, head_scores, held_out_loss
 from .induction import without_head
 
@@ -24,7 +25,7 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
         made = TinyLM(*sizes)
     wanted, theirs, state = made.state_dict(), {}, model.state_dict()
     for name, weight in wanted.items():
-        value = state[name] if name in state else _attribute(model, name)
+        value = state[name] if name in state else part(model, name)
         if not isinstance(value, Tensor) or value.shape != weight.shape:
             came = ", ".join([*state][:4]) or "nothing"
             shape = f" of shape {tuple(weight.shape)}"
@@ -39,16 +40,6 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
     made.to(next(iter(theirs.values())).device).eval()
     _compare(model, made)
     return made
-
-
-def _attribute(model: nn.Module, name: str) -> object:
-    value: object = model
-    for step in name.split("."):
-        if isinstance(value, nn.ModuleList | nn.Sequential) and step.isdigit():
-            value = value[int(step)]
-        else:
-            value = getattr(value, step, None)
-    return value
 
 
 @torch.no_grad()
