@@ -61,7 +61,7 @@ class LiveLoss:
 
             title = f"Loss {losses[-1]:.2f} after {len(losses)} of {self.steps} steps"
             picture = loss_curve({"training": losses}, title, levels=self.levels, steps=self.steps)
-            curve.value, curve.width, curve.height = picture.coarse, picture.width, picture.height
+            curve.value, curve.width, curve.height = picture.png, picture.width, picture.height
             curve.layout.display = None
             self._next_curve = time.monotonic() + CURVE_SECONDS
 

@@ -234,7 +234,7 @@ def test_a_figure_is_kept_with_its_text_alternative():
     figure, _ = heatmap(torch.eye(2), "<who> looks & where")._repr_mimebundle_()
     cleaned = clean_data(figure)
     assert set(cleaned) == {"text/html", "image/png", "text/plain"}
-    for kept in ("data:image/png;base64,", 'alt="Heat map: ', 'width="', "max-width"):
+    for kept in ("data:image/webp;base64,", 'alt="Heat map: ', 'width="', "max-width"):
         assert kept in cleaned["text/html"]
 
 

@@ -164,16 +164,19 @@ def differentiate(out: Any) -> None:
 
 def see_gradients(
     call: Call, case: Case, wanted: Sequence[str], seen: Observation, prefix: str = "grad:"
-) -> None:
-    """Puts the gradients of the named inputs into `seen`."""
+) -> Any:
+    """Puts the gradients of the named inputs into `seen`; gives the result, where there is one."""
+    out = None
     try:
         args = [fresh(v, n in wanted) for n, v in case.inputs.items()]
-        differentiate(call(args))
+        out = call(args)
+        differentiate(out)
         for name, arg in zip(case.inputs, args, strict=True):
             if name in wanted and isinstance(arg, Tensor) and arg.grad is not None:
                 seen.put(f"{prefix}{name}", arg.grad)
     except Exception as error:
         seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+    return out
 
 
 def see_half(call: Call, case: Case, seen: Observation) -> None:

@@ -165,6 +165,11 @@ def _carried(report: Report) -> str:
 def _list(rows: list[BehaviourResult], marked: bool) -> str:
     if not rows:
         return ""
+    if not marked and all(row.holds for row in rows):  # the long list, in each card that is kept
+        ink = f'<li style="margin:0"><span style="color:{INK}">'
+        items = "".join(f"{ink}{rich(row.text)}</span></li>" for row in rows)
+        style = f"list-style:'✓  ';color:{GOOD};padding:0 0 0 1.2em;margin:0.5em 0 0"
+        return f'<ul style="{style}">{items}</ul>'
     items = "".join(_item(row, marked and row.credit) for row in rows)
     return f'<ul style="list-style:none;padding:0;margin:0.5em 0 0">{items}</ul>'
 
@@ -225,7 +230,7 @@ def pre(text: str) -> str:
     return (
         f'<pre style="margin:0.3em 0;padding:0.4em 0.8em;border:1px solid {LINE};border-radius:4px;'
         f"background:none;color:{INK};font-family:{MONO};font-size:13px;line-height:1.4;"
-        f'white-space:pre-wrap;overflow-wrap:anywhere">{escaped(text)}</pre>'
+        f'white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">{escaped(text)}</pre>'
     )
 
 

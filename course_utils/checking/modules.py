@@ -159,13 +159,14 @@ class ModuleProbe:
         seen, operators, training = Observation(), Operators(), bool(case.options.get("train"))
         set_seed(1)
         module = build(answer, case)
+        drawn = torch.get_rng_state()
         for args, kwargs in case.options.get("others", ()):  # what it keeps is its own
             with contextlib.suppress(Exception):
                 answer(*args, **kwargs)
         traits = seen.facts["traits"] = {}
         if not all(m.training for m in module.modules()):
             traits["mode"] = "begins in evaluation mode"
-        watch = operators.watch() if self.watch else None
+        watch, before = operators.watch() if self.watch else None, _kept(module)
         with _unchanged(module.train(training), traits):
             worth = see_calls(lambda args: module(*args), case, seen, watch)
         if self.watch:
@@ -176,24 +177,28 @@ class ModuleProbe:
             seen.facts["besides"] = besides
         if not worth or case.refuses is not None:
             return seen
-        self._see_gradients(build(answer, case).eval(), case, seen, "grad:")
+        # Making a module takes as long as calling it: one that keeps nothing of a call serves again.
+        steady = _is_steady(seen) and _kept(module) == before
+        self._see_gradients((module if steady else build(answer, case)).eval(), case, seen, "grad:")
         if not _dropout(case):
-            self._see_training(answer, case, seen)
+            steady = steady and "gradient_error" not in seen.facts
+            self._see_training(module if steady else build(answer, case), case, seen)
         if case.roles & {"typical", "device"}:
-            seen.facts["elsewhere"] = happened_there(module, case)
+            seen.facts["elsewhere"] = happened_there(module.train(training), case)
         if "typical" in case.roles:
             half = build(answer, case, torch.bfloat16).eval()
             see_half(lambda args: half(*args), case, seen)
-            if _sets_the_seed(answer, case):
+            set_seed(2)
+            build(answer, case)
+            if torch.equal(drawn, torch.get_rng_state()):  # whatever it was before
                 seen.facts.setdefault("left_behind", []).append("the random seed")
         if self.extra:
             self.extra(partial(_made, answer, case), case, seen)
         return seen
 
-    def _see_training(self, answer: Any, case: Case, seen: Observation) -> None:
+    def _see_training(self, module: nn.Module, case: Case, seen: Observation) -> None:
         """With a dropout of 0 all is as in evaluation mode."""
-        module = build(answer, case).train()
-        with _unchanged(module, seen.traits):
+        with _unchanged(module.train(), seen.traits):
             if case.roles & {"typical", "device", "padded"}:
                 trained = Observation()
                 see_calls(lambda args: module(*args), case, trained)
@@ -203,9 +208,10 @@ class ModuleProbe:
                 for fact in ("modified", "unstable", "overwritten", "device", "left_behind"):
                     if fact in trained.facts:
                         seen.facts.setdefault(fact, trained.facts[fact])
+                self._see_gradients(module, case, seen, "train-grad:")
             else:
-                seen.put("train", module(*map(fresh, case.inputs.values())))
-        self._see_gradients(module, case, seen, "train-grad:")
+                out = self._see_gradients(module, case, seen, "train-grad:")
+                seen.put("train", module(*map(fresh, case.inputs.values())) if out is None else out)
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """The result alone, in evaluation mode."""
@@ -219,13 +225,15 @@ class ModuleProbe:
             seen.put("out", module(*map(fresh, case.inputs.values())))
         return seen
 
-    def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> None:
-        see_gradients(lambda args: module(*args), case, self.gradients, seen, prefix)
+    def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> Any:
+        """Leaves the module as it was, and gives what it gave."""
+        out = see_gradients(lambda args: module(*args), case, self.gradients, seen, prefix)
+        before = [(p, p.detach().clone()) for p in module.parameters()]
         try:
             # With each parameter's gradient in its place, a gradient is read under the name of
             # its weight even where that weight is a view of a larger parameter.
             with torch.no_grad():
-                for parameter in module.parameters():
+                for parameter, _ in before:
                     grad = parameter.grad
                     parameter.copy_(torch.full_like(parameter, torch.nan) if grad is None else grad)
             kept = module.state_dict() if case.options.get("state_dict") else {}
@@ -236,8 +244,36 @@ class ModuleProbe:
                     seen.facts.setdefault("unread", []).append(f"{prefix}{name}")
                 elif not bool(value.isnan().any()):
                     seen.put(f"{prefix}{name}", value)
+            with torch.no_grad():
+                for parameter, value in before:
+                    parameter.copy_(value)
+                    parameter.grad = None
         except Exception as error:
             seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+        return out
+
+
+def _is_steady(seen: Observation) -> bool:
+    """Whether calls of a module have shown nothing that could make another out of it."""
+    unsteady = {"modified", "unstable", "overwritten"} & seen.facts.keys()
+    return not (unsteady or {"mode", "weights"} & seen.traits.keys())
+
+
+def _kept(module: nn.Module) -> list[Any]:
+    """What a module keeps besides its parameters and its mode; two such lists are equal as long as
+    nothing was put there, or written into."""
+    kept: list[Any] = []
+    for m in module.modules():
+        kept += [(n, id(v), _size(v)) for n, v in vars(m).items() if n not in PARTS_AND_MODE]
+        kept += [(n, id(v), v is not None and v._version) for n, v in m._buffers.items()]
+    return kept
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, dict | list | set) else 0
+
+
+PARTS_AND_MODE = {"_parameters", "_buffers", "_modules", "training"}
 
 
 @contextlib.contextmanager
@@ -266,16 +302,6 @@ def _besides(module: nn.Module, case: Case) -> list[tuple[str, int]]:
     weights = case.options.get("weights", {})
     found = [(n[:60], p.numel()) for n, p in module.named_parameters() if p.requires_grad]
     return [f for f in found if f[0] not in weights][:5]
-
-
-def _sets_the_seed(answer: Any, case: Case) -> bool:
-    """Whether making a module leaves the generator in one state, whatever it was before."""
-    states = []
-    for seed in (1, 2):
-        set_seed(seed)
-        build(answer, case)
-        states.append(torch.get_rng_state())
-    return torch.equal(*states)
 
 
 def _dropout(case: Case) -> float:

@@ -29,7 +29,7 @@ MOST_OPEN = 500  # tags in tags; to clean them takes as long as their number squ
 MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
 TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
-PICTURE = "data:image/png;base64,"
+PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
 TAGS |= {
     "ol",
@@ -411,8 +411,7 @@ def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
 
 
 def _is_picture(source: str) -> bool:
-    data = source.removeprefix(PICTURE)
-    return data != source and len(data) < MOST_PICTURE and bool(BASE64.fullmatch(data))
+    return len(source) < MOST_PICTURE and bool(PICTURE.fullmatch(source))
 
 
 def _depth(page: str) -> int:
