@@ -23,7 +23,7 @@ install = $(BIN)/python -m uv pip install --quiet $(CONSTRAINED) '$(1)' 2>/dev/n
   $(PIP) install -qq --no-compile $(CONSTRAINED) '$(1)'
 # Files side by side, but of two large packages only what is used, when it is. Some packages bring
 # templates that are no Python yet.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(sympy|transformers)/' $(VENV)/lib || true
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(sympy|transformers)/' $(VENV)/lib course_utils || true
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
 # PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry

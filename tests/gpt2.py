@@ -1,23 +1,25 @@
 """The GPT-2 of `transformers` in the size of a `TinyLM`, its parameters under our names."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import transformers  # what is in it is loaded when asked for
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from course_utils.language_model import TinyLM
 
 
-def gpt2_twin(model: TinyLM, **settings: Any) -> GPT2LMHeadModel:
+def gpt2_twin(model: TinyLM, **settings: Any) -> transformers.GPT2LMHeadModel:
     """A GPT-2 with the weights of `model`, without biases of query, key and value.
 
     Args:
         settings: of `GPT2Config`, such as `attn_implementation="eager"`.
     """
     V, C = model.embed.token.weight.shape
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         vocab_size=V,
         n_positions=model.context_length,
         n_embd=C,
@@ -34,7 +36,7 @@ def gpt2_twin(model: TinyLM, **settings: Any) -> GPT2LMHeadModel:
         **settings,
     )
     with torch.random.fork_rng(devices=[]):
-        twin = GPT2LMHeadModel(config).to(model.head.weight.dtype)
+        twin = transformers.GPT2LMHeadModel(config).to(model.head.weight.dtype)
     theirs = in_our_names(twin)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -43,7 +45,8 @@ def gpt2_twin(model: TinyLM, **settings: Any) -> GPT2LMHeadModel:
 
 
 def in_our_names(
-    twin: GPT2LMHeadModel, of: Callable[[nn.Parameter], Tensor] = lambda parameter: parameter
+    twin: transformers.GPT2LMHeadModel,
+    of: Callable[[nn.Parameter], Tensor] = lambda parameter: parameter,
 ) -> dict[str, Tensor]:
     """What `of` gives for each parameter, as views in the shapes of ours, by our names.
 

@@ -8,16 +8,11 @@ import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 from torch import Tensor
-from transformers import (
-    LogitsProcessorList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from course_utils import language_model, live
 from course_utils.attention import causal_mask, count_parameters
@@ -244,11 +239,11 @@ def test_the_held_out_loss_does_not_depend_on_the_batches_or_change_the_mode():
 @pytest.mark.parametrize("top_p", [None, 0.1, 0.7, 1.0])
 def test_probabilities_equal_those_of_transformers(temperature, top_k, top_p, dtype):
     logits = 2 * numbers(3, 5, V, dtype=dtype).detach()
-    steps = LogitsProcessorList([TemperatureLogitsWarper(temperature)])
+    steps = transformers.LogitsProcessorList([transformers.TemperatureLogitsWarper(temperature)])
     if top_k is not None:
-        steps.append(TopKLogitsWarper(top_k))
+        steps.append(transformers.TopKLogitsWarper(top_k))
     if top_p is not None:
-        steps.append(TopPLogitsWarper(top_p))
+        steps.append(transformers.TopPLogitsWarper(top_p))
     warped = steps(None, logits.flatten(0, 1))
     actual = next_token_probabilities(logits, temperature, top_k, top_p)
     assert actual.dtype == dtype

@@ -177,7 +177,7 @@ class ModuleProbe:
             seen.facts["besides"] = besides
         if not worth or case.refuses is not None:
             return seen
-        # Making a module takes as long as calling it: one that keeps nothing of a call serves again.
+        # To make one takes as long as to call it: one that keeps nothing of a call serves again.
         steady = _is_steady(seen) and _kept(module) == before
         self._see_gradients((module if steady else build(answer, case)).eval(), case, seen, "grad:")
         if not _dropout(case):
