@@ -4,7 +4,8 @@
 
 In each round both rivals answer one move of their temperature slider, in the same page, one after
 the other; times are medians. For the map, "painting" is what one move costs the page (script,
-style and layout) and "answer" the time from the move to the frame being done, which on an idle page
+style and layout, from the frame's first line of script on: the screen's own clock began up to 5 ms
+before it) and "answer" the time from the move to the frame being done, which on an idle page
 holds a wait for the screen of up to 16.7 ms. For matplotlib it is the time from the move to the new
 picture in the page. Sizes are what a saved notebook holds for 4 heads of 12 tokens.
 """
@@ -48,14 +49,16 @@ interact(draw, temperature=FloatLogSlider(value=1, base=10, min=-1, max=1, step=
 
 MOVE_OURS = """async value => {
     const slider = document.querySelector(".attention-map input[type=range]");
-    const after = task => new Promise(done => requestAnimationFrame(start => done(task(start))));
+    const after = task => new Promise(done => requestAnimationFrame(() => done(task())));
     await after(() => {});
     const moved = performance.now();
+    let began;
+    requestAnimationFrame(() => { began = performance.now(); });
     slider.value = value;
     slider.dispatchEvent(new Event("input"));
-    const painting = await after(start => {
+    const painting = await after(() => {
         slider.closest(".attention-map").getBoundingClientRect();
-        return performance.now() - start;
+        return performance.now() - began;
     });
     await new Promise(done => setTimeout(done));
     return [painting, performance.now() - moved];

@@ -114,8 +114,6 @@ const DIGITS = { least: 36, most: 46 }; // the width of a cell that has its numb
 const DOTS = { least: 11, most: 22 }; // and of one that has only its colour
 const MAP_HEIGHT = 560; // what a map of many rows should keep to
 const PANEL = 300; // the least width of the numbers beside the map
-const LINE = { height: 20, most: 24 }; // of those numbers: so high, and so many in sight
-const RESTED = 100; // milliseconds after which a slider is taken to rest
 const DIMENSIONS = 4; // of a value vector, written out
 const CHANNELS = 128; // of a query and a key, at most so many are listed
 const STRONGEST = 64; // shades go from −64 to 64
@@ -941,7 +939,7 @@ function cellNamer({ sent, view, shown }, lines) {
   function paint() {
     stop();
     if (view.numRows * view.numColumns <= 1024) name();
-    else settling = setTimeout(name, RESTED);
+    else settling = setTimeout(name, 100);
   }
   return { paint, stop };
 }
@@ -1224,22 +1222,10 @@ function drawNumbers(map) {
     ),
   );
   const node = create("div", { className: "row" }, words, numbers);
-  let [first, painted, settling] = [0, 0, 0];
-  numbers.onscroll = () => (first = Math.floor(numbers.scrollTop / LINE.height));
-  const stop = () => clearTimeout(settling);
   function paint() {
-    stop();
     const { words: text, lines: texts, total, largest } = explained(map);
     write(words, text, text);
-    /** @type {(k: number) => void} */
-    const show = (k) => lines[k].show(texts[k], largest);
-    // Those out of sight follow when the slider rests, as long as there are as many as before.
-    const isNear = (/** @type {number} */ k) => k >= first - 1 && k <= first + LINE.most;
-    const isLater = (/** @type {number} */ k) => texts.length === painted && !isNear(k);
-    const far = [...lines.keys()].filter(isLater);
-    [...lines.keys()].filter((k) => !isLater(k)).forEach(show);
-    if (far.length) settling = setTimeout(() => far.forEach(show), RESTED);
-    painted = texts.length;
+    lines.forEach((line, k) => line.show(texts[k], largest));
     foot.show(total, largest);
     // The step decides how high it is, and nothing that is pointed at.
     const isProducts = get("step") === "query · key";
@@ -1249,7 +1235,7 @@ function drawNumbers(map) {
     node.classList.toggle("drawn", isProducts || isSum);
     node.classList.toggle("vectors", isSum);
   }
-  return { node, paint, stop };
+  return { node, paint };
 }
 
 // ---- all heads ---------------------------------------------------------------------------------
@@ -1549,11 +1535,7 @@ function drawMap(map, family) {
     columns.node.hidden = get("overview");
     for (const part of [controls, columns, ...section, ...visible]) part.paint();
   }
-  function stop() {
-    grid.stop();
-    numbers.stop();
-  }
-  return { node, paint, stop };
+  return { node, paint, stop: grid.stop };
 }
 
 /**
