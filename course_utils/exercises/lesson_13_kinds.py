@@ -620,8 +620,14 @@ MAKE_MHA = Exercise(
             mend="They are one parameter, `in_proj_bias`; None takes its place where it isn't "
             "wanted.",
         ),
-        in_torch(m.NanRows.but(result=lambda self, out, pad_mask: out, needs=True)),
-        in_torch(m.NanRows.but(result=lambda self, out, pad_mask: out)),
+        *(
+            in_torch(m.NanRows.but(result=lambda self, out, pad_mask: out, **how)).on(
+                Make,
+                mend="Its scores are out of reach. Which tokens see nothing? Give them, in its "
+                "place, what `out_proj` makes of a row of zeros.",
+            )
+            for how in ({"needs": True}, {})
+        ),
         in_torch(m.NanInGradient.but(needs=True)).on(
             Make,
             what="The result is right: what was NaN was written over. But the NaN was there, and "

@@ -109,24 +109,23 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
     seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
-def see_slopes(
-    make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor, step: float = 1e-3
-) -> None:
-    """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error; a `step` that is short
-    for what bends."""
+def see_slopes(make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor) -> None:
+    """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
     try:
-        scores = _slopes(make, case, True, *mask, step=step)
-        others = _slopes(make, case, False, step=step)
+        scores, others = _slopes(make, case, True, *mask), _slopes(make, case, False)
         seen.put("draw:slopes", torch.stack([scores, others]))
     except Exception as error:
         seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
-def _slopes(
-    make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor, step: float
-) -> Tensor:
+# A short one may be lost where numbers are rounded, and a long one crosses where ReLU bends.
+STEPS = (1e-3, 1e-5, 1e-7)
+
+
+def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -> Tensor:
     """How steeply the result of one draw rises along a direction through the weights of query and
-    key, or through all others and the tokens: as measured, and as its gradients have it."""
+    key, or through all others and the tokens: as measured, with the first step that agrees or the
+    last, and as its gradients have it."""
     module, way = (make(torch.float64, as_made=True) for _ in range(2))
     with torch.no_grad():
         for parameter in way.parameters():
@@ -141,21 +140,38 @@ def _slopes(
     places = [x, *module.parameters()]
     directions = [cotangent(x) * (not scores), *(p.detach() for p in way.parameters())]
 
-    def total(step: float) -> Tensor:
-        with torch.no_grad():
-            for place, direction in zip(places, directions, strict=True):
-                place.add_(direction, alpha=step)
+    @torch.no_grad()
+    def go(step: float) -> None:
+        for place, direction in zip(places, directions, strict=True):
+            place.add_(direction, alpha=step)
+
+    def total() -> Tensor:
         set_seed(3)
         out = module(x * 1.0, *others, *map(fresh, mask))
         return (out * cotangent(out)).sum()
 
-    with torch.no_grad():
-        rise = total(step) - total(-2 * step)
-    total(step).backward()
-    by_gradient = sum(
-        (p.grad * d).sum() for p, d in zip(places, directions, strict=True) if p.grad is not None
-    )
-    return torch.stack([rise / (2 * step), torch.as_tensor(by_gradient)]).detach()
+    total().backward()
+    by_gradient = torch.zeros((), dtype=torch.float64)
+    for place, direction in zip(places, directions, strict=True):
+        if place.grad is not None:
+            by_gradient = by_gradient + (place.grad * direction).sum()
+    for step in STEPS:
+        with torch.no_grad():
+            go(step)
+            above = total()
+            go(-2 * step)
+            measured = (above - total()) / (2 * step)
+            go(step)
+        slopes = torch.stack([measured, by_gradient])
+        if not bool(_differ(slopes)):
+            break
+    return slopes.detach()
+
+
+def _differ(slopes: Tensor) -> Tensor:
+    measured, by_gradient = slopes.unbind(-1)
+    far = (measured - by_gradient).abs() > 0.02 * measured.abs().clamp(min=0.1)
+    return far | ~by_gradient.isfinite()
 
 
 # ---------------------------------------------------------------- what they show
@@ -201,9 +217,7 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
 def _trains(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "slopes" in seen.facts:
         return f"raises {seen.facts['slopes']}"
-    measured, by_gradient = seen.tensors["draw:slopes"].unbind(-1)
-    far = (measured - by_gradient).abs() > 0.02 * measured.abs().clamp(min=0.1)
-    return not bool((far | ~by_gradient.isfinite()).any())
+    return not bool(_differ(seen.tensors["draw:slopes"]).any())
 
 
 def _fault(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:

@@ -102,7 +102,7 @@ def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) ->
             set_seed(seed)
             for again in ("", " again"):
                 seen.put(f"draw:{branch}:{seed}{again}", call(module))
-    see_slopes(make, case, seen, step=1e-5)
+    see_slopes(make, case, seen)
 
 
 def _added(out: Tensor, x: Tensor) -> Tensor | None:
