@@ -183,15 +183,17 @@ class ModuleProbe:
         if not _dropout(case):
             steady = steady and "gradient_error" not in seen.facts
             self._see_training(module if steady else build(answer, case), case, seen)
+        if "typical" in case.roles:
+            set_seed(2)
+            if _shared(module, build(answer, case)):
+                traits["weights"] = "has its weights in common with another one"
+            if torch.equal(drawn, torch.get_rng_state()):  # whatever it was before
+                seen.facts.setdefault("left_behind", []).append("the random seed")
         if case.roles & {"typical", "device"}:
             seen.facts["elsewhere"] = happened_there(module.train(training), case)
         if "typical" in case.roles:
             half = build(answer, case, torch.bfloat16).eval()
             see_half(lambda args: half(*args), case, seen)
-            set_seed(2)
-            build(answer, case)
-            if torch.equal(drawn, torch.get_rng_state()):  # whatever it was before
-                seen.facts.setdefault("left_behind", []).append("the random seed")
         if self.extra:
             self.extra(partial(_made, answer, case), case, seen)
         return seen
@@ -267,6 +269,10 @@ def _kept(module: nn.Module) -> list[Any]:
         kept += [(n, id(v), _size(v)) for n, v in vars(m).items() if n not in PARTS_AND_MODE]
         kept += [(n, id(v), v is not None and v._version) for n, v in m._buffers.items()]
     return kept
+
+
+def _shared(one: nn.Module, other: nn.Module) -> bool:
+    return bool({*map(id, one.parameters())} & {*map(id, other.parameters())})
 
 
 def _size(value: Any) -> int:

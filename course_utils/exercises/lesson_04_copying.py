@@ -49,7 +49,9 @@ def _copy_case(
     sizes = {n: matrix if matrix and n in only else linear for n in PROJECTIONS}
     inputs = {
         "linear_attention": {
-            f"{n}.weight": draw.normal(linear[1], linear[0], dtype=dtype) for n in PROJECTIONS
+            # Scores of a hundred would come out of the softmax as rounding has it.
+            f"{n}.weight": draw.normal(linear[1], linear[0], dtype=dtype) / 3
+            for n in PROJECTIONS
         },
         "matrix_attention": {f"W_{n}": draw.normal(*sizes[n], dtype=dtype) for n in PROJECTIONS},
     }

@@ -62,7 +62,8 @@ class Watched(nn.Module):
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.5),
     "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.3, momentum=0.9),
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05),
+    # With the usual eps of 1e-8 what rounding makes of tiny gradients decides.
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3),
 }
 LEARNED = ("token", "head", "idle")
 LEFT_OVER = 0.5  # each number of the gradients that are there before the first step
