@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from course_utils.desk import catalogue
 
+from . import matrix
 from .matrix import DAYS, Cell, cells, second_seed_on
 
 
@@ -25,3 +26,12 @@ def test_any_days_in_a_row_try_each_exercise_once_with_the_second_seed():
         turns = [second_seed_on(first + later) for later in range(DAYS)]
         assert set.union(*turns) == set(catalogue().ids())
         assert sum(map(len, turns)) == len(catalogue().ids())
+
+
+def test_a_right_answer_that_some_seed_refuses_is_found(monkeypatch, capsys):
+    e = catalogue().find("naive_mean")
+    wrong = next(c for c in cells("1-averages/01") if c.exercise is e and c.wanted == "wrong")
+    some = [replace(wrong, wanted="right"), wrong]
+    monkeypatch.setattr(matrix, "cells", lambda: some)
+    assert matrix.main(["--seeds", "2", "naive_mean"]) == 2
+    assert f"{wrong} with seed " in capsys.readouterr().out
