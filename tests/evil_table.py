@@ -133,9 +133,8 @@ def on_card(card: str) -> str:
     assert stands and first
     untouched = stands.get_text() == "not attempted yet"
     what = "not attempted yet" if untouched else " ".join(first.get_text().split())
-    what = re.sub(
-        r"/\S*/site-packages/", "", what
-    )  # where this machine has them is nobody's affair
+    # Where this machine has its packages is nobody's affair.
+    what = re.sub(r"/\S*/site-packages/", "", what)
     return f"{points}: {shorter(what)}"
 
 

@@ -8,7 +8,7 @@ values or the result gives itself away.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -109,20 +109,29 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
     seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
-def see_slopes(make: Callable[..., Any], case: Case, seen: Observation, *mask: Tensor) -> None:
+# A short step may be lost where numbers are rounded, and a long one crosses where ReLU bends.
+STEPS = (1e-3, 1e-5, 1e-7)
+
+
+def see_slopes(
+    make: Callable[..., Any],
+    case: Case,
+    seen: Observation,
+    *mask: Tensor,
+    steps: Sequence[float] = STEPS,
+) -> None:
     """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
     try:
-        scores, others = _slopes(make, case, True, *mask), _slopes(make, case, False)
+        scores = _slopes(make, case, True, *mask, steps=steps)
+        others = _slopes(make, case, False, steps=steps)
         seen.put("draw:slopes", torch.stack([scores, others]))
     except Exception as error:
         seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
-# A short one may be lost where numbers are rounded, and a long one crosses where ReLU bends.
-STEPS = (1e-3, 1e-5, 1e-7)
-
-
-def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -> Tensor:
+def _slopes(
+    make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor, steps: Sequence[float]
+) -> Tensor:
     """How steeply the result of one draw rises along a direction through the weights of query and
     key, or through all others and the tokens: as measured, with the first step that agrees or the
     last, and as its gradients have it."""
@@ -135,7 +144,7 @@ def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -
         for name, w in case.options["weights"].items()
     }
     inject(way, along)
-    x, *others = (v.detach().double() for v in case.inputs.values())
+    x, *others = (fresh(v, dtype=torch.float64) for v in case.inputs.values())
     x.requires_grad_()
     places = [x, *module.parameters()]
     directions = [cotangent(x) * (not scores), *(p.detach() for p in way.parameters())]
@@ -151,11 +160,11 @@ def _slopes(make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor) -
         return (out * cotangent(out)).sum()
 
     total().backward()
-    by_gradient = torch.zeros((), dtype=torch.float64)
+    by_gradient = x.new_zeros(())
     for place, direction in zip(places, directions, strict=True):
         if place.grad is not None:
             by_gradient = by_gradient + (place.grad * direction).sum()
-    for step in STEPS:
+    for step in steps:
         with torch.no_grad():
             go(step)
             above = total()

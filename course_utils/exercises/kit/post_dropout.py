@@ -21,7 +21,7 @@ from ...checking.comparing import near
 from ...checking.exercise import Expected, Verdict
 from ...checking.modules import inject
 from .draw import Draw
-from .dropout import see_slopes
+from .dropout import STEPS, see_slopes
 
 TEXTS, TOKENS, SOURCE, HEADS, D, WIDE, LENGTH = 50, 3, 4, 2, 7, 21, 5
 WIDTH = HEADS * D
@@ -102,7 +102,7 @@ def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) ->
             set_seed(seed)
             for again in ("", " again"):
                 seen.put(f"draw:{branch}:{seed}{again}", call(module))
-    see_slopes(make, case, seen)
+    see_slopes(make, case, seen, steps=STEPS[1:])  # ReLU bends
 
 
 def _added(out: Tensor, x: Tensor) -> Tensor | None:
