@@ -12,11 +12,15 @@ from PIL import Image
 
 import course_utils
 from course_utils import figures
+from course_utils.checking.key import begin_key, probe_safely
 from course_utils.editions import SOLUTIONS
+from course_utils.exercises import COURSE
 
 from .pretend_gpu import PretendGPU
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
+# The other ones are judged by what was written down, and run nothing.
+PROBED = [e for e in COURSE if e.kind != "quiz" and e.id not in ("my_run", "my_head")]
 LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
 
 
@@ -26,6 +30,18 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with PretendGPU() as gpu:
         yield gpu
+
+
+@pytest.mark.parametrize("exercise", PROBED, ids=lambda exercise: exercise.id)
+def test_a_check_runs_the_finished_part_on_a_gpu(exercise, monkeypatch):
+    key = begin_key(exercise, 0)
+    monkeypatch.setenv("COURSE_DEVICE", "cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for case in key.cases:
+        with PretendGPU():
+            seen = probe_safely(exercise.probe, exercise.reference, case)
+        raised = {"slopes", "gradient_error"} | (set() if case.refuses is not None else {"error"})
+        assert not raised & seen.facts.keys(), (case.name, seen.facts)
 
 
 def passes(exercise, answer, seed=None):

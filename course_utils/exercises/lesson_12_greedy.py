@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .. import translation
 from ..checking import Case, Exercise, Misconceptions, Mistake, Observation, Property
-from ..checking.calling import see_calls, set_seed, target_device
+from ..checking.calling import fresh, see_calls, set_seed, target_device
 from ..checking.comparing import same
 from ..checking.exercise import Expected, Verdict
 from ..checking.watching import THERE, happened_elsewhere, moved
@@ -202,7 +202,7 @@ class TranslateProbe:
     def glance(self, answer: Any, case: Case) -> Observation:
         seen = Observation()
         set_seed(1)
-        args = [v.clone() if isinstance(v, Tensor) else v for v in case.inputs.values()]
+        args = [fresh(v) for v in case.inputs.values()]
         out = _translated(answer, case, self.make(case), args[1:])
         seen.put("out", self.shown(out, case))
         return seen

@@ -253,10 +253,10 @@ def _see_past(answer: Any, case: Case, seen: Observation) -> None:
     see_future(answer, case, seen)
     if "typical" not in case.roles:
         return
-    changed = {n: fresh(v) for n, v in case.inputs.items()}
+    given, changed = ({n: fresh(v) for n, v in case.inputs.items()} for _ in range(2))
     changed["value"][:, 0] += 100.0
     with torch.no_grad():
-        before, after = (answer(*v.values()) for v in (case.inputs, changed))
+        before, after = (answer(*v.values()) for v in (given, changed))
     seen.facts["traits"]["hears"] = bool(((after - before)[:, -1].abs() > 1e-4).all())
 
 

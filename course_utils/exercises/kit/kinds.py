@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...checking import Case, ModuleProbe, Observation
-from ...checking.calling import fresh, set_seed
+from ...checking.calling import fresh, set_seed, target_device
 from ...checking.errors import WrongWeights
 from ...checking.exercise import Expected, Verdict
 from ...checking.modules import build
@@ -218,7 +218,7 @@ class KindProbe(ModuleProbe):
 def _way(answer: Callable[..., Judged], case: Case) -> dict[str, str]:
     set_seed(1)
     module, operators = answer(*case.options["args"], **case.options["kwargs"]), Operators()
-    module.eval().to(case["x"].dtype)
+    module.eval().to(target_device(), case["x"].dtype)
     with operators.watch():
         module(*map(fresh, case.inputs.values()))
     used = {*operators.names()}

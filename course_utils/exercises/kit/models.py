@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ... import transformer
 from ...checking import Case, Observation, Property
-from ...checking.calling import set_seed
+from ...checking.calling import fresh, set_seed
 from ...checking.comparing import near
 from ...checking.exercise import Expected, Verdict
 from .blocks import Block, Norm
@@ -277,7 +277,7 @@ def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
 def see_texts(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """More texts: a short one, another last token, another first, one token everywhere, the same
     again."""
-    ids, V = case["ids"], len(case.options["weights"]["head.weight"])
+    ids, V = fresh(case["ids"]), len(case.options["weights"]["head.weight"])
     changed = ids.clone()
     changed[:, -1] = (changed[:, -1] + 1) % V
     first = ids.clone()
