@@ -4,6 +4,7 @@ what was not tested."""
 import gc
 import os
 from collections import Counter
+from collections.abc import Generator
 from datetime import date
 
 import psutil
@@ -58,6 +59,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InOrder |
     return InOrder(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI nothing is skipped: what can't be tested there fails."""
+    report = yield
+    if report.skipped and os.environ.get("CI"):
+        report.outcome = "failed"
+        report.longrepr = f"In CI nothing may be skipped. {_reason(report)}"
+    return report
+
+
+def _reason(report: pytest.TestReport) -> str:
+    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+    return told.removeprefix("Skipped: ")
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     used, wanted = os.environ["COURSE_DEVICE"], config.stash[WANTED]
     return f"notebooks run on: {used}" + (f" (no {wanted} here)" if used != wanted else "")
@@ -65,10 +81,6 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in the end, in a line for each reason, what a green run has not tested."""
-    reasons = Counter(
-        report.longrepr[2].removeprefix("Skipped: ")
-        for report in terminalreporter.stats.get("skipped", [])
-        if isinstance(report.longrepr, tuple)
-    )
+    reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
     for reason, count in reasons.items():
         terminalreporter.write_line(f"NOT TESTED HERE, {count} tests: {reason}", yellow=True)

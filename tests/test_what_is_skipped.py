@@ -6,18 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COURSE = Path(__file__).parent.parent
 SOME = "tests/browser/test_attention_map_browser.py"
+THERE = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTEST")}
 QUICK = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:nbval", "-o", "addopts="]
 
 
 def run_without_a_browser(*options, **environment):
     """Some of the browser tests, as on a machine without Chromium."""
-    there = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTEST")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", *QUICK, *options, "-k", "lab and arrow", SOME],
         cwd=COURSE,
-        env={**there, "COURSE_CHROMIUM": "no-such-browser", **environment},
+        env={**THERE, "COURSE_CHROMIUM": "no-such-browser", **environment},
         capture_output=True,
         text=True,
     )
@@ -35,7 +37,31 @@ def test_what_was_not_tested_is_the_last_thing_said():
     )
 
 
-def test_in_ci_a_missing_browser_is_a_failure():
-    done = run_without_a_browser("-q", CI="true")
+@pytest.mark.parametrize("how", [(), ("-n", "1", "--dist", "loadfile")])
+def test_in_ci_a_missing_browser_is_a_failure(how):
+    done = run_without_a_browser("-q", *how, CI="true")
+    assert done.returncode == 1
+    assert "In CI nothing may be skipped. what a student sees in a browser" in done.stdout
+    assert "skipped" not in done.stdout.splitlines()[-1]
+
+
+def test_in_ci_a_sandbox_that_can_t_be_is_a_failure():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *QUICK,
+            "-q",
+            "-k",
+            "full_disk",
+            "tests/test_grading_runs.py",
+        ],
+        cwd=COURSE,
+        env={**THERE, "CI": "true", "PATH": str(Path(sys.executable).parent)},  # no bwrap here
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert "skipped" not in done.stdout.splitlines()[-1]
+    assert "In CI nothing may be skipped. walls: " in done.stdout
