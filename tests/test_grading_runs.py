@@ -142,6 +142,27 @@ def course(handed_in, tmp_path):
     return handed_in[0].copy(tmp_path / "course")
 
 
+@pytest.fixture(scope="module")
+def soon_done(handed_in, tmp_path_factory):
+    """The class without those who take as long as they may: what is begun again and again meets the
+    others only."""
+    course = handed_in[0].copy(tmp_path_factory.mktemp("soon-done") / "course")
+    for student in handed_in[1].values():
+        if student.kind in SLOW:
+            shutil.rmtree(course.folder / "submitted" / student.name)
+    return course
+
+
+@pytest.fixture(scope="module")
+def undisturbed(soon_done, tmp_path_factory):
+    return soon_done.copy(tmp_path_factory.mktemp("undisturbed") / "course").grade()
+
+
+@pytest.fixture
+def disturbed(soon_done, tmp_path):
+    return soon_done.copy(tmp_path / "course")
+
+
 def all_gone(processes):
     """Whether processes are over, soon."""
     return not psutil.wait_procs(processes, timeout=10)[1]
@@ -151,6 +172,14 @@ def family(process):
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
+        return []
+
+
+def words(process):
+    """What was typed to start it, while it is there."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
         return []
 
 
@@ -196,8 +225,8 @@ def test_a_second_run_does_nothing_and_a_resubmission_only_its_own(graded, hande
 
 
 @needs_walls
-def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(graded, course):
-    _, undisturbed = graded
+def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(undisturbed, disturbed):
+    course = disturbed
     draw, kept = random.Random(20_261_122), 0
     for _ in range(KILLS):
         process = course.start(ASSIGNMENT, "--workers", "2")
@@ -220,15 +249,13 @@ def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(graded, course
 
 
 @needs_walls
-def test_a_killed_worker_costs_nothing_and_a_second_command_is_told(graded, course):
-    _, undisturbed = graded
+def test_a_killed_worker_costs_nothing_and_a_second_command_is_told(undisturbed, disturbed):
+    course = disturbed
     process = course.start(ASSIGNMENT, "--workers", "2")
     course.wait_for(lambda: course.kept() > 0, process)
     second = course.start(ASSIGNMENT)
-    workers = [p for p in family(process) if "course_utils.inside.server" in p.cmdline()]
-    worker = next(
-        p.parent() for p in workers if "multiprocessing" in " ".join(p.parent().cmdline())
-    )
+    workers = [p for p in family(process) if "course_utils.inside.server" in words(p)]
+    worker = next(p.parent() for p in workers if "multiprocessing" in " ".join(words(p.parent())))
     inside = worker.children(recursive=True)
     worker.kill()
     assert all_gone([worker, *inside])
@@ -247,8 +274,8 @@ mount -o remount,size=16m .grading
 
 
 @needs_walls
-def test_a_full_disk_is_told_and_with_room_again_it_goes_on(graded, course):
-    _, undisturbed = graded
+def test_a_full_disk_is_told_and_with_room_again_it_goes_on(undisturbed, disturbed):
+    course = disturbed
     (course.folder / ".grading").mkdir()
     alone = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", FULL_DISK, "bash"]
     done = course.grade(ASSIGNMENT, "--workers", "2", inside=alone)
@@ -288,8 +315,8 @@ def free_port():
 
 
 @needs_walls
-def test_workers_of_another_machine_give_the_same_table(graded, course):
-    _, undisturbed = graded
+def test_workers_of_another_machine_give_the_same_table(undisturbed, disturbed):
+    course = disturbed
     address = f"tcp://127.0.0.1:{free_port()}"
     alone = {"env": course.environment(), "cwd": course.tmp}
     with (
@@ -300,7 +327,7 @@ def test_workers_of_another_machine_give_the_same_table(graded, course):
         rooms = []
 
         def seen():
-            rooms[:] = [p for p in family(process) if "inside.server" in " ".join(p.cmdline())]
+            rooms[:] = [p for p in family(process) if "inside.server" in " ".join(words(p))]
             return course.kept() > 0
 
         course.wait_for(seen, process)
@@ -373,7 +400,7 @@ def test_trusted_or_not_an_endless_answer_ends_with_its_killed_run(course, hande
 
     def busy():
         return any(
-            p.status() == psutil.STATUS_RUNNING and "inside.server" in " ".join(p.cmdline())
+            p.status() == psutil.STATUS_RUNNING and "inside.server" in " ".join(words(p))
             for p in family(process)
         )
 
