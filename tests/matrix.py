@@ -9,14 +9,13 @@ in course_utils/exercises/symptoms.json: look at the difference. `--seeds` tries
 alone, on N seeds drawn as grading draws them: a fixed seed does not tell where rounding refuses one
 in a hundred.
 
-That is the first seed. Tests try it on every exercise, and a second seed on a third of them a day,
-so that any three days try all; COURSE_TEST_DAY, a number, says which day it is.
+That is the first seed. Tests try it on every exercise, and a second seed on a third of them a day:
+see tests/turns.py.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -47,6 +46,7 @@ from course_utils.desk import catalogue
 from course_utils.exercises import COURSE, SYMPTOMS
 
 from .answers import RIGHT, WRONG
+from .turns import whose_turn
 
 ANY = "any"  # for an answer whose points hang on what the machine does
 POINTS = Path(__file__).with_name("matrix_points.json")
@@ -128,7 +128,6 @@ class Cell:
 
 
 FIRST, SECOND = SEEDS = (0, 20_261_121)
-DAYS = 3  # until each exercise has met the second seed
 _keys: dict[tuple[str, int], tuple[Exercise, AnswerKey]] = {}
 
 
@@ -262,10 +261,9 @@ def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
     return shown
 
 
-def second_seed_on(day: int) -> set[str]:
+def with_second_seed() -> set[str]:
     """The exercises whose turn it is with the second seed; a day's share is a third of the work."""
-    by_size = sorted(catalogue(), key=lambda e: len(e.misconceptions))
-    return {e.id for e in by_size[day % DAYS :: DAYS]}
+    return {e.id for e in whose_turn(sorted(catalogue(), key=lambda e: len(e.misconceptions)))}
 
 
 def without(exercise: Exercise, gate: str) -> Exercise:
@@ -288,7 +286,7 @@ def tests_of(part: str) -> tuple[type, type]:
     """The tests of one assignment's or lesson's cells, and of its gates, which use the same keys; a
     file each, for `--dist loadfile`."""
     some = list(cells(part))
-    turn = second_seed_on(int(os.environ["COURSE_TEST_DAY"]))
+    turn = with_second_seed()
     seeded = [
         pytest.param(cell, seed, id=f"{cell}-{seed}")
         for seed in SEEDS

@@ -5,7 +5,8 @@ from dataclasses import replace
 from course_utils.desk import catalogue
 
 from . import matrix
-from .matrix import DAYS, Cell, cells, second_seed_on
+from .matrix import Cell, cells, with_second_seed
+from .turns import DAYS
 
 
 def test_a_cell_tells_other_points_from_those_that_are_kept():
@@ -21,11 +22,17 @@ def test_points_that_were_never_kept_are_a_fault():
     assert "None are kept" in new.fault(new.report())
 
 
-def test_any_days_in_a_row_try_each_exercise_once_with_the_second_seed():
+def test_any_days_in_a_row_try_each_exercise_once_with_the_second_seed(monkeypatch):
+    everybody = set(catalogue().ids())
     for first in (0, 1, 739_000):
-        turns = [second_seed_on(first + later) for later in range(DAYS)]
-        assert set.union(*turns) == set(catalogue().ids())
-        assert sum(map(len, turns)) == len(catalogue().ids())
+        turns = []
+        for later in range(DAYS):
+            monkeypatch.setenv("COURSE_TEST_DAY", str(first + later))
+            turns.append(with_second_seed())
+        assert set.union(*turns) == everybody
+        assert sum(map(len, turns)) == len(everybody)
+    monkeypatch.setenv("COURSE_TEST_DAY", "all")
+    assert with_second_seed() == everybody
 
 
 def test_a_right_answer_that_some_seed_refuses_is_found(monkeypatch, capsys):

@@ -1,4 +1,5 @@
-"""The later assignments through nbgrader: everything right but for one misconception a notebook.
+"""The later assignments through nbgrader, a third of the lessons a day (tests/turns.py): everything
+right but for one misconception a notebook.
 
 Lessons as a whole run in other tests, from solutions/ and from notebooks/.
 """
@@ -15,6 +16,7 @@ from course_utils.exercises import COURSE as CATALOGUE
 
 from .nbgrader_class import Notebook, right_answer
 from .test_nbgrader_cycle import feedback
+from .turns import whose_turn
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -110,7 +112,7 @@ WRONG = {
 }
 STUDENT = "misconceptions"
 BUILT_ON_DEMONSTRATIONS = ("13_performance", "15_capstone")  # answers use what stands before
-LATER = [(assignment, lesson) for assignment, lessons in WRONG.items() for lesson in lessons]
+LATER = whose_turn((assignment, lesson) for assignment in WRONG for lesson in WRONG[assignment])
 each_lesson = pytest.mark.parametrize(("assignment", "lesson"), LATER)
 
 
@@ -135,12 +137,15 @@ def course(tmp_path_factory):
     api = NbGraderAPI(config=config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_GRADING_SEED", "the seed of this term")
-        for assignment, lessons in WRONG.items():
+        for assignment in dict(LATER):
             shutil.copytree(SOLUTIONS / assignment, folder / "solutions" / assignment)
             done(api.generate_assignment(assignment))
             submitted = folder / "submitted" / STUDENT / assignment
             shutil.copytree(folder / "notebooks" / assignment, submitted)
-            for lesson, (exercise, source, _) in lessons.items():
+            for lesson, (exercise, source, _) in WRONG[assignment].items():
+                if (assignment, lesson) not in LATER:
+                    (submitted / f"{lesson}.ipynb").unlink()
+                    continue
                 notebook = Notebook(submitted / f"{lesson}.ipynb")
                 notebook.solve(*exercises_of(assignment, lesson))
                 right = right_answer(lesson, exercise)
