@@ -294,7 +294,8 @@ def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
     """
     hidden = hidden.expand_as(scores)  # (…, T, S)
     sees_nothing = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
-    scores = scores.masked_fill(hidden, -math.inf).masked_fill(sees_nothing, 0.0)  # (…, T, S)
+    instead = torch.where(sees_nothing, 0.0, -math.inf).to(scores)  # (…, T, 1)
+    scores = torch.where(hidden, instead, scores)  # (…, T, S)
     return torch.softmax(scores, dim=-1).masked_fill(sees_nothing, 0.0)
 
 
