@@ -8,8 +8,8 @@ import pytest
 from course_utils.checking import check_exercise
 from course_utils.exercises import COURSE
 from course_utils.grading import flags
+from course_utils.grading.cells import Cell
 from course_utils.grading.classroom import Work
-from course_utils.grading.notebooks import Cell
 from course_utils.grading.tables import Line, Table, _items
 
 NAIVE_MEAN = COURSE.find("naive_mean")

@@ -7,17 +7,21 @@ import math
 import pickle
 import pickletools
 import socket
+import subprocess
+import sys
 import types
 
 import pytest
 import torch
 from safetensors.torch import save
 
+from course_utils import editions
 from course_utils.checking import Observation, kept_key, pack
 from course_utils.exercises import COURSE
 from course_utils.figures import heatmap
 from course_utils.grading import notebooks, results, verdicts
-from course_utils.grading.notebooks import Cell, Times, clean_data, clean_outputs, grade
+from course_utils.grading.cells import Cell
+from course_utils.grading.notebooks import Times, clean_data, clean_outputs, grade
 from course_utils.grading.preprocessors import CarefulHighlight
 from course_utils.grading.results import CantKeep, Results, Settings
 from course_utils.grading.room import Room
@@ -447,3 +451,15 @@ def test_the_secret_is_made_once_and_is_nobody_else_s(tmp_path, monkeypatch):
     results.secret.cache_clear()
     seeds = results.seed_from("my own")
     assert seeds("naive_mean") != seeds("softmax") != results.seed_from("another")("softmax")
+
+
+def test_what_nbgrader_s_commands_load_holds_no_pytorch():
+    """Most of them run nothing, and a person waits."""
+    config = (editions.COURSE / "nbgrader_config.py").read_text(encoding="utf-8")
+    loads = [line for line in config.splitlines() if line.startswith(("from ", "import "))]
+    assert any("course_utils" in line for line in loads)
+    asked = "\n".join(
+        ["import sys", *loads, "print([n for n in ('torch', 'matplotlib') if n in sys.modules])"]
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

@@ -23,8 +23,9 @@ from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
 from . import submissions
+from .cells import Cell
 from .mending import Released, cells_of, mend, released
-from .notebooks import Cell, Graded
+from .notebooks import Graded
 from .readable import in_a_line
 from .results import CantKeep, Results, Settings
 from .room import NoRoom

@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 from nbgrader.utils import is_grade, is_locked
 
 from ..editions import checked_exercise, defined_names, nbgrader_metadata
-from .notebooks import Cell
+from .cells import Cell
 from .readable import math_at_rest, writable
 
 IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)

@@ -20,6 +20,7 @@ from ..checking import AnswerKey, Catalogue, Exercise, Observation, Report, kept
 from ..checking.guard import time_budget
 from ..failed_runs import names_written
 from ..inside import wire
+from .cells import Cell
 from .readable import math_at_rest, writable
 from .room import Lodger, Room
 from .verdicts import verdict
@@ -83,20 +84,6 @@ def _seconds(name: str, usual: float) -> float:
     except (KeyError, ValueError):
         return usual
     return seconds if 0 < seconds < 1e6 else usual
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A code cell of a submission.
-
-    Args:
-        checks: the exercise whose points this cell is for; it is not run, the answer is judged.
-        locked: the course's own: written by no student.
-    """
-
-    source: str
-    checks: str = ""
-    locked: bool = False
 
 
 @dataclass

@@ -6,7 +6,7 @@ import html
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbconvert.filters import Highlight2HTML
 from nbformat import NotebookNode
@@ -15,11 +15,11 @@ from nbgrader.utils import is_grade
 
 from ..editions import WIDGET_VIEW, as_found, without_hidden_tests
 from .mending import cells_of, mend, released
-from .notebooks import Graded
-from .results import Results, Settings, graded_by
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import CarefulExporter, leave_out_what_is_strange, strange_in
-from .work import room
+
+if TYPE_CHECKING:
+    from .notebooks import Graded
 
 __all__ = ["CarefulExporter", "CarefulHighlight", "ClearAnswers", "MendCells", "RunSubmission"]
 __all__ += ["TidyFeedback"]
@@ -86,6 +86,9 @@ class RunSubmission(NbGraderPreprocessor):
     what became of it is found where an earlier run has kept it."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        from .results import Results, Settings, graded_by
+        from .work import room
+
         course, ids = _course(self), resources["nbgrader"]
         tier = TRUSTED if trusted() else SANDBOX
         settings = Settings.of(course, tier)

@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 
 from ..desk import catalogue_files, joined
-from .notebooks import Cell, Graded, Times, grade
+from .cells import Cell
+from .notebooks import Graded, Times, grade
 from .room import PACKAGE, Room
 
 FOLDER = ".grading"  # in the course's folder: the secret, and the results

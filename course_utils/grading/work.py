@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .notebooks import Cell
+from .cells import Cell
 from .results import Settings, make
 from .room import Room
 from .sandbox import TRUSTED
