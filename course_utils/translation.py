@@ -36,7 +36,7 @@ class Translator(nn.Module):
         d_ff: width of the middle of the feed-forward networks.
         num_layers: L, how many blocks the encoder has, and how many the decoder.
         context_length: the most tokens on either side; more raise `ValueError`.
-        dropout: of each block.
+        dropout: of each block, and of the embedded texts (section 5.4 of the paper).
 
     Shapes: `forward(source, decoder_input, source_pad_mask=None)` takes `(B, S)` and `(B, T)`
     int64 or int32 and a bool `(B, S)` that is `True` at padding, and returns `(B, T, V)` logits.
@@ -56,6 +56,7 @@ class Translator(nn.Module):
         super().__init__()
         self.embed_source = TokenAndPosition(source_vocab_size, context_length, d_model)
         self.embed_target = TokenAndPosition(target_vocab_size, context_length, d_model)
+        self.dropout = nn.Dropout(dropout)
         self.encoder = nn.ModuleList(
             EncoderBlock(d_model, num_heads, d_ff, dropout) for _ in range(num_layers)
         )
@@ -67,7 +68,7 @@ class Translator(nn.Module):
 
     def encode(self, source: Tensor, source_pad_mask: Tensor | None = None) -> Tensor:
         """Read a text: `(B, S)` ids to `(B, S, C)`, the context."""
-        x = self.embed_source(source)  # (B, S) -> (B, S, C)
+        x = self.dropout(self.embed_source(source))  # (B, S) -> (B, S, C)
         for block in self.encoder:
             x = block(x, source_pad_mask)  # (B, S, C) -> (B, S, C)
         return x
@@ -76,7 +77,7 @@ class Translator(nn.Module):
         self, decoder_input: Tensor, context: Tensor, source_pad_mask: Tensor | None = None
     ) -> Tensor:
         """Say what comes next after each token: `(B, T)` ids and the context to `(B, T, V)`."""
-        x = self.embed_target(decoder_input)  # (B, T) -> (B, T, C)
+        x = self.dropout(self.embed_target(decoder_input))  # (B, T) -> (B, T, C)
         for block in self.decoder:
             x = block(x, context, context_pad_mask=source_pad_mask)  # (B, T, C) -> (B, T, C)
         return self.head(x)  # (B, T, C) -> (B, T, V)

@@ -77,7 +77,7 @@ class Cycle:
             "HOME": str(self.home),
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.course),  # what --editable does
-            "COURSE_CHECK_SECONDS": "10",  # one submission never ends, twice
+            "COURSE_CHECK_SECONDS": "5",  # one submission never ends, twice
         }
         environment.pop("COURSE_GRADING_SEED", None)
         done = subprocess.run(

@@ -38,12 +38,12 @@ BATCH, STEPS, EARLY_STEPS = 64, 300, 85
 KEPT = Path(__file__).with_name("translating.safetensors")
 
 
-def new_model(seed: int = 0) -> Translator:
+def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
     """The model of the lesson, untrained."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         V_source, V_target = len(english.vocabulary), len(french.vocabulary)
-        return Translator(V_source, V_target, WIDTH, HEADS, WIDE, LAYERS, LONGEST)
+        return Translator(V_source, V_target, WIDTH, HEADS, WIDE, LAYERS, LONGEST, dropout)
 
 
 # Batches ----------------------------------------------------------------------------------------
