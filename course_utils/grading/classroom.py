@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -154,6 +155,7 @@ def run(
     settings: Settings,
     results: Results,
     told: Callable[[int, int], None],
+    complete: Callable[[str], None],
     workers: int = 0,
     scheduler: str = "",
     force: bool = False,
@@ -162,6 +164,7 @@ def run(
 
     Args:
         told: called with how many are done, of how many.
+        complete: called with each student of whom all results are there, while others are made.
         workers: how many run at once on this machine; 0: as many as it has cores.
         scheduler: the address of a Dask scheduler whose workers run them instead.
 
@@ -169,23 +172,38 @@ def run(
         CantKeep: a result could not be written.
         CantRun: the scheduler does not answer.
     """
-    wanted = {w.name: w for w in classroom.works if w.name}
-    found = {} if force else {n: g for n in wanted if (g := results.find(n))}
-    todo = [w for name, w in wanted.items() if name not in found]
-    told(0, len(todo))
-    if todo:
-        made = _side_by_side(todo, settings, workers or os.cpu_count() or 1, scheduler)
-        for number, (name, graded) in enumerate(made, 1):
-            if isinstance(graded, str):
-                wanted[name].trouble.append(graded)
-            else:
-                results.keep(name, graded)
-                found[name] = graded
-            told(number, len(todo))
+    alike, of = defaultdict[str, list[Work]](list), defaultdict[str, list[Work]](list)
     for work in classroom.works:
-        work.graded = found.get(work.name)
-        if work.graded:
-            work.trouble += work.graded.happened
+        if work.name:
+            alike[work.name].append(work)
+            of[work.student].append(work)
+    todo = []
+    for name, works in alike.items():
+        if not force and (known := results.find(name)):
+            _take(works, known)
+        else:
+            todo.append(works[0])
+    told(0, len(todo))
+    if not todo:
+        return
+    made = _side_by_side(todo, settings, workers or os.cpu_count() or 1, scheduler)
+    for number, (name, graded) in enumerate(made, 1):
+        if isinstance(graded, str):
+            for work in alike[name]:
+                work.trouble.append(graded)
+        else:
+            results.keep(name, graded)
+            _take(alike[name], graded)
+        told(number, len(todo))
+        for student in dict.fromkeys(work.student for work in alike[name]):
+            if all(work.graded for work in of[student]):
+                complete(student)
+
+
+def _take(works: Sequence[Work], graded: Graded) -> None:
+    for work in works:
+        work.graded = graded
+        work.trouble += graded.happened
 
 
 def _side_by_side(
@@ -248,28 +266,35 @@ def _how_workers_start() -> str:
 # The gradebook -------------------------------------------------------------------------------
 
 
-def enter_grades(classroom: Classroom, force: bool = False) -> list[str]:
-    """Lets nbgrader take the results, for those whose entry is not up to date; who failed."""
-    stale = [s for s in classroom.students if force or not _up_to_date(classroom, s)]
-    failed = []
-    for student in stale:
-        config = Config(classroom.config)
-        config.CourseDirectory.student_id = student
-        config.CourseDirectory.assignment_id = classroom.assignment
-        converter = Autograde(coursedir=CourseDirectory(config=config), config=config)
-        converter.force = True
-        converter.log.setLevel(logging.ERROR + 1)
-        try:
-            with warnings.catch_warnings(), _one_engine():
-                warnings.simplefilter("ignore")  # nbgrader's database speaks of its own affairs
-                converter.start()
-        except Exception as error:
-            failed.append(student)
-            for work in classroom.works:
-                if work.student == student:
-                    work.trouble.append(f"nbgrader could not enter it: {error}")
-                    break
-    return failed
+def enrol(classroom: Classroom) -> None:
+    """Makes all students known to the gradebook, by name: its lists have them as they came."""
+    config = classroom.config
+    if not Autograde(config=config).create_student:
+        return
+    with Gradebook(CourseDirectory(config=config).db_url) as gradebook:
+        for student in classroom.students:
+            gradebook.update_or_create_student(student)
+
+
+def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:
+    """Lets nbgrader take a student's results where they are not entered yet; whether it could."""
+    if not force and _up_to_date(classroom, student):
+        return True
+    config = Config(classroom.config)
+    config.CourseDirectory.student_id = student
+    config.CourseDirectory.assignment_id = classroom.assignment
+    converter = Autograde(coursedir=CourseDirectory(config=config), config=config)
+    converter.force = True
+    converter.log.setLevel(logging.ERROR + 1)
+    try:
+        with warnings.catch_warnings(), _one_engine():
+            warnings.simplefilter("ignore")  # nbgrader's database speaks of its own affairs
+            converter.start()
+    except Exception as error:
+        first = next(work for work in classroom.works if work.student == student)
+        first.trouble.append(f"nbgrader could not enter it: {error}")
+        return False
+    return True
 
 
 @contextmanager
@@ -300,4 +325,4 @@ def _up_to_date(classroom: Classroom, student: str) -> bool:
     return True
 
 
-__all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enter", "enter_grades", "run"]
+__all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enrol", "enter", "enter_grades", "run"]

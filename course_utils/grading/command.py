@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from . import sandbox
-from .classroom import CantRun, enter, enter_grades, run
+from .classroom import CantRun, enrol, enter, enter_grades, run
 from .flags import flagged
 from .results import FOLDER, CantKeep, Results, Settings
 from .tables import Table
@@ -44,9 +44,16 @@ def grade(args: argparse.Namespace) -> int:
         with FileLock(course / FOLDER / "lock", timeout=0):
             settings = Settings.of(course, tier)
             classroom = enter(course, args.assignment, settings, args.student)
-            results = Results(course)
-            run(classroom, settings, results, _progress, args.workers, args.scheduler, args.force)
-            failed = enter_grades(classroom, args.force)
+            enrol(classroom)
+            entered: dict[str, bool] = {}
+
+            def enter_one(student: str) -> None:
+                entered[student] = enter_grades(classroom, student, args.force)
+
+            how = args.workers, args.scheduler, args.force
+            run(classroom, settings, Results(course), _progress, enter_one, *how)
+            for student in [s for s in classroom.students if s not in entered]:
+                enter_one(student)
     except Timeout:
         return _stop("Somebody else is grading in this folder: wait until that has ended.")
     except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:
@@ -57,7 +64,7 @@ def grade(args: argparse.Namespace) -> int:
         args.csv.write_text(table.csv(), encoding="utf-8")
     if args.html:
         args.html.write_text(table.html(), encoding="utf-8")
-    return NEED_A_PERSON if failed or table.needs_a_person else ALL_GRADED
+    return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
 
 
 def _progress(done: int, of: int) -> None:

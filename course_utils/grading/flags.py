@@ -7,6 +7,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 from ..desk import catalogue
@@ -24,12 +25,13 @@ def flagged(classroom: Classroom) -> dict[str, list[str]]:
     said: dict[str, list[str]] = defaultdict(list)
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
     handed_out = _handed_out(classroom)
+    finished = cache(lambda exercise: normal(_finished(exercise)))
     for work in classroom.works:
         if words := _odd_words(work):
             said[work.student].append(f"{work.notebook} is worth a look: it reaches for {words}")
         for exercise, source in answers(work).items():
             text = normal(source)
-            if text == normal(_finished(exercise)) or _takes_finished(source, exercise):
+            if text == finished(exercise) or _takes_finished(source, exercise):
                 said[work.student].append(f"{exercise} is the course's own finished part")
             elif len(text) >= TELLING and text != handed_out.get(exercise):
                 alike[exercise, text].add(work.student)
@@ -59,6 +61,7 @@ def answers(work: Work) -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=4096)  # most of a class has many a cell alike
 def normal(source: str) -> str:
     """Code without comments, docstrings and layout; as it stands if it can't be parsed."""
     try:

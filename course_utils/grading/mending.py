@@ -158,7 +158,7 @@ def cells_of(nb: NotebookNode) -> list[Cell]:
     cells = []
     for cell in nb.cells:
         if cell.cell_type == "code":
-            bare = new_code_cell(cell.source.removeprefix(PUT_BACK))
+            bare = NotebookNode(cell_type="code", source=cell.source.removeprefix(PUT_BACK))
             checks = (checked_exercise(bare) or "") if is_grade(cell) else ""
             cells.append(Cell(cell.source, checks, is_locked(cell)))
     return cells

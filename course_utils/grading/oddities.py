@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 MODULES = {"_ctypes", "_thread", "atexit", "builtins", "cffi", "cloudpickle", "code", "codecs"}
 MODULES |= {"ctypes", "dill", "dis", "faulthandler", "gc", "importlib", "inspect", "linecache"}
@@ -29,10 +30,11 @@ COMMAND = re.compile(
 WORD = re.compile(r"\w+")
 
 
-def odd_words(source: str) -> set[str]:
+@lru_cache(maxsize=4096)  # most of a class has many a cell alike
+def odd_words(source: str) -> frozenset[str]:
     """The words of a cell that a person should see."""
     lines = source.splitlines()
-    found = {"a command of the system" for line in lines if COMMAND.match(line)}
+    found = frozenset("a command of the system" for line in lines if COMMAND.match(line))
     python = "\n".join("" if re.match(r"\s*[!%]", line) else line for line in lines)
     try:
         tree = ast.parse(python)
