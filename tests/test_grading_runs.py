@@ -154,8 +154,14 @@ def soon_done(handed_in, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(soon_done, tmp_path_factory):
-    return soon_done.copy(tmp_path_factory.mktemp("undisturbed") / "course").grade()
+def undisturbed_course(soon_done, tmp_path_factory):
+    course = soon_done.copy(tmp_path_factory.mktemp("undisturbed") / "course")
+    return course, course.grade()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(undisturbed_course):
+    return undisturbed_course[1]
 
 
 @pytest.fixture
@@ -246,6 +252,16 @@ def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(undisturbed, d
         assert sorted(s.student.id for s in entered) == sorted(done.rows)
         assert all(len(s.notebooks) == 3 for s in entered)
     assert list(course.tmp.glob("course-room-*")) == [], "rooms of killed runs are left"
+
+
+@needs_walls
+def test_rooms_of_killed_runs_are_removed_where_nothing_is_left_to_run(undisturbed_course):
+    course, undisturbed = undisturbed_course
+    left = course.tmp / "course-room-of-a-killed-run"
+    left.mkdir()
+    again = course.grade()
+    assert (again.ran, again.table) == (0, undisturbed.table)
+    assert not left.exists()
 
 
 @needs_walls

@@ -13,6 +13,7 @@ from . import sandbox
 from .classroom import CantRun, enrol, enter, enter_grades, run
 from .flags import flagged
 from .results import FOLDER, CantKeep, Results, Settings
+from .room import remove_left
 from .tables import Table
 
 ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
@@ -45,6 +46,7 @@ def grade(args: argparse.Namespace) -> int:
             settings = Settings.of(course, tier)
             classroom = enter(course, args.assignment, settings, args.student)
             enrol(classroom)
+            remove_left()  # there may be nothing to run, and no new room
             entered: dict[str, bool] = {}
 
             def enter_one(student: str) -> None:

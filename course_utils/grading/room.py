@@ -56,8 +56,8 @@ def make_package(folder: Path) -> Path:
     return folder
 
 
-def _own_folder() -> tuple[Path, int]:
-    """A new folder, locked as long as this process is there; those of killed ones are removed."""
+def remove_left() -> None:
+    """Removes the folders of rooms whose process was killed."""
     for left in Path(tempfile.gettempdir()).glob("course-room-*"):
         with contextlib.suppress(OSError):
             lock = os.open(left, os.O_RDONLY)
@@ -66,6 +66,11 @@ def _own_folder() -> tuple[Path, int]:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(lock)
+
+
+def _own_folder() -> tuple[Path, int]:
+    """A new folder, locked as long as this process is there."""
+    remove_left()
     made = Path(tempfile.mkdtemp(prefix="course-making-"))  # no other takes it for one left behind
     lock = os.open(made, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
