@@ -51,7 +51,7 @@ OPERATORS = {
     "__setitem__": "[…] =",
 }
 RAISED = "an error"
-TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "type_as"}
+TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or its dtype
 
 
 @dataclass(frozen=True)
