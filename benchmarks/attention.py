@@ -93,6 +93,14 @@ def no_mask(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor
 
 
 def safe_fills(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    """As most people write it at first."""
+    sees_nothing = hidden.all(dim=-1, keepdim=True)
+    scores = attention_scores(query, key).masked_fill(hidden, -math.inf)
+    weights = torch.softmax(scores.masked_fill(sees_nothing, 0.0), dim=-1)
+    return weights.masked_fill(sees_nothing, 0.0) @ value
+
+
+def safe_softmax(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
     return safe_masked_softmax(attention_scores(query, key), hidden) @ value
 
 
@@ -111,9 +119,10 @@ def sdpa_causal(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Te
 
 def ladder(device: str, rounds: int) -> None:
     B, T, C, H = 8, 256, 512, 8
-    first = "masked fills, safe for rows that see nothing"
+    first = "three masked fills, safe for rows that see nothing"
     rungs = {
         first: Rung(T, C, H, safe_fills),
+        "safe with one fill of the scores": Rung(T, C, H, safe_softmax),
         "one masked fill": Rung(T, C, H, one_fill),
         "added mask (style B)": Rung(T, C, H, added_mask),
         "added mask, one product for q, k, v": Rung(T, C, H, added_mask, one_product=True),
@@ -130,7 +139,7 @@ def ladder(device: str, rounds: int) -> None:
     print("\nWhere style B's time goes, forward + backward: times as fast as with safe fills")
     for name in rungs:
         milliseconds = 1e3 * statistics.median(times[name])
-        print(f"  {name:46}{milliseconds:>8.2f} ms  × {ratio(times, first, name):.2f}")
+        print(f"  {name:50}{milliseconds:>8.2f} ms  × {ratio(times, first, name):.2f}")
 
 
 # Style A ----------------------------------------------------------------------------------------
