@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from bs4 import BeautifulSoup
 
-from course_utils.checking import BehaviourResult, Report
+from course_utils.checking import BehaviourResult, Report, check_exercise
 from course_utils.checking.report import Message, Row
+from course_utils.desk import catalogue
 
 ROWS = [
     BehaviourResult("values", "The values are right on every case", False),
@@ -74,6 +76,28 @@ def test_shows_the_whole_row_expected_above_got_and_marks_wrong_numbers_by_more_
 def test_what_fails_says_so_in_a_word():
     failing = [li.get_text() for li in page(WRONG).find_all("li") if "✗" in li.get_text()]
     assert len(failing) == 2 and all("fails:" in text for text in failing)
+
+
+def test_a_row_that_says_itself_what_is_wrong_is_not_denied_by_a_word_before_it():
+    said = BehaviourResult("future", "A later token has a say", False, worded=True)
+    (row,) = page(replace(WRONG, behaviours=[said])).find_all("li")
+    assert row.find("span")["aria-label"] == "fails" and "fails" not in row.get_text()
+
+
+@pytest.mark.parametrize(
+    "id, wrong, begins",
+    [
+        ("merge_heads", lambda x: x.flip(2).transpose(1, 2).flatten(2), "Head 0 doesn't fill"),
+        ("softmax", torch.softmax, "Here the softmax is yours"),
+        ("count_parameters", lambda module: 0, "fails: "),
+        ("wrapper_shapes", {"one head": 3}, "one head: 3 is a number"),
+    ],
+)
+def test_what_fails_is_worded_so(id, wrong, begins):
+    report = check_exercise(catalogue().find(id), wrong, catalogue=catalogue())
+    rows = [r.get_text() for r in page(report).find_all("li") if "✗" in r.get_text()]
+    assert rows
+    assert any(row.lstrip("✗").startswith(begins) for row in rows), rows
 
 
 def test_explains_partial_points_by_the_rows_that_carry_them():

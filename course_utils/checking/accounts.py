@@ -123,7 +123,7 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
         value = _of_kind(e.answer, seen.facts["given"].get(e.name))
         if value is None or (value == "" and not e.optional):
             said = _open(kinds.get(e.name), e)
-            rows.append(BehaviourResult(e.name, f"{e.name}: {said}", False))
+            rows.append(BehaviourResult(e.name, f"{e.name}: {said}", False, worded=True))
         else:
             given[e.name] = value
     still_open = len(rows)

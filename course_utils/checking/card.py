@@ -177,7 +177,8 @@ def _list(rows: list[BehaviourResult], marked: bool) -> str:
 def _item(row: BehaviourResult, carries: bool) -> str:
     marks = {True: ("✓", "holds", GOOD), False: ("✗", "fails", BAD), None: ("–", "not tried", INK)}
     mark, said, colour = marks[row.holds]
-    word = f'<strong style="color:{BAD}">fails:</strong> ' if row.holds is False else ""
+    said_first = row.holds is False and not row.worded
+    word = f'<strong style="color:{BAD}">fails:</strong> ' if said_first else ""
     sign = ' <span role="img" title="carries points" aria-label="carries points">●</span>'
     return (
         '<li style="margin:0;padding-left:1.6em;text-indent:-1.6em">'

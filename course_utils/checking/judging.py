@@ -49,7 +49,7 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     passed = complete and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
     if forbidden:
-        results.append(BehaviourResult("own_work", exercise.forbidden_text, False))
+        results.append(BehaviourResult("own_work", exercise.forbidden_text, False, worded=True))
         passed = False
     borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
     if passed and borrowed:
@@ -124,10 +124,11 @@ def _result(
     known = [v for v in verdicts if v is not None]
     holds = all(v is True for v in known) if known else None
     how = next((v for v in known if isinstance(v, str)), "")
-    text = property.breaks if holds is False and property.breaks else property.text
+    worded = holds is False and bool(property.breaks)
+    text = property.breaks if worded else property.text
     if how and holds is False:
         text = f"{text}; yours {how}"
-    return BehaviourResult(property.id, text, holds, property.credit, property.gate)
+    return BehaviourResult(property.id, text, holds, property.credit, property.gate, worded)
 
 
 CONSEQUENCES = {
@@ -242,8 +243,7 @@ def _explain(
     broken = next((r for r in results if r.holds is False), None)
     if broken is None:
         return "Not every case was judged.", ""
-    worded = any(p.id == broken.id and p.breaks for p in properties)
-    but = "But:" if worded else "But this does not hold:"
+    but = "But:" if broken.worded else "But this does not hold:"
     return f"The values are right. {but} {broken.text}.", ""
 
 

@@ -116,7 +116,8 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
     rows = []
     for e in exercise.entries:
         good = e.name in given and _equal(e, given[e.name], e.answer)
-        rows.append(BehaviourResult(e.name, _say(e, kinds.get(e.name), given, good), good))
+        said = _say(e, kinds.get(e.name), given, good)
+        rows.append(BehaviourResult(e.name, said, good, worded=not good))
     right = sum(bool(r.holds) for r in rows)
     passed = right == len(rows)
     named = None if passed else _named(exercise, given)

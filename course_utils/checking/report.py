@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BehaviourResult:
-    """One row of a report: a property, and whether it holds (None: could not be tried)."""
+    """One row of a report: a property, and whether it holds (None: could not be tried).
+
+    `worded`: the text says itself what is wrong, so that no word of failing stands before it.
+    """
 
     id: str
     text: str
     holds: bool | None
     credit: bool = False
     gate: bool = False
+    worded: bool = False
 
 
 @dataclass(frozen=True)
