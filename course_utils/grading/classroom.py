@@ -219,7 +219,7 @@ def _side_by_side(
     how = {"distributed.worker.multiprocessing-method": method}
     with dask.config.set({"distributed.comm.timeouts.connect": "10s", **how}):
         if method == "forkserver":
-            get_mp_context().set_forkserver_preload(["distributed", on_a_worker.__module__])
+            get_mp_context().set_forkserver_preload(["distributed", f"{__package__}.preloaded"])
         cluster: Any = scheduler or LocalCluster(
             n_workers=min(workers, len(todo)),
             threads_per_worker=1,

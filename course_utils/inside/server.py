@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import gc
 import os
 import pickle
 import platform
@@ -38,6 +39,7 @@ def serve(control: socket.socket, trusted: bool = False) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if not trusted:
         libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no process of this user may look into this one
+    gc.disable()  # nothing of what is loaded goes
     shell = make_shell()
     _load()
     _say(control, b"ready")
@@ -67,6 +69,8 @@ def _load() -> None:
     from . import answers  # noqa: F401
 
     torch.ones(2, 2, requires_grad=True).sum().backward()
+    gc.freeze()  # a collection in a fork would touch, and so copy, every page that holds an object
+    gc.enable()
 
 
 def _asked(control: socket.socket) -> tuple[bytes, list[int]]:
