@@ -9,6 +9,7 @@
  * @typedef {{ shape: number[], dtype: "float32" | "float64" | "bool", bytes: DataView<ArrayBuffer> }} Packed
  * @typedef {{ shape: number[], at: (layer: number, head: number, i: number) => Numbers }} Tensor
  * @typedef {(layer: number, head: number, query: number) => Row} Walk
+ * @typedef {Pick<Row, "scores" | "scaled" | "masked">} Hidden before the temperature
  * @typedef {{ soon: () => void, now: () => void, stop: () => void }} Painter
  * @typedef {{ node: HTMLElement, paint: () => void }} Part
  * @typedef {(map: AttentionMap) => Part} Draw
@@ -130,8 +131,12 @@ const WATCHED = ["layer", "head", "row", "temperature", "step", "overview", "act
  * @param {number} temperature
  */
 export function softmax(masked, temperature) {
-  const largest = masked.reduce((a, b) => Math.max(a, b), -Infinity);
-  const powers = masked.map((s) => (s === -Infinity ? 0 : Math.exp((s - largest) / temperature)));
+  let largest = -Infinity;
+  for (const s of masked) largest = Math.max(largest, s);
+  const powers = new Float64Array(masked.length);
+  masked.forEach((s, k) => {
+    if (s !== -Infinity) powers[k] = Math.exp((s - largest) / temperature);
+  });
   const total = sum(powers);
   return { largest, powers, total, weights: powers.map((p) => (total ? p / total : 0)) };
 }
@@ -454,15 +459,25 @@ function unpack(model) {
   const [numLayers, numHeads, numQueries, numKeys] = scores.shape;
   const masks = Object.keys(data.masks);
   const hidden = masks.map((name) => ({ name, mask: tensor(data.masks[name]) }));
-  /** @type {Walk} */
-  function walk(layer, head, query) {
+  /** @type {(layer: number, head: number, query: number, active: string[]) => Hidden} */
+  function hide(layer, head, query, active) {
     const raw = scores.at(layer, head, query);
     const scaled = Float64Array.from(raw, (s) => s * scale);
     const masked = scaled.slice();
     for (const { name, mask } of hidden)
-      if (model.get("active_masks").includes(name))
+      if (active.includes(name))
         mask.at(layer, head, query).forEach((is, key) => is && (masked[key] = -Infinity));
-    return { scores: raw, scaled, masked, ...softmax(masked, model.get("temperature")) };
+    return { scores: raw, scaled, masked };
+  }
+  // Of one head it is kept what the temperature has no say in.
+  let [keptOf, kept] = ["", /** @type {Hidden[]} */ ([])];
+  /** @type {Walk} */
+  function walk(layer, head, query) {
+    const active = model.get("active_masks");
+    const now = `${layer} ${head} ${active}`;
+    if (now !== keptOf) [keptOf, kept] = [now, []];
+    kept[query] ??= hide(layer, head, query, active);
+    return { ...kept[query], ...softmax(kept[query].masked, model.get("temperature")) };
   }
   return {
     ...{ numLayers, numHeads, numQueries, numKeys, masks, scale, walk },
@@ -620,9 +635,21 @@ function fillPicture(canvas, { words }, shades) {
  * Touches the page only where the text is another one: a repaint costs what has changed.
  * @type {(node: HTMLElement, text: string, title?: string) => void}
  */
-function write(node, text, title) {
+function write(node, text, title = "") {
   if (node.textContent !== text) node.textContent = text;
-  if (title !== undefined && node.title !== title) node.title = title;
+  if (node.title !== title) node.title = title;
+}
+
+/**
+ * What may be cut is told whole when it is pointed at: to keep two hundred titles right would cost
+ * each repaint.
+ * @param {HTMLElement} node
+ */
+function tellWhole(node) {
+  node.addEventListener("pointerover", ({ target }) => {
+    const cut = /** @type {HTMLElement} */ (target).closest(".cut, .row :is(th, td)");
+    if (cut) /** @type {HTMLElement} */ (cut).title = cut.textContent;
+  });
 }
 
 /**
@@ -753,7 +780,7 @@ function drawSteps(map, id) {
     const number = create("span", { className: "number" });
     return { step, radio, number, label: labelled(create("span", {}, radio, ` ${step}`), number) };
   });
-  const pair = create("span", { className: "pair" });
+  const pair = create("span", { className: "pair cut" });
   const node = create(
     "fieldset",
     { className: "steps" },
@@ -763,7 +790,7 @@ function drawSteps(map, id) {
   const paint = () => {
     const { query, row } = told(map);
     const text = `${sent.queryNames[query]} → ${sent.keyNames[view.key]}`;
-    write(pair, text, text);
+    write(pair, text);
     for (const { step, radio, number } of steps) {
       radio.checked = map.get("step") === step;
       write(number, TRAIL[step](row, view.key));
@@ -1049,9 +1076,16 @@ function drawGrid(map, id, family) {
     paintCells(painted[0]);
     cellNames.paint();
   }
+  let chosen = "";
   /** The cell where the arrow keys are, if its key is in the section. */
   const current = () => lines[map.get("row") - view.firstQuery].cells[view.key - view.firstKey];
   function paintChoice() {
+    const { firstQuery, firstKey, key, hovered, sizes } = view;
+    const choice = JSON.stringify([
+      ...[map.get("row"), key, hovered, readsColumn(view), firstQuery, firstKey, sizes],
+    ]);
+    if (choice === chosen) return;
+    chosen = choice;
     lines.forEach(({ node }, i) => {
       const query = view.firstQuery + i;
       const isChosen = `${query === map.get("row")}`;
@@ -1102,8 +1136,13 @@ function drawLegend(map, scaleNow) {
   if (map.sent.steps.includes("masked"))
     node.append(create("span", { className: "hatched" }, swatch, "hidden"));
   node.append(fitted.node);
+  let painted = "";
   function paint() {
+    fitted.paint();
     const now = scaleNow();
+    const key = JSON.stringify(now);
+    if (key === painted) return;
+    painted = key;
     const first = now.signed && now.low < 0 ? -STRONGEST : 0;
     ramp.width = STRONGEST - first + 1;
     fillPicture(
@@ -1121,7 +1160,6 @@ function drawLegend(map, scaleNow) {
       write(tick, number(marks[k].x, isWhole ? 0 : digits));
     });
     fitted.node.style.visibility = now.signed ? "hidden" : "";
-    fitted.paint();
   }
   return { node, paint };
 }
@@ -1144,10 +1182,10 @@ function saidOf(map) {
 
 /** @type {Draw} */
 function drawSentence(map) {
-  const node = create("p", { className: "sentence", "aria-live": "polite", "aria-atomic": "true" });
+  const node = create("p", { className: "sentence cut", "aria-live": "polite", "aria-atomic": "true" });
   const paint = () => {
     const said = saidOf(map);
-    write(node, said, said);
+    write(node, said);
   };
   return { node, paint };
 }
@@ -1166,7 +1204,7 @@ function drawNumbersLine({ paint }) {
   function show(line, largest) {
     node.hidden = !line;
     if (!line) return;
-    [line.label, line.sum, line.result].forEach((text, k) => write(cells[k], text, text));
+    [line.label, line.sum, line.result].forEach((text, k) => write(cells[k], text));
     node.classList.toggle("at", Boolean(line.at));
     strip.hidden = !line.strip;
     if (!line.strip) return;
@@ -1206,7 +1244,7 @@ function explained(map) {
  */
 function drawNumbers(map) {
   const { sent, view, get } = map;
-  const words = create("p", { className: "words" });
+  const words = create("p", { className: "words cut" });
   const channels = sent.query ? Math.min(sent.query.shape[3], CHANNELS) : 0;
   const count = Math.max(sent.numKeys, sent.numQueries, channels);
   const lines = Array.from({ length: count }, () => drawNumbersLine(map));
@@ -1224,7 +1262,7 @@ function drawNumbers(map) {
   const node = create("div", { className: "row" }, words, numbers);
   function paint() {
     const { words: text, lines: texts, total, largest } = explained(map);
-    write(words, text, text);
+    write(words, text);
     lines.forEach((line, k) => line.show(texts[k], largest));
     foot.show(total, largest);
     // The step decides how high it is, and nothing that is pointed at.
@@ -1525,6 +1563,7 @@ function drawMap(map, family) {
   );
   listenToPointer(map, grid);
   listenToKeys(map, grid);
+  tellWhole(node);
   shield(node);
 
   function paint() {

@@ -166,9 +166,8 @@ def _list(rows: list[BehaviourResult], marked: bool) -> str:
     if not rows:
         return ""
     if not marked and all(row.holds for row in rows):  # the long list, in each card that is kept
-        ink = f'<li style="margin:0"><span style="color:{INK}">'
-        items = "".join(f"{ink}{rich(row.text)}</span></li>" for row in rows)
-        style = f"list-style:'✓  ';color:{GOOD};padding:0 0 0 1.2em;margin:0.5em 0 0"
+        items = "".join(f"<li>{rich(row.text)}</li>" for row in rows)
+        style = f"list-style:'✓  ';color:{INK};padding:0 0 0 1.2em;margin:0.5em 0 0"
         return f'<ul style="{style}">{items}</ul>'
     items = "".join(_item(row, marked and row.credit) for row in rows)
     return f'<ul style="list-style:none;padding:0;margin:0.5em 0 0">{items}</ul>'
