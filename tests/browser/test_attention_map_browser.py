@@ -437,6 +437,16 @@ def test_labels_are_cut_between_characters_as_a_reader_counts_them(notebook):
         assert head.evaluate("node => node.scrollWidth <= node.clientWidth")
 
 
+def test_what_may_be_cut_is_told_whole_when_it_is_pointed_at(notebook, full):
+    for place in (".pair", ".sentence", ".words", ".row th >> nth=0", ".row td >> nth=0"):
+        told = full.locator(place)
+        told.hover()
+        assert told.get_attribute("title") == told.text_content() != ""
+    label = full.locator("[role=grid] tbody th").first
+    label.hover()
+    assert label.get_attribute("title") == "The"
+
+
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_the_picture_on_the_screen_has_the_colours_of_the_theme(notebook, full, theme):
     notebook.theme(f"JupyterLab {theme}")
