@@ -309,6 +309,14 @@ def test_a_right_answer_has_all_points_and_the_card(room):
     assert done.tier == "sandbox"
 
 
+def test_what_is_loaded_is_shared_and_not_copied_by_a_collection(room):
+    done = graded(room, Cell("import gc\nprint(gc.get_freeze_count() > 100_000, gc.isenabled())"))
+    assert done.outputs[0][0]["text"] == "True True\n"
+    seen = "from course_utils.grading import preloaded; import gc; print(gc.get_freeze_count())"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 100_000
+
+
 @pytest.mark.parametrize("ending", ["import os; os._exit(1)", "return pow(3, 10**9)", "return 1"])
 def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, ending):
     name = "softmax_mean"
