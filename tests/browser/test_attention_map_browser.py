@@ -465,6 +465,20 @@ def test_the_picture_on_the_screen_has_the_colours_of_the_theme(notebook, full, 
         notebook.theme("JupyterLab Light")
 
 
+def test_the_chosen_row_has_its_frame_on_all_four_sides(notebook):
+    """The first row touches the headings, which stay in view while the grid scrolls under them."""
+    shown = one(notebook.run("attention_map(scores(4, 4), list('abcd'), row=0)"))
+    box = shown.locator(".frame.chosen").bounding_box()
+    left, top = box["x"], box["y"]
+    right, bottom = left + box["width"], top + box["height"]
+    middle, half = (left + right) / 2, (top + bottom) / 2
+    for x, y in [(middle, top - 2), (middle, bottom + 1), (left - 2, half), (right + 1, half)]:
+        clip = {"x": x, "y": y, "width": 1, "height": 1}
+        seen = Image.open(io.BytesIO(notebook.page.screenshot(clip=clip))).convert("RGB")
+        red, _, blue = seen.getpixel((0, 0))
+        assert blue > red + 60, (x - left, y - top)
+
+
 def test_masks_can_be_switched_off_one_by_one(notebook, full):
     full.get_by_label("causal mask").uncheck()
     knows(notebook, "w.active_masks", "['padding']")
