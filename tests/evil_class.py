@@ -933,21 +933,21 @@ def broken_text(hand: Hand) -> None:
 
 # The process that a notebook is in asks and answers on one socket; what answers there can be found.
 FIND = """
-import gc, json, os, socket, stat, struct, sys, threading, time, types
-(server,) = [
-    o.__globals__ for o in gc.get_objects()
-    if type(o) is types.FunctionType and o.__name__ == "_watch_over"
-]
+import json, os, socket, stat, struct, sys, threading, time, types
+def frames():
+    for frame in sys._current_frames().values():
+        while frame:
+            yield frame
+            frame = frame.f_back
+server = next(f.f_globals for f in frames() if "_watch_over" in f.f_globals)
 def is_socket(fd):
     try: return stat.S_ISSOCK(os.fstat(fd).st_mode)
     except OSError: return False
 line = socket.socket(fileno=os.dup(next(filter(is_socket, range(3, 64)))))
 def token():
-    for frame in sys._current_frames().values():
-        while frame:
-            if frame.f_code.co_name == "_run" and "asked" in frame.f_locals:
-                return frame.f_locals["asked"]["token"]
-            frame = frame.f_back
+    for frame in frames():
+        if frame.f_code.co_name == "_run" and "asked" in frame.f_locals:
+            return frame.f_locals["asked"]["token"]
 def frame(words, data=b""):
     said = words if isinstance(words, bytes) else json.dumps({"token": token()} | words).encode()
     return struct.pack("<IQ", len(said), len(data)) + said + data
@@ -1061,6 +1061,7 @@ def looks_for_what_is_expected(hand: Hand) -> None:
     hand.answer("""
         import gc, sys
         def naive_mean(x):
+            gc.unfreeze()  # what was loaded before is left out of the list otherwise
             for one in gc.get_objects():
                 if isinstance(one, dict):
                     for word in ("expected", "out", "key", "solution"):
