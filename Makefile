@@ -53,8 +53,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --quiet -n auto --dist loadfile --nbval-lax notebooks
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval solutions tests
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval solutions notebooks tests
 
 quick: $(VENV)/.test
 	@$(BIN)/python -m tests.quick $(LESSON)

@@ -6,6 +6,8 @@ import os
 from collections import Counter
 from collections.abc import Generator
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 from course_utils.environment import device
 
 BROWSER = "tests/browser"
+STUDENTS = Path(__file__).parent / "notebooks"
 WANTED = pytest.StashKey[str]()
 
 
@@ -29,6 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Nothing is stored in the students' notebooks, and nothing of them is compared."""
+    files = yield
+    if STUDENTS in file_path.parents:
+        for file in files:
+            file.compare_outputs = False
+    return files
 
 
 def pytest_collection_finish() -> None:
