@@ -22,7 +22,7 @@ from .errors import describe_error, student_lines
 from .exercise import Case
 from .observation import Observation
 from .settings import Settings
-from .watching import Calls
+from .watching import Calls, own_code
 
 DEFAULT_SECONDS = 10.0
 
@@ -179,8 +179,12 @@ def _await(worker: threading.Thread, seconds: float, computing: float | None) ->
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """For the course's own code: nothing printed, and the settings as a check has them."""
-    with quiet(), kept_settings():
-        yield
+    before = own_code.set(True)
+    try:
+        with quiet(), kept_settings():
+            yield
+    finally:
+        own_code.reset(before)
 
 
 # ---------------------------------------------------------------- stopping

@@ -24,7 +24,7 @@ from .errors import WrongWeights, first_lines
 from .exercise import Case, Expected, Property, Verdict
 from .functions import doubled
 from .observation import Observation, class_name
-from .watching import THERE, Operators, happened_elsewhere, moved
+from .watching import THERE, Operators, happened_elsewhere, moved, own_code
 
 
 def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
@@ -166,10 +166,11 @@ class ModuleProbe:
         traits = seen.facts["traits"] = {}
         if not all(m.training for m in module.modules()):
             traits["mode"] = "begins in evaluation mode"
-        watch, before = operators.watch() if self.watch else None, _kept(module)
+        watched, before = self.watch and not own_code.get(), _kept(module)
         with _unchanged(module.train(training), traits):
+            watch = operators.watch() if watched else None
             worth = see_calls(lambda args: module(*args), case, seen, watch)
-        if self.watch:
+        if watched:
             seen.facts["ops"] = operators.names()
         learned = [*module.parameters(), *module.buffers()]
         traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)

@@ -1,7 +1,7 @@
 """A real JupyterLab and a real Notebook 7 in a real browser, for tests of what a student sees.
 
 Nothing is downloaded for it but axe-core, once. Without a browser or without axe-core the tests are
-skipped.
+skipped. What is tried in both is tried in Notebook 7 a third a day: see tests/turns.py.
 """
 
 import base64
@@ -16,6 +16,8 @@ import pytest
 from pages import ROOT, NoBrowser, OpenNotebook, Server, launch, notebooks, serve
 from playwright.sync_api import Browser, Locator
 
+from tests.turns import whose_turn
+
 AXE = "axe-core@4.14.1"
 AXE_SHA512 = (
     "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
@@ -26,6 +28,19 @@ REMEDY = (
     "install Chromium and npm (Debian, Ubuntu: apt install chromium npm), "
     "or name a browser in COURSE_CHROMIUM"
 )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    twice = [item for item in items if _app(item) == "notebook"]
+    later = set(twice) - set(whose_turn(twice))
+    config.hook.pytest_deselected(items=[item for item in items if item in later])
+    items[:] = [item for item in items if item not in later]
+
+
+def _app(item: pytest.Item) -> str:
+    """Where a test is tried that shares a notebook with others."""
+    given = getattr(item, "callspec", None)
+    return given.params.get("shared_notebook", "") if given else ""
 
 
 def _unavailable(reason: str) -> NoReturn:
