@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Twice as many as there are cores: a third of the time is waiting for other programs."""
+    """Twice as many as there are cores, so that none is idle while a test waits for a program."""
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # xdist's own rule
     return 2 * (psutil.cpu_count(logical=False) or 1)

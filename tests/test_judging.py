@@ -18,8 +18,9 @@ from course_utils.checking import (
     make_key,
     observe,
 )
+from course_utils.checking.comparing import same
 from course_utils.checking.exercise import Mistake, mixed, sentences
-from course_utils.checking.guard import run
+from course_utils.checking.guard import run, undisturbed
 from course_utils.checking.key import _pairs
 from course_utils.checking.quizzes import filled
 from course_utils.desk import catalogue
@@ -178,6 +179,19 @@ class TestTheKey:
         for made in (begin_key, make_key):
             with pytest.raises(ValueError, match="standardised: no case has the role that lost"):
                 made(exercise, 0)
+
+    def test_watches_the_answer_for_operators_and_not_the_course_s_own_code(self):
+        exercise = COURSE.find("LayerNorm")
+        key = begin_key(exercise, SEED)
+        typical = [c for c in key.cases if "typical" in c.roles]
+        (seen,) = run(exercise, exercise.reference, typical)
+        assert "ops" in seen.facts
+        with undisturbed():
+            own = exercise.probe(exercise.reference, typical[0])
+            (watched,) = run(exercise, exercise.reference, typical)
+        assert "ops" not in own.facts
+        assert watched.facts["ops"] == seen.facts["ops"]
+        assert same(own.tensors, seen.tensors)
 
     def test_of_a_quiz_is_empty(self):
         assert make_key(SHAPES, 0).wrong == {}

@@ -1,11 +1,11 @@
-"""What the matrix is held to: points that are kept, and turns."""
+"""What the matrix is held to: points that are kept, and the turns of the second seed."""
 
 from dataclasses import replace
 
 from course_utils.desk import catalogue
 
 from . import matrix
-from .matrix import Cell, cells, today
+from .matrix import Cell, cells, with_second_seed
 from .turns import DAYS
 
 
@@ -22,17 +22,17 @@ def test_points_that_were_never_kept_are_a_fault():
     assert "None are kept" in new.fault(new.report())
 
 
-def test_any_days_in_a_row_try_each_exercise_once_as_a_whole(monkeypatch):
+def test_any_days_in_a_row_try_each_exercise_once_with_the_second_seed(monkeypatch):
     everybody = set(catalogue().ids())
     for first in (0, 1, 739_000):
         turns = []
         for later in range(DAYS):
             monkeypatch.setenv("COURSE_TEST_DAY", str(first + later))
-            turns.append(today())
+            turns.append(with_second_seed())
         assert set.union(*turns) == everybody
         assert sum(map(len, turns)) == len(everybody)
     monkeypatch.setenv("COURSE_TEST_DAY", "all")
-    assert today() == everybody
+    assert with_second_seed() == everybody
 
 
 def test_a_right_answer_that_some_seed_refuses_is_found(monkeypatch, capsys):

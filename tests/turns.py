@@ -1,4 +1,4 @@
-"""Whose turn it is: what takes longest, or proves once more what other tests prove, takes turns.
+"""Whose turn it is: what proves once more what other tests prove, in another way, takes turns.
 
 A third a day, so that any three days try all. COURSE_TEST_DAY says which day it is, a number, or
 `all` for everything at once.

@@ -25,9 +25,9 @@ from .answers import functions
 
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
-
-# Whether what runs is the course's own, which calls nothing that it may not.
+# Whether what runs is the course's own: which operators it calls is no question.
 own_code = ContextVar("own_code", default=False)
+
 
 # ---------------------------------------------------------------- which operators ran
 
