@@ -114,6 +114,10 @@ def test_the_readme_makes_again_what_make_notebooks_wrote(cycle):
     assert {path.stem for path in made if path.parent.name == ASSIGNMENT} == set(LESSONS)
 
 
+def test_no_command_complains_of_the_course_s_own_settings(cycle):
+    assert "not recognized" not in cycle.log
+
+
 def test_the_page_for_instructors_and_the_readme_say_the_same():
     assert blocks_for_instructors()[0] == instructors_block()
 

@@ -12,6 +12,7 @@ from nbconvert.filters import Highlight2HTML
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade
+from traitlets import List
 
 from ..editions import WIDGET_VIEW, as_found, without_hidden_tests
 from .mending import cells_of, mend, released
@@ -134,6 +135,9 @@ class CarefulHighlight(Highlight2HTML):
 
 class TidyFeedback(NbGraderPreprocessor):
     """Take from a feedback page what is not for the student's eyes, and what a page can't show."""
+
+    # nbconvert sets it for all preprocessors, and warns of those that don't take it.
+    display_data_priority: Any = List(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         nb.metadata.pop("widgets", None)  # with it, neither the widget nor its table would show
