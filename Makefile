@@ -52,8 +52,9 @@ lab: $(VENV)/.lab
 test: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval solutions notebooks tests
+	$(BIN)/mypy & types=$$!; \
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval solutions notebooks tests; \
+	tested=$$?; wait $$types && exit $$tested
 
 quick: $(VENV)/.test
 	@$(BIN)/python -m tests.quick $(LESSON)

@@ -347,8 +347,9 @@ def test_the_chosen_cell_s_number_can_be_followed_through_the_steps(notebook, fu
 
 
 def test_the_legend_s_ticks_stand_where_the_numbers_colours_are(notebook, full):
+    marks = full.locator(".body .scale span:not([hidden])")
+
     def ticks():
-        marks = full.locator(".body .scale span:not([hidden])")
         return dict(
             marks.evaluate_all(
                 "nodes => nodes.map(node => [node.textContent, parseFloat(node.style.left) / 100])"
@@ -362,6 +363,7 @@ def test_the_legend_s_ticks_stand_where_the_numbers_colours_are(notebook, full):
     largest = f"{weights_in_kernel(notebook).max():.0f}"
     assert ticks()[largest] == 1
     choose(full, "scores")
+    expect(marks.first).to_contain_text("−")  # painted with the next frame
     assert ticks()["0"] == 0.5 and len(ticks()) == 5
     assert picture_of(full)[2][0] in SHADES.values()
 
