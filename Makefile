@@ -24,6 +24,8 @@ install = $(BIN)/python -m uv pip install --quiet $(CONSTRAINED) '$(1)' 2>/dev/n
 # Files side by side, but of two large packages only what is used, when it is. Some packages bring
 # templates that are no Python yet.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(sympy|transformers)/' $(VENV)/lib course_utils || true
+# What the first step of an optimizer loads, even where Python is told to write no such files.
+USED := $(BIN)/python -c 'import sys; sys.dont_write_bytecode = False; import torch._dynamo'
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
 # PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry
@@ -75,6 +77,7 @@ $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "Installing the course: a few minutes the first time ..."
 	@$(call install,.)
 	@$(COMPILE)
+	@$(USED)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.lab

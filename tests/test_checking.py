@@ -197,6 +197,25 @@ class TestErrors:
 
         report = check("naive_mean", naive_mean)
         assert "too long for me" in report.message and report.points == 0
+        assert "did not" not in report.detail
+
+    @pytest.mark.parametrize("id", ["CausalSelfAttention", "MultiHeadAttention"])
+    def test_an_error_of_a_later_call_is_not_said_to_come_from_the_first(self, id):
+        class Keeps(COURSE.find(id).reference):
+            """Its first mask, whatever the length of the next text."""
+
+            kept = None
+
+            def forward(self, x, pad_mask=None):
+                self.kept = x.shape[1] if self.kept is None else self.kept
+                assert x.shape[1] == self.kept, "another length"
+                return super().forward(x) if pad_mask is None else super().forward(x, pad_mask)
+
+        report = check(id, Keeps)
+        assert "another length" in report.message
+        assert ": that ran. A later call, with other inputs or in the other mode, did not." in (
+            report.detail
+        )
 
 
 class TestResults:

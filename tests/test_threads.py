@@ -34,7 +34,6 @@ def test_a_lesson_gives_its_stored_outputs_with_two_threads(tmp_path):
     notebook.cells = [settle, *kept]
     nbformat.write(notebook, tmp_path / LESSON.name)
     command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider"]
-    command += ["-p", "no:hypothesispytest", "-p", "no:xdist"]
     settings = ["-c", str(COURSE / "pyproject.toml"), "--rootdir", str(COURSE)]
     sanitize = f"--nbval-sanitize-with={COURSE / 'tests' / 'nbval_sanitize.cfg'}"
     done = subprocess.run(

@@ -11,7 +11,7 @@ import pytest
 COURSE = Path(__file__).parent.parent
 SOME = "tests/browser/test_attention_map_browser.py"
 THERE = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTEST")}
-QUICK = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:nbval", "-o", "addopts="]
+QUICK = ["-p", "no:cacheprovider", "-o", "addopts=--disable-plugin-autoload -p xdist -p timeout"]
 
 
 def run_without_a_browser(*options, **environment):

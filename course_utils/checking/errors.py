@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sysconfig
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,19 @@ class WrongWeights(Exception):
     """A module's parameters are not the ones the exercise names."""
 
 
+class InALaterCall(Exception):
+    """Raised from the error of a call that came after the one that a case describes."""
+
+
+@contextlib.contextmanager
+def later_calls() -> Iterator[None]:
+    """For calls with other inputs than the case's, or in another mode: that one ran."""
+    try:
+        yield
+    except Exception as error:
+        raise InALaterCall from error
+
+
 def first_lines(error: BaseException) -> str:
     try:
         lines = str(error).strip().splitlines()
@@ -30,7 +44,10 @@ def first_lines(error: BaseException) -> str:
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """An exception as facts: type and its bases, first lines, the student's lines, its kind."""
+    """An exception as facts: type and its bases, first lines, the student's lines, its kind, and
+    whether it came `later`."""
+    if isinstance(error, InALaterCall) and error.__cause__:
+        return describe_error(error.__cause__) | {"later": True}
     frames, local = [], {}
     traceback = error.__traceback__
     while traceback is not None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
+from .errors import later_calls
 from .exercise import Case
 from .observation import Observation
 from .watching import Operators, happened_elsewhere, moved
@@ -58,7 +59,8 @@ class FunctionProbe:
         if "typical" in case.roles and any(v.is_floating_point() for v in tensors):
             see_half(call, case, seen)
         if self.extra:
-            self.extra(answer, case, seen)
+            with later_calls():
+                self.extra(answer, case, seen)
         return seen
 
     def glance(self, answer: Any, case: Case) -> Observation:

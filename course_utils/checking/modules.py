@@ -20,7 +20,7 @@ from .calling import (
     target_device,
 )
 from .comparing import same
-from .errors import WrongWeights, first_lines
+from .errors import WrongWeights, first_lines, later_calls
 from .exercise import Case, Expected, Property, Verdict
 from .functions import doubled
 from .observation import Observation, class_name
@@ -196,7 +196,8 @@ class ModuleProbe:
             half = build(answer, case, torch.bfloat16).eval()
             see_half(lambda args: half(*args), case, seen)
         if self.extra:
-            self.extra(partial(_made, answer, case), case, seen)
+            with later_calls():
+                self.extra(partial(_made, answer, case), case, seen)
         return seen
 
     def _see_training(self, module: nn.Module, case: Case, seen: Observation) -> None:

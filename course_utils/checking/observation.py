@@ -21,14 +21,14 @@ MAX_ELEMENTS = 1_000_000  # a bigger result is no answer to an exercise of this 
 class Observation:
     """What one probe saw on one case.
 
-    Facts the judge knows: `error` (type, bases, message, where, kind), `types` (what each result
-    was), `modified` (names of inputs that were changed), `unstable` ("random", "seed" or "memory"),
-    `overwritten` (an earlier result changed), `device` (where the result was, where it should be),
-    `elsewhere` (what happened on another device), `half` (what happened in bfloat16), `left_behind`
-    (settings that were changed), `borrowed` (finished parts that were called), `gradient_error`,
-    `unread` (gradients of weights that are kept in another form), `ops` (operators seen), `printed`
-    (count, first lines), `not_attempted`, `given` (the entries of a quiz), `traits` (whatever else
-    tells an exercise's wrong answers apart).
+    Facts the judge knows: `error` (type, bases, message, where, kind, later), `types` (what each
+    result was), `modified` (names of inputs that were changed), `unstable` ("random", "seed" or
+    "memory"), `overwritten` (an earlier result changed), `device` (where the result was, where it
+    should be), `elsewhere` (what happened on another device), `half` (what happened in bfloat16),
+    `left_behind` (settings that were changed), `borrowed` (finished parts that were called),
+    `gradient_error`, `unread` (gradients of weights that are kept in another form), `ops`
+    (operators seen), `printed` (count, first lines), `not_attempted`, `given` (the entries of a
+    quiz), `traits` (whatever else tells an exercise's wrong answers apart).
 
     Tensors by name are results. Of those that begin with `judged:` an exercise's own properties say
     whether they are right: that is known where answers are judged, not where they run.

@@ -210,6 +210,7 @@ def _error(given: Any) -> dict[str, Any]:
         **text,
         **lists,
         "kind": kind if known else "exception",
+        **({"later": True} if given.get("later") is True else {}),
     }
 
 
