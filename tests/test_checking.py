@@ -213,9 +213,8 @@ class TestErrors:
 
         report = check(id, Keeps)
         assert "another length" in report.message
-        assert ": that ran. A later call, with other inputs or in the other mode, did not." in (
-            report.detail
-        )
+        said = "A later call, with other inputs, by name or in the other mode, did not."
+        assert f": that ran. {said}" in report.detail
 
 
 class TestResults:

@@ -148,8 +148,8 @@ def evidence(t: Trial) -> str:
 def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
     error, given = t.seen.error or {}, t.case.describe()
     if error.get("later"):
-        other = "other inputs" + (" or in the other mode" if exercise.kind == "class" else "")
-        given = f"{given}: that ran. A later call, with {other}, did not."
+        mode = ", by name or in the other mode" if exercise.kind == "class" else ""
+        given = f"{given}: that ran. A later call, with other inputs{mode}, did not."
     where = "\n".join(error["where"])
     if error["kind"] == "time":
         said = f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
