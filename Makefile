@@ -21,9 +21,10 @@ CONSTRAINED := --constraint constraints.txt --editable
 # uv takes seconds where pip takes minutes; pip's own settings it doesn't know, so pip comes second.
 install = $(BIN)/python -m uv pip install --quiet $(CONSTRAINED) '$(1)' 2>/dev/null || \
   $(PIP) install -qq --no-compile $(CONSTRAINED) '$(1)'
-# Files side by side, but of two large packages only what is used, when it is. Some packages bring
-# templates that are no Python yet.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(sympy|transformers)/' $(VENV)/lib course_utils || true
+# Files side by side, but not what is seldom used, or never. Some packages bring templates that are
+# no Python yet.
+SELDOM := /(sympy|transformers|networkx|pip|setuptools|mypyc?|tests)/|/torch/_inductor/
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib course_utils || true
 # What the first step of an optimizer loads, even where Python is told to write no such files.
 USED := $(BIN)/python -c 'import sys; sys.dont_write_bytecode = False; import torch._dynamo'
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)

@@ -106,10 +106,11 @@ def run(
     def work() -> None:
         _checking.add(threading.get_ident())
         try:
+            settings = Settings.now()  # and again after each case
             for number, case in enumerate(cases):
                 whole = watch_all or number == 0 or bool(case.roles & {"typical", "dropout"})
                 calls = Calls(parts, bool(exercise.forbidden), whole) if parts else None
-                seen = _probe(exercise, answer, case, calls, stopped)
+                seen = _probe(exercise, answer, case, calls, stopped, settings)
                 if stopped.is_set():
                     return
                 observations.append(seen)
@@ -148,9 +149,9 @@ def _probe(
     case: Case,
     calls: Calls | None,
     stopped: threading.Event,
+    settings: Settings,
 ) -> Observation:
     """One case, watched: what the probe saw, or the error, and what stayed changed afterwards."""
-    settings = Settings.now()
     try:
         with calls.watch() if calls else contextlib.nullcontext():
             seen = exercise.probe(answer, case)

@@ -200,12 +200,13 @@ def _folder() -> str:
 def _children() -> frozenset[int]:
     """The processes that this one has started, where the system tells (Linux)."""
     try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises where there is none
         found: set[int] = set()
         for task in os.listdir("/proc/self/task"):
             with open(f"/proc/self/task/{task}/children") as file:
                 found.update(map(int, file.read().split()))
         return frozenset(found)
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         return frozenset()
 
 
