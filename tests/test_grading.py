@@ -144,6 +144,12 @@ def test_facts_of_another_form_are_left_out():
     assert kept["error"]["kind"] == "exception" and kept["error"]["bases"] == []
 
 
+def test_whether_an_error_came_later_is_true_or_left_out():
+    assert facts({"error": {"later": True}})["error"]["later"] is True
+    for odd in (False, 1, "yes", ["x" * 300], None):
+        assert "later" not in facts({"error": {"later": odd}})["error"]
+
+
 def test_parameters_besides_are_names_with_sizes_or_left_out():
     assert facts({"besides": [["head.bias", 4]]}) == {"besides": [("head.bias", 4)]}
     for odd in ("head.bias", ["head.bias"], [["a", "4"]], [["a", True]], [["a", -1]], [[4, "a"]]):
