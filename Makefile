@@ -26,7 +26,7 @@ install = $(BIN)/python -m uv pip install --quiet $(CONSTRAINED) '$(1)' 2>/dev/n
 SELDOM := /(sympy|transformers|networkx|pip|setuptools|mypyc?|tests)/|/torch/_inductor/
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib course_utils || true
 # What the first step of an optimizer loads, even where Python is told to write no such files.
-USED := $(BIN)/python -c 'import sys; sys.dont_write_bytecode = False; import torch._dynamo'
+USED := $(BIN)/python -c 'import sys; sys.dont_write_bytecode = False; import torch._dynamo' 2>/dev/null || true
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
 # PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry
