@@ -372,8 +372,9 @@ class TestTooMuch:
     @pytest.mark.parametrize("then", ["pass", "os.unlink(file.name)"])
     def test_files_where_its_sockets_are(self, caplog, then):
         bomb = f"""
-            import glob, os
-            (own,), kept = glob.glob("/tmp/*/*/own"), []
+            import os
+            from ipykernel import get_connection_file
+            own, kept = os.path.dirname(get_connection_file()), []
             while True:
                 file = open(f"{{own}}/{{len(kept)}}", "wb")
                 file.write(bytes(2**23))
@@ -385,9 +386,9 @@ class TestTooMuch:
 
     def test_folders_of_any_depth(self, caplog):
         bomb = """
-            import glob, os
-            (own,) = glob.glob("/tmp/*/*/own")
-            os.chdir(own)
+            import os
+            from ipykernel import get_connection_file
+            os.chdir(os.path.dirname(get_connection_file()))
             while True:
                 os.mkdir("deeper")
                 os.chdir("deeper")
@@ -430,12 +431,14 @@ class TestLife:
     @pytest.mark.parametrize("now", [True, False])
     def test_it_starts_again_where_its_client_waits(self, kernel, now):
         connection = kernel.manager.get_connection_info()
-        kernel("import glob, os\nkept = 1\n(own,) = glob.glob('/tmp/*/*/own')")
+        file = kernel("from ipykernel import get_connection_file\nprint(get_connection_file())")
+        own = Path(file).parent
+        kernel(f"import os\nkept, own = 1, '{own}'")
         kernel("os.symlink('/etc/passwd', f'{own}/link'); os.remove(f'{own}/connection.json')")
         kernel.manager.restart_kernel(now=now)
         kernel.client.wait_for_ready(timeout=SOON)
         assert kernel("print(kept)").startswith("NameError")
-        assert kernel("import os, glob\nprint(glob.glob('/tmp/*/*/own/link'))") == "[]"
+        assert kernel(f"import os; print(os.path.lexists('{own}/link'))") == "False"
         assert kernel.manager.get_connection_info() == connection
 
     def test_what_it_left_running_ends_with_it(self, kernel):
@@ -449,8 +452,9 @@ class TestLife:
 
     def test_folders_that_are_shut_are_removed(self, kernel):
         kernel("""
-            import glob, os
-            (own,) = glob.glob("/tmp/*/*/own")
+            import os
+            from ipykernel import get_connection_file
+            own = os.path.dirname(get_connection_file())
             os.makedirs(f"{own}/a/b")
             os.chmod(f"{own}/a", 0)
         """)

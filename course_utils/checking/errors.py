@@ -46,8 +46,8 @@ def first_lines(error: BaseException) -> str:
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An exception as facts: type and its bases, first lines, the student's lines, its kind, and
     whether it came `later`."""
-    if isinstance(error, InALaterCall) and error.__cause__:
-        return describe_error(error.__cause__) | {"later": True}
+    cause = error.__cause__ if isinstance(error, InALaterCall) else None
+    error = error if cause is None else cause
     frames, local = [], {}
     traceback = error.__traceback__
     while traceback is not None:
@@ -70,6 +70,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         "message": str(error) if kind == "weights" else first_lines(error),
         "where": [*where, *_shapes(local)] if where else [],
         "kind": kind,
+        **({} if cause is None else {"later": True}),
     }
 
 

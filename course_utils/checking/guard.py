@@ -106,7 +106,7 @@ def run(
     def work() -> None:
         _checking.add(threading.get_ident())
         try:
-            settings = Settings.now()  # and again after each case
+            settings = Settings.now()  # and as they are put back after each case
             for number, case in enumerate(cases):
                 whole = watch_all or number == 0 or bool(case.roles & {"typical", "dropout"})
                 calls = Calls(parts, bool(exercise.forbidden), whole) if parts else None
