@@ -1,5 +1,6 @@
 # make lab        make the environment, once, and open the course in JupyterLab
-# make test       everything that holds the course together
+# make test       what every commit has to pass, in a few minutes
+# make test-all   everything: before a release, and after changes of grading or of the engine
 # make quick      the tests of one lesson, in half a minute: make quick LESSON=04
 # make notebooks  run solutions/ again and make notebooks/ from it
 # make minutes    how long each sitting of each lesson takes, counted
@@ -24,7 +25,7 @@ install = $(BIN)/python -m uv pip install --quiet $(CONSTRAINED) '$(1)' 2>/dev/n
 # Files side by side, but not what is seldom used, or never. Some packages bring templates that are
 # no Python yet.
 SELDOM := /(sympy|transformers|networkx|pip|setuptools|mypyc?|tests)/|/torch/_inductor/
-COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib course_utils || true
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib course_utils exercises whywrong whywrong_nbgrader || true
 # What the first step of an optimizer loads, even where Python is told to write no such files.
 USED := $(BIN)/python -c 'import sys; sys.dont_write_bytecode = False; import torch._dynamo' 2>/dev/null || true
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
@@ -47,29 +48,35 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test quick notebooks minutes matrix clean
+.PHONY: lab test test-all quick notebooks minutes matrix clean
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
 
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval
+
 test: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval solutions notebooks tests; \
-	tested=$$?; wait $$types && exit $$tested
+	$(BIN)/mypy & types=$$!; $(PYTEST) solutions tests; tested=$$?; wait $$types && exit $$tested
+
+test-all: $(VENV)/.test
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(PYTEST) --everything solutions notebooks tests
 
 quick: $(VENV)/.test
-	@$(BIN)/python -m tests.quick $(LESSON)
+	@$(BIN)/python -m tools.quick $(LESSON)
 
 notebooks: $(VENV)/.test
-	$(BIN)/python -m course_utils.editions
+	$(BIN)/python -m tools.editions
 
 minutes: $(VENV)/.test
-	@$(BIN)/python -m course_utils.minutes
+	@$(BIN)/python -m tools.minutes
 
 matrix: $(VENV)/.test
-	$(BIN)/python -m tests.matrix
+	$(BIN)/python -m tools.matrix
 
 clean:
 	rm -rf $(VENV)

@@ -1,11 +1,10 @@
-"""Which device tests and notebooks compute on and with how many threads, no progress is kept, and
-what was not tested."""
+"""Which device tests and notebooks compute on and with how many threads; what a run leaves out."""
 
 import gc
 import os
+import re
 from collections import Counter
 from collections.abc import Generator
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,23 @@ from xdist.scheduler import LoadFileScheduling
 
 from course_utils.environment import device
 
+ROOT = Path(__file__).parent
 BROWSER = "tests/browser"
-STUDENTS = Path(__file__).parent / "notebooks"
+MATRIX = re.compile(r"tests/test_matrix\.py.*\[(\w+)")
+STUDENTS = ROOT / "notebooks"
 WANTED = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--everything", action="store_true", help="also tests marked `full`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle `COURSE_DEVICE` once, so that no notebook's output holds the line about it."""
+    config.addinivalue_line("markers", "full(what): left out of `make test`, and what it tests")
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
     os.environ["COURSE_PROGRESS"] = "off"
-    # Said once, here: a worker that begins after midnight would have other tests than the others.
-    os.environ.setdefault("COURSE_TEST_DAY", str(date.today().toordinal()))
     # Tests run side by side: with sizes like these, threads of several would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
@@ -42,6 +46,14 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
         for file in files:
             file.compare_outputs = False
     return files
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--everything"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 def pytest_collection_finish() -> None:
@@ -59,11 +71,14 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 class InOrder(LoadFileScheduling):
-    """A file at a time to each worker, except that one has all tests in a browser: they share a
-    server, and a browser."""
+    """A file at a time to each worker. Of the matrix it is an exercise at a time; all tests in a
+    browser go to one worker, because they share a server and a browser."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return BROWSER if nodeid.startswith(BROWSER) else super()._split_scope(nodeid)
+        if nodeid.startswith(BROWSER):
+            return BROWSER
+        exercise = MATRIX.match(nodeid)
+        return exercise[1] if exercise else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -91,8 +106,24 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"notebooks run on: {used}" + (f" (no {wanted} here)" if used != wanted else "")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in the end, in a line for each reason, what a green run has not tested."""
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say at the end what a green run has not tested: one line for what `make test` leaves out, and
+    one for each reason to skip."""
+    if not config.getoption("--everything"):
+        terminalreporter.write_line(f"Left to `make test-all`: {', '.join(left_out())}.")
     reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
     for reason, count in reasons.items():
         terminalreporter.write_line(f"NOT TESTED HERE, {count} tests: {reason}", yellow=True)
+
+
+def left_out() -> list[str]:
+    """What the marks `full` of all tests name, and the student edition, which runs with them."""
+    marks = re.compile(r'mark\.full\(\s*"([^"]+)"')
+    named = {
+        what
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for what in marks.findall(path.read_text(encoding="utf-8"))
+    }
+    return sorted({*named, "the student edition"})

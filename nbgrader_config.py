@@ -9,8 +9,8 @@ import sys
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as nbgrader
 
-from course_utils.grading import preprocessors as course
-from course_utils.grading.collecting import CollectFiles
+from whywrong_nbgrader import preprocessors as course
+from whywrong_nbgrader.collecting import CollectFiles
 
 c = get_config()  # noqa: F821  (given by traitlets)
 

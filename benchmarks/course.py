@@ -3,7 +3,7 @@
     python benchmarks/course.py [checks [EXERCISE ...]] [imports] [nbval] [autograde [ASSIGNMENT]]
 
 Without arguments: all four. Times are of this machine, in one run; the lines say what they are
-medians of. `checks`: the answers of tests/answers, as a student could hand them in, and the first
+medians of. `checks`: the answers in exercises/, as a student could hand them in, and the first
 check in a fresh kernel. `imports`: what the package adds to `import torch`. `nbval`: strict over
 solutions/. `autograde`: one submitted notebook, by nbgrader; 3-multi-head, if none is named.
 """
@@ -35,8 +35,10 @@ FIRST_CHECK = """
 import sys
 from time import perf_counter as now
 import torch
-from tests.answers import RIGHT
-answer = next(iter(RIGHT[sys.argv[1]].values()))
+from tools.matrix import answers
+from whywrong.course import catalogue
+lesson = catalogue().find(sys.argv[1]).lesson
+answer = next(iter(answers(lesson).RIGHT[sys.argv[1]].values()))
 start = now()
 from course_utils import check
 check(sys.argv[1], answer)
@@ -47,18 +49,23 @@ print(now() - start)
 def checks(*wanted: str) -> None:
     """How long a check takes, by what it finds; of each answer the median of 3, after a first."""
     from course_utils import check
-    from tests.answers import RIGHT, WRONG
+    from tools.matrix import answers
+    from whywrong.course import catalogue
+
+    lessons = [answers(lesson) for lesson in catalogue().outline]
+    right = {name: those for module in lessons for name, those in module.RIGHT.items()}
+    wrong = {name: those for module in lessons for name, those in module.WRONG.items()}
 
     print("one check, in milliseconds:   right           wrong         first in a fresh")
     print("                            median  worst   median  worst   process, with imports")
-    for name in wanted or RIGHT:
+    for name in wanted or right:
         check(name, None)
         times = [
             [
                 1000 * seconds(lambda name=name, answer=answer: check(name, answer))
                 for answer in kind
             ]
-            for kind in (RIGHT[name].values(), WRONG[name].values())
+            for kind in (right[name].values(), wrong[name].values())
         ]
         numbers = [number for kind in times for number in (statistics.median(kind), max(kind))]
         first = subprocess.run(

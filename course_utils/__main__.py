@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     missing = None
     gc.disable()  # nothing of what is loaded goes: an eighth of the time saved
     try:
-        from .grading import command, explain
+        from whywrong_nbgrader import command, explain
     except ImportError as error:  # what grading needs is not installed with the course
         missing = error.name
         for parser_without in (grading, explaining):

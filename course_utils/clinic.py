@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import _check_divisible, causal_mask, safe_masked_softmax
+from .attention import causal_mask, check_divisible, safe_masked_softmax
 
 
 def fix_padding_rows(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def fix_uneven_heads(query: Tensor, key: Tensor, value: Tensor, num_heads: int) 
         ValueError: C is not divisible by `num_heads`.
     """
     T, C = query.shape[1:]
-    _check_divisible(C, num_heads)
+    check_divisible(C, num_heads)
     out = []
     for q, k, v in zip(*(x.chunk(num_heads, dim=-1) for x in (query, key, value)), strict=True):
         scores = q @ k.transpose(-2, -1) / math.sqrt(C // num_heads)  # (B, T, T)

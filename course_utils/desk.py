@@ -6,49 +6,24 @@ import difflib
 import os
 import secrets
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import failed_runs
-from .checking import Exercise, Message, Report, check_exercise
-from .checking.catalogue import Catalogue
-from .checking.progress import Progress, course_folder, load, progress_path, record
-from .exercises import COURSE
+from whywrong import Catalogue, Exercise, Message, Report, check_exercise, failed_runs
+from whywrong.course import Course, catalogue, joined
+
+from .points import Progress, load, progress_path, record
+
+# What a graded submission does not see: this module, which has the answers' catalogue.
+COURSE = Course(
+    exercises=Path(__file__).resolve().parent.parent / "exercises",
+    package="course_utils",
+    kept_out=("desk.py", "__main__.py"),
+    loaded=("attention", "attention_map", "figures", "shapes", "transformer"),
+)
 
 failed_runs.watch()
 _hints_shown: dict[str, set[int]] = {}
-
-
-@cache
-def joined(places: tuple[Path, ...]) -> Catalogue:
-    """The course's exercises, and those in these files."""
-    catalogue = COURSE
-    for path in places:
-        catalogue = catalogue + Catalogue.from_file(path)
-    return catalogue
-
-
-def catalogue() -> Catalogue:
-    """The course's exercises, and an instructor's own beside them.
-
-    Those stand in the files or folders that the environment variable COURSE_EXERCISES names
-    (separated as in PATH), else in the folder `exercises` beside nbgrader_config.py.
-    """
-    return joined(catalogue_files())
-
-
-def catalogue_files() -> tuple[Path, ...]:
-    """The files of an instructor's own exercises."""
-    named = os.environ.get("COURSE_EXERCISES")
-    places = [Path(p) for p in named.split(os.pathsep)] if named else []
-    folder = course_folder()
-    if not places and folder is not None:
-        places = [folder / "exercises"]
-    files: list[Path] = []
-    for place in places:
-        files += sorted(place.glob("[!_]*.py")) if place.is_dir() else [place] if named else []
-    return tuple(p.resolve() for p in files)
 
 
 def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None) -> Report:
@@ -65,19 +40,19 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
         A `Report`. Whatever the answer does, nothing is raised.
     """
     try:
-        exercises = catalogue()
+        known = catalogue()
     except ValueError as error:
-        return Report(str(exercise_id)[:60], 0.0, 0.0, False, message=str(error))
-    exercise = exercises.find(exercise_id)
+        return Report.nothing(str(exercise_id), str(error))
+    exercise = known.find(exercise_id)
     if exercise is None:
-        return _unknown(exercise_id, exercises)
-    report = check_exercise(exercise, answer, _seed(seed), exercises)
+        return _unknown(exercise_id, known)
+    report = check_exercise(exercise, answer, _seed(seed), known)
     if seed is None:
         record(report)
-    return _at_the_desk(report, exercise, exercises)
+    return _at_the_desk(report, exercise, known)
 
 
-def _at_the_desk(report: Report, exercise: Exercise, exercises: Catalogue) -> Report:
+def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report:
     """With what only the desk knows: hints, how far the lesson is, a cell that failed."""
     notes = report.notes
     if failure := failed_runs.last(exercise.id):
@@ -92,17 +67,17 @@ def _at_the_desk(report: Report, exercise: Exercise, exercises: Catalogue) -> Re
         hints=exercise.hints,
         hints_left=min(report.hints_left, hints_left(exercise)),
         other_way=exercise.other_way,
-        place=_place(exercise, exercises),
+        place=_place(exercise, known),
     )
 
 
-def _place(exercise: Exercise, exercises: Catalogue) -> str:
+def _place(exercise: Exercise, known: Catalogue) -> str:
     """How much of the lesson is done, where progress is kept."""
     path = progress_path()
     if path is None:
         return ""
     kept, _ = load(path)
-    lesson = exercises.by_lesson[exercise.lesson]
+    lesson = known.outline[exercise.lesson]
     done = sum(kept.get(e.id, {}).get("points") == e.points for e in lesson)
     if done == len(lesson):
         return f"All {len(lesson)} exercises of this lesson are done."
@@ -120,30 +95,30 @@ def _seed(seed: int | str | None) -> int:
     return int(seed or 0)
 
 
-def _unknown(exercise_id: object, exercises: Catalogue) -> Report:
+def _unknown(exercise_id: object, known: Catalogue) -> Report:
     if not isinstance(exercise_id, str):
         name = getattr(exercise_id, "__name__", "name")
         message = (
             f'The first argument is the exercise\'s name in quotes: `check("{name}", {name})`.'
         )
-        return Report(str(name)[:60], 0.0, 0.0, False, message=message)
-    near = difflib.get_close_matches(exercise_id, exercises.ids(), n=3, cutoff=0.5)
+        return Report.nothing(str(name), message)
+    near = difflib.get_close_matches(exercise_id, known.ids(), n=3, cutoff=0.5)
     meant = " or ".join(f"`{n}`" for n in near)
     message = "There is no exercise of this name. " + (
         f"Did you mean {meant}?" if near else "`progress()` lists them all."
     )
-    return Report(exercise_id[:60], 0.0, 0.0, False, message=message)
+    return Report.nothing(exercise_id, message)
 
 
 def hint(exercise_id: str, number: int | None = None) -> Message:
     """The next hint for an exercise, or hint `number` (from 1)."""
     try:
-        exercises = catalogue()
+        known = catalogue()
     except ValueError as error:
         return Message("No hint", str(error))
-    exercise = exercises.find(exercise_id)
+    exercise = known.find(exercise_id)
     if exercise is None:
-        return Message("No hint", _unknown(exercise_id, exercises).message)
+        return Message("No hint", _unknown(exercise_id, known).message)
     count = len(exercise.hints)
     if not count:
         return Message(f"No hints for {exercise.id}", "Its question holds all you need.")
@@ -171,11 +146,11 @@ def progress() -> Progress:
     """All lessons and exercises with your points."""
     kept, notice = load(progress_path())
     try:
-        exercises = catalogue()
+        known = catalogue()
     except ValueError as error:
-        exercises, notice = COURSE, f"{notice} {error}".strip()
+        known, notice = joined(()), f"{notice} {error}".strip()
     rows = [
         (lesson, [(e.id, kept.get(e.id, {}).get("points"), e.points) for e in there])
-        for lesson, there in exercises.by_lesson.items()
+        for lesson, there in known.outline.items()
     ]
     return Progress(rows, notice)

@@ -18,11 +18,9 @@ CHARACTER = 7.4  # about the width of one in a box, in CSS pixels
 SHAPE_CHARACTER = 6.7
 LINE = 17
 BOX_PADDING = 11
-ROW_GAP = 40
-COLUMN_GAP = 40
+ROW_GAP = COLUMN_GAP = 40
 LANE = 16  # between a box and an arrow that goes around it
-BEND = 7
-HEAD = 7  # of an arrow
+BEND = HEAD = 7  # of a line, and of an arrow
 
 BLUE = ABOVE[5]  # stands off from white and from black
 GROUND = ABOVE[6]  # white is read on it
@@ -33,16 +31,14 @@ class Step:
     """One box of a diagram.
 
     Args:
-        name: what the other steps call it, and what stands in the box.
+        name: what the other steps call it, and the text in the box.
         inputs: names of the steps above whose results come in.
         shape: what goes out, written on its arrows.
-        label: what stands in the box if not the name; a line end begins a second line. A sign
-            between several inputs, such as "+", is drawn as a circle.
+        label: the text if not the name. A sign, such as "+", is drawn as a circle.
         learned: whether it has parameters.
-        column: where it stands across, in columns from 0; by default under the middle of what
-            comes in. An input that nothing else needs and that is not the first to come in
-            stands beside its step, to the left.
-        row: where it stands down; by default below all that comes in.
+        column: its place across, from 0; by default under the middle of what comes in, or, for
+            an input that nothing else needs and that is not the first, to the left of its step.
+        row: its place down; by default below all that comes in.
         later: announced, and not there yet: a dashed border.
     """
 

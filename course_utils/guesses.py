@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from importlib import import_module
+import tomllib
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,8 +54,14 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
         `title` and `alt`, for any function of `figures`: `heatmap(x, **caption("01 …"))`.
     """
     lesson, _, figure = name.partition(" ")
-    title, alt = import_module(f"{__package__}.captions.lesson_{lesson}").CAPTIONS[figure]
-    return {"title": title.format(**numbers), "alt": alt.format(**numbers)}
+    kept = captions()[lesson][figure]
+    return {part: text.format(**numbers) for part, text in kept.items()}
+
+
+@cache
+def captions() -> dict[str, dict[str, dict[str, str]]]:
+    """All of captions.toml, by lesson and by name."""
+    return tomllib.loads(Path(__file__).with_name("captions.toml").read_text(encoding="utf-8"))
 
 
 def _plain(value: Any) -> Any:

@@ -10,15 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import (
-    attention_scores,
-    cached_attention_step,
-    merge_heads,
-    split_heads,
-)
+from .attention import attention_scores, cached_attention_step, merge_heads, split_heads
 from .live import LiveLoss
 from .threads import use_threads
-from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, _check_ids
+from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, check_ids
 
 # Windows, model and loss ------------------------------------------------------------------------
 
@@ -115,7 +110,7 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
         ValueError: nothing comes next (T = 1, or padding only), the shapes don't belong together,
             or an id is outside the vocabulary.
     """
-    _check_ids(ids if pad_id is None else ids.masked_fill(ids == pad_id, 0), logits.shape[-1])
+    check_ids(ids if pad_id is None else ids.masked_fill(ids == pad_id, 0), logits.shape[-1])
     B, T = ids.shape
     if logits.ndim != 3 or logits.shape[:2] not in ((B, T), (B, T - 1)):
         raise ValueError(
@@ -204,7 +199,7 @@ def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float
         ids: `(N, T)`; as in `training_step`, the last column is only predicted.
         batch_size: how many windows at a time.
     """
-    with _evaluating(model):
+    with evaluating(model):
         losses = [
             next_token_loss(model(batch[:, :-1]), batch).item() * len(batch)
             for batch in ids.split(batch_size)
@@ -213,7 +208,7 @@ def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode inside, and the mode from before after it."""
     training = model.training
     model.eval()
@@ -315,7 +310,7 @@ def _continue(
     model: TinyLM, ids: Tensor, max_new_tokens: int, choose: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Append tokens; `choose` takes the last logits, `(B, V)`, and gives ids, `(B, 1)`."""
-    with _evaluating(model):
+    with evaluating(model):
         for _ in range(max_new_tokens):
             seen = ids[:, -model.context_length :]  # (B, T) -> (B, at most context_length)
             logits = model(seen)[:, -1]  # (B, T, V) -> (B, V)
@@ -337,7 +332,7 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
         `(B, L, H, T, T)`; L counts the blocks.
     """
     scores = []
-    with _evaluating(model):
+    with evaluating(model):
         x = model.embed(ids)  # (B, T) -> (B, T, C)
         for block in model.blocks:
             assert isinstance(block, TransformerBlock)
@@ -372,15 +367,15 @@ def generate_cached(
     Returns:
         `(B, T + max_new_tokens)`. The model's mode is as before, and nothing has a gradient.
     """
-    _check_ids(ids, model.embed.token.num_embeddings)
+    check_ids(ids, model.embed.token.num_embeddings)
     caches: list[Cache] = []  # one a block
     known = 0  # tokens in the caches
-    with _evaluating(model):
+    with evaluating(model):
         for _ in range(max_new_tokens):
             T = ids.shape[1]
             if T <= model.context_length:
                 with use_threads(threads if known else None):
-                    logits, caches = _read_on(model, ids[:, known:], known, caches)  # (B, V)
+                    logits, caches = read_on(model, ids[:, known:], known, caches)  # (B, V)
                 known = T
             else:
                 logits = model(ids[:, -model.context_length :])[:, -1]  # (B, T, V) -> (B, V)
@@ -388,7 +383,7 @@ def generate_cached(
     return ids
 
 
-def _read_on(
+def read_on(
     model: TinyLM, ids: Tensor, known: int, caches: list[Cache]
 ) -> tuple[Tensor, list[Cache]]:
     """Push new tokens, `(B, T)`, through the model; the caches hold the `known` tokens before them.

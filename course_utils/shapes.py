@@ -154,14 +154,10 @@ def trace_shapes(
 ) -> ShapeTrace:
     """Run `module(*inputs)` and note the shape of each tensor that the inputs flow into.
 
-    A step is one call that the author wrote: `view`, `transpose`, `@`, `softmax`, …. Steps
-    that don't depend on the inputs, such as making a mask, are left out. Gradients are off, and the
-    state of the random generator is as before.
-
-    A size gets its letter by its value alone: among letters of equal size, the first in the order
-    of `names` that the shape doesn't have yet; if it has them all, the first again. `B` and a
-    size of 1 are never named twice, and a size that no letter has stays a number. Sizes that all
-    differ leave no doubt.
+    A step is one call that the author wrote: `view`, `transpose`, `@`, `softmax`, …. Steps that
+    don't depend on the inputs, such as making a mask, are left out. A size gets its letter by its
+    value alone, the first of `names` that the shape doesn't have yet: sizes that all differ leave
+    no doubt.
 
     Args:
         module: a module or a function of tensors.
@@ -171,9 +167,6 @@ def trace_shapes(
         limit: steps to show.
         parts: names of submodules that are one step each, whatever they do inside; one inside
             another ends the other's step. The output then has a line of its own.
-
-    Returns:
-        A `ShapeTrace`; its `steps` hold the shapes as tuples.
 
     Raises:
         Whatever the module raises, with the steps up to it as a note.

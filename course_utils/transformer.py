@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import CrossAttention, MultiHeadAttention, _check_length
+from .attention import CrossAttention, MultiHeadAttention, check_length
 
 # Lesson 08: the block, attention and a network for each token on one residual stream ------------
 
@@ -196,14 +196,14 @@ class TokenAndPosition(nn.Module):
         self.position = nn.Embedding(context_length, d_model)
 
     def forward(self, ids: Tensor) -> Tensor:
-        _check_ids(ids, self.token.num_embeddings)
+        check_ids(ids, self.token.num_embeddings)
         T = ids.shape[1]
-        _check_length(T, self.position.num_embeddings)
+        check_length(T, self.position.num_embeddings)
         positions = torch.arange(T, device=ids.device)  # (T,)
         return self.token(ids) + self.position(positions)  # (B, T, C) + (T, C) -> (B, T, C)
 
 
-def _check_ids(ids: Tensor, vocab_size: int) -> None:
+def check_ids(ids: Tensor, vocab_size: int) -> None:
     if ids.ndim != 2 or ids.numel() == 0:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):

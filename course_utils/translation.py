@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import attention_scores, padding_mask, safe_masked_softmax, split_heads
-from .language_model import _evaluating
+from .language_model import evaluating
 from .live import LiveLoss
 from .threads import use_threads
 from .transformer import DecoderBlock, EncoderBlock, TokenAndPosition
@@ -219,7 +219,7 @@ def greedy_translate(
     _check_at_least_one("max_length", max_length)
     written = source.new_full((len(source), 1), bos_id)  # (B, 1)
     ended = torch.zeros_like(written[:, 0], dtype=torch.bool)  # (B,)
-    with _evaluating(model), torch.no_grad():  # as a decorator it would hide whose code this is
+    with evaluating(model), torch.no_grad():  # as a decorator it would hide whose code this is
         for _ in range(max_length):
             logits = model(source, written, source_pad_mask)[:, -1]  # (B, T, V) -> (B, V)
             word = logits.argmax(dim=-1).masked_fill(ended, eos_id)  # (B, V) -> (B,)
@@ -270,7 +270,7 @@ def beam_search(
         raise ValueError(f"beam search translates one text, (1, S), got {tuple(source.shape)}")
     done: list[Hypothesis] = []
     going_on = [Hypothesis([], 0.0)]
-    with _evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad():
         for _ in range(max_length):
             written = source.new_tensor([[bos_id, *text.ids] for text in going_on])  # (K, T)
             logits = model(source.expand(len(written), -1), written)[:, -1]  # (K, V)
@@ -324,7 +324,7 @@ def alignment(
         `(B, L, H, T, S)`, the weights of cross-attention.
     """
     weights = []
-    with _evaluating(model):
+    with evaluating(model):
         context = model.encode(source, source_pad_mask)  # (B, S) -> (B, S, C)
         hidden = torch.zeros_like(source, dtype=torch.bool)  # (B, S)
         if source_pad_mask is not None:

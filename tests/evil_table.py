@@ -1,14 +1,14 @@
-"""docs/attacks.md: what the evil class tries, what it gets, and what is said of it.
+"""docs/attacks.md: what the evil class tries, what it gets, and what people read about it.
 
     python -m tests.evil_table COURSE BEFORE.json > docs/attacks.md
 
-reads a course folder in which the class was graded, as tests/test_evil_class.py leaves one behind;
-BEFORE.json holds what the same submissions get from stock nbgrader, as this writes it:
+reads a course folder in which the class was graded, as tests/test_evil_class.py leaves it with
+`--everything --basetemp FOLDER`. BEFORE.json has what the same submissions get from stock nbgrader:
 
     python -m tests.evil_table --before FOLDER > BEFORE.json
 
-It makes a course in FOLDER, which must not be there, whose nbgrader has the preprocessors that it
-comes with, and lets it grade the attacks that do no harm. They run there with all your rights.
+makes a course in FOLDER, a new folder, without this course's settings for grading. There it grades
+the attacks that do no harm; they run with all your rights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ import nbformat
 from bs4 import BeautifulSoup
 from nbgrader.api import Gradebook, MissingEntry
 
-from .evil_class import ALL, ATTACKS, MEAN, Hand, Place
+from .evil_class import ATTACKS
+from .evil_kit import ALL, MEAN, Hand, Place
 from .nbgrader_class import ASSIGNMENT
 from .test_nbgrader_cycle import fresh_clone
 
@@ -48,26 +49,27 @@ c.ExecutePreprocessor.timeout = c.Execute.timeout = 10
 PAGE = """\
 # What grading withstands
 
-These submissions are handed in and graded in a real class, beside honest ones, whenever the course
-is tested (`tests/test_evil_class.py`): none gets more points than are fair, a right answer beside
-an attack is paid, what other students get and read stays the same to the byte, and all is over in
-bounded time. The page is made by `python -m tests.evil_table`.
+`make test-all` hands these submissions in together with honest ones, and grades them with the real
+commands (`tests/test_evil_class.py`). No attack gets more points than are fair. Right answers in
+the same submission are paid. The points and pages of other students stay the same to the byte.
+Grading takes bounded time. `make test` does so with five of the attacks.
+
+The page is made by `python -m tests.evil_table`.
 
 - **held by**: what has to stop it. *Limits* of time, memory and size; *walls*, the sandbox in which
-  a submission runs; *verdicts*, which are made outside of it; how *files* are read; how *pages* are
-  written.
-- **fair**: the most it may get of the assignment's {all} points, for what is right in it.
+  a submission runs; *verdicts*, which are made outside the sandbox; how *files* are read; how
+  *pages* are written.
+- **fair**: the most that it may get of the assignment's {all} points, for what is right in it.
 - **got**: from `course grade`.
-- **stock**: from nbgrader as it comes, without this course's settings, where that could be tried
-  without harm.
-- *own*: it was written by somebody who knows this course's code.
+- **stock**: from nbgrader without this course's settings, where that could be tried without harm.
+- *own*: its author knows this course's code.
 
 Two things get points that a person may take back: the course's own finished part, and an operator
-that an exercise forbids, each in a good disguise. The instructor is told where to look.
+that an exercise forbids, each in a good disguise. The instructor reads where to look.
 
 {table}
 
-What each tier of grading promises, and what it doesn't, stands in [instructors.md](instructors.md).
+[instructors.md](instructors.md) says what each tier of grading promises, and what it does not.
 """
 
 
@@ -100,7 +102,7 @@ def table(course: Path, stock: dict[str, str]) -> list[str]:
 
 
 def as_markdown(text: str) -> str:
-    """Text of a table's cell, whatever stands in it."""
+    """Any text as that of a table's cell."""
     text = re.sub(
         r"[^\S ]|[^\w\s]", lambda found: found[0] if found[0].isprintable() else "�", text
     )
@@ -108,7 +110,7 @@ def as_markdown(text: str) -> str:
 
 
 def student_reads(course: Path, name: str) -> str:
-    """What is said of the cell that attacks and of the answer."""
+    """What the feedback says of the cell that attacks and of the answer."""
     said: list[str] = []
     for path in sorted((course / "autograded" / name / ASSIGNMENT).glob("*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
@@ -126,14 +128,14 @@ def student_reads(course: Path, name: str) -> str:
 
 
 def on_card(card: str) -> str:
-    """How it stands, and what is said first."""
+    """The points and the first sentence."""
     found = BeautifulSoup(card, "html.parser")
     points = found.find(string=re.compile(r"^[\d.]+ of [\d.]+ points?$"))
     stands, first = found.find("strong"), found.find("p")
     assert stands and first
     untouched = stands.get_text() == "not attempted yet"
     what = "not attempted yet" if untouched else " ".join(first.get_text().split())
-    # Where this machine has its packages is nobody's affair.
+    # The folders of this machine are private.
     what = re.sub(r"/\S*/site-packages/", "", what)
     return f"{points}: {shorter(what)}"
 
@@ -174,7 +176,7 @@ def before(folder: Path) -> dict[str, str]:
         if not attack.before:
             continue
         shutil.rmtree(course / "submitted", ignore_errors=True)
-        if name == "reads-others":
+        if name == "reads-what-is-secret":
             ada = Hand(place, "ada")
             ada.lesson().solve()
             ada.finish()

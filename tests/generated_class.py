@@ -3,27 +3,20 @@
     python -m tests.generated_class FOLDER ASSIGNMENT STUDENTS [SEED]
 
 makes a course folder with the assignment released and a class that has handed it in. What each
-student should get is known where a fair teacher would know it: from solutions/, from tests/answers
-and from the points that are kept in matrix_points.json.
+student should get is known: right answers are those of solutions/ and of the exercises' texts,
+wrong ones the misconceptions, each a program that a student could hand in.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
 import copy
-import importlib
-import json
 import random
 import re
 import shutil
 import sys
-import types
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +25,15 @@ from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
-import course_utils
-from course_utils.checking.quizzes import filled
-from course_utils.editions import COURSE, NOTEBOOKS, SOLUTIONS, checked_exercise
-from course_utils.exercises import COURSE as CATALOGUE
+from tools import NOTEBOOKS, SOLUTIONS
+from tools import ROOT as COURSE
+from tools.matrix import Cell, cells
+from whywrong import Misconception
+from whywrong.course import catalogue
+from whywrong_nbgrader.cells import checked_exercise
 
-from .answers import RIGHT, WRONG
 from .nbgrader_class import right_answer
 
-PACKAGE = course_utils.__name__
-POINTS = Path(__file__).with_name("matrix_points.json")
 DUE, IN_TIME, LATE = (f"2026-10-{day} 12:00:00.000000 UTC" for day in (10, 9, 11))
 PENALTY = 0.5  # for each notebook that comes late
 CONFIG = f"""
@@ -95,203 +87,37 @@ class Answer:
     misconception: str = ""
 
 
-class NotToBeWritten(Exception):
-    """An answer rests on more than the text of a cell can hold."""
-
-
-@dataclass
-class _Source:
-    """What a module defines and imports, as nodes."""
-
-    name: str
-    tree: ast.Module
-    defined: dict[str, ast.stmt] = field(default_factory=dict)
-    imported: dict[str, tuple[str, ast.alias]] = field(default_factory=dict)
-
-    @classmethod
-    @cache
-    def of(cls, name: str) -> _Source:
-        module = importlib.import_module(name)
-        found = cls(name, ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")))
-        for node in found.tree.body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found.defined[node.name] = node
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                found.defined[node.targets[0].id] = node
-            elif isinstance(node, ast.Import):
-                found.imported |= {(a.asname or a.name).split(".")[0]: ("", a) for a in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                place = resolve_name("." * node.level + (node.module or ""), module.__package__)
-                found.imported |= {a.asname or a.name: (place, a) for a in node.names}
-        return found
-
-
-class _Writer:
-    """The text of an answer with all that it rests on, what is used before what uses it."""
-
-    def __init__(self) -> None:
-        self.parts: dict[str, tuple[str, str]] = {}
-
-    def rest_of(self, node: ast.AST, source: _Source) -> None:
-        for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}:
-            if name not in self.parts and not hasattr(builtins, name):
-                self.name(name, source)
-
-    def name(self, name: str, source: _Source) -> None:
-        if name in source.defined:
-            self._keep(name, source.name, "")  # against going round in circles
-            self.rest_of(source.defined[name], source)
-            del self.parts[name]
-            self._keep(name, source.name, ast.unparse(source.defined[name]))
-        elif name in source.imported:
-            place, alias = source.imported[name]
-            if place.startswith(("tests.", "course_utils.exercises", "course_utils.checking")):
-                if (alias.asname or alias.name) != alias.name:
-                    raise NotToBeWritten(name)
-                self.name(name, _Source.of(place))
-            else:
-                begin = f"from {place} import" if place else "import"
-                as_name = f" as {alias.asname}" if alias.asname else ""
-                self._keep(name, "", f"{begin} {alias.name}{as_name}")
-        # else a name of its own
-
-    def _keep(self, name: str, where: str, text: str) -> None:
-        self.parts[name] = where, text
-
-
-def as_text(answer: Any, exercise: str) -> str:
-    """A cell that gives `answer` the exercise's name.
-
-    Raises:
-        NotToBeWritten: it can't be said in a cell of its own.
-    """
-    if isinstance(answer, dict):  # to a quiz
-        return f"{exercise} = {_literal(answer)}"
-    if not isinstance(answer, types.FunctionType | type) or not answer.__module__:
-        raise NotToBeWritten("it is an object")
-    of_the_course = answer.__module__.startswith(f"{PACKAGE}.")
-    if of_the_course and not answer.__module__.startswith(f"{PACKAGE}.exercises."):
-        raise NotToBeWritten("it is the course's own; its text is anybody's")
-    source, writer = _Source.of(answer.__module__), _Writer()
-    node = _node_of(answer, source)
-    if isinstance(node, ast.Lambda):
-        writer.rest_of(node, source)
-        end = f"{exercise} = {ast.unparse(node)}"
-    else:
-        writer.name(node.name, source)
-        end = f"{exercise} = {node.name}" if node.name != exercise else ""
-    others = {e.id for e in CATALOGUE} - {exercise}
-    if others & set(writer.parts) or (exercise in writer.parts and end):
-        raise NotToBeWritten("it uses the name of an exercise for something else")
-    text = "\n\n".join([*(t for _, t in writer.parts.values()), end]).strip()
-    if "jit" in text:
-        raise NotToBeWritten("a compiler wants a file")
-    if "singledispatch" in text:
-        raise NotToBeWritten("its cases are written beside it")
-    return text
-
-
 def _literal(answer: dict[str, Any]) -> str:
-    text = "{\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in answer.items()) + "}"
-    try:
-        same = ast.literal_eval(text) == answer
-    except (ValueError, SyntaxError):
-        same = False
-    if not same:
-        raise NotToBeWritten("it holds what has no text")
-    return text
+    return "{\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in answer.items()) + "}"
 
 
-def _node_of(answer: Any, source: _Source) -> ast.FunctionDef | ast.ClassDef | ast.Lambda:
-    named = source.defined.get(answer.__name__)
-    if isinstance(named, ast.FunctionDef | ast.ClassDef) and answer.__qualname__ == named.name:
-        return named
-    code = getattr(answer, "__code__", None)
-    if code is None or answer.__closure__:
-        raise NotToBeWritten("it was made by a function")
-    alike = [
-        node
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Lambda) and _code(node).co_code == code.co_code
-        if node.lineno == code.co_firstlineno and _code(node).co_names == code.co_names
-    ]
-    if len(alike) != 1:
-        raise NotToBeWritten("its text can't be found")
-    return alike[0]
-
-
-def _code(node: ast.Lambda) -> types.CodeType:
-    compiled = compile(ast.fix_missing_locations(ast.Expression(node)), "", "eval")
-    return next(c for c in compiled.co_consts if isinstance(c, types.CodeType))
-
-
-# What people get wrong most often, put into the course's own answers; for the rest of the catalogue
-# the mistake is a step of a program that no student writes.
-IN_A_SOLUTION = {
-    "naive_mean": {
-        "blind_to_itself": (": t + 1]", ":t]"),
-        "no_mask": ("x[b, : t + 1]", "x[b]"),
-        "sees_next_token": (": t + 1]", ": t + 2]"),
-    },
-    "causal_mean_weights": {
-        "not_divided": (" / weights.sum(dim=1, keepdim=True)", ""),
-        "past_hidden": ("torch.tril", "torch.triu"),
-        "columns_normalised": ("dim=1", "dim=0"),
-    },
-    "tril_mean": {"float32_weights": (".to(x)", "")},
-    "softmax": {
-        "overflows": (" - scores.amax(dim=dim, keepdim=True)", ""),
-        "sum_without_keepdim": ("exps.sum(dim=dim, keepdim=True)", "exps.sum(dim=dim)"),
-    },
-    "masked_softmax": {
-        "zero_fill": ('float("-inf")', "0.0"),
-        "mask_inverted": ("(hidden,", "(~hidden,"),
-    },
-    "MultiHeadAttentionWrapper": {"pad_mask_ignored": ("head(x, pad_mask)", "head(x)")},
-    "split_heads": {
-        "view_without_transpose": (
-            "x.view(B, T, num_heads, C // num_heads)  # (B, T, C) -> (B, T, H, D)\n"
-            "    return x.transpose(1, 2)",
-            "x.view(B, num_heads, T, C // num_heads)\n    return x",
-        ),
-    },
-    "MultiHeadAttention": {
-        "no_out_proj": (
-            "self.out_proj(merge_heads(weights @ value))",
-            "merge_heads(weights @ value)",
-        ),
-    },
-}
+def _as_text(cell: Cell, misconception: Misconception | None) -> str:
+    """A cell of a notebook that holds this answer, with what its program imports."""
+    exercise = cell.exercise
+    if exercise.kind == "quiz":
+        return f"{exercise.id} = {_literal(cell.answer)}"
+    program = misconception.program if misconception else exercise.right
+    assert program is not None
+    return f"{program.names.source}\n{program.text}"
 
 
 @cache
 def answers(exercise: str) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
-    """Right answers to an exercise, the course's own first, and wrong ones."""
-    known = CATALOGUE.find(exercise)
+    """Right answers to an exercise, the lesson's own first, and its misconceptions."""
+    known = catalogue().find(exercise)
     assert known is not None
     solution = right_answer(known.lesson.partition("/")[2], exercise)
-    kept = json.loads(POINTS.read_text(encoding="utf-8")).get(exercise, {})
-    right, wrong = [Answer(solution, known.points, "solution")], []
-    for name, answer in RIGHT.get(exercise, {}).items():
-        with suppress(NotToBeWritten):
-            right.append(Answer(as_text(answer, exercise), known.points, name))
-    for name, answer in WRONG.get(exercise, {}).items():
-        points = kept.get(f"not in catalogue: {name}")
-        with suppress(NotToBeWritten):
-            if isinstance(points, float):  # for some they hang on the machine
-                wrong.append(Answer(as_text(answer, exercise), points, name))
-    for name, (was, becomes) in IN_A_SOLUTION.get(exercise, {}).items():
-        text, begin = solution, solution.rfind('"""')
-        assert was in text[begin:], f"{exercise} has no {was}"
-        text = text[:begin] + text[begin:].replace(was, becomes)
-        points, id = kept[f"misconception: {name}"], known.variants[name].id
-        wrong.append(Answer(text, points, name, id))
-    for name, m in known.variants.items():
-        points = kept.get(f"misconception: {name}")
-        with suppress(NotToBeWritten):
-            if m.mistake is None and isinstance(points, float):
-                answer = filled(known, m) if known.kind == "quiz" else m.answer
-                wrong.append(Answer(as_text(answer, exercise), points, name, m.id))
+    right = [Answer(solution, known.points, "solution")]
+    if known.other_way:
+        right.append(
+            Answer(f"{known.right.names.source}\n{known.other_way}", known.points, "other")
+        )
+    wrong = []
+    for cell in cells(known):
+        if cell.kind == "misconception":
+            m = known.variants[cell.name]
+            text = _as_text(cell, m)
+            wrong.append(Answer(text, cell.report().points, cell.name, m.id))
     return tuple(right), tuple(wrong)
 
 
@@ -376,7 +202,7 @@ class Generator:
             self.made.append(chosen)
         if kind in ("endless", "deadly"):
             name = self.draw.choice([n for n, ids in self.exercises.items() if ids])
-            id = self.draw.choice([i for i in chosen[name] if CATALOGUE.find(i).kind != "quiz"])
+            id = self.draw.choice([i for i in chosen[name] if catalogue().find(i).kind != "quiz"])
             texts = [ENDLESS] if kind == "endless" else [DEADLY, ENDS_BY_ITSELF]
             chosen[name][id] = Answer(self.draw.choice(texts).format(id).strip(), 0.0)
         return chosen
@@ -429,7 +255,7 @@ def _one_fault_at_a_time(given: dict[str, Answer]) -> None:
 
 
 def _points(exercise: str) -> float:
-    known = CATALOGUE.find(exercise)
+    known = catalogue().find(exercise)
     assert known is not None
     return known.points
 

@@ -1,4 +1,4 @@
-"""A class of students: what each hands in, what happened to it, and a fair teacher's points.
+"""A class of students: what each hands in, and the points that a fair teacher would give.
 
     python -m tests.nbgrader_class EXCHANGE FOLDER
 
@@ -16,15 +16,16 @@ import nbformat
 from nbformat.v4 import new_code_cell
 from nbgrader.apps import FetchAssignmentApp, SubmitApp
 
-from course_utils.editions import SOLUTIONS
+from tools import SOLUTIONS
+from whywrong.course import joined
 
 ASSIGNMENT = "1-averages"
-LESSONS = ["01_naive_mean", "02_tril_matmul", "03_softmax_masking"]
 FULL = {
-    "01_naive_mean": {"naive_mean_shapes": 1.0, "naive_mean": 2.0},
-    "02_tril_matmul": {"causal_mean_weights": 1.0, "tril_mean": 2.0},
-    "03_softmax_masking": {"softmax": 2.0, "masked_softmax": 2.0, "softmax_mean": 2.0},
+    lesson.removeprefix(f"{ASSIGNMENT}/"): {one.id: one.points for one in listed}
+    for lesson, listed in joined(()).outline.items()
+    if lesson.startswith(ASSIGNMENT)
 }
+LESSONS = list(FULL)
 NOTHING = {lesson: dict.fromkeys(points, 0.0) for lesson, points in FULL.items()}
 
 
@@ -36,7 +37,7 @@ def points(**exercises):
 
 
 class Notebook:
-    """One student's copy of a lesson, and what can become of it."""
+    """One student's copy of a lesson, and what a student can do to it."""
 
     def __init__(self, path):
         self.path = path
@@ -65,17 +66,17 @@ class Notebook:
             self.content.cells.remove(self.cell(grade_id))
 
     def delete_demonstrations(self):
-        """What is left is text, imports and what is graded: the rest only takes time here."""
+        """Leaves text, imports and what is graded; the rest only takes time here."""
         self.content.cells = [
             c
             for c in self.content.cells
             if c.cell_type != "code" or "nbgrader" in c.metadata or "import " in c.source
         ]
 
-    def copy(self, grade_id, behind):
+    def copy(self, grade_id, after):
         duplicate = copy.deepcopy(self.cell(grade_id))
         duplicate["id"] = f"{grade_id}-again"
-        self.content.cells.insert(self.content.cells.index(self.cell(behind)) + 1, duplicate)
+        self.content.cells.insert(self.content.cells.index(self.cell(after)) + 1, duplicate)
         return duplicate
 
 
@@ -90,7 +91,7 @@ def right_answer(lesson, exercise):
 
 
 def all_right(hand_in):
-    """Lesson 03 as the course has it, the others in another build; a program is left running."""
+    """Lesson 03 is the course's own answer, the others are not; a program is left running."""
     one, two = hand_in("01_naive_mean"), hand_in("02_tril_matmul")
     one.solve("naive_mean_shapes")
     one.write(
@@ -135,7 +136,7 @@ def misconception(hand_in):
 
 
 def mishaps(hand_in):
-    """Code that doesn't parse, that raises, that never ends: each beside a right answer."""
+    """One answer doesn't parse, one raises, one never ends; each lesson has a right one too."""
     one, three = hand_in("01_naive_mean"), hand_in("03_softmax_masking")
     one.solve("naive_mean_shapes")
     one.write("naive_mean", "def naive_mean(x):\n    return x @ x")
@@ -152,18 +153,18 @@ def mishaps(hand_in):
 
 
 def deleted_cells(hand_in):
-    """The check of a right answer is gone; of the other exercise nothing is left."""
+    """The check of a right answer is deleted, and all cells of the other exercise."""
     lesson = hand_in("01_naive_mean")
     lesson.solve()
     lesson.delete("check-naive_mean", "naive_mean_shapes", "check-naive_mean_shapes")
 
 
 def copied_cells(hand_in):
-    """The right answer stands in a copy, beside a copied check and metadata of no lesson."""
+    """The right answer and its check are copied, and some metadata are of no lesson."""
     lesson = hand_in("01_naive_mean")
     lesson.solve()
-    lesson.copy("check-naive_mean", behind="check-naive_mean")
-    lesson.copy("naive_mean", behind="naive_mean")
+    lesson.copy("check-naive_mean", after="check-naive_mean")
+    lesson.copy("naive_mean", after="naive_mean")
     lesson.content.cells[0].metadata["nbgrader"] = {"grade": True, "points": 100}
     lesson.cell("check-naive_mean_shapes").metadata.nbgrader["points"] = 100
     stray = new_code_cell("1 + 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -11,124 +12,18 @@ from typing import Any
 
 from torch import Tensor
 
-from course_utils.checking import Case, Exercise
+from whywrong import Case, Exercise
 
-# The letters of each input's dimensions, by exercise; an input of "…" has a letter a position,
-# counted from the right, where a mask may have 1 in place of a size; of "… T S" the letters stand
-# at the right end, and may be missing at the left. "1" is no size. None: no size.
-TOKENS = {"x": "B T C"}
-MASKED = {"scores": "…", "hidden": "…"}
-MODULE = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
-BLOCK = {"x": "B T d_model", "pad_mask": "B T"}
-QUERY_KEY_VALUE = {"query": "B H T D", "key": "B H T D", "value": "B H T D"}
-HEADS = {"query": "B T C", "key": "B T C", "value": "B T C", "num_heads": "H"}
-INPUTS: dict[str, dict[str, str | None]] = {
-    "naive_mean": TOKENS,
-    "causal_mean_weights": {"T": "T"},
-    "tril_mean": TOKENS,
-    "softmax": {"scores": "…", "dim": None},
-    "masked_softmax": MASKED,
-    "softmax_mean": TOKENS,
-    "attention_scores": {"query": "B T D", "key": "B S D"},
-    "CausalSelfAttention": MODULE,
-    "copy_linear_to_matrix": MODULE,
-    "padding_mask": {"lengths": "B", "max_length": "S"},
-    "causal_and_padding": {"pad_mask": "B T"},
-    "safe_masked_softmax": MASKED,
-    "PaddedCausalSelfAttention": MODULE,
-    "MultiHeadAttentionWrapper": MODULE,
-    "split_heads": {"x": "B T C", "num_heads": "H"},
-    "merge_heads": {"x": "B H T D"},
-    "MultiHeadAttention": MODULE,
-    "copy_wrapper_to_split": MODULE,
-    "count_parameters": {"module": None, "sizes": "a b"},
-    "LayerNorm": BLOCK,
-    "gelu": TOKENS,
-    "FeedForward": BLOCK,
-    "TransformerBlock": BLOCK,
-    "block_parameters": {"d_model": "d_model", "expansion": "expansion", "qkv_bias": None},
-    "sinusoidal_positions": {"length": "T", "d_model": "C"},
-    "TokenAndPosition": {"ids": "B T"},
-    "apply_rope": {"x": "B H T D", "base": None},
-    "sliding_windows": {"ids": "tokens", "length": "length", "stride": "stride"},
-    "TinyLM": {"ids": "B T"},
-    "MyGPT": {"ids": "B T"},
-    "next_token_loss": {"logits": "B T V", "ids": "B T", "pad_id": None},
-    "training_step": {
-        "model": None,
-        "ids": "B T",
-        "optimizer": None,
-        "max_norm": None,
-        "sizes": "V C",
-    },
-    "next_token_probabilities": {
-        "logits": "…",
-        "temperature": None,
-        "top_k": None,
-        "top_p": None,
-    },
-    "CrossAttention": {
-        "x": "B T d_model",
-        "context": "B S d_model",
-        "context_pad_mask": "B S",
-        "pad_mask": "B S",
-        "scores": None,
-    },
-    "EncoderBlock": BLOCK,
-    "DecoderBlock": {**BLOCK, "context": "B S d_model", "context_pad_mask": "B S"},
-    "generate": {"model": None, "ids": "B T", "max_new_tokens": "new", "sizes": "context_length V"},
-    "teacher_forcing": {"targets": "B T", "bos_id": None},
-    "greedy_translate": {
-        "model": None,
-        "source": "B S",
-        "bos_id": None,
-        "eos_id": None,
-        "max_length": "L",
-        "source_pad_mask": "B S",
-        "lengths": None,
-        "sizes": "V",
-    },
-    "beam_translate": {
-        "model": None,
-        "source": None,
-        "bos_id": None,
-        "eos_id": None,
-        "max_length": "L",
-        "beam_width": "K",
-    },
-    "sdpa_attention": {
-        "query": "B H T D",
-        "key": "B H S D",
-        "value": "B H S D",
-        "hidden": "… B H T S",
-    },
-    "make_mha": MODULE,
-    "cached_attention_step": {
-        "query": "B H 1 D",
-        "key": "B H 1 D",
-        "value": "B H 1 D",
-        "cache": "B H S D",
-    },
-    "fix_padding_rows": {**QUERY_KEY_VALUE, "pad_mask": "B T"},
-    "fix_missing_scale": QUERY_KEY_VALUE,
-    "fix_mask_after_softmax": QUERY_KEY_VALUE,
-    "fix_uneven_heads": HEADS,
-    "fix_view_without_transpose": HEADS,
-    "fix_position_overflow": {"ids": "B T", "pad_mask": "B T", "token": "V C", "position": "N C"},
-    "fix_training_step": {
-        "model": None,
-        "ids": "B T",
-        "optimizer": None,
-        "max_norm": None,
-        "sizes": "V C",
-    },
-    "fix_slow_generation": {
-        "model": None,
-        "ids": "B T",
-        "max_new_tokens": "new",
-        "sizes": "context_length V",
-    },
-}
+# The letters of each input's dimensions stand in the exercise's Python file, as `letters`; an input
+# of "…" has one for each position, counted from the right, where a mask may have 1 instead of a
+# size; of "… T S" the letters are those at the right end. "1" is no size. None: no size.
+
+
+def letters_of(exercise: Exercise) -> dict[str, str | None]:
+    module = f"exercises.{exercise.lesson.replace('/', '.')}.{exercise.id}"
+    letters: dict[str, str | None] = sys.modules[module].letters  # type: ignore[attr-defined]
+    return letters
+
 
 # The letters of weights, by what their names end with.
 WEIGHTS = {
@@ -200,7 +95,7 @@ def coinciding(exercise: Exercise, case: Case) -> list[str]:
 
 
 def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
-    letters = INPUTS[exercise.id]
+    letters = letters_of(exercise)
     seen = dict(case.inputs) | {
         name: value
         for name, value in case.options.items()

@@ -6,22 +6,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_utils.checking import account, asked, check_exercise, contradiction, relation
-from course_utils.desk import catalogue, check, hint
+from course_utils.desk import check, hint
 from course_utils.experiments import capstone
 from course_utils.language_model import TinyLM, head_scores
-
-from .answers.lesson_15 import (
-    AT_ONCE,
-    BEFORE,
-    LETTERS,
-    MY_GPT_RIGHT,
-    GivesNamesBack,
-    LoadsItsOwnWay,
-)
+from tools.matrix import answers
+from whywrong import Entry, Misconception, account, check_exercise, relation
+from whywrong.course import catalogue
 
 COURSE = catalogue()
 RUN, HEAD = COURSE.find("my_run"), COURSE.find("my_head")
+CAPSTONE = answers(RUN.lesson)
+LETTERS, BEFORE, AT_ONCE = CAPSTONE.LETTERS, CAPSTONE.BEFORE, CAPSTONE.AT_ONCE
+
+
+def way(id, breaks, entries, what):
+    return Misconception(id, what, "Why.", "Look.", entries=entries, breaks=breaks)
+
 
 WALK = account(
     "walk",
@@ -29,11 +29,11 @@ WALK = account(
     points=1.0,
     about="a walk",
     entries=[
-        asked("from", "here", "Where it began."),
-        asked("hours", 2.0, "How long it took."),
-        asked("steps", 4, "How many steps."),
-        asked("heights", [1.0, 2.0], "Some heights."),
-        asked("note", "none", "Anything.", optional=True),
+        Entry("from", "here", "", "Where it began."),
+        Entry("hours", 2.0, "", "How long it took."),
+        Entry("steps", 4, "", "How many steps."),
+        Entry("heights", [1.0, 2.0], "", "Some heights."),
+        Entry("note", "none", "", "Anything.", optional=True),
     ],
     relations=[
         relation("time", "It took time", lambda d: d["hours"] > 0 or "took none"),
@@ -42,19 +42,12 @@ WALK = account(
         ),
         relation("power", "It can be worked out", lambda d: math.exp(d["hours"]) > 0),
     ],
-    contradictions=[
-        contradiction("no_time", "time", {"hours": 0}, "No time.", "Why.", "Mend."),
-        contradiction(
-            "ran",
-            "pace",
-            {"steps": 20_000},
-            "You ran.",
-            "Why.",
-            "Mend.",
-            lambda d: d["steps"] < 1e5,
-        ),
-        contradiction("flew", "pace", {"steps": 10**6}, "You flew.", "Why.", "Mend."),
+    misconceptions=[
+        way("no_time", "time", {"hours": 0}, "No time."),
+        way("ran", "pace", {"steps": 20_000}, "You ran."),
+        way("flew", "pace", {"steps": 10**6}, "You flew."),
     ],
+    fits={"ran": lambda d: d["steps"] < 1e5},
     hints=("One.", "Two."),
     notes=lambda d: [f"{d['steps']} steps"],
 )
@@ -244,9 +237,7 @@ class TestMyHead:
     @pytest.mark.parametrize(
         ("why", "named"),
         [
-            ("I don't know why this happens", "why_is_not_known"),
             ("Other heads help.", "why_is_too_short"),
-            ("It was much less than predicted.", "why_repeats_the_numbers"),
             ("", "why_is_missing"),
         ],
     )
@@ -296,12 +287,12 @@ class TestScores:
             "a state_dict of its own",
             "masks in the state dict",
         ):
-            model = MY_GPT_RIGHT[name](*sizes)
+            model = CAPSTONE.MY_GPT_RIGHT[name](*sizes)
             twin = capstone.twin(model, *sizes)
             torch.testing.assert_close(twin(self.ids), model(self.ids), atol=1e-4, rtol=1e-4)
 
     def test_a_model_of_other_names_is_told_in_words_alone(self):
-        model = LoadsItsOwnWay(5, 8, 2, 6, 3)
+        model = CAPSTONE.LoadsItsOwnWay(5, 8, 2, 6, 3)
         with pytest.raises(ValueError, match="state_dict") as raised:
             capstone.twin(model, 5, 8, 2, 6, 3)
         said = str(raised.value)
@@ -309,7 +300,7 @@ class TestScores:
         assert raised.value._render_traceback_() == said.split("\n")
 
     def test_weights_that_mean_something_else_are_told(self):
-        class Turned(GivesNamesBack):
+        class Turned(CAPSTONE.GivesNamesBack):
             def state_dict(self, *args, **kwargs):
                 state = super().state_dict(*args, **kwargs)
                 name = "blocks.0.attention.out_proj.weight"

@@ -6,9 +6,10 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 
-from course_utils.checking import BehaviourResult, Report, check_exercise
-from course_utils.checking.report import Message, Row
 from course_utils.desk import catalogue
+from whywrong import BehaviourResult, Report, check_exercise
+from whywrong.card import Message
+from whywrong.rows import Row
 
 ROWS = [
     BehaviourResult("values", "The values are right on every case", False),
@@ -87,7 +88,7 @@ def test_a_row_that_says_itself_what_is_wrong_is_not_denied_by_a_word_before_it(
 @pytest.mark.parametrize(
     "id, wrong, begins",
     [
-        ("merge_heads", lambda x: x.flip(2).transpose(1, 2).flatten(2), "Head 0 doesn't fill"),
+        ("merge_heads", lambda x: x.flip(2).transpose(1, 2).flatten(2), "Head 0 does not fill"),
         ("softmax", torch.softmax, "Here the softmax is yours"),
         ("count_parameters", lambda module: 0, "fails: "),
         ("wrapper_shapes", {"one head": 3}, "one head: 3 is a number"),

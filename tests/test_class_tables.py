@@ -5,12 +5,14 @@ import io
 
 import pytest
 
-from course_utils.checking import check_exercise
-from course_utils.exercises import COURSE
-from course_utils.grading import flags
-from course_utils.grading.cells import Cell
-from course_utils.grading.classroom import Work
-from course_utils.grading.tables import Line, Table, _items
+from whywrong import check_exercise
+from whywrong.course import joined
+from whywrong_nbgrader import flags
+from whywrong_nbgrader.cells import Cell
+from whywrong_nbgrader.classroom import Work
+from whywrong_nbgrader.tables import Line, Table, _items
+
+COURSE = joined(())
 
 NAIVE_MEAN = COURSE.find("naive_mean")
 LONG = "\n".join(f"    y{n} = x * {n} + torch.ones(3)" for n in range(12))

@@ -10,16 +10,20 @@ import nbformat
 import pytest
 import torch
 
-from course_utils.checking import check_exercise
-from course_utils.checking.answers import same_code
 from course_utils.data import toy_english
-from course_utils.editions import NOTEBOOKS, SOLUTIONS, as_found
-from course_utils.exercises import COURSE
-from course_utils.exercises.lesson_14 import PER_PATIENT
 from course_utils.experiments import clinic
+from tools import NOTEBOOKS, SOLUTIONS
+from whywrong import check_exercise
+from whywrong.answers import same_code
+from whywrong.course import joined
+from whywrong_nbgrader.cells import as_found
+
+COURSE = joined(())
 
 LESSON = "6-practice/14_pitfall_clinic.ipynb"
 LETTERS = clinic.LETTERS
+FIXES = [e for e in COURSE.by_lesson[LESSON.removesuffix(".ipynb")] if e.as_found]
+PER_PATIENT = {e.as_found.__name__[-1].upper(): e for e in FIXES}
 BESIDE = "the old king that the dogs like sees the children again. the cats sleep."
 each_patient = pytest.mark.parametrize("letter", LETTERS)
 
@@ -35,7 +39,7 @@ def defined(folder, name):
 class TestAsFound:
     @each_patient
     def test_a_student_gets_the_program_that_was_shown(self, letter):
-        exercise = PER_PATIENT[letter][1]
+        exercise = PER_PATIENT[letter]
         given = defined(NOTEBOOKS, exercise.id)
         assert same_code(given, clinic.AS_FOUND[letter])
         assert not same_code(defined(SOLUTIONS, exercise.id), clinic.AS_FOUND[letter])
@@ -43,13 +47,13 @@ class TestAsFound:
 
     @each_patient
     def test_left_as_it_was_found_it_is_not_attempted(self, letter):
-        exercise = PER_PATIENT[letter][1]
+        exercise = PER_PATIENT[letter]
         report = check_exercise(exercise, clinic.AS_FOUND[letter], 0, COURSE)
         assert (report.points, report.attempted) == (0.0, False)
 
     @each_patient
     def test_under_other_names_it_is_told_by_name_and_gets_nothing(self, letter):
-        exercise = PER_PATIENT[letter][1]
+        exercise = PER_PATIENT[letter]
         report = check_exercise(replace(exercise, as_found=None), clinic.AS_FOUND[letter], 0)
         assert (report.points, report.attempted, report.passed) == (0.0, True, False)
         assert report.misconceptions == (exercise.misconceptions[0].id,)
@@ -78,7 +82,7 @@ class TestAsFound:
         names = [n.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
         assert names == [f"patient_{letter.lower()}" for letter in LETTERS]
         for letter in LETTERS:
-            assert PER_PATIENT[letter][1].id not in str(clinic.program(letter))
+            assert PER_PATIENT[letter].id not in str(clinic.program(letter))
             assert 12 <= len(str(clinic.program(letter)).splitlines()) <= 30
 
 

@@ -11,13 +11,14 @@ import torch
 from PIL import Image
 
 import course_utils
-from course_utils import figures
-from course_utils.checking.key import begin_key, probe_safely
-from course_utils.editions import SOLUTIONS
-from course_utils.exercises import COURSE
+from course_utils import drawing
+from tools import SOLUTIONS
+from whywrong.course import joined
+from whywrong.key import begin_key, probe_safely
 
 from .pretend_gpu import PretendGPU
-from .turns import whose_turn
+
+COURSE = joined(())
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 # The other ones are judged by what was written down, and run nothing.
@@ -33,6 +34,7 @@ def gpu(monkeypatch):
         yield gpu
 
 
+@pytest.mark.full("exercises on a pretended GPU")
 @pytest.mark.parametrize("exercise", PROBED, ids=lambda exercise: exercise.id)
 def test_a_check_runs_the_finished_part_on_a_gpu(exercise, monkeypatch):
     key = begin_key(exercise, 0)
@@ -54,14 +56,15 @@ def printed(cell):
     return "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
 
 
-@pytest.mark.parametrize("path", whose_turn(LESSONS), ids=lambda path: path.stem)
+@pytest.mark.full("lessons on a pretended GPU")
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_prints_the_same_on_a_gpu_and_computes_there(path, gpu, monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.chdir(path.parent)
     monkeypatch.setattr(course_utils, "check", passes, raising=False)
     monkeypatch.setattr("IPython.display.display", lambda shown: None)
     # What is drawn is numbers by then, of no device.
-    monkeypatch.setattr(figures, "_drawn", lambda figure: Image.new("RGB", (4, 4)))
+    monkeypatch.setattr(drawing, "_drawn", lambda figure: Image.new("RGB", (4, 4)))
     space = {"__name__": "__main__"}
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code":

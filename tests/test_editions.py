@@ -7,10 +7,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_utils import editions
-from course_utils.checking import Report
-from course_utils.editions import NOTEBOOKS, SOLUTIONS, annotate, catalogue_points, normalise
-from course_utils.exercises import COURSE
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions
+from tools.editions import annotate, normalise
+from whywrong import Report
+from whywrong.course import joined
+
+COURSE = joined(())
 
 POINTS = {"double": 2.0, "sizes": 1.5}
 SOLUTION = "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION"
@@ -134,7 +136,7 @@ def test_cell_ids_depend_on_the_text_and_not_on_the_place():
 
 def test_a_stored_traceback_names_no_folder_of_this_machine():
     notebook = code("1 / 0")
-    line = f"File {editions.COURSE}/course_utils/attention.py:7, in softmax"
+    line = f"File {ROOT}/course_utils/attention.py:7, in softmax"
     error = new_output("error", ename="ZeroDivisionError", evalue="", traceback=[line])
     notebook.cells[0].outputs = [error]
     normalise(notebook)
@@ -207,7 +209,7 @@ def test_notebooks_is_what_solutions_makes(tmp_path):
 @pytest.mark.parametrize("path", sorted(SOLUTIONS.rglob("*.ipynb")), ids=lambda p: p.stem)
 def test_a_solution_is_saved_as_make_notebooks_saves_it(path):
     notebook = read(path)
-    annotate(notebook, catalogue_points())
+    annotate(notebook, COURSE.points())
     normalise(notebook)
     assert editions.written(notebook) == path.read_text(encoding="utf-8"), "run `make notebooks`"
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
@@ -243,7 +245,7 @@ def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
 def test_the_start_page_and_the_readme_lead_to_every_lesson_once():
     page = "\n".join(cell.source for cell in read(NOTEBOOKS / "index.ipynb").cells)
     assert re.findall(r"\]\((.*?\.ipynb)\)", page) == lessons(NOTEBOOKS)
-    readme = (editions.COURSE / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\(notebooks/(.*?\.ipynb)\)", readme) == lessons(NOTEBOOKS)
 
 

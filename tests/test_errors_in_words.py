@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_utils.checking.errors import first_lines
-from course_utils.checking.errors_in_words import MEANINGS, in_words
 from course_utils.desk import check
+from whywrong.errors import first_lines
+from whywrong.errors_in_words import MEANINGS, in_words
 
 X = torch.zeros(2, 3, 4)
 

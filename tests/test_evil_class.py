@@ -1,4 +1,4 @@
-"""A class with every attack in it, graded by the real command, beside the same class without."""
+"""A class with attackers in it, graded by the real commands, beside the same class without them."""
 
 import csv
 import hashlib
@@ -6,62 +6,72 @@ import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
+import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import psutil
 import pytest
 from nbgrader.api import Gradebook, MissingEntry
 
-from course_utils.editions import COURSE
+from tools import ROOT as COURSE
 
-from .evil_class import ALL, ATTACKS, HONEST, LEFT_RUNNING, Place, hand_in
+from .evil_class import ALWAYS, HONEST, hand_in
+from .evil_kit import ALL, ATTACKS, Place
+from .evil_limits import LEFT_RUNNING
 from .evil_table import COLUMNS, as_markdown
 from .nbgrader_class import ASSIGNMENT
 from .test_nbgrader_cycle import fresh_clone, shown
+from .warm import Warm
+
+# Short times: each endless attack takes as long as it may.
+SECONDS = {"CELL": "2", "CHECK": "1.5", "NOTEBOOK": "25"}
+WHOLE_CLASS = 240  # seconds in which the class is graded, on two cores that others use too
 
 pytestmark = pytest.mark.timeout(900)
-
-# Short ones: each endless attack takes as long as it may.
-SECONDS = {"CELL": "2", "CHECK": "1.5", "NOTEBOOK": "25"}
-WHOLE_CLASS = 240  # seconds in which all is graded, on two cores that others use too
+full = pytest.mark.full("all attacks but five")
+each_attack = pytest.mark.parametrize(
+    "name", [n if n in ALWAYS else pytest.param(n, marks=full) for n in ATTACKS]
+)
+each_honest = pytest.mark.parametrize("name", [student.__name__ for student in HONEST])
 
 
 class Course:
     """A fresh clone, whose instructor grades."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, warm: Warm) -> None:
+        self.folder, self.warm = folder, warm
         self.home = folder.parent / f"home-{folder.name}"
         self.home.mkdir()
         self.seconds = 0.0
+        self.called: Any = None  # the connection, if somebody calls this machine
 
-    def type(self, *words: str, expected: tuple[int, ...] = (0,)) -> str:
+    def type(self, line: str, *expected: int) -> str:
+        """What a command writes; its exit status is one of those expected, or 0."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("COURSE")},
             **{f"COURSE_{name}_SECONDS": value for name, value in SECONDS.items()},
             "COURSE_GRADING_SEED": "a secret of this term",
             "HOME": str(self.home),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(self.folder),
+            "PYTHONPATH": str(self.warm.root),
         }
         began = time.monotonic()
-        done = subprocess.run(
-            words, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600
-        )
+        status, said = self.warm.type(line, self.folder, environment)
         self.seconds = time.monotonic() - began
-        assert done.returncode in expected, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        return done.stdout + done.stderr
+        assert status in (expected or (0,)), said[-3000:]
+        return said
 
-    def grade(self) -> None:
-        grade = (sys.executable, "-m", "course_utils", "grade", ASSIGNMENT)
-        self.log = self.type(*grade, "--workers", "2", "--csv", "grades.csv", expected=(0, 1))
+    def grade(self, workers: int) -> None:
+        grade = f"course grade {ASSIGNMENT} --workers {workers} --csv grades.csv"
+        self.log = self.type(grade, 0, 1)
         self.took = self.seconds
-        self.type("nbgrader", "generate_feedback", ASSIGNMENT, "--quiet")
+        self.type(f"nbgrader generate_feedback {ASSIGNMENT} --quiet")
         self.took_to_show = self.seconds
         with (self.folder / "grades.csv").open() as file:
             self.rows = {row["student"]: row for row in csv.DictReader(file)}
@@ -102,37 +112,62 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def courses(tmp_path_factory):
-    """The class without attackers, and with them."""
+def loud(request, tmp_path_factory):
+    """The class with attackers: a few of them, or all where everything is tested."""
     folder = tmp_path_factory.mktemp("evil")
-    quiet = Course(fresh_clone(folder / "quiet"))
-    with (quiet.folder / "nbgrader_config.py").open("a") as config:
+    clone = fresh_clone(folder / "loud")
+    with (clone / "nbgrader_config.py").open("a") as config:
         config.write('\nc.LateSubmissionPlugin.penalty_method = "zero"\n')
-    quiet.type("nbgrader", "generate_assignment", ASSIGNMENT, "--quiet")
-    with Gradebook(f"sqlite:///{quiet.folder}/gradebook.db") as gradebook:
+    everything = request.config.getoption("--everything")
+    with warm(clone) as one:
+        yield graded(clone, one, ATTACKS if everything else ALWAYS, 2 if everything else 1)
+
+
+@pytest.fixture(scope="module")
+def quiet(loud):
+    """The same class without attackers."""
+    results = "submitted", "autograded", "feedback", "gradebook.db", ".grading", "grades.csv"
+    folder = loud.folder.with_name("quiet")
+    shutil.copytree(loud.folder, folder, ignore=shutil.ignore_patterns(*results))
+    with warm(folder) as one:
+        yield graded(folder, one)
+
+
+@contextmanager
+def warm(course: Path) -> Iterator[Warm]:
+    with tempfile.TemporaryDirectory(prefix="evil-") as place, Warm(place, course) as one:
+        yield one
+
+
+def graded(folder: Path, warm: Warm, attacks: Iterable[str] = (), workers: int = 2) -> Course:
+    """A course in which the honest students and these attackers have handed in and are graded."""
+    course = Course(folder, warm)
+    course.type(f"nbgrader generate_assignment {ASSIGNMENT} --quiet")
+    with Gradebook(f"sqlite:///{folder}/gradebook.db") as gradebook:
         gradebook.update_or_create_assignment(ASSIGNMENT, duedate=datetime(2026, 1, 10))
-    shutil.copytree(quiet.folder, folder / "loud")
-    loud = Course(folder / "loud")
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        for course in (quiet, loud):
-            released = course.folder / "notebooks" / ASSIGNMENT
-            hand_in(Place(course.folder, released, port), evil=course is loud)
-            course.before = digests(course.folder)
-            course.grade()
+        released = folder / "notebooks" / ASSIGNMENT
+        hand_in(Place(folder, released, listening.getsockname()[1]), attacks)
+        course.before = digests(folder)
+        course.grade(workers)
         listening.settimeout(0.1)
-        try:
-            loud.called = listening.accept()
-        except TimeoutError:
-            loud.called = None
-    return quiet, loud
+        with suppress(TimeoutError):
+            course.called = listening.accept()
+    return course
 
 
 def digests(course: Path) -> dict[str, str]:
-    """The files that grading has no business with."""
-    mine = ("submitted", "solutions", "course_utils", "notebooks", "nbgrader_config.py")
+    """The files that grading must not change."""
+    mine = (
+        "submitted",
+        "solutions",
+        "course_utils",
+        "exercises",
+        "notebooks",
+        "nbgrader_config.py",
+    )
     found = {}
-    for name in mine:
+    for name in (*mine, "nbgrader_config.py"):
         at = course / name
         for path in [at, *at.rglob("*")]:
             if path.is_symlink() or not path.is_file() or path.stat().st_size > 2**30:
@@ -142,34 +177,21 @@ def digests(course: Path) -> dict[str, str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def quiet(courses):
-    return courses[0]
+@each_honest
+def test_an_honest_student_gets_what_is_fair(loud, name):
+    fair = {student.__name__: points for student, points in HONEST.items()}
+    assert sum(points for _, _, points, *_ in loud.grades(name)) == fair[name]
 
 
-@pytest.fixture(scope="module")
-def loud(courses):
-    return courses[1]
-
-
-HONEST_NAMES = {student.__name__: points for student, points in HONEST.items()}
-
-
-@pytest.mark.parametrize("name", HONEST_NAMES)
-def test_an_honest_student_gets_what_is_fair(quiet, name):
-    got = sum(points for _, _, points, *_ in quiet.grades(name))
-    assert got == HONEST_NAMES[name]
-
-
-@pytest.mark.parametrize("name", HONEST_NAMES)
+@full
+@each_honest
 def test_beside_attackers_nothing_changes_for_the_others(quiet, loud, name):
     assert loud.grades(name) == quiet.grades(name)
     assert loud.files(name) == quiet.files(name)
     assert quiet.files(name)
 
 
-def test_nothing_of_the_course_has_changed(quiet, loud):
-    assert digests(quiet.folder) == quiet.before
+def test_nothing_of_the_course_has_changed(loud):
     assert digests(loud.folder) == loud.before
 
 
@@ -179,7 +201,7 @@ def test_the_class_is_graded_in_bounded_time(loud):
 
 
 def test_the_page_of_attacks_is_of_this_class():
-    """What is got and said hangs on the machine; no more than is fair may stand there."""
+    """The points and messages depend on the machine; no attack has more points than are fair."""
     page = (COURSE / "docs" / "attacks.md").read_text(encoding="utf-8")
     lines = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("| ")]
     columns, *rows = lines
@@ -204,7 +226,7 @@ def test_nothing_is_left_running(loud):
     assert not [w for w in words if str(loud.folder) in w]
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@each_attack
 def test_an_attack_gets_no_more_than_an_honest_answer(loud, name):
     got = sum(points or 0 for _, _, points, *_ in loud.grades(name))
     assert got <= ATTACKS[name].points <= ALL
@@ -212,14 +234,21 @@ def test_an_attack_gets_no_more_than_an_honest_answer(loud, name):
     assert float(loud.rows[name]["score"]) == got
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@each_attack
 def test_a_right_answer_beside_an_attack_is_paid(loud, name):
-    if ATTACKS[name].paid:
-        got = sum(points or 0 for _, _, points, *_ in loud.grades(name))
-        assert got >= ATTACKS[name].paid
+    got = sum(points or 0 for _, _, points, *_ in loud.grades(name))
+    assert got >= ATTACKS[name].paid
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@each_attack
+def test_an_attack_does_not_fail_by_a_mistake_of_its_own(loud, name):
+    """For example because a module that it patches has another name by now."""
+    for path in (loud.folder / "autograded" / name / ASSIGNMENT).glob("*.ipynb"):
+        outputs = [o for c in nbformat.read(path, 4).cells for o in c.get("outputs", [])]
+        assert not {o.get("ename") for o in outputs} & {"AttributeError", "ModuleNotFoundError"}
+
+
+@each_attack
 def test_student_and_instructor_are_told(loud, name):
     attack = ATTACKS[name]
     page = " ".join(map(shown, loud.pages(name).values()))
@@ -228,7 +257,7 @@ def test_student_and_instructor_are_told(loud, name):
 
 
 class Acting(HTMLParser):
-    """What on a page runs, leads astray or lies over other things."""
+    """Everything on a page that runs, leads elsewhere or covers other things."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -261,7 +290,7 @@ class Acting(HTMLParser):
             self.found.append(data)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@each_attack
 def test_no_page_acts(loud, name):
     for page in loud.pages(name).values():
         assert Acting(page).found == []
@@ -273,6 +302,7 @@ def test_the_table_and_the_log_are_lines_of_text(loud):
         assert not any(re.match(r"[=+@-]", str(cell)) for cell in row.values())
 
 
+@full
 def test_links_are_not_followed_when_submissions_are_collected(quiet, tmp_path):
     inbound = tmp_path / "averages-to-transformers" / "inbound"
     solutions = quiet.folder / "solutions" / ASSIGNMENT
@@ -283,7 +313,7 @@ def test_links_are_not_followed_when_submissions_are_collected(quiet, tmp_path):
     (one / "notes.txt").write_text("mine")
     os.mkfifo(one / "pipe")
     (inbound / f"lou+{ASSIGNMENT}+2026-01-05 09:00:00 UTC").symlink_to(solutions)
-    said = quiet.type("nbgrader", "collect", ASSIGNMENT, f"--Exchange.root={tmp_path}")
+    said = quiet.type(f"nbgrader collect {ASSIGNMENT} --Exchange.root={tmp_path}")
     submitted = quiet.folder / "submitted"
     assert [p.name for p in (submitted / "lin" / ASSIGNMENT).iterdir()] == ["notes.txt"]
     assert not list((submitted / "lou").rglob("*"))

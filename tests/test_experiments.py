@@ -6,6 +6,8 @@ import torch
 from course_utils import attention
 from course_utils.experiments import depth, lookup, nan_hunt, saturation
 
+pytestmark = pytest.mark.full("the lessons' experiments")
+
 ALL = ("query", "key", "value")
 
 

@@ -7,6 +7,8 @@ from course_utils.data import agreement_prefixes, toy_english
 from course_utils.experiments import induction, tiny_lm
 from course_utils.language_model import TinyLM, generate
 
+pytestmark = pytest.mark.full("the lessons' experiments")
+
 
 class TestRepeatedTexts:
     def test_a_segment_of_different_words_comes_again_and_again(self):

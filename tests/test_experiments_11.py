@@ -5,6 +5,8 @@ import torch
 
 from course_utils.experiments import sources
 
+pytestmark = pytest.mark.full("the lessons' experiments")
+
 
 @pytest.mark.parametrize(
     ("source", "word"),

@@ -8,6 +8,8 @@ from course_utils.toy_french import PAD_ID, english, french, three_sets
 from course_utils.translating_line import translating_line
 from course_utils.translation import greedy_translate
 
+pytestmark = pytest.mark.full("the lessons' experiments")
+
 EARLY = translating.stopped_early()
 
 

@@ -7,6 +7,8 @@ from course_utils.experiments import caching, performance
 from course_utils.experiments.measuring import kept_bytes
 from course_utils.language_model import generate, generate_cached
 
+pytestmark = pytest.mark.full("the lessons' experiments")
+
 CPU = torch.device("cpu")
 
 

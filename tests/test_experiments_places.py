@@ -6,6 +6,8 @@ import torch
 from course_utils.experiments import places
 from course_utils.transformer import sinusoidal_positions
 
+pytestmark = pytest.mark.full("the lessons' experiments")
+
 SEEDS = range(2)
 
 

@@ -22,7 +22,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
-from course_utils import colours, figures
+from course_utils import colours, drawing, figures
 from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
 from course_utils.figures import (
     SIGNED,
@@ -353,7 +353,7 @@ def test_digits_of_the_map_stand_out_from_their_cells_in_both_themes():
 
 @themes
 def test_digits_of_figures_stand_out_from_their_cells_or_their_outline(themed):
-    from course_utils.figures import _inks
+    from course_utils.drawing import _inks
 
     for x in STRENGTHS:
         shade = colours.shade(x)
@@ -533,8 +533,8 @@ def test_nothing_written_is_cut_off_at_the_edges(label, T, monkeypatch):
         drawn.append(figure)
         return real(figure)
 
-    real = figures._drawn
-    monkeypatch.setattr(figures, "_drawn", draw)
+    real = drawing._drawn
+    monkeypatch.setattr(drawing, "_drawn", draw)
     names, weights = [label] * T, torch.rand(2, T, T)
     figures.heatmap(weights[0], "A title", rows=names, columns=names, ylabel="target")
     figures.head_grid(weights, "A title", queries=names, keys=names)

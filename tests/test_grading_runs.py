@@ -1,6 +1,7 @@
-"""`course grade` on a small class: killed and resumed, short of disk, without walls, elsewhere."""
+"""`course grade` on a small class: killed and resumed, on a full disk, without walls, on Dask."""
 
 import csv
+import json
 import os
 import random
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import psutil
 import pytest
 from nbgrader.api import Gradebook
 
-from course_utils.grading import sandbox
+from whywrong_nbgrader import sandbox
 
 from .generated_class import SLOW, make_class, make_course
 from .warm import Warm
@@ -29,8 +30,11 @@ pytestmark = pytest.mark.timeout(900)
 
 ASSIGNMENT, STUDENTS = "1-averages", 8
 PROGRAMS = Path(sys.executable).parent
+WITHOUT_WALLS = str(PROGRAMS)  # as PATH: there is no bwrap
 KILLS = 10
 SOON = 60  # seconds, on a machine that is busy with other tests
+FEW = ("wrong", "late", "unreadable", "deadly")  # the kinds of students in the run of each commit
+full = pytest.mark.full("all grading runs but one")
 needs_walls = pytest.mark.skipif(bool(sandbox.why_not()), reason=f"walls: {sandbox.why_not()}")
 
 
@@ -76,12 +80,12 @@ class Course:
         }
 
     def start(self, *arguments, inside=(), **environment):
-        typed = ["grade", *arguments, "--csv", "table.csv"]
+        typed = ["course", "grade", *arguments, "--csv", "table.csv"]
         environment = self.environment(**environment)
         if not inside:
             return self.warm.start(typed, self.folder, environment)
         return subprocess.Popen(
-            [*inside, PROGRAMS / "course", *typed],
+            [*inside, PROGRAMS / typed[0], *typed[1:]],
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -122,12 +126,37 @@ def warm():
 
 @pytest.fixture(scope="module")
 def handed_in(warm, tmp_path_factory):
-    """A class of which nothing is graded."""
+    """A class that has handed in and is not graded."""
     folder = make_course(tmp_path_factory.mktemp("runs") / "course", ASSIGNMENT)
     leave_out = ("right", "empty", "missing")
     students = make_class(folder, ASSIGNMENT, STUDENTS, leave_out=leave_out, short=True)
     assert {s.kind for s in students} > set(SLOW)
     return Course(folder, warm), {s.name: s for s in students}
+
+
+def without(course, folder, leave_out):
+    """A copy of a course in which nobody of these students has handed in."""
+    copied = course.copy(folder)
+    for student in leave_out:
+        shutil.rmtree(folder / "submitted" / student.name)
+    return copied
+
+
+@pytest.fixture(scope="module")
+def resumed(handed_in, tmp_path_factory):
+    """A small class whose run was killed once and then typed again: the course, the second run, and
+    how many results the first run had kept."""
+    others = [s for s in handed_in[1].values() if s.kind not in FEW]
+    course = without(handed_in[0], tmp_path_factory.mktemp("resumed") / "course", others)
+    alone = ASSIGNMENT, "--workers", "1"
+    process = course.start(*alone)
+    course.wait_for(lambda: course.kept() > 0, process)
+    started = family(process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert all_gone(started)
+    kept = course.kept()
+    return course, course.grade(*alone), kept
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +173,9 @@ def course(handed_in, tmp_path):
 
 @pytest.fixture(scope="module")
 def soon_done(handed_in, tmp_path_factory):
-    """The class without those who take as long as they may: what is begun again and again meets the
-    others only."""
-    course = handed_in[0].copy(tmp_path_factory.mktemp("soon-done") / "course")
-    for student in handed_in[1].values():
-        if student.kind in SLOW:
-            shutil.rmtree(course.folder / "submitted" / student.name)
-    return course
+    """The class without those who take as long as they may, for runs that begin again and again."""
+    slow = [s for s in handed_in[1].values() if s.kind in SLOW]
+    return without(handed_in[0], tmp_path_factory.mktemp("soon-done") / "course", slow)
 
 
 @pytest.fixture(scope="module")
@@ -181,28 +206,76 @@ def family(process):
         return []
 
 
-def words(process):
-    """What was typed to start it, while it is there."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+def typed(process):
+    """The words that started a process, as a line; nothing if the process has ended."""
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def parent(process):
+    with suppress(psutil.Error):
+        return process.parent()
+    return None
+
+
+def is_running(process):
+    with suppress(psutil.Error):
+        return process.status() == psutil.STATUS_RUNNING
+    return False
+
+
+def assert_fair(rows, students):
+    """Each student has the points and the misconceptions that a fair teacher would give."""
+    assert {n: float(row["score"]) for n, row in rows.items()} == {
+        n: students[n].score for n in rows
+    }
+    for name, row in rows.items():
+        for exercise, misconception in students[name].named.items():
+            assert f"{exercise}: {misconception}" in row["misconceptions"]
 
 
 @needs_walls
+def test_a_killed_run_goes_on_and_ends_with_the_points_of_a_fair_teacher(resumed, handed_in):
+    course, done, kept = resumed
+    assert done.status == 1, done.said  # one could not be read
+    assert sorted(handed_in[1][n].kind for n in done.rows) == sorted(FEW)
+    assert_fair(done.rows, handed_in[1])
+    assert 0 < kept and done.ran + kept == course.kept()
+    assert list(course.tmp.glob("course-room-*")) == [], "rooms of the killed run are left"
+
+
+@needs_walls
+def test_how_often_each_misconception_was_made_is_kept_without_names(resumed, handed_in):
+    course, done, _ = resumed
+    file = course.folder / ".grading" / "misconceptions" / f"{ASSIGNMENT}.json"
+    assert str(file.relative_to(course.folder)) in done.said
+    text = file.read_text(encoding="utf-8")
+    assert not [name for name in done.rows if name in text]
+    counts = json.loads(text)
+    made = [pair for name in done.rows for pair in handed_in[1][name].named.items()]
+    assert made
+    for exercise, misconception in made:
+        assert counts[exercise]["misconceptions"][misconception] == made.count(
+            (exercise, misconception)
+        )
+    for counted in counts.values():
+        misconceptions, not_named = counted.pop("misconceptions"), counted.pop("not named")
+        assert sum(counted.values()) == len(done.rows), "each student is in one state"
+        assert all(type(n) is int for n in (*misconceptions.values(), not_named))
+
+
+@full
+@needs_walls
 def test_everybody_has_the_points_of_a_fair_teacher(handed_in, graded):
-    _, students = handed_in
     course, done = graded
     assert done.status == 1, done.said  # one could not be read, two wrote the same
-    assert {n: float(row["score"]) for n, row in done.rows.items()} == {
-        n: student.score for n, student in students.items()
-    }
-    for name, student in students.items():
-        for exercise, misconception in student.named.items():
-            assert f"{exercise}: {misconception}" in done.rows[name]["misconceptions"]
+    assert set(done.rows) == set(handed_in[1])
+    assert_fair(done.rows, handed_in[1])
     assert list(course.tmp.glob("course-*")) == []
 
 
+@full
 @needs_walls
 def test_a_second_run_does_nothing_and_a_resubmission_only_its_own(graded, handed_in):
     course, done = graded
@@ -230,6 +303,7 @@ def test_a_second_run_does_nothing_and_a_resubmission_only_its_own(graded, hande
     assert course.grade().table == done.table
 
 
+@full
 @needs_walls
 def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(undisturbed, disturbed):
     course = disturbed
@@ -254,6 +328,7 @@ def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(undisturbed, d
     assert list(course.tmp.glob("course-room-*")) == [], "rooms of killed runs are left"
 
 
+@full
 @needs_walls
 def test_rooms_of_killed_runs_are_removed_where_nothing_is_left_to_run(undisturbed_course):
     course, undisturbed = undisturbed_course
@@ -264,14 +339,15 @@ def test_rooms_of_killed_runs_are_removed_where_nothing_is_left_to_run(undisturb
     assert not left.exists()
 
 
+@full
 @needs_walls
 def test_a_killed_worker_costs_nothing_and_a_second_command_is_told(undisturbed, disturbed):
     course = disturbed
     process = course.start(ASSIGNMENT, "--workers", "2")
     course.wait_for(lambda: course.kept() > 0, process)
     second = course.start(ASSIGNMENT)
-    workers = [p for p in family(process) if "course_utils.inside.server" in words(p)]
-    worker = next(p.parent() for p in workers if "multiprocessing" in " ".join(words(p.parent())))
+    parents = [parent(p) for p in family(process) if "inside.server" in typed(p)]
+    worker = next(p for p in parents if p and "multiprocessing" in typed(p))
     inside = worker.children(recursive=True)
     worker.kill()
     assert all_gone([worker, *inside])
@@ -289,6 +365,7 @@ mount -o remount,size=16m .grading
 """
 
 
+@full
 @needs_walls
 def test_a_full_disk_is_told_and_with_room_again_it_goes_on(undisturbed, disturbed):
     course = disturbed
@@ -330,6 +407,7 @@ def free_port():
         return found.getsockname()[1]
 
 
+@full
 @needs_walls
 def test_workers_of_another_machine_give_the_same_table(undisturbed, disturbed):
     course = disturbed
@@ -343,7 +421,7 @@ def test_workers_of_another_machine_give_the_same_table(undisturbed, disturbed):
         rooms = []
 
         def seen():
-            rooms[:] = [p for p in family(process) if "inside.server" in " ".join(words(p))]
+            rooms[:] = [p for p in family(process) if "inside.server" in typed(p)]
             return course.kept() > 0
 
         course.wait_for(seen, process)
@@ -359,9 +437,10 @@ def test_workers_of_another_machine_give_the_same_table(undisturbed, disturbed):
     assert all_gone(left)
 
 
+@full
 @needs_walls
 def test_it_runs_where_temporary_files_have_a_long_name(graded, course, handed_in):
-    """Too long for a socket, which workers that are forks need."""
+    """The name is too long for a socket, which workers need if they are forks."""
     (alone,) = (n for n, student in handed_in[1].items() if student.kind == "late")
     deep = course.tmp / ("x" * 90)
     deep.mkdir()
@@ -370,6 +449,7 @@ def test_it_runs_where_temporary_files_have_a_long_name(graded, course, handed_i
     assert done.rows[alone] == graded[1].rows[alone]
 
 
+@full
 def test_a_scheduler_that_is_not_there_is_told_soon(course):
     done = course.grade(ASSIGNMENT, "--scheduler", f"tcp://127.0.0.1:{free_port()}")
     assert done.status == 2 and "does not answer" in done.said
@@ -389,18 +469,20 @@ def test_what_is_not_there_is_told_with_what_to_do(course, arguments, said):
     assert done.table == "" and "Traceback" not in done.said
 
 
-def test_without_walls_it_stops_at_once_or_says_so_everywhere(course, handed_in):
-    """Everything right and nothing to look at is an exit status of 0 too."""
-    (alone,) = (n for n, student in handed_in[1].items() if student.kind == "late")
-    bare = str(PROGRAMS)  # no bwrap here
-    assert shutil.which("bwrap", path=bare) is None
-    stopped = course.grade(ASSIGNMENT, "--student", alone, PATH=bare)
+def test_without_walls_it_stops_at_once_and_names_the_choices(course):
+    assert shutil.which("bwrap", path=WITHOUT_WALLS) is None
+    stopped = course.grade(ASSIGNMENT, PATH=WITHOUT_WALLS)
     assert stopped.status == 2 and course.kept() == 0
     for choice in ("apt install bubblewrap", "container", "--trust-submissions"):
         assert choice in stopped.said
 
+
+@full
+def test_trusted_submissions_are_marked_as_such_everywhere(course, handed_in):
+    """The exit status is 0: everything is right, and nobody has to look at anything."""
+    (alone,) = (n for n, student in handed_in[1].items() if student.kind == "late")
     arguments = [ASSIGNMENT, "--student", alone, "--workers", "1", "--trust-submissions"]
-    done = course.grade(*arguments, PATH=bare)
+    done = course.grade(*arguments, PATH=WITHOUT_WALLS)
     assert (done.status, set(done.rows)) == (0, {alone}), done.said
     assert float(done.rows[alone]["score"]) == handed_in[1][alone].score
     assert done.rows[alone]["tier"] == "trusted"
@@ -409,16 +491,14 @@ def test_without_walls_it_stops_at_once_or_says_so_everywhere(course, handed_in)
     assert tiers == ["trusted"] * 3
 
 
+@full
 def test_trusted_or_not_an_endless_answer_ends_with_its_killed_run(course, handed_in):
     (endless,) = (n for n, student in handed_in[1].items() if student.kind == "endless")
     arguments = [ASSIGNMENT, "--student", endless, "--workers", "1", "--trust-submissions"]
     process = course.start(*arguments, COURSE_CHECK_SECONDS="600", COURSE_NOTEBOOK_SECONDS="900")
 
     def busy():
-        return any(
-            p.status() == psutil.STATUS_RUNNING and "inside.server" in " ".join(words(p))
-            for p in family(process)
-        )
+        return any("inside.server" in typed(p) and is_running(p) for p in family(process))
 
     course.wait_for(busy, process)
     time.sleep(3)
@@ -429,5 +509,5 @@ def test_trusted_or_not_an_endless_answer_ends_with_its_killed_run(course, hande
 
 
 def test_this_file_leaves_no_room_behind():
-    """Rooms of killed runs were in folders of their own; here, where others are, there is none."""
+    """The folders of killed runs are elsewhere; in the usual place there is none."""
     assert not list(Path(tempfile.gettempdir()).glob("course-making-*"))

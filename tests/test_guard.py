@@ -3,8 +3,6 @@
 import contextlib
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -14,13 +12,30 @@ import pytest
 import torch
 from torch import nn
 
-from course_utils.checking import Case, Catalogue, check_exercise
-from course_utils.checking.calling import on_device
-from course_utils.checking.guard import run
-from course_utils.checking.settings import Settings, mend_functions
+from whywrong import Case, Catalogue, check_exercise
+from whywrong.calling import on_device
+from whywrong.guard import Clock, run
+from whywrong.settings import restore_functions
 
-from .tiny import CAUSAL_MEAN, STANDARDISED, CausalMean
-from .tiny import standardised as finished
+from .tiny import CAUSAL_MEAN, STANDARDISED
+
+
+class CausalMean(nn.Module):
+    """A right answer in steps that can be overridden."""
+
+    def __init__(self, d_in, d_out, dropout=0.0):
+        super().__init__()
+        self.value = nn.Linear(d_in, d_out, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.dropout(self.shares(self.visible(x))) @ self.value(x)
+
+    def visible(self, x):
+        return x.new_ones(x.shape[1], x.shape[1]).tril()
+
+    def shares(self, visible):
+        return visible / visible.sum(-1, keepdim=True)
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +87,7 @@ class TestTime:
                 pass
 
         report, seconds = self.seconds(standardised)
-        assert report.points == 0 and seconds < 2.5
+        assert report.points == 0 and seconds < 4
         assert "0.5 seconds" in report.message and "loop" in report.message
         assert "in standardised" in report.detail
         assert not any(t.name.startswith("check") for t in threading.enumerate())
@@ -96,13 +111,13 @@ class TestTime:
 
         try:
             report, seconds = self.seconds(standardised)
-            assert "loop" in report.message and seconds < 2.5
+            assert "loop" in report.message and seconds < 4
         finally:
             stop.set()
 
     def test_a_long_sleep_ends_in_time(self):
         report, seconds = self.seconds(lambda x: time.sleep(20))
-        assert "seconds" in report.message and seconds < 2.5
+        assert "seconds" in report.message and seconds < 4
 
     def test_a_lock_that_is_never_released_ends_in_time(self):
         lock = threading.Lock()
@@ -113,14 +128,14 @@ class TestTime:
 
         try:
             report, seconds = self.seconds(standardised)
-            assert "seconds" in report.message and seconds < 2.5
+            assert "seconds" in report.message and seconds < 4
         finally:
             lock.release()
 
     def test_trying_it_with_earlier_parts_takes_no_second_budget(self, monkeypatch):
         """The reader's own earlier part takes most of the time and fails; with the finished one
         there would be no end."""
-        monkeypatch.setenv("COURSE_CHECK_SECONDS", "2")
+        monkeypatch.setenv("COURSE_CHECK_SECONDS", "1")
         uses = replace(STANDARDISED, id="second", uses=("standardised",))
         space = {"time": time}
         exec(
@@ -130,7 +145,7 @@ class TestTime:
         )
         report, seconds = self.seconds(space["second"], uses, Catalogue.of(STANDARDISED, uses))
         assert "ZeroDivisionError" in report.message
-        assert 1.9 < seconds < 4
+        assert 2.9 < seconds < 6
 
     def test_a_thread_that_ends_late_changes_nothing(self, monkeypatch, tmp_path):
         wake = threading.Event()
@@ -177,11 +192,6 @@ LEFT_BEHIND = {
     "torch.softmax": _replace_softmax,
     "environment variables": lambda: os.environ.update(LEFT_BEHIND="1"),
     "working folder": lambda: os.chdir("/"),
-    "a process that is still running": lambda: subprocess.Popen(["sleep", "60"]),
-    "hooks on all threads": lambda: threading.settrace(lambda *args: None),
-    "hooks on all modules": lambda: nn.modules.module.register_module_forward_hook(
-        lambda *args: None
-    ),
 }
 
 
@@ -189,7 +199,6 @@ class TestWhatIsLeftBehind:
     @pytest.mark.parametrize("what", LEFT_BEHIND)
     def test_is_told_put_back_and_costs_a_quarter(self, what):
         softmax, folder = torch.softmax, os.getcwd()
-        hooks = nn.modules.module._global_forward_hooks
         answer = leaves(LEFT_BEHIND[what])
         report = check(answer)
         assert costs_a_quarter(report, "leaves_settings"), str(report)
@@ -199,14 +208,6 @@ class TestWhatIsLeftBehind:
         assert str(torch.get_default_device()) == "cpu"
         assert torch.softmax is softmax
         assert "LEFT_BEHIND" not in os.environ and os.getcwd() == folder
-        assert threading.gettrace() is None and not hooks
-
-    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the kernel")
-    def test_a_process_is_ended(self):
-        started = []
-        check(leaves(lambda: started.append(subprocess.Popen(["sleep", "60"]))))
-        for process in started:
-            process.wait(5)
 
     def test_inside_a_module_is_told_too(self):
         class Leaves(CausalMean):
@@ -257,7 +258,7 @@ class TestWhatTheNotebookHad:
 
     def test_a_kernels_own_input_function_is_not_told(self, monkeypatch):
         monkeypatch.setattr("builtins.input", lambda prompt: "a kernel's")
-        assert mend_functions() == []
+        assert restore_functions() == []
         assert not check(right).notes
 
     @pytest.mark.parametrize("device", ["meta", "cpu"])
@@ -285,27 +286,6 @@ class TestWhatTheNotebookHad:
             assert torch.get_default_dtype() == torch.float64
         finally:
             torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-class TestForks:
-    def test_an_answer_that_forks_does_not_multiply(self, tmp_path):
-        calls = tmp_path / "calls"
-
-        def standardised(x):
-            with calls.open("a") as file:
-                file.write(f"{os.getpid()}\n")
-            if len(calls.read_text().split()) == 1:
-                if os.fork() == 0:
-                    return right(x)
-                time.sleep(1)  # a copy would go on meanwhile, and call this once more
-            return right(x)
-
-        report = check(standardised)
-        assert set(calls.read_text().split()) == {str(os.getpid())}
-        assert costs_a_quarter(report, "leaves_settings")
-        assert "a process that is still running" in str(report)
 
 
 # ---------------------------------------------------------------- another device
@@ -594,7 +574,7 @@ class TestWhatCountsAsRight:
             properties=(),
             misconceptions=(),
         )
-        from course_utils.checking.calling import cotangent
+        from whywrong.calling import cotangent
 
         GRADIENT = cotangent(torch.ones(2, 3))
         assert check(expected, zero).passed
@@ -603,21 +583,15 @@ class TestWhatCountsAsRight:
 
     def test_an_observation_ends_with_the_case_that_ran_out_of_time(self):
         cases = STANDARDISED.cases(0)
-        seen = run(STANDARDISED, lambda x: time.sleep(0.4), cases, seconds=0.2)
+        seen = run(STANDARDISED, lambda x: time.sleep(0.4), cases, clock=Clock(0.05, wall=0.2))
         assert [o.error["kind"] for o in seen] == ["time"]
 
 
 def test_the_finished_part_is_told_from_an_answer():
-    report = check(finished)
+    def finished(x):
+        return right(x)
+
+    exercise = replace(STANDARDISED, finished=finished)
+    report = check(finished, exercise)
     assert report.points == 0 and "finished part" in report.message
-
-
-def test_a_process_from_before_the_check_is_left_alone_though_the_systems_list_missed_it():
-    with subprocess.Popen(["sleep", "60"]) as earlier:
-        try:
-            time.sleep(0.2)
-            before = replace(Settings.now(), children=frozenset())
-            assert before.put_back() == []
-            assert earlier.poll() is None
-        finally:
-            earlier.kill()
+    assert check(right, exercise).passed

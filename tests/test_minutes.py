@@ -7,9 +7,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from course_utils.editions import SOLUTIONS, catalogue_points
-from course_utils.exercises import COURSE
-from course_utils.minutes import Count, count, main, sittings, state, table
+from tools import SOLUTIONS
+from tools.minutes import Count, count, main, sittings, state, table
+from whywrong.course import joined
+
+COURSE = joined(())
 
 POINTS = {"double": 2.0, "sizes": 0.5}
 SOLVED = "### BEGIN SOLUTION\n    {}\n    ### END SOLUTION"
@@ -167,7 +169,7 @@ each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.ste
 
 @each_lesson
 def test_no_sitting_of_the_course_is_too_long(path):
-    lines, well = table([path], catalogue_points())
+    lines, well = table([path], COURSE.points())
     assert well, "\n".join(lines)
 
 
@@ -175,7 +177,7 @@ def test_no_sitting_of_the_course_is_too_long(path):
 def test_a_lesson_states_what_the_rule_counts(path):
     notebook = nbformat.read(path, as_version=4)
     before = [cell.source for cell in notebook.cells]
-    state(notebook, catalogue_points())
+    state(notebook, COURSE.points())
     assert [cell.source for cell in notebook.cells] == before, "run `make notebooks`"
 
 
@@ -200,7 +202,7 @@ def test_every_exercise_says_how_hard_it_is_and_what_it_is_worth(path):
 
 @pytest.mark.parametrize("page", ["README.md", "solutions/index.ipynb"])
 def test_the_whole_course_is_as_long_as_it_is_said_to_be(page):
-    points = catalogue_points()
+    points = COURSE.points()
     counted = [
         count(cells, points).minutes
         for path in LESSONS

@@ -4,22 +4,16 @@ import pytest
 import torch.nn.functional as F
 from torch import nn
 
-from course_utils.checking import check_exercise
-from course_utils.desk import catalogue
-
-from .answers.lesson_15 import (
-    MY_GPT_RIGHT,
-    MY_GPT_WRONG,
-    FourClasses,
-    LoadsItsOwnWay,
-    Norm,
-    TiedLater,
-    Wide,
-    with_block,
-)
+from tools.matrix import answers
+from whywrong import check_exercise
+from whywrong.course import catalogue
 
 COURSE = catalogue()
 MY_GPT = COURSE.find("MyGPT")
+CAPSTONE = answers(MY_GPT.lesson)
+MY_GPT_RIGHT, MY_GPT_WRONG = CAPSTONE.MY_GPT_RIGHT, CAPSTONE.MY_GPT_WRONG
+FourClasses, LoadsItsOwnWay, Norm = CAPSTONE.FourClasses, CAPSTONE.LoadsItsOwnWay, CAPSTONE.Norm
+TiedLater, Wide, with_block = CAPSTONE.TiedLater, CAPSTONE.Wide, CAPSTONE.with_block
 
 
 def checked(answer):
@@ -68,7 +62,7 @@ class TestParts:
 
 def test_two_defaults_of_pytorch_are_named_together():
     answer = type("MyGPT", (with_block(think=Exact, norm=Sample),), {"last": Sample})
-    assert checked(answer).misconceptions == ("two_defaults",)
+    assert checked(answer).misconceptions == ("exact_gelu", "unbiased_variance")
 
 
 def test_two_slips_in_parts_of_parts_are_named():

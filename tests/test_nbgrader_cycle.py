@@ -1,4 +1,4 @@
-"""What the README tells instructors, typed word for word in a fresh clone, with a class in it.
+"""The commands of the README for instructors, typed word for word in a fresh clone, with a class.
 
 The class submits through a real exchange folder; each student is named for what happened to them.
 Every student's points are the ones a fair teacher would give.
@@ -11,21 +11,24 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 from nbgrader.api import Gradebook
 
-from course_utils.editions import COURSE, catalogue_points
+from tools import ROOT as COURSE
+from whywrong.course import catalogue
 
 from .nbgrader_class import ASSIGNMENT, CLASS, FULL, LEFT_RUNNING, LESSONS, STUDENTS
+from .warm import Warm
 
 pytestmark = pytest.mark.timeout(900)
 
 SEED = "a secret of this term"
-# The environment of these tests stands for the one these lines make: it holds the same packages,
-# and activating it puts its programs first, as PATH does below.
+# The environment of these tests replaces the one that these lines make: it has the same packages,
+# and activating it would put its programs first, as PATH does below.
 INSTALLED = [
     ".venv/bin/python -m pip install --constraint constraints.txt --editable '.[grading]'",
     "source .venv/bin/activate",
@@ -60,7 +63,7 @@ def blocks_for_instructors():
 class Cycle:
     """A fresh clone of the course, the exchange folder beside it, and the homes of all."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, place):
         self.course = fresh_clone(folder / "course")
         self.exchange = folder / "exchange"
         self.home = folder / "home"
@@ -69,39 +72,43 @@ class Cycle:
         self.exchange.chmod(0o777)
         with (self.course / "nbgrader_config.py").open("a") as config:
             config.write(f"\nc.Exchange.root = {str(self.exchange)!r}\n")
+        self.warm = Warm(place, self.course)
 
-    def type(self, lines):
+    def type(self, line, status=0):
+        """What a command writes, typed in the course's folder."""
+        assert not re.search(r"[|&;<>$*]", line), "a shell would do more with this line"
         programs = Path(sys.executable).parent
         environment = {
             **os.environ,
             "HOME": str(self.home),
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.course),  # what --editable does
-            "COURSE_CHECK_SECONDS": "5",  # one submission never ends, twice
+            "COURSE_CHECK_SECONDS": "2",  # one submission never ends, twice
         }
         environment.pop("COURSE_GRADING_SEED", None)
-        done = subprocess.run(
-            ["bash", "-ex", "-c", "\n".join(lines)],
-            cwd=self.course,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
+        done, said = self.warm.type(line, self.course, environment)
+        assert done == status, f"{line}\n{said}"
+        return said
 
 
 @pytest.fixture(scope="module")
 def cycle(tmp_path_factory):
-    cycle = Cycle(tmp_path_factory.mktemp("cycle"))
-    lines = [line for line in instructors_block() if line not in INSTALLED]
-    collected = lines.index(f"nbgrader collect {ASSIGNMENT}")
-    # One of them leaves a program running, which a person should see: status 1.
-    graded = next(n for n, line in enumerate(lines) if line.startswith("course grade"))
-    lines[graded] += " || test $? = 1"
-    hand_in = f"python -m tests.nbgrader_class {cycle.exchange} {cycle.home}"
-    cycle.log = cycle.type([*lines[:collected], hand_in, *lines[collected:]])
-    return cycle
+    with tempfile.TemporaryDirectory(prefix="cycle-") as place:
+        cycle = Cycle(tmp_path_factory.mktemp("cycle"), place)
+        with cycle.warm:
+            cycle.log = "".join(typed_by_an_instructor(cycle))
+            yield cycle
+
+
+def typed_by_an_instructor(cycle):
+    """What each line of the block writes; students hand in before the line that collects."""
+    for line in instructors_block():
+        if line in INSTALLED:
+            continue
+        if line.startswith("nbgrader collect"):
+            yield cycle.type(f"python -m tests.nbgrader_class {cycle.exchange} {cycle.home}")
+        # One of the students leaves a program running, which a person should see: status 1.
+        yield cycle.type(line, status=1 if line.startswith("course grade") else 0)
 
 
 def test_the_readme_installs_before_anything_else():
@@ -125,22 +132,21 @@ def test_the_page_for_instructors_and_the_readme_say_the_same():
 def test_a_student_s_complaint_is_answered(cycle):
     (typed,) = blocks_for_instructors()[1]
     assert typed == "course explain ada naive_mean"
-    said = cycle.type([typed.replace("ada", "mishaps")])
+    said = cycle.type(typed.replace("ada", "mishaps"))
     for part in ("return x @ x", "raised RuntimeError", "out: expected", "got      (nothing)"):
         assert part in said
 
 
-def test_again_collects_and_grades_what_is_new_alone(cycle):
+def test_collecting_again_leads_to_grading_only_what_is_new(cycle):
     page = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
     assert "`nbgrader collect --update 1-averages`" in page
-    said = cycle.type(
-        ["nbgrader collect --update 1-averages", "course grade 1-averages || test $? = 1"]
-    )
+    cycle.type("nbgrader collect --update 1-averages")
+    said = cycle.type("course grade 1-averages", status=1)
     assert "0 notebooks were run." in said and "6 students, 12 points" in said
 
 
 def test_the_points_of_this_class_are_those_of_the_catalogue():
-    known = catalogue_points()
+    known = catalogue().points()
     for exercises in FULL.values():
         assert exercises == {name: known[name] for name in exercises}
 
@@ -157,7 +163,7 @@ def test_each_student_has_the_points_a_fair_teacher_would_give(cycle, name):
         assert not submission.needs_manual_grade
 
 
-def test_the_exported_table_holds_everybody_with_their_sum(cycle):
+def test_the_exported_table_has_everybody_with_their_points(cycle):
     with (cycle.course / "grades.csv").open() as file:
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
     total = sum(sum(exercises.values()) for exercises in FULL.values())

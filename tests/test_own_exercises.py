@@ -13,18 +13,21 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
 
-from course_utils import editions
-from course_utils.checking import Catalogue
-from course_utils.desk import catalogue, check, hint, progress
-
-from .matrix import Cell, cells, main
+from course_utils.desk import check, hint, progress
+from tools import editions
+from tools.matrix import main
+from whywrong import Catalogue
+from whywrong.course import catalogue, joined
 
 COURSE = Path(__file__).parent.parent
-(SHOWN,) = re.findall(
-    r"^```python\n(.*?EXERCISES = \[.*?)^```$",
-    (COURSE / "CONTRIBUTING.md").read_text(encoding="utf-8"),
-    flags=re.S | re.M,
-)[-1:]
+SHOWN = dict(
+    re.findall(
+        r"`exercises/(8-own/\S+)`:\n\n```\w+\n(.*?)^```$",
+        (COURSE / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        flags=re.S | re.M,
+    )
+)
+TEXT, PYTHON = SHOWN
 
 
 def right(x):
@@ -35,20 +38,30 @@ def over_tokens(x):
     return x - x.mean(-2, keepdim=True)
 
 
+def write_into(folder, name="centred", points="1"):
+    """The exercise that CONTRIBUTING shows, under this name."""
+    for path, text in SHOWN.items():
+        place = (folder / path).with_stem(name)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        changed = text.replace("centred(", f"{name}(").replace("points: 1", f"points: {points}")
+        place.write_text(changed, encoding="utf-8")
+
+
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A course folder with the file in `exercises/`, and the notebook's folder in it."""
-    (tmp_path / "exercises").mkdir()
-    (tmp_path / "exercises" / "centred.py").write_text(SHOWN, encoding="utf-8")
+    """A course folder with the exercise in `exercises/`, and the notebook's folder in it."""
+    write_into(tmp_path / "exercises")
     shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
     (tmp_path / "notebooks" / "8-own").mkdir(parents=True)
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
     monkeypatch.chdir(tmp_path / "notebooks" / "8-own")
-    return tmp_path
+    joined.cache_clear()
+    yield tmp_path
+    joined.cache_clear()
 
 
 def test_what_is_shown_is_short():
-    assert len([line for line in SHOWN.splitlines() if line]) <= 25
+    assert sum(bool(line) for text in SHOWN.values() for line in text.splitlines()) <= 30
 
 
 class TestTheFolderBesideTheConfiguration:
@@ -59,8 +72,6 @@ class TestTheFolderBesideTheConfiguration:
         assert wrong.points == 0 and wrong.misconception == "over_tokens"
         assert "Which dimension holds the channels?" in str(wrong)
         assert not check("centred", ...).attempted
-        borrowed = check("centred", catalogue().find("centred").reference)
-        assert borrowed.points == 0 and "finished part" in borrowed.message
         assert "`centred`" in check("centered", right).message
 
     def test_gives_hint_and_progress_theirs(self, course):
@@ -71,60 +82,31 @@ class TestTheFolderBesideTheConfiguration:
         assert "1-averages/01_naive_mean" in rows
 
     def test_gives_the_matrix_its_cells(self, course, capsys):
-        found = list(cells("8-own"))
-        assert [(c.kind, c.name) for c in found] == [
-            ("reference", "centred"),
-            ("misconception", "over_tokens"),
-        ]
-        own = Cell(found[0].exercise, right, "other right", "stack", "right")
-        for cell in (*found, own):
-            for seed in (0, 5):
-                assert cell.is_as_wanted(cell.report(seed)), str(cell)
-        assert main(["centred"]) == 1  # its points were never kept
-        assert "over_tokens" in capsys.readouterr().out
+        assert main(["centred"]) == 1  # its symptoms were never kept
+        said = capsys.readouterr().out
+        assert "as its text has it" in said and "over_tokens" in said
 
-    def test_counts_behind_the_course_and_before_it_with_the_same_name(self, course):
-        other = SHOWN.replace('"centred", "8-own/16_centred"', '"softmax", "8-own/17_softmax"')
-        (course / "exercises" / "softmax.py").write_text(other, encoding="utf-8")
+    def test_counts_after_the_course_and_before_it_with_the_same_name(self, course):
+        write_into(course / "exercises", "softmax")
         assert check("softmax", right).max_points == 1.0
         ids = catalogue().ids()
         assert ids.count("softmax") == 1 and ids[-2:] == ["centred", "softmax"]
 
-    def test_may_hold_files_that_are_not_for_it(self, course):
-        (course / "exercises" / "_kit.py").write_text("1 / 0")
-        (course / "exercises" / "notes.txt").write_text("no Python")
-        assert check("centred", right).passed
-
-    def test_says_what_is_wrong_with_a_file(self, course):
-        (course / "exercises" / "broken.py").write_text("EXERCISES = [1 / 0]")
-        said = "broken.py gives no exercises: ZeroDivisionError"
+    def test_says_what_is_wrong_with_a_text(self, course):
+        (course / "exercises" / "8-own" / "16_centred" / "broken.md").write_text("no head")
+        said = "16_centred/broken.md, line 1: it should begin with its points"
         assert said in check("naive_mean", right).message
         assert said in repr(hint("naive_mean"))
         assert said in progress().notice and len(progress().rows) >= 7
 
 
-class TestTheEnvironmentVariable:
-    def test_names_files_and_folders(self, course, monkeypatch, tmp_path):
-        elsewhere = tmp_path / "elsewhere"
-        elsewhere.mkdir()
-        monkeypatch.chdir(elsewhere)
-        file = course / "exercises" / "centred.py"
-        second = elsewhere / "second.py"
-        second.write_text(SHOWN.replace('"centred", "8-own', '"second", "8-own'), encoding="utf-8")
-        monkeypatch.setenv("COURSE_EXERCISES", os.pathsep.join(map(str, (file, elsewhere))))
-        assert check("centred", right).passed
-        assert check("second", right).passed
-
-    def test_says_when_a_file_is_not_there(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("COURSE_EXERCISES", str(tmp_path / "lost.py"))
-        assert "lost.py" in check("naive_mean", right).message
-
-
-def test_a_catalogue_is_a_value(course):
-    own = Catalogue.from_file(course / "exercises" / "centred.py")
-    assert own.ids() == ["centred"]
-    both = own + Catalogue.of(*own)
-    assert both.ids() == ["centred"] and list(both.by_lesson) == ["8-own/16_centred"]
+def test_the_environment_variable_names_folders(course, monkeypatch, tmp_path):
+    write_into(tmp_path / "elsewhere", "second")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    folders = course / "exercises", tmp_path / "elsewhere"
+    monkeypatch.setenv("COURSE_EXERCISES", os.pathsep.join(map(str, folders)))
+    assert check("centred", right).passed
+    assert check("second", right).passed
 
 
 # ---------------------------------------------------------------- through nbgrader
@@ -153,10 +135,11 @@ def nbgrader(course, *arguments):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.full("own exercises through nbgrader")
 @pytest.mark.timeout(600)
 def test_nbgrader_makes_and_grades_an_assignment_of_it(course):
     shutil.rmtree(course / "notebooks")
-    points = {e.id: e.points for e in Catalogue.from_file(course / "exercises" / "centred.py")}
+    points = Catalogue.from_folder(course / "exercises", "own").points()
     notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])
     editions.annotate(notebook, points)
     editions.normalise(notebook)
@@ -164,7 +147,7 @@ def test_nbgrader_makes_and_grades_an_assignment_of_it(course):
     source.parent.mkdir(parents=True)
     source.write_text(editions.written(notebook), encoding="utf-8")
     os.chdir(course)
-    assert editions.catalogue_points() == editions.catalogue_points() | points
+    assert catalogue().points() == catalogue().points() | points
 
     nbgrader(course, "generate_assignment", "8-own")
     made = nbformat.read(course / "notebooks" / "8-own" / source.name, as_version=4)

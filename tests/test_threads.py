@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import nbformat
+import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from course_utils.editions import COURSE, SOLUTIONS
+from tools import ROOT as COURSE
+from tools import SOLUTIONS
 
 # Its sums are the longest so far, and the medians of thousands of them stand in its figures.
 LESSON = SOLUTIONS / "2-single-head" / "04_single_head.ipynb"
@@ -21,6 +23,7 @@ def test_the_solutions_are_tested_with_one_thread():
     assert subprocess.run(asked, capture_output=True, text=True).stdout == "1\n"
 
 
+@pytest.mark.full("a lesson on two threads")
 def test_a_lesson_gives_its_stored_outputs_with_two_threads(tmp_path):
     threads = 2
     notebook = nbformat.read(LESSON, as_version=4)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full("what a run says of what it skips")
+
 COURSE = Path(__file__).parent.parent
 SOME = "tests/browser/test_attention_map_browser.py"
 THERE = {k: v for k, v in os.environ.items() if k != "CI" and not k.startswith("PYTEST")}

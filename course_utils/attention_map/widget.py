@@ -40,35 +40,22 @@ def attention_map(
 ) -> "AttentionMap":
     """Show attention scores as a map: hover, click or use the arrow keys to read a row.
 
-    The weights are `softmax(scores * scale / temperature)` over the last dimension, with hidden
-    scores at −∞; a row that sees no key has weights of zero.
+    The weights are `softmax(scores * scale / temperature)`; a row that sees no key has zeros.
 
     Args:
-        scores: `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`, before the softmax; real
-            numbers. A score of `-inf` counts as hidden.
-        queries: T labels, one a row. Any text; the same label may come twice.
-        keys: S labels, one a column. Left out, the queries are the keys too.
+        scores: `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`; -inf counts as hidden.
+        queries, keys: T and S labels; left out, the keys are the queries.
         hidden: bool, broadcastable to `scores`; True is hidden.
         causal: also hide the keys behind each query; needs T = S.
         pad_mask: bool, `(S,)`; True is padding, hidden from every query.
-        query, key: `(T, D)` and `(S, D)`, `(heads, T, D)` and `(heads, S, D)` or `(layers, heads,
-            T, D)` and `(layers, heads, S, D)`, whose products the scores are, unscaled; together
-            they add the step "query · key".
-        values: `(S, D)`, `(heads, S, D)` or `(layers, heads, S, D)`; adds the step
-            "weighted sum".
-        scale: what the scores are multiplied by, such as `d_head ** -0.5`, as in
-            `F.scaled_dot_product_attention`; adds the step "scaled". Left out, the scores are
-            taken as scaled already.
-        head_names: one a head, such as "previous token", or of each layer one a head.
-        temperature: from 0.1 to 10.
-        layer, head, row: where to begin, from 0.
-        step: what the cells show: "query · key", "scores", "scaled", "masked", "softmax" or
-            "weighted sum".
+        query, key: `(T, D)` and `(S, D)`, with the scores' leading sizes if they have any; the
+            scores are their products, unscaled. They add a step "query · key".
+        values: `(S, D)`, with leading sizes likewise; adds the step "weighted sum".
+        scale: such as `d_head ** -0.5`; left out, the scores are scaled already.
+        head_names: one per head, or one per head of each layer.
+        temperature, layer, head, row: at first; the temperature from 0.1 to 10.
+        step: "query · key", "scores", "scaled", "masked", "softmax" or "weighted sum".
         overview: begin with all heads of the layer side by side.
-
-    Returns:
-        A widget. `row`, `head`, `layer`, `temperature`, `step`, `overview` and `active_masks`
-        follow the page and can be set; `weights` is the `(T, S)` tensor of the chosen head.
 
     Raises:
         ValueError: sizes, types or numbers that don't fit; the message gives them.
@@ -78,6 +65,8 @@ def attention_map(
     if scale is not None and not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be a finite number above 0; got {scale}.")
     four = (1,) * (4 - scores.dim()) + tuple(scores.shape)
+    begin: dict[str, Any] = {"temperature": temperature, "layer": layer, "head": head, "row": row}
+    begin |= {"step": step, "overview": overview}
     return AttentionMap(
         scores=scores.reshape(four),
         queries=shown_queries,
@@ -87,12 +76,7 @@ def attention_map(
         values=None if values is None else _vectors("values", values, scores, scores.shape[-1]),
         head_names=_head_names(head_names, four),
         scale=None if scale is None else float(scale),
-        temperature=temperature,
-        layer=layer,
-        head=head,
-        row=row,
-        step=step,
-        overview=overview,
+        **begin,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from whywrong.modules import part
+
 from ..attention import causal_mask, masked_softmax
-from ..checking.modules import part
 from ..language_model import TinyLM, head_scores, held_out_loss
 from .induction import without_head
 

@@ -21,8 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from whywrong.watching import Operators
+
 from .. import attention
-from ..checking.watching import Operators
 from ..colours import ABOVE
 from ..figures import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
 from ..threads import use_threads

@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..attention import CrossAttention
-from ..language_model import _evaluating
+from ..language_model import evaluating
 from ..threads import use_threads
 from ..toy_french import (
     BOS,
@@ -212,7 +212,7 @@ class ReadsOnce(nn.Module):
     def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
         super().__init__()
         self.model, self.source_pad_mask = model, source_pad_mask
-        with torch.no_grad(), _evaluating(model):
+        with torch.no_grad(), evaluating(model):
             self.context = model.encode(source, source_pad_mask)
 
     def forward(

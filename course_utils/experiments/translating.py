@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..figures import Picture
-from ..language_model import _evaluating
+from ..language_model import evaluating
 from ..threads import use_threads
 from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..translation import (
@@ -71,7 +71,7 @@ def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True
     """
     source, source_pad_mask, targets = as_batch(pairs)
     given = teacher_forcing(targets, BOS_ID) if shifted else targets
-    with _evaluating(model):
+    with evaluating(model):
         right = model(source, given, source_pad_mask).argmax(dim=-1) == targets
     return right[targets != PAD_ID].double().mean().item()
 
@@ -139,7 +139,7 @@ def log_probability(model: nn.Module, text: str, translation: str) -> float:
     source = english.encode(text)[None]
     words = torch.cat([french.encode(translation), torch.tensor([EOS_ID])])
     given = torch.cat([torch.tensor([BOS_ID]), words[:-1]])[None]
-    with _evaluating(model):
+    with evaluating(model):
         logs = model(source, given)[0].double().log_softmax(dim=-1)  # (T, V)
     return logs[torch.arange(len(words)), words].sum().item()
 
@@ -151,7 +151,7 @@ def log_probability(model: nn.Module, text: str, translation: str) -> float:
 def go_on(model: nn.Module, text: str, prefix: str) -> str:
     """Greedy, behind a French beginning that is given."""
     source, ids = english.encode(text)[None], [BOS_ID, *french.encode(prefix).tolist()]
-    with _evaluating(model):
+    with evaluating(model):
         while len(ids) < LONGEST and ids[-1] != EOS_ID:
             ids.append(int(model(source, torch.tensor([ids]))[0, -1].argmax()))
     return said(ids[1:])
@@ -178,7 +178,7 @@ def after_a_word(
         for row, word in zip(given, targets[:, place].tolist(), strict=True):
             row[place] = chance.choice([other for other in words if other != word])
     ids = torch.cat([torch.full_like(given[:, :1], BOS_ID), given], dim=1)  # (B, place + 2)
-    with _evaluating(model):
+    with evaluating(model):
         reads_once = ReadsOnce(model, source, source_pad_mask)
         while ids.shape[1] <= targets.shape[1]:
             word = reads_once(source, ids)[:, -1:].argmax(dim=-1)  # (B, T, V) -> (B, 1)
@@ -257,7 +257,7 @@ def beam_steps(
     """
     source = english.encode(text)[None]
     going, steps = [Hypothesis([], 0.0)], []
-    with _evaluating(model):
+    with evaluating(model):
         for _ in range(LONGEST - 1):
             longer: list[Hypothesis] = []
             for before in going:

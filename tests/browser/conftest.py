@@ -1,7 +1,7 @@
 """A real JupyterLab and a real Notebook 7 in a real browser, for tests of what a student sees.
 
 Nothing is downloaded for it but axe-core, once. Without a browser or without axe-core the tests are
-skipped. What is tried in both is tried in Notebook 7 a third a day: see tests/turns.py.
+skipped. What is tried in both is tried in Notebook 7 by `make test-all`.
 """
 
 import base64
@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
+from maps import FULL, SETUP, one
 from pages import ROOT, NoBrowser, OpenNotebook, Server, launch, notebooks, serve
 from playwright.sync_api import Browser, Locator
-
-from tests.turns import whose_turn
 
 AXE = "axe-core@4.14.1"
 AXE_SHA512 = (
@@ -24,23 +23,12 @@ AXE_SHA512 = (
 )
 
 
+# Both Jupyters show the map; `make test` looks at it in JupyterLab.
+APPS = ["lab", pytest.param("notebook", marks=pytest.mark.full("the map in Notebook 7"))]
 REMEDY = (
     "install Chromium and npm (Debian, Ubuntu: apt install chromium npm), "
     "or name a browser in COURSE_CHROMIUM"
 )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    twice = [item for item in items if _app(item) == "notebook"]
-    later = set(twice) - set(whose_turn(twice))
-    config.hook.pytest_deselected(items=[item for item in items if item in later])
-    items[:] = [item for item in items if item not in later]
-
-
-def _app(item: pytest.Item) -> str:
-    """Where a test is tried that shares a notebook with others."""
-    given = getattr(item, "callspec", None)
-    return given.params.get("shared_notebook", "") if given else ""
 
 
 def _unavailable(reason: str) -> NoReturn:
@@ -111,3 +99,28 @@ def violations(axe: str) -> Callable[[Locator], list[str]]:
         ]
 
     return scan
+
+
+@pytest.fixture(scope="module", params=APPS)
+def shared_notebook(request, open_notebook):
+    notebook = open_notebook([""], app=request.param)
+    notebook.theme("JupyterLab Light")
+    notebook.tell(SETUP)
+    return notebook
+
+
+@pytest.fixture
+def notebook(shared_notebook):
+    """A notebook whose page, in the test, complains of nothing and asks no other host."""
+    yield shared_notebook
+    errors, outside = shared_notebook.errors[:], shared_notebook.outside[:]
+    shared_notebook.errors.clear()
+    shared_notebook.outside.clear()
+    assert errors == []
+    assert outside == []
+
+
+@pytest.fixture
+def full(notebook) -> Locator:
+    """A map with everything there is, as `w` in the kernel."""
+    return one(notebook.run(FULL))

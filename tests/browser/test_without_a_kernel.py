@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from course_utils.attention_map import attention_map
 from course_utils.figures import heatmap
-from course_utils.grading.preprocessors import TidyFeedback
+from whywrong_nbgrader.preprocessors import TidyFeedback
 
 WORDS = ["The", "cat", "sat", "on", "the", "mat"]
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

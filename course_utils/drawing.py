@@ -1,0 +1,458 @@
+"""How figures are drawn: cells, lines, labels, the picture that a cell shows and its text."""
+
+import base64
+import html
+import io
+import math
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+import matplotlib.style
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import (
+    Colormap,
+    LinearSegmentedColormap,
+    ListedColormap,
+    Normalize,
+    PowerNorm,
+)
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
+from PIL import Image
+from torch import Tensor
+
+from course_utils import colours
+from course_utils.rounding import fixed
+
+WEIGHTS = LinearSegmentedColormap.from_list("weights", colours.ABOVE)
+SIGNED = LinearSegmentedColormap.from_list("signed", colours.BELOW[:0:-1] + colours.ABOVE)
+SEEN = ListedColormap([colours.SEEN], "seen")
+HATCH = "/////"
+HATCH_COLOR = colours.HATCHING
+
+# Lines are told apart by dashes and markers; the colours differ in lightness as well.
+LINE_STYLES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3))]
+LINE_COLORS = ["#000000", "#0072b2", "#b35900", "#009e73", "#7b3294", "#56a0d3"]
+MARKERS = "osD^vP"
+
+CSS_PIXELS_PER_INCH = 96
+PIXEL_DENSITY = 2
+# What nobody sees costs a third of the bytes: red, green and blue to the next eight.
+FEWER_SHADES = [min(255, (v + 4) // 8 * 8) for v in range(256)] * 3
+CELLS_DESCRIBED = 36
+LARGE_CELLS = 16  # a wider or taller grid gets smaller cells
+DIGIT_POINTS = (6.5, 9.0)  # digits that would be smaller are left out
+
+STYLE = {
+    "figure.facecolor": "white",
+    "figure.dpi": CSS_PIXELS_PER_INCH * PIXEL_DENSITY,
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlepad": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "hatch.color": HATCH_COLOR,
+    "hatch.linewidth": 0.8,
+    "legend.frameon": False,
+}
+
+
+class Picture:
+    """A finished figure with its text alternative, sharp on dense screens.
+
+    A notebook keeps it as HTML, because JupyterLab and nbconvert take the text alternative of an
+    image only from there, as WebP, a third lighter than PNG, and as PNG, of half the density, for
+    what reads no HTML. White and black change places on a dark page of Jupyter's; elsewhere the
+    background is white.
+
+    Args:
+        figure: drawn with or without pyplot; it is closed, so that it isn't shown twice.
+        alt: what to know from the picture without seeing it.
+
+    Attributes:
+        webp: the image as bytes, the same for the same figure.
+        png: the same of half the density.
+        alt: the text alternative.
+        width, height: size on the page in CSS pixels.
+    """
+
+    def __init__(self, figure: Figure, alt: str) -> None:
+        if not alt.strip():
+            raise ValueError("alt is empty: say in a sentence what the figure shows")
+        self.alt = " ".join(alt.split())
+        image = _drawn(figure)
+        self.width, self.height = (round(side / PIXEL_DENSITY) for side in image.size)
+        self.webp = _encoded(image.point(FEWER_SHADES), format="WEBP", lossless=True, method=2)
+        small = image.reduce(PIXEL_DENSITY).quantize(128, dither=Image.Dither.NONE)
+        self.png = _encoded(small, format="PNG", optimize=True)
+        _close(figure)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        size = {"width": self.width, "height": self.height}
+        source = _base64(self.webp)
+        image = (
+            f'<img src="data:image/webp;base64,{source}" alt="{html.escape(self.alt)}" '
+            f'width="{self.width}" height="{self.height}" '
+            f'style="max-width: 100%; height: auto; background: white; filter: {colours.FILTER}">'
+        )
+        data = {"text/html": image, "image/png": _base64(self.png), "text/plain": self.alt}
+        return data, {"image/png": {"alt": self.alt, **size}}
+
+    def __repr__(self) -> str:
+        return self.alt
+
+
+def show(figure: "Figure | Picture", alt: str = "") -> None:
+    """Show a figure of your own with its text alternative, or a `Picture` in mid-cell."""
+    from IPython.display import display
+
+    display(figure if isinstance(figure, Picture) else Picture(figure, alt))
+
+
+# Drawing ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The same look whatever style the notebook has set."""
+    with matplotlib.style.context(["default", STYLE]):
+        yield
+
+
+def figure(width: float, height: float, title: str) -> Figure:
+    size = (max(width, 3.2), height)
+    width, height = (round(x * CSS_PIXELS_PER_INCH) / CSS_PIXELS_PER_INCH for x in size)
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    figure = Figure(figsize=(width, height), layout=layout)
+    figure.suptitle(_wrapped(title, columns=int(width * 10)), fontsize=11, fontweight="bold")
+    return figure
+
+
+def _wrapped(text: str, columns: int) -> str:
+    return "\n".join(textwrap.wrap(text, columns))
+
+
+def cell_inches(shape: tuple[int, ...]) -> float:
+    longest = max(shape[-2:])
+    return 0.5 if longest <= LARGE_CELLS else max(6.0 / longest, 0.09)
+
+
+def label_inches(names: Sequence[str]) -> float:
+    return 0.5 + 0.08 * max(len(name) for name in names)
+
+
+def line_look(i: int) -> dict[str, Any]:
+    """How the line number `i` of a figure is told apart from the others."""
+    return {
+        "linewidth": 1.6,
+        "color": LINE_COLORS[i % len(LINE_COLORS)],
+        "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
+    }
+
+
+def draw_cells(
+    axes: Axes, values: np.ndarray, hidden: np.ndarray, colormap: Colormap, norm: Normalize
+) -> None:
+    T, S = values.shape
+    # One hatched sheet below, and the cells above it with holes where they are hidden: a hatched
+    # shape a cell would take seconds of a large mask.
+    sheet = Rectangle((-0.5, -0.5), S, T, facecolor="white", hatch=HATCH, linewidth=0, zorder=0)
+    axes.add_patch(sheet)
+    cells = colormap(norm(np.where(np.isnan(values), 0, values)))
+    cells[np.isnan(values)] = 1
+    cells[hidden] = (1, 1, 1, 0)
+    axes.imshow(cells, aspect="equal", zorder=1)
+    if max(T, S) <= 32:  # no minor ticks with a grid: each of them takes part in the layout
+        lines = [[(s - 0.5, -0.5), (s - 0.5, T - 0.5)] for s in range(S + 1)]
+        lines += [[(-0.5, t - 0.5), (S - 0.5, t - 0.5)] for t in range(T + 1)]
+        grid = LineCollection(lines, colors="#bbbbbb", linewidths=0.6, zorder=1.5, in_layout=False)
+        axes.add_collection(grid, autolim=False)
+    axes.tick_params(length=0)
+
+
+def label_cells(
+    axes: Axes, rows: Sequence[str], columns: Sequence[str], xlabel: str = "", ylabel: str = ""
+) -> None:
+    every = max(1, math.ceil(max(len(rows), len(columns)) / 16))
+    axes.set_xticks(range(0, len(columns), every), columns[::every], parse_math=False)
+    axes.set_yticks(range(0, len(rows), every), rows[::every], parse_math=False)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def fit(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Lay out, with the columns' labels of all panels slanted if one has no room to lie flat.
+
+    Whatever comes later leaves the layout as it is: it takes longer than drawing.
+    """
+    _lay_out(figure, panels)
+    for axes in panels:
+        ticks = axes.get_xticks()
+        step = ticks[1] - ticks[0] if len(ticks) > 1 else 1
+        room = (_cell_points(axes) * step - 3) * figure.dpi / 72
+        if any(label.get_window_extent().width > room for label in axes.get_xticklabels()):
+            _slant(panels)
+            _lay_out(figure, panels)
+            break
+    _lay_out(figure, panels)  # the names of the axes stand where the first one put the ticks
+    figure.set_layout_engine("none")
+
+
+def _slant(panels: Sequence[Axes]) -> None:
+    for axes in panels:
+        axes.tick_params(axis="x", labelrotation=60)
+        for label in axes.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
+
+
+def _lay_out(figure: Figure, panels: Sequence[Axes]) -> None:
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    for axes in panels:
+        axes.apply_aspect()
+
+
+def _cell_points(axes: Axes) -> float:
+    left, right = axes.get_xlim()
+    return axes.get_window_extent().width / (right - left) * 72 / axes.figure.dpi
+
+
+def write_digits(
+    panels: Sequence[Axes],
+    values: np.ndarray,
+    hidden: np.ndarray,
+    colormap: Colormap,
+    norm: Normalize,
+    digits: int,
+) -> None:
+    """Write the numbers into the cells of panels that are laid out, all of one size, if they fit.
+
+    Args:
+        values, hidden: `(panels, T, S)`.
+    """
+    least, most = DIGIT_POINTS
+    texts = {
+        place: _number(values[place], digits) for place in zip(*np.nonzero(~hidden), strict=True)
+    }
+    widest = max((len(text.replace(".", "")) + 0.5 for text in texts.values()), default=1)
+    points = min(map(_cell_points, panels))
+    size = min(most, 0.88 * points / (0.636 * widest))  # 0.636: a digit's width, in its height
+    if size < least:
+        return
+    for (panel, t, s), text in texts.items():
+        value = values[panel, t, s]
+        ink, outline = ("black", None) if math.isnan(value) else _inks(colormap(norm(value)))
+        written = panels[panel].text(
+            s, t, text, ha="center", va="center", color=ink, fontsize=size, in_layout=False
+        )
+        if outline:
+            written.set_path_effects([withStroke(linewidth=2.2, foreground=outline)])
+
+
+def draw_scale(figure: Figure, axes: Sequence[Axes], colormap: Colormap, norm: Normalize) -> None:
+    """The bar of colours. Its colours are evenly spaced; its ticks stand where the numbers are."""
+    mappable = matplotlib.cm.ScalarMappable(norm=norm, cmap=colormap)
+    bar = figure.colorbar(mappable, ax=axes, fraction=0.06, pad=0.03, aspect=18)
+    bar.outline.set(linewidth=0.6, edgecolor="#bbbbbb")
+    if isinstance(norm, PowerNorm):
+        bar.set_ticks(_bent_ticks(norm), minor=False)
+
+
+def _bent_ticks(norm: Normalize) -> list[float]:
+    """Round numbers that stand apart on a scale that isn't even, the largest first."""
+    assert norm.vmin is not None and norm.vmax is not None
+    size = norm.vmax - norm.vmin
+    unit = 10 ** math.floor(math.log10(size))
+    digits = [0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+    ticks: list[float] = []
+    for tick in sorted((norm.vmin + digit * unit for digit in digits), reverse=True):
+        if tick <= norm.vmax and all(abs(norm(tick) - norm(other)) > 0.12 for other in ticks):
+            ticks.append(tick)
+    return ticks
+
+
+def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> None:
+    handles = [Patch(facecolor=colours.SEEN, edgecolor="#bbbbbb", label="seen")] if seen else []
+    if hidden.any():
+        handles.append(Patch(facecolor="white", edgecolor=HATCH_COLOR, hatch=HATCH, label="hidden"))
+    if handles:
+        figure.legend(handles=handles, loc="outside lower right", fontsize=9, ncols=2)
+
+
+def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:
+    """A digit's colour, and that of its outline where it needs one on a light page or a dark one.
+
+    No colour stands out from a middle shade by day and, turned round, by night as well.
+    """
+    red, green, blue, _ = background
+    by_day = (red, green, blue)
+    by_night = colours.in_the_dark(by_day)
+
+    def least(ink: colours.RGB) -> float:
+        return min(
+            colours.contrast(ink, by_day), colours.contrast(colours.in_the_dark(ink), by_night)
+        )
+
+    for name, ink in (("black", colours.BLACK), ("white", colours.WHITE)):
+        if least(ink) >= 4.5:
+            return name, None
+    return "black", colours.shade(1 / 8 if blue >= red else -1 / 8)
+
+
+def _drawn(figure: Figure) -> Image.Image:
+    figure.set_dpi(CSS_PIXELS_PER_INCH * PIXEL_DENSITY)
+    figure.set_facecolor("white")
+    canvas = FigureCanvasAgg(figure)
+    with style():
+        canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())
+
+
+def _encoded(image: Image.Image, **how: Any) -> bytes:
+    """The same image gives the same bytes: no time, no version in them."""
+    file = io.BytesIO()
+    image.save(file, **how)
+    return file.getvalue()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _close(figure: Figure) -> None:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:  # a figure drawn without pyplot is unknown to it
+        pyplot.close(figure)
+
+
+# Data ------------------------------------------------------------------------------------------
+
+
+def array(values: Any) -> np.ndarray:
+    return torch.as_tensor(values, dtype=torch.float64).detach().cpu().numpy()
+
+
+def grid(matrix: Tensor, hidden: Tensor | None, ndim: int) -> tuple[np.ndarray, np.ndarray]:
+    values = array(matrix)
+    if values.ndim != ndim or values.size == 0:
+        wanted = "(T, S)" if ndim == 2 else "(H, T, S)"
+        raise ValueError(f"a figure of {wanted} was asked for, got {tuple(values.shape)}")
+    is_hidden = np.isneginf(values)
+    if hidden is not None:
+        try:
+            is_hidden = is_hidden | np.broadcast_to(hidden.detach().cpu().numpy(), values.shape)
+        except ValueError:
+            raise ValueError(
+                f"hidden is {tuple(hidden.shape)}, which doesn't broadcast to {values.shape}"
+            ) from None
+    return values, is_hidden
+
+
+def names(names: Sequence[str] | None, count: int, what: str) -> list[str]:
+    if names is None:
+        return [str(i) for i in range(count)]
+    if len(names) != count:
+        raise ValueError(f"{len(names)} labels were given for {count} {what}")
+    return [str(name) for name in names]
+
+
+def paint(
+    values: np.ndarray, hidden: np.ndarray, limits: tuple[float, float] | None
+) -> tuple[Colormap, Normalize]:
+    """Colours and what they stand for, as `colours.strength` has it."""
+    shown = values[~hidden & np.isfinite(values)]
+    low, high = limits or ((shown.min(), shown.max()) if shown.size else (0.0, 1.0))
+    if low < 0:
+        largest = max(-low, high)
+        return SIGNED, Normalize(-largest, largest, clip=True)
+    low = low if limits else 0.0
+    return WEIGHTS, PowerNorm(0.5, low, high if high > low else low + 1, clip=True)
+
+
+def _number(value: float, digits: int) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else str(value).replace("-", "−").replace("inf", "∞")
+    text = fixed(value, digits)
+    return text.replace("-", "−") if float(text) else text.replace("-", "")
+
+
+def _largest(values: np.ndarray, hidden: np.ndarray) -> tuple[int, int]:
+    t, s = np.unravel_index(
+        np.where(hidden | np.isnan(values), -np.inf, values).argmax(), values.shape
+    )
+    return int(t), int(s)
+
+
+def sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def describe_matrix(
+    values: np.ndarray,
+    hidden: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    digits: int,
+) -> str:
+    T, S = values.shape
+    size = f"{T} rows by {S} columns"
+    if values.size <= CELLS_DESCRIBED:
+        lines = []
+        for t, row in enumerate(values):
+            cells = ("hidden" if hidden[t, s] else _number(v, digits) for s, v in enumerate(row))
+            lines.append(f"row {rows[t]}: {', '.join(cells)}")
+        return f"{size}. {'; '.join(lines)}."
+    if (hidden | np.isnan(values)).all():
+        return f"{size}, no numbers to see."
+    shown = values[~hidden & ~np.isnan(values)]
+    t, s = _largest(values, hidden)
+    return (
+        f"{size}, values from {_number(shown.min(), digits)} to {_number(shown.max(), digits)}; "
+        f"the largest in row {rows[t]}, column {columns[s]}."
+    )
+
+
+def describe_heads(
+    values: np.ndarray,
+    hidden: np.ndarray,
+    names: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> str:
+    favourites = []
+    for name, head, covered in zip(names, values, hidden, strict=True):
+        _, key = _largest(head[-1:], covered[-1:])
+        favourites.append(f"{name} at {columns[key]} ({_number(head[-1, key], 2)})")
+    H, T, S = values.shape
+    return (
+        f"{H} heat maps of {T} queries by {S} keys. "
+        f"The last query, {rows[-1]}, looks most: {'; '.join(favourites)}."
+    )
+
+
+def level(axes: Axes, name: str, value: float) -> None:
+    """A horizontal line with its name beside it, at the right."""
+    axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
+    axes.annotate(
+        name,
+        (1, value),
+        (4, 0),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+    )

@@ -1,0 +1,90 @@
+"""Right and wrong answers for lesson 01."""
+
+import torch
+
+from course_utils import attention
+from exercises.shared.answers_means import (
+    WRONG_MEANS,
+    cumulative,
+    einsum,
+    incremental,
+    list_comprehension,
+    running_sums,
+)
+
+
+def three_loops(x):
+    B, T, C = x.shape
+    out = torch.zeros(B, T, C).to(x)
+    for b in range(B):
+        for t in range(T):
+            for c in range(C):
+                out[b, t, c] = x[b, : t + 1, c].sum() / (t + 1)
+    return out
+
+
+RIGHT = {
+    "naive_mean": {
+        "running sums": running_sums,
+        "cumsum": cumulative,
+        "einsum": einsum,
+        "incremental": incremental,
+        "list comprehension": list_comprehension,
+        "three loops": three_loops,
+    },
+    "naive_mean_shapes": {
+        "torch.Size": {
+            "x[b, :t+1]": torch.Size((3, 2)),
+            "x[b, :t+1].mean(0)": torch.Size((2,)),
+            "out": torch.Size((4, 8, 2)),
+        },
+        "lists": {"x[b, :t+1]": [3, 2], "x[b, :t+1].mean(0)": [2], "out": [4, 8, 2]},
+    },
+}
+
+
+def means_along_the_channels(x):
+    """The slice lies along the channels instead of along the tokens."""
+    counts = torch.arange(1, x.shape[2] + 1).to(x)
+    return x.cumsum(2) / counts
+
+
+def sums_never_cleared(x):
+    """One running sum for all sequences: the second begins with what the first left."""
+    out, total = torch.zeros_like(x), torch.zeros_like(x[0, 0])
+    for b in range(x.shape[0]):
+        for t in range(x.shape[1]):
+            total = total + x[b, t]
+            out[b, t] = total / (t + 1)
+    return out
+
+
+def by_numpy(x):
+    values = x.detach().numpy().cumsum(1)
+    return torch.from_numpy(values) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+def median(x):
+    return torch.stack([x[:, : t + 1].median(1).values for t in range(x.shape[1])], 1)
+
+
+WRONG = {
+    "naive_mean": {
+        **WRONG_MEANS,
+        "sums never cleared": sums_never_cleared,
+        "means along the channels": means_along_the_channels,
+        "numpy inside": by_numpy,
+        "median": median,
+        "a list": lambda x: list(cumulative(x)),
+        "an extra dimension": lambda x: cumulative(x)[None],
+        "divided by the index": lambda x: x.cumsum(1) / torch.arange(x.shape[1]).to(x)[:, None],
+        "the last token alone": lambda x: x.mean(1),
+        "the finished part": lambda x: attention.naive_mean(x) + 0,
+    },
+    "naive_mean_shapes": {
+        "strings": {"x[b, :t+1]": "(3, 2)", "x[b, :t+1].mean(0)": "(2,)", "out": "(4, 8, 2)"},
+        "a number for a tuple": {"x[b, :t+1]": (3, 2), "x[b, :t+1].mean(0)": 2, "out": (4, 8, 2)},
+        "not a dict": [(3, 2), (2,), (4, 8, 2)],
+        "other names": {"rows": (3, 2), "mean": (2,), "result": (4, 8, 2)},
+    },
+}

@@ -1,0 +1,123 @@
+"""Right and wrong answers for lesson 02."""
+
+import numpy as np
+import torch
+
+from course_utils import attention
+from exercises.shared.answers_means import (
+    WRONG_MEANS,
+    built_in_attention,
+    cumulative,
+    einsum,
+    incremental,
+    list_comprehension,
+    running_sums,
+)
+
+
+def by_hand(T):
+    out = torch.zeros(T, T)
+    for t in range(T):
+        out[t, : t + 1] = 1 / (t + 1)
+    return out
+
+
+def by_softmax(T):
+    future = torch.ones(T, T).triu(1).bool()
+    return torch.zeros(T, T).masked_fill(future, float("-inf")).softmax(-1)
+
+
+def by_comparison(T):
+    i = torch.arange(T)
+    return (i[None] <= i[:, None]) / (i[:, None] + 1)
+
+
+def by_lists(T):
+    return torch.tensor([[1 / (t + 1) if s <= t else 0.0 for s in range(T)] for t in range(T)])
+
+
+def by_numpy(T):
+    w = np.tril(np.ones((T, T), dtype=np.float32))
+    return torch.from_numpy(w / w.sum(1, keepdims=True))
+
+
+def batched(x):
+    B, T, _ = x.shape
+    w = torch.tril(torch.ones(T, T)).to(x)
+    return torch.bmm((w / w.sum(-1, keepdim=True)).expand(B, T, T), x)
+
+
+def from_the_right(x):
+    T = x.shape[1]
+    w = by_comparison(T).to(x)
+    return (x.transpose(1, 2) @ w.T).transpose(1, 2)
+
+
+RIGHT = {
+    "causal_mean_weights": {
+        "filled by hand": by_hand,
+        "softmax": by_softmax,
+        "comparison": by_comparison,
+        "nested lists": by_lists,
+        "numpy inside": by_numpy,
+        "mean over an axis": lambda T: torch.eye(T).cumsum(0) / torch.arange(1, T + 1).view(T, 1),
+    },
+    "tril_mean": {
+        "cumsum": cumulative,
+        "einsum": einsum,
+        "bmm": batched,
+        "weights from the right": from_the_right,
+        "built-in attention": built_in_attention,
+        "sums along a broadcast axis": lambda x: (
+            x[:, None] * by_comparison(x.shape[1]).to(x)[..., None]
+        ).sum(2),
+    },
+}
+
+
+def decaying(T):
+    """Each step back in time counts half."""
+    back = torch.arange(T)[:, None] - torch.arange(T)[None]
+    w = torch.tril(0.5 ** back.clamp(min=0))
+    return w / w.sum(1, keepdim=True)
+
+
+def window_by_triangles(x):
+    w = torch.ones(x.shape[1], x.shape[1]).to(x).tril().triu(-2)
+    return w / w.sum(1, keepdim=True) @ x
+
+
+WRONG = {
+    "causal_mean_weights": {
+        "a row short": lambda T: by_comparison(T).tril(-1),
+        "divided by one more": lambda T: torch.ones(T, T).tril() / torch.arange(2, T + 2)[:, None],
+        "transposed": lambda T: by_comparison(T).T,
+        "float64": lambda T: by_comparison(T).double(),
+        "whole numbers": lambda T: (
+            torch.ones(T, T).long().tril() // torch.arange(1, T + 1)[:, None]
+        ),
+        "a batch dimension": lambda T: by_comparison(T)[None],
+        "zeros": lambda T: torch.zeros(T, T),
+        "identity": torch.eye,
+        "a list": lambda T: by_hand(T).tolist(),
+        "numpy": lambda T: by_hand(T).numpy(),
+        "decaying": decaying,
+        "random rows": lambda T: torch.rand(T, T).tril(),
+        "the finished part": lambda T: attention.causal_mean_weights(T),
+    },
+    "tril_mean": {
+        **WRONG_MEANS,
+        "running sums in a loop": running_sums,
+        "incremental": incremental,
+        "list comprehension": list_comprehension,
+        "the mean of the whole sequence": lambda x: x.mean(1, keepdim=True).expand_as(x).clone(),
+        "a window of three by triangles": window_by_triangles,
+        "weights stay on the CPU": lambda x: by_comparison(x.shape[1]).to(x.dtype) @ x,
+        "the triangle of x": torch.tril,
+        "weights returned": lambda x: by_comparison(x.shape[1]).to(x),
+        "columns normalised": lambda x: (
+            (by_comparison(x.shape[1]).to(x).bool() / torch.arange(x.shape[1], 0, -1).to(x)) @ x
+        ),
+        "the finished part": lambda x: attention.tril_mean(x),
+    },
+}

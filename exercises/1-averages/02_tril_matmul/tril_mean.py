@@ -1,0 +1,75 @@
+"""How an answer to `tril_mean` is judged."""
+
+import contextlib
+
+from exercises.shared.draw import Draw
+from exercises.shared.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
+from whywrong import Case, FunctionProbe, Observation, true_of
+from whywrong.calling import differentiate, fresh
+from whywrong.watching import Operators
+
+# A loop over many more tokens or sequences runs at least as many operators more; a product that
+# PyTorch computes differently for other sizes, one or two.
+SLACK = 6
+PRODUCTS = {"mm", "bmm", "matmul", "einsum", "baddbmm", "addmm", "addbmm", "mv", "linear"}
+
+
+def cases(seed):
+    *others, last = mean_cases(seed)
+    draw = Draw(seed)
+    # Small and large in each of B and T, so that no loop hides behind a size.
+    B, T, C = draw.integer(2, 4), draw.integer(3, 6), draw.integer(2, 9)
+    more = draw.integer(30, 40)
+    shapes = (B, T, C), (B, T + more, C), (B + more, T, C)
+    count = [draw.normal(*shape) for shape in shapes]
+    return [*others, Case(last.name, last.inputs, None, {"count": count}, last.roles)]
+
+
+def count_operators(answer, x):
+    """How many run for the result and on the way back to its gradient."""
+    answer(fresh(x))  # what is kept for this length is kept now
+    given, operators = fresh(x, gradients=True) * 1.0, Operators()
+    with operators.watch():
+        out = answer(given)
+        with contextlib.suppress(RuntimeError):  # of an answer that changed what it needs
+            differentiate(out)
+    return len(operators.executed)
+
+
+def see_loops(answer, case, seen):
+    see_changes(answer, case, seen)
+    if "count" not in case.options:
+        return
+    few, *more = (count_operators(answer, x) for x in case.options["count"])
+    loops = {"loop over T": more[0], "loop over B": more[1]}
+    seen.facts["traits"] = {name: count - few > SLACK for name, count in loops.items()}
+
+
+probe = FunctionProbe(gradients=("x",), watch=True, extra=see_loops)
+expect = expect_mean
+
+
+@true_of(
+    "The number of tensor operations grows with neither B nor T",
+    breaks="The number of tensor operations grows with B or T: there is a loop",
+)
+def no_loop(case, seen, expected):
+    traits = seen.facts.get("traits")
+    return not any(traits.values()) if traits else None
+
+
+properties = (*MEAN_PROPERTIES, no_loop)
+
+
+def notes(cases, observations):
+    seen = observations[0] if observations else Observation()
+    if "ops" not in seen.facts or PRODUCTS & set(seen.facts["ops"]):
+        return []
+    return [
+        "You found a way without a loop and without a matrix product. It is right and costs "
+        "nothing; the next lessons build on the product `weights @ x`, so look at that way too."
+    ]
+
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"x": "B T C"}

@@ -1,0 +1,238 @@
+"""Right and wrong answers for lesson 03."""
+
+import math
+
+import torch
+
+from course_utils import attention
+from exercises.shared.answers_means import WRONG_MEANS, built_in_attention, cumulative
+
+INF = float("inf")
+
+
+# ---------------------------------------------------------------- softmax
+
+
+def by_max(scores, dim=-1):
+    shifted = scores - scores.max(dim, keepdim=True).values
+    return shifted.exp() / shifted.exp().sum(dim, keepdim=True)
+
+
+def detached_max(scores, dim=-1):
+    top = scores.detach().amax(dim, keepdim=True)
+    e = torch.exp(scores - top)
+    return e * e.sum(dim, keepdim=True).reciprocal()
+
+
+def through_logarithm(scores, dim=-1):
+    top = scores.amax(dim, keepdim=True)
+    return torch.exp(scores - top - torch.log(torch.exp(scores - top).sum(dim, keepdim=True)))
+
+
+def moved_dimension(scores, dim=-1):
+    s = scores.movedim(dim, 0)
+    e = torch.exp(s - s.max(0).values)
+    return (e / e.sum(0)).movedim(0, dim)
+
+
+def power_of_e(scores, dim=-1):
+    e = math.e ** (scores - scores.amax(dim=dim, keepdim=True))
+    return e / torch.sum(e, dim=dim, keepdim=True)
+
+
+def with_epsilon(epsilon):
+    """A number is added to the sum; a tiny one is lost in rounding."""
+
+    def softmax(scores, dim=-1):
+        e = (scores - scores.amax(dim, keepdim=True)).exp()
+        return e / (e.sum(dim, keepdim=True) + epsilon)
+
+    return softmax
+
+
+def maximum_overwritten(scores, dim=-1):
+    """The copy whose maximum is wanted is changed: right numbers, and backward raises."""
+    e = scores.clone()
+    e -= e.amax(dim, keepdim=True)
+    return e.exp() / e.exp().sum(dim, keepdim=True)
+
+
+def maximum_after_exp(scores, dim=-1):
+    e = scores.exp()
+    e = e - e.amax(dim, keepdim=True)
+    return e / e.sum(dim, keepdim=True)
+
+
+def base_two(scores, dim=-1):
+    e = 2 ** (scores - scores.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+
+
+def maximum_of_dimension_0(scores, dim=-1):
+    e = (scores - scores.amax(0, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+# ---------------------------------------------------------------- masked_softmax
+
+
+def by_where(scores, hidden):
+    return torch.softmax(torch.where(hidden, -INF, scores), dim=-1)
+
+
+def filled(fill):
+    return lambda scores, hidden: torch.softmax(scores.masked_fill(hidden, fill), -1)
+
+
+def additive(scores, hidden):
+    bias = torch.zeros_like(hidden, dtype=scores.dtype).masked_fill(hidden, -INF)
+    return torch.softmax(scores + bias, dim=-1)
+
+
+def by_hand(scores, hidden):
+    s = scores.masked_fill(hidden, -INF)
+    e = (s - s.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+def row_by_row(scores, hidden):
+    s, h = torch.broadcast_tensors(scores, hidden)
+    out = torch.zeros_like(s)
+    for i in torch.cartesian_prod(*map(torch.arange, s.shape[:-1])).reshape(-1, s.dim() - 1):
+        i = tuple(i.tolist())
+        out[(*i, ~h[i])] = torch.softmax(s[i][~h[i]], 0)
+    return out
+
+
+def padding_where_it_fits(scores, hidden):
+    if scores.dim() == 3 and hidden.dim() == 2:
+        hidden = hidden[:, None, :]
+    return by_where(scores, hidden)
+
+
+def maximum_of_hidden_too(scores, hidden):
+    e = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(hidden, 0.0)
+    return e / e.sum(-1, keepdim=True)
+
+
+def lecture_pattern(scores, hidden):
+    """Zeroes that are hidden and zeroes that are scores are taken for the same."""
+    w = scores * ~hidden
+    return torch.softmax(w.masked_fill(w == 0, -INF), -1)
+
+
+# ---------------------------------------------------------------- softmax_mean
+
+
+def mean_additive(x):
+    T = x.shape[1]
+    bias = torch.full((T, T), -INF, dtype=x.dtype, device=x.device).triu(1)
+    return torch.einsum("ts,bsc->btc", bias.softmax(-1), x)
+
+
+def mean_equal_scores(x):
+    """Any equal scores do, not only zeros; a batch of them too."""
+    T = x.shape[1]
+    scores = x.new_full((x.shape[0], T, T), 7.0)
+    return by_where(scores, x.new_ones(T, T).triu(1).bool()) @ x
+
+
+def mean_of_low_fill(x):
+    T = x.shape[1]
+    return filled(-1e9)(x.new_zeros(T, T), x.new_ones(T, T).triu(1).bool()) @ x
+
+
+def with_finished_steps(x):
+    T = x.shape[1]
+    return attention.masked_softmax(x.new_zeros(T, T), attention.causal_mask(T, x.device)) @ x
+
+
+def future_of(x):
+    return torch.ones(x.shape[1], x.shape[1]).triu(1) > 0
+
+
+def scores_by_distance(x):
+    scores = -torch.arange(x.shape[1]).to(x).expand(x.shape[1], -1)
+    return by_where(scores, future_of(x)) @ x
+
+
+RIGHT = {
+    "softmax": {
+        "max": by_max,
+        "detached maximum": detached_max,
+        "through the logarithm": through_logarithm,
+        "moved dimension": moved_dimension,
+        "power of e": power_of_e,
+        "a tiny epsilon": with_epsilon(1e-9),
+    },
+    "masked_softmax": {
+        "where": by_where,
+        "additive mask": additive,
+        "by hand": by_hand,
+        "row by row": row_by_row,
+        "a fill of -1e9": filled(-1e9),
+        "a fill of -1e4": filled(-1e4),
+    },
+    "softmax_mean": {
+        "additive mask": mean_additive,
+        "equal scores": mean_equal_scores,
+        "a fill of -1e9": mean_of_low_fill,
+        "cumsum": cumulative,
+        "built-in attention": built_in_attention,
+        "finished steps": with_finished_steps,
+    },
+}
+
+
+WRONG = {
+    "softmax": {
+        "torch.softmax": torch.softmax,
+        "log_softmax": lambda scores, dim=-1: torch.log_softmax(scores, dim).exp(),
+        "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
+        "a big epsilon": with_epsilon(1e-3),
+        "maximum overwritten": maximum_overwritten,
+        "maximum after exp": maximum_after_exp,
+        "maximum of dimension 0": maximum_of_dimension_0,
+        "powers of two": base_two,
+        "sigmoid": lambda scores, dim=-1: 1 / (1 + (-scores).exp()),
+        "one-hot": lambda scores, dim=-1: (scores == scores.amax(dim, keepdim=True)).to(scores),
+        "exponential after the division": lambda scores, dim=-1: (
+            scores / scores.sum(dim, keepdim=True)
+        ).exp(),
+        "clamps at 400": lambda scores, dim=-1: by_max(scores.clamp(-400, 400), dim),
+        "detached": lambda scores, dim=-1: by_max(scores.detach(), dim),
+    },
+    "masked_softmax": {
+        "padding where it fits": padding_where_it_fits,
+        "maximum of hidden too": maximum_of_hidden_too,
+        "the pattern of a lecture": lecture_pattern,
+        "softmax of softmax": lambda scores, hidden: torch.softmax(by_where(scores, hidden), -1),
+        "a squeezed mask": lambda scores, hidden: by_where(scores, hidden.squeeze()),
+        "fills -1": filled(-1.0),
+        "fills the row's minimum": lambda scores, hidden: torch.softmax(
+            torch.where(hidden, scores.amin(-1, keepdim=True), scores), -1
+        ),
+        "multiplies by the mask": lambda scores, hidden: torch.softmax(scores * ~hidden, -1),
+        "the future whatever the mask": lambda scores, hidden: by_where(
+            scores, torch.ones_like(scores, dtype=torch.bool).triu(1)
+        ),
+        "flattened": lambda scores, hidden: torch.softmax(
+            scores.masked_fill(hidden, -INF).flatten(), 0
+        ).view_as(scores),
+        "drops hidden keys": lambda scores, hidden: torch.softmax(scores, -1)[
+            ~hidden.expand_as(scores)
+        ],
+        "the mask left where it was": lambda scores, hidden: by_where(scores, hidden.cpu()),
+        "the finished part": lambda scores, hidden: attention.masked_softmax(scores, hidden),
+    },
+    "softmax_mean": {
+        **WRONG_MEANS,
+        "fills +inf": lambda x: filled(INF)(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)) @ x,
+        "multiplies by -inf": lambda x: torch.softmax(future_of(x).to(x) * -INF, dim=-1) @ x,
+        "scores by distance": scores_by_distance,
+        "weights returned": lambda x: by_where(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)),
+        "transposed": lambda x: by_where(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)).T @ x,
+        "softmax of the mean": lambda x: torch.softmax(cumulative(x), -1),
+        "the finished part": lambda x: attention.softmax_mean(x),
+    },
+}

@@ -1,0 +1,501 @@
+"""Right and wrong answers for lesson 05."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_utils.attention import CausalSelfAttention
+from exercises.shared.answers_heads import Plain, PlainPadded, by_einsum, by_where
+
+INF = float("inf")
+
+
+# ---------------------------------------------------------------- padding_mask
+
+
+def _counts(lengths):
+    return lengths.tolist() if isinstance(lengths, torch.Tensor) else list(lengths)
+
+
+def _device(lengths):
+    return lengths.device if isinstance(lengths, torch.Tensor) else None
+
+
+def filled_row_by_row(lengths, max_length):
+    counts = _counts(lengths)
+    mask = torch.ones(len(counts), max_length, dtype=torch.bool, device=_device(lengths))
+    for row, n in zip(mask, counts, strict=True):
+        row[:n] = False
+    return mask
+
+
+def of_lists(lengths, max_length):
+    rows = [[False] * n + [True] * (max_length - n) for n in _counts(lengths)]
+    return torch.tensor(rows, dtype=torch.bool, device=_device(lengths))
+
+
+def by_cumsum(lengths, max_length):
+    counts = torch.tensor(_counts(lengths), device=_device(lengths))
+    return torch.ones(len(counts), max_length, device=counts.device).cumsum(1) > counts[:, None]
+
+
+def by_vmap(lengths, max_length):
+    lengths = torch.as_tensor(lengths)
+    positions = torch.arange(max_length, device=lengths.device)
+    return torch.vmap(torch.ge, in_dims=(None, 0))(positions, lengths)
+
+
+def _mask_then(change):
+    return lambda lengths, max_length: change(of_lists(lengths, max_length))
+
+
+def _sorted(lengths, max_length):
+    return of_lists(sorted(_counts(lengths), reverse=True), max_length)
+
+
+def _of_the_next(lengths, max_length):
+    first, *others = _counts(lengths)
+    return of_lists([*others, first], max_length)
+
+
+def _four_wide(lengths, max_length):
+    return torch.arange(4) >= torch.as_tensor(lengths)[:, None]
+
+
+def _zero_means_full(lengths, max_length):
+    return of_lists([n or max_length for n in _counts(lengths)], max_length)
+
+
+def _writes_lengths(lengths, max_length):
+    mask = of_lists(lengths, max_length)
+    if isinstance(lengths, torch.Tensor):
+        lengths.sub_(1)
+    else:
+        lengths.append(0)
+    return mask
+
+
+# ---------------------------------------------------------------- causal_and_padding
+
+
+def by_triu_indices(pad_mask):
+    T = pad_mask.shape[1]
+    hidden = pad_mask.unsqueeze(-2).repeat_interleave(T, dim=-2)
+    rows, columns = torch.triu_indices(T, T, 1, device=pad_mask.device)
+    hidden[:, rows, columns] = True
+    return hidden
+
+
+def rows_of_loops(pad_mask):
+    T = pad_mask.shape[1]
+    hidden = pad_mask.unsqueeze(1).repeat(1, T, 1)
+    for t in range(T):
+        hidden[:, t, t + 1 :] = True
+    return hidden
+
+
+def what_is_seen(pad_mask):
+    T = pad_mask.size(1)
+    past = torch.tril(torch.ones(T, T, device=pad_mask.device)) > 0
+    return torch.logical_not(past[None] & ~pad_mask.unsqueeze(-2))
+
+
+def by_positions(pad_mask):
+    at = torch.arange(pad_mask.shape[-1], device=pad_mask.device)
+    return (at[None, None, :] > at[None, :, None]) | pad_mask[:, None]
+
+
+def by_arithmetic(pad_mask):
+    return (_future(pad_mask).float() + pad_mask[:, None, :].float()).bool()
+
+
+def _future(pad_mask, diagonal=1):
+    T = pad_mask.shape[1]
+    return torch.ones(T, T, dtype=torch.bool, device=pad_mask.device).triu(diagonal)
+
+
+# ---------------------------------------------------------------- safe_masked_softmax
+
+
+def added_numbers(scores, hidden):
+    """A big negative number is added, and hidden weights are cleared."""
+    return (scores - 1e9 * hidden.to(scores)).softmax(-1).masked_fill(hidden, 0.0)
+
+
+def by_hand(scores, hidden):
+    filled = scores.masked_fill(hidden, -INF)
+    top = filled.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    e = (filled - top.detach()).exp()
+    total = e.sum(-1, keepdim=True)
+    return e / total.masked_fill(total == 0, 1.0)
+
+
+def full_rows_only(scores, hidden):
+    hidden = hidden.expand_as(scores)
+    full = ~hidden.all(-1)
+    weights = torch.zeros_like(scores)
+    weights[full] = scores[full].masked_fill(hidden[full], -INF).softmax(-1)
+    return weights
+
+
+def dummy_key(scores, hidden):
+    """One more key that is seen by empty rows only."""
+    hidden = hidden.expand_as(scores)
+    extra = torch.where(hidden.all(-1, keepdim=True), 0.0, -INF).to(scores)
+    filled = torch.cat([scores.masked_fill(hidden, -INF), extra], -1)
+    return filled.softmax(-1)[..., :-1]
+
+
+def where_is_nan(scores, hidden):
+    weights = torch.softmax(scores.masked_fill(hidden, -INF), -1)
+    return weights.masked_fill(weights.isnan(), 0.0)
+
+
+def cleared_afterwards(scores, hidden):
+    weights = scores.masked_fill(hidden, -INF).softmax(-1)
+    return torch.where(hidden.all(-1, keepdim=True), 0.0, weights)
+
+
+def _fill(scores, hidden, value=-INF):
+    return scores.masked_fill(hidden, value).softmax(-1)
+
+
+def _null_key(scores, hidden):
+    """A key of score 0 that every row sees, as in `softmax off by one`."""
+    return F.pad(scores.masked_fill(hidden, -INF), (1, 0)).softmax(-1)[..., 1:]
+
+
+def _eps(scores, hidden):
+    e = scores.exp().masked_fill(hidden, 0.0)
+    return e / (e.sum(-1, keepdim=True) + 1e-3)
+
+
+def _sequence_zeroed(scores, hidden):
+    empty = hidden.expand_as(scores).all(-1, keepdim=True)
+    if scores.dim() > 2:
+        empty = empty.any(-2, keepdim=True)
+    return by_where(scores, hidden).masked_fill(empty, 0.0)
+
+
+def _where_nan_gradient(scores, hidden):
+    weights = (scores + torch.zeros_like(scores).masked_fill(hidden, -INF)).softmax(-1)
+    return torch.where(weights.isnan(), 0.0, weights)
+
+
+# ---------------------------------------------------------------- PaddedCausalSelfAttention
+
+
+class Inherited(CausalSelfAttention):
+    """Only `forward` is new, as the lesson suggests."""
+
+    def forward(self, x, pad_mask=None):
+        T = x.shape[1]
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        hidden = self.hidden[:T, :T]
+        if pad_mask is not None:
+            hidden = hidden | pad_mask[:, None, :]
+        blind = hidden.all(-1, keepdim=True)
+        scores = by_einsum(query, key).masked_fill(hidden, -INF).masked_fill(blind, 0.0)
+        return self.dropout(scores.softmax(-1).masked_fill(blind, 0.0)) @ value
+
+
+class AdditivePadded(Plain):
+    """Additive masks, empty rows cleared by a product."""
+
+    def forward(self, x, pad_mask=None):
+        B, T, _ = x.shape
+        bias = x.new_full((T, T), -INF).triu(1).expand(B, T, T)
+        if pad_mask is not None:
+            bias = bias + x.new_zeros(B, 1, T).masked_fill(pad_mask[:, None, :], -INF)
+        sees = (bias == 0).any(-1, keepdim=True)
+        bias = torch.where(sees, bias, torch.zeros_like(bias))
+        scores = by_einsum(self.query(x), self.key(x)) + bias
+        return torch.bmm(self.dropout(scores.softmax(-1)) * sees, self.value(x))
+
+
+class SequenceBySequence(Plain):
+    """Cuts the padding out of each row and needs no mask at all."""
+
+    def forward(self, x, pad_mask=None):
+        if pad_mask is None:
+            pad_mask = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        rows = []
+        for b in range(len(x)):
+            for t in range(x.shape[1]):
+                real = ~pad_mask[b, : t + 1]
+                keys, values = key[b, : t + 1][real], value[b, : t + 1][real]
+                scores = keys @ query[b, t] / math.sqrt(self.d_out)
+                rows.append(self.dropout(scores.softmax(0)) @ values)
+        return torch.stack(rows).view(len(x), x.shape[1], self.d_out)
+
+
+class FillThenClear(PlainPadded):
+    """A finite fill, and zeros for the rows that see nothing."""
+
+    def weigh(self, scores):
+        hidden = self.hidden(scores)
+        return _fill(scores, hidden, -1e9) * ~hidden.all(-1, keepdim=True)
+
+
+class PatchedLeaf(PlainPadded):
+    """A NaN arises and `masked_fill` stops it: nothing wrong gets out of the head."""
+
+    def weigh(self, scores):
+        return _fill(scores, self.hidden(scores)).nan_to_num()
+
+
+class HolesSeen(PlainPadded):
+    """Hides the padding before the first and after the last token only."""
+
+    def columns(self, pad):
+        before = pad.int().cumprod(1).bool()
+        after = pad.flip(1).int().cumprod(1).flip(1).bool()
+        return (before | after)[:, None, :]
+
+
+class MaskByPosition(PlainPadded):
+    """Takes the number of padded positions and hides so many at the end."""
+
+    def columns(self, pad):
+        at = torch.arange(pad.shape[1], device=pad.device)
+        return (at >= (~pad).sum(1, keepdim=True))[:, None, :]
+
+
+class LongestOnly(PlainPadded):
+    """Hides columns that are padding in every sequence."""
+
+    def columns(self, pad):
+        return pad.all(0)[None, None, :]
+
+
+class MaskOfLastCall(PlainPadded):
+    """Keeps the padding of the call before when none is given."""
+
+    def forward(self, x, pad_mask=None):
+        if pad_mask is None and self.pad is not None:
+            pad_mask = self.pad[:, : x.shape[1]]
+        return super().forward(x, pad_mask)
+
+
+class OwnValueForEmptyRows(PlainPadded):
+    def attend(self, q, k, v):
+        out = super().attend(q, k, v)
+        if self.pad is None:
+            return out
+        return torch.where(((~self.pad).cumsum(1) == 0)[..., None], v, out)
+
+
+class PaddedQueriesNeverLook(PlainPadded):
+    """Padded rows are cleared where there is anything to see."""
+
+    def attend(self, q, k, v):
+        out = super().attend(q, k, v)
+        return out if self.pad is None else out * ~self.pad[..., None]
+
+
+class NaNPatchedAtTheEnd(PlainPadded):
+    """NaN weights; the result is patched, the gradients of the projections are not."""
+
+    def weigh(self, scores):
+        return _fill(scores, self.hidden(scores))
+
+    def attend(self, q, k, v):
+        return super().attend(q, k, v).nan_to_num()
+
+
+class CausalWithoutPaddingOnly(PlainPadded):
+    def future(self, scores):
+        future = super().future(scores)
+        return future if self.pad is None or not bool(self.pad.any()) else future & False
+
+
+class RenormalisedOverReal(PlainPadded):
+    """Masked after the softmax, divided by what is left."""
+
+    def weigh(self, scores):
+        weights = scores.softmax(-1).masked_fill(self.hidden(scores), 0.0)
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+class PaddedValuesCleared(PlainPadded):
+    """The values of padding are 0; its weights stay."""
+
+    def attend(self, q, k, v):
+        if self.pad is not None:
+            v = v.masked_fill(self.pad[..., None], 0.0)
+        scores = by_einsum(q, k)
+        return self.dropout(by_where(scores, self.future(scores))) @ v
+
+
+class DropoutBeforeMask(PlainPadded):
+    def attend(self, q, k, v):
+        return self.weigh(self.dropout(by_einsum(q, k))) @ v
+
+
+class NothingDroppedWherePadded(PlainPadded):
+    def attend(self, q, k, v):
+        weights = self.weigh(by_einsum(q, k))
+        return (self.dropout(weights) if self.pad is None else weights) @ v
+
+
+class VisibleMask(PlainPadded):
+    """Takes `True` as visible, as PyTorch's function does."""
+
+    def columns(self, pad):
+        return ~pad[:, None, :]
+
+
+class PadMaskAsFloatPenalty(PlainPadded):
+    """-inf times 0 is NaN."""
+
+    def weigh(self, scores):
+        scores = scores if self.pad is None else scores + self.pad[:, None, :] * -INF
+        return by_where(scores, self.future(scores).expand_as(scores))
+
+
+class PaddingOnTheCpu(PlainPadded):
+    def columns(self, pad):
+        return torch.tensor(pad.tolist())[:, None, :]
+
+
+# ---------------------------------------------------------------- all of them
+
+
+HEARS = {
+    "behind": 0,
+    "in front": 2,
+    "seen by 'rains'": (4, 5),
+    "rows that see nothing": 4,
+    "the same, not causal": 0,
+    "shape": (4, 1, 5),
+}
+
+RIGHT = {
+    "who_hears_padding": {
+        "lists": {**HEARS, "seen by 'rains'": [4, 5], "shape": [4, 1, 5]},
+        "tensors": {
+            **HEARS,
+            "behind": torch.tensor(0),
+            "seen by 'rains'": torch.tensor([4, 5]),
+            "shape": torch.Size([4, 1, 5]),
+        },
+    },
+    "padding_mask": {
+        "row by row": filled_row_by_row,
+        "lists": of_lists,
+        "cumsum": by_cumsum,
+        "vmap": by_vmap,
+    },
+    "causal_and_padding": {
+        "indices of a triangle": by_triu_indices,
+        "loops": rows_of_loops,
+        "what is seen, turned round": what_is_seen,
+        "positions": by_positions,
+        "arithmetic": by_arithmetic,
+    },
+    "safe_masked_softmax": {
+        "where": by_where,
+        "a big number added": added_numbers,
+        "by hand": by_hand,
+        "full rows only": full_rows_only,
+        "one more key": dummy_key,
+        "a fill of -1e4": lambda scores, hidden: _fill(scores, hidden, -1e4).masked_fill(
+            hidden, 0.0
+        ),
+    },
+    "PaddedCausalSelfAttention": {
+        answer.__name__: answer
+        for answer in (Inherited, AdditivePadded, SequenceBySequence, FillThenClear, PatchedLeaf)
+    },
+}
+
+WRONG = {
+    "who_hears_padding": {
+        "rows instead of a count": {**HEARS, "rows that see nothing": (0, 1, 2, 3)},
+        "one place instead of a tuple": {**HEARS, "seen by 'rains'": 4},
+        "backwards": {**HEARS, "seen by 'rains'": (5, 4)},
+        "in words": {**HEARS, "behind": "none", "in front": "both"},
+        "left out": {**HEARS, "shape": ...},
+        "one row too many": {**HEARS, "rows that see nothing": 5},
+        "with heads": {**HEARS, "shape": (4, 1, 1, 5)},
+        "all zero": dict.fromkeys(HEARS, 0),
+    },
+    "padding_mask": {
+        "sorted": _sorted,
+        "lengths of the next": _of_the_next,
+        "four wide": _four_wide,
+        "0 means full": _zero_means_full,
+        "changes the lengths": _writes_lengths,
+        "all False": _mask_then(lambda m: m & False),
+        "all True": _mask_then(lambda m: m | True),
+        "float": _mask_then(lambda m: m.float()),
+        "three dimensions": _mask_then(lambda m: m[:, None, :]),
+        "a list": _mask_then(lambda m: m.tolist()),
+        "turned upside down": _mask_then(lambda m: m.flip(0)),
+        "made on the cpu": lambda lengths, max_length: of_lists(_counts(lengths), max_length),
+    },
+    "causal_and_padding": {
+        "one mask for all": lambda p: _future(p) | p[0],
+        "padding of the next": lambda p: _future(p) | p.roll(1, 0)[:, None, :],
+        "columns reversed": lambda p: _future(p) | p.flip(1)[:, None, :],
+        "all hidden after the first padding": lambda p: _future(p) | p.cummax(1).values[:, None, :],
+        "padding in front forgotten": lambda p: _future(p) | (p & ((~p).cumsum(1) > 0))[:, None, :],
+        "empty rows opened": lambda p: (lambda h: h & ~h.all(-1, keepdim=True))(
+            _future(p) | p[:, None, :]
+        ),
+        "padded rows opened": lambda p: (_future(p) | p[:, None, :]) & ~p[:, :, None],
+        "one of the two, not both": lambda p: _future(p) ^ p[:, None, :],
+        "all hidden": lambda p: (_future(p) | p[:, None, :]) | True,
+        "sum": lambda p: _future(p).int() + p[:, None, :].int(),
+        "batch last": lambda p: (_future(p) | p[:, None, :]).permute(1, 2, 0),
+        "transposed": lambda p: (_future(p) | p[:, None, :]).mT,
+    },
+    "safe_masked_softmax": {
+        "where NaN": where_is_nan,
+        "empty rows cleared after the softmax": cleared_afterwards,
+        "softmax off by one": _null_key,
+        "epsilon in the sum": _eps,
+        "whole sequence zeroed": _sequence_zeroed,
+        "where after an additive mask": _where_nan_gradient,
+        "detached": lambda s, h: by_where(s.detach(), h),
+        "NaN for 1/S": lambda s, h: _fill(s, h).nan_to_num(1 / s.shape[-1]),
+        "hidden scores multiplied": lambda s, h: by_where(s * ~h, h.all(-1, keepdim=True)),
+        "clamped scores": lambda s, h: by_where(s.clamp(-30, 30), h),
+        "the built-in": lambda s, h: F.scaled_dot_product_attention(
+            s,
+            torch.eye(s.shape[-1]).to(s),
+            torch.eye(s.shape[-1]).to(s),
+            attn_mask=~h.expand_as(s),
+            scale=1.0,
+        ),
+        "ones of the cpu": lambda s, h: by_where(s, h) * torch.ones(s.shape[-1]),
+    },
+    "PaddedCausalSelfAttention": {
+        answer.__name__: answer
+        for answer in (
+            HolesSeen,
+            MaskByPosition,
+            LongestOnly,
+            MaskOfLastCall,
+            OwnValueForEmptyRows,
+            PaddedQueriesNeverLook,
+            NaNPatchedAtTheEnd,
+            CausalWithoutPaddingOnly,
+            RenormalisedOverReal,
+            PaddedValuesCleared,
+            DropoutBeforeMask,
+            NothingDroppedWherePadded,
+            VisibleMask,
+            PadMaskAsFloatPenalty,
+            PaddingOnTheCpu,
+        )
+    },
+}
+
+# Under the names that the check calls by.
+WRONG["causal_and_padding"] = {
+    name: (lambda pad_mask, answer=answer: answer(pad_mask))
+    for name, answer in WRONG["causal_and_padding"].items()
+}

@@ -1,0 +1,313 @@
+"""Right and wrong answers for lesson 06."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils.attention import (
+    CausalSelfAttention,
+    MultiHeadAttentionWrapper,
+    PaddedCausalSelfAttention,
+)
+
+
+class Wrapper(nn.Module):
+    """The plain answer, in steps that the others replace."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        self.num_heads, self.d_head = num_heads, d_head
+        self.heads = nn.ModuleList(
+            [
+                PaddedCausalSelfAttention(d_in, d_head, context_length, dropout, qkv_bias)
+                for _ in range(num_heads)
+            ]
+        )
+        self.out_proj = nn.Linear(num_heads * d_head, num_heads * d_head)
+
+    def contexts(self, x, pad_mask):
+        return [head(x, pad_mask) for head in self.heads]
+
+    def forward(self, x, pad_mask=None):
+        return self.out_proj(torch.cat(self.contexts(x, pad_mask), -1))
+
+
+class WrittenIntoPlace(Wrapper):
+    """Fills a tensor of the final shape, head by head."""
+
+    def forward(self, x, pad_mask=None):
+        out = x.new_empty(*x.shape[:2], self.num_heads * self.d_head)
+        for h, head in enumerate(self.heads):
+            out[..., h * self.d_head : (h + 1) * self.d_head] = head(x, pad_mask=pad_mask)
+        return self.out_proj(out)
+
+
+class SumOfProjectedHeads(Wrapper):
+    """Each head times its own columns of `out_proj`, added up: the same by block matrices."""
+
+    def forward(self, x, pad_mask=None):
+        columns = self.out_proj.weight.split(self.d_head, dim=1)
+        contexts = self.contexts(x, pad_mask)
+        mixed = [F.linear(c, w) for c, w in zip(contexts, columns, strict=True)]
+        return sum(mixed) + self.out_proj.bias
+
+
+class OwnHead(nn.Module):
+    """One head by einsum and a finite fill, with the projections fused into one parameter."""
+
+    class Part:
+        def __init__(self, weight, bias):
+            self.weight, self.bias = weight, bias
+
+    def __init__(self, d_in, d_head, dropout, qkv_bias):
+        super().__init__()
+        self.qkv = nn.Linear(d_in, 3 * d_head, bias=qkv_bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def part(self, i):
+        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[i]
+        return self.Part(self.qkv.weight.chunk(3)[i], bias)
+
+    query = property(lambda self: self.part(0))
+    key = property(lambda self: self.part(1))
+    value = property(lambda self: self.part(2))
+
+    def forward(self, x, pad_mask=None):
+        T = x.shape[1]
+        q, k, v = self.qkv(x).chunk(3, -1)
+        hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+        if pad_mask is not None:
+            hidden = hidden | pad_mask[:, None]
+        scores = torch.einsum("btd,bsd->bts", q, k) * q.shape[-1] ** -0.5
+        weights = scores.masked_fill(hidden, -1e9).softmax(-1).masked_fill(hidden, 0.0)
+        return torch.einsum("bts,bsd->btd", self.dropout(weights), v)
+
+
+class OwnHeads(Wrapper):
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_head, context_length, num_heads)
+        self.heads = nn.ModuleList(
+            OwnHead(d_in, d_head, dropout, qkv_bias) for _ in range(num_heads)
+        )
+
+
+class Accumulated(Wrapper):
+    """One wider tensor in each round, from a list that grows by `append`."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        nn.Module.__init__(self)
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            head = PaddedCausalSelfAttention(
+                d_in, d_head, context_length, dropout=dropout, qkv_bias=qkv_bias
+            )
+            self.heads.append(head)
+        self.out_proj = nn.Linear(in_features=d_head * num_heads, out_features=d_head * num_heads)
+
+    def forward(self, x, pad_mask=None):
+        context = x[..., :0]
+        for head in self.heads:
+            context = torch.cat((context, head(x, pad_mask)), 2)
+        return self.out_proj(context)
+
+
+class HeadsInTheBatch(Wrapper):
+    """All heads' queries, keys and values in one batch."""
+
+    def contexts(self, x, pad_mask):
+        T = x.shape[1]
+        q, k, v = (
+            torch.stack([getattr(head, n)(x) for head in self.heads])
+            for n in ("query", "key", "value")
+        )
+        hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+        if pad_mask is not None:
+            hidden = hidden | pad_mask[:, None]
+        scores = (q @ k.mT / self.d_head**0.5).masked_fill(hidden, -torch.inf)
+        weights = scores.masked_fill(hidden.all(-1, keepdim=True), 0.0).softmax(-1)
+        return list(self.heads[0].dropout(weights.masked_fill(hidden, 0.0)) @ v)
+
+
+# ---------------------------------------------------------------- wrong ones
+
+
+class ValuesAlone(Wrapper):
+    """Every token keeps its own value; nothing is attended to."""
+
+    def contexts(self, x, pad_mask):
+        return [head.value(x) for head in self.heads]
+
+
+class NoPadding(Wrapper):
+    """The heads of lesson 04, which know no padding, and the mask is not used."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
+        self.heads = nn.ModuleList(
+            CausalSelfAttention(d_in, d_head, context_length, dropout, qkv_bias)
+            for _ in range(num_heads)
+        )
+
+    def contexts(self, x, pad_mask):
+        return [head(x) for head in self.heads]
+
+
+class EverySecondHead(Wrapper):
+    """Every second head sees the padding."""
+
+    def contexts(self, x, pad_mask):
+        return [head(x, None if h % 2 else pad_mask) for h, head in enumerate(self.heads)]
+
+
+class MaskUsedUp(Wrapper):
+    """A mask that the first head empties for the others."""
+
+    def contexts(self, x, pad_mask):
+        contexts = []
+        for head in self.heads:
+            contexts.append(head(x, pad_mask))
+            if pad_mask is not None:
+                pad_mask.zero_()
+        return contexts
+
+
+class Remembering(Wrapper):
+    """Keeps the mask of an earlier call when none is given."""
+
+    def forward(self, x, pad_mask=None):
+        kept = getattr(self, "kept", None)
+        if pad_mask is None and kept is not None and kept.shape == x.shape[:2]:
+            pad_mask = kept
+        self.kept = pad_mask
+        return super().forward(x, pad_mask)
+
+
+class NothingHandedOn(Wrapper):
+    """Neither dropout nor biases reach the heads."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_head, context_length, num_heads)
+
+
+class DropoutAlways(Wrapper):
+    def forward(self, x, pad_mask=None):
+        return F.dropout(super().forward(x, pad_mask), 0.1)
+
+
+class DropoutOnContexts(Wrapper):
+    """Dropout on the channels of the contexts instead of the weights."""
+
+    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__(d_in, d_head, context_length, num_heads, 0.0, qkv_bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def contexts(self, x, pad_mask):
+        return [self.dropout(c) for c in super().contexts(x, pad_mask)]
+
+
+class Reversed(Wrapper):
+    def contexts(self, x, pad_mask):
+        return super().contexts(x, pad_mask)[::-1]
+
+
+class ProjectedTwice(Wrapper):
+    def forward(self, x, pad_mask=None):
+        return self.out_proj(super().forward(x, pad_mask))
+
+
+class Activated(Wrapper):
+    def forward(self, x, pad_mask=None):
+        return super().forward(x, pad_mask).relu()
+
+
+class NoBias(Wrapper):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.out_proj = nn.Linear(*self.out_proj.weight.shape, bias=False)
+
+
+class AverageOut(Wrapper):
+    """Heads added and `out_proj` as wide as one of them."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.out_proj = nn.Linear(self.d_head, self.d_head)
+
+    def forward(self, x, pad_mask=None):
+        return self.out_proj(sum(self.contexts(x, pad_mask)))
+
+
+class ByTheBuiltin(Wrapper):
+    def contexts(self, x, pad_mask):
+        seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        if pad_mask is not None:
+            seen = seen & ~pad_mask[:, None]
+        return [
+            F.scaled_dot_product_attention(h.query(x), h.key(x), h.value(x), attn_mask=seen)
+            for h in self.heads
+        ]
+
+
+SHAPES = {
+    "one head": (2, 5, 4),
+    "concatenation": (2, 5, 12),
+    "result": (2, 5, 12),
+    "pairs that give width 2": [(1, 2), (2, 1)],
+}
+
+RIGHT = {
+    "MultiHeadAttentionWrapper": {
+        "written into place": WrittenIntoPlace,
+        "sum of projected heads": SumOfProjectedHeads,
+        "heads with fused projections": OwnHeads,
+        "accumulated": Accumulated,
+        "heads in the batch": HeadsInTheBatch,
+    },
+    "wrapper_shapes": {
+        "lists": {
+            "one head": [2, 5, 4],
+            "concatenation": [2, 5, 12],
+            "result": torch.Size([2, 5, 12]),
+            "pairs that give width 2": [(2, 1), (1, 2)],
+        },
+        "a set of pairs": {**SHAPES, "pairs that give width 2": {(2, 1), (1, 2)}},
+    },
+}
+
+WRONG = {
+    "MultiHeadAttentionWrapper": {
+        "values alone": ValuesAlone,
+        "heads without padding": NoPadding,
+        "padding for every second head": EverySecondHead,
+        "mask emptied by the first head": MaskUsedUp,
+        "remembers the last mask": Remembering,
+        "nothing handed on": NothingHandedOn,
+        "dropout in evaluation": DropoutAlways,
+        "dropout on contexts": DropoutOnContexts,
+        "reversed": Reversed,
+        "projected twice": ProjectedTwice,
+        "activated": Activated,
+        "out_proj without bias": NoBias,
+        "heads added": AverageOut,
+        "by the built-in": ByTheBuiltin,
+        "of the course": MultiHeadAttentionWrapper,
+    },
+    "wrapper_shapes": {
+        "all the same": dict.fromkeys(SHAPES, (2, 5, 12)),
+        "without the batch": {
+            **SHAPES,
+            "one head": (5, 4),
+            "concatenation": (5, 12),
+            "result": (5, 12),
+        },
+        "pairs twice": {**SHAPES, "pairs that give width 2": [(1, 2), (1, 2)]},
+        "pairs that are numbers": {**SHAPES, "pairs that give width 2": 2},
+        "one pair as a tuple": {**SHAPES, "pairs that give width 2": (1, 2)},
+        "floats": {
+            "one head": (2.0, 5.0, 4.0),
+            "concatenation": (2.0, 5.0, 12.0),
+            "result": (2.0, 5.0, 12.0),
+            "pairs that give width 2": [(1.0, 2.0), (2.0, 1.0)],
+        },
+    },
+}

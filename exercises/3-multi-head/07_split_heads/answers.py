@@ -1,0 +1,441 @@
+"""Right and wrong answers for lesson 07."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils import attention as finished
+
+INF = float("inf")
+
+
+PROJECTIONS = ("query", "key", "value")
+
+
+def even(width, num_heads):
+    if width % num_heads:
+        raise ValueError(f"width {width} doesn't go into {num_heads} heads")
+    return width // num_heads
+
+
+def split_by_stack(x, num_heads):
+    return torch.stack(x.split(even(x.shape[-1], num_heads), dim=-1), 1)
+
+
+def split_by_unflatten(x, num_heads):
+    even(x.shape[-1], num_heads)
+    return x.unflatten(-1, (num_heads, -1)).permute(0, 2, 1, 3).contiguous()
+
+
+def split_by_loop(x, num_heads):
+    B, T, C = x.shape
+    D = even(C, num_heads)
+    out = x.new_zeros(B, num_heads, T, D)
+    for h in range(num_heads):
+        out[:, h] = x[:, :, h * D : (h + 1) * D]
+    return out
+
+
+def split_by_einsum(x, num_heads):
+    B, T, C = x.shape
+    D = even(C, num_heads)
+    return torch.einsum("bthd->bhtd", x.reshape(B, T, num_heads, D))
+
+
+def split_by_index(x, num_heads):
+    D = even(x.shape[-1], num_heads)
+    channels = torch.arange(x.shape[-1], device=x.device).view(num_heads, D)
+    return x[:, :, channels].movedim(2, 1)
+
+
+def split_uneven(x, num_heads):
+    """Pads the width with zeros until it can be divided."""
+    return split_by_stack(F.pad(x, (0, -x.shape[-1] % num_heads)), num_heads)
+
+
+def split_silent(x, num_heads):
+    if x.shape[-1] % num_heads:
+        raise ValueError("the width can't be divided")
+    return split_by_stack(x, num_heads)
+
+
+def split_assert(x, num_heads):
+    assert x.shape[-1] % num_heads == 0, f"{x.shape[-1]} {num_heads}"
+    return split_by_stack(x, num_heads)
+
+
+def merge_into_place(x):
+    B, H, T, D = x.shape
+    out = x.new_empty(B, T, H * D)
+    out.view(B, T, H, D).copy_(x.transpose(1, 2))
+    return out
+
+
+def merge_by_cat(x):
+    return torch.cat([x[:, h] for h in range(x.shape[1])], dim=-1)
+
+
+def merge_by_view(x):
+    B, H, T, D = x.shape
+    return x.transpose(1, 2).contiguous().view(B, T, H * D)
+
+
+class Split(nn.Module):
+    """The plain answer, in steps that the others replace."""
+
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        self.num_heads, self.D = num_heads, d_out // num_heads
+        self.query = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.key = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, pad_mask=None):
+        q, k, v = self.project(x)
+        return self.mix(self.attend(q, k, v, pad_mask))
+
+    def project(self, x):
+        return (split_by_loop(p(x), self.num_heads) for p in (self.query, self.key, self.value))
+
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        return self.dropout(self.weights(scores, self.hidden(scores, pad_mask))) @ v
+
+    def hidden(self, scores, pad_mask):
+        T = scores.shape[-1]
+        hidden = torch.ones(T, T, dtype=torch.bool, device=scores.device).triu(1)
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+    def weights(self, scores, hidden):
+        blind = hidden.all(-1, keepdim=True)
+        return scores.masked_fill(hidden & ~blind, -INF).softmax(-1).masked_fill(hidden, 0.0)
+
+    def mix(self, context):
+        return self.out_proj(merge_by_cat(context))
+
+
+class HeadLoop(Split):
+    """One head after the other on slices of the width."""
+
+    def forward(self, x, pad_mask=None):
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        cuts = [slice(h * self.D, (h + 1) * self.D) for h in range(self.num_heads)]
+        heads = [
+            self.attend(q[:, None, :, c], k[:, None, :, c], v[:, None, :, c], pad_mask)[:, 0]
+            for c in cuts
+        ]
+        return self.out_proj(torch.cat(heads, -1))
+
+
+class Einsum(Split):
+    """By einsum, with an additive mask kept as a buffer."""
+
+    def __init__(self, d_in, d_out, context_length, *args, **kwargs):
+        super().__init__(d_in, d_out, context_length, *args, **kwargs)
+        future = torch.full((context_length, context_length), -INF).triu(1)
+        self.register_buffer("future", future)
+
+    def forward(self, x, pad_mask=None):
+        T = x.shape[1]
+        q, k, v = (getattr(self, n)(x).unflatten(-1, (self.num_heads, -1)) for n in PROJECTIONS)
+        bias = self.future[:T, :T].to(x.dtype)
+        if pad_mask is not None:
+            padding = torch.zeros_like(pad_mask, dtype=x.dtype).masked_fill(pad_mask, -INF)
+            bias = bias + padding[:, None, None]
+        scores = torch.einsum("bthd,bshd->bhts", q * self.D**-0.5, k) + bias
+        top = scores.amax(-1, keepdim=True).detach().clamp(min=-1e30)
+        e = (scores - top).exp()
+        weights = e / e.sum(-1, keepdim=True).clamp(min=1e-30)
+        context = torch.einsum("bhts,bshd->bthd", self.dropout(weights), v)
+        return F.linear(context.flatten(2), self.out_proj.weight, self.out_proj.bias)
+
+
+class Fused(Split):
+    """One projection for query, key and value; the names give views of it."""
+
+    class Part:
+        def __init__(self, weight, bias):
+            self.weight, self.bias = weight, bias
+
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        nn.Module.__init__(self)
+        self.D, self.num_heads = d_out // num_heads, num_heads
+        self.qkv = nn.Linear(d_in, 3 * d_out, bias=qkv_bias)
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.dropout = nn.Dropout(dropout)
+
+    def part(self, i):
+        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[i]
+        return self.Part(self.qkv.weight.chunk(3)[i], bias)
+
+    query = property(lambda self: self.part(0))
+    key = property(lambda self: self.part(1))
+    value = property(lambda self: self.part(2))
+
+    def project(self, x):
+        B, T, _ = x.shape
+        return self.qkv(x).view(B, T, 3, self.num_heads, self.D).permute(2, 0, 3, 1, 4)
+
+
+class Filled(Split):
+    """Hides by -1e9 and clears the rows that see nothing."""
+
+    def weights(self, scores, hidden):
+        return scores.masked_fill(hidden, -1e9).softmax(-1) * ~hidden.all(-1, keepdim=True)
+
+
+class WithParts(nn.Module):
+    """A helper class for a head's work, a static method for the mask, and more options."""
+
+    class Attend(nn.Module):
+        def __init__(self, dropout):
+            super().__init__()
+            self.drop = nn.Dropout(p=dropout)
+
+        def forward(self, q, k, v, hidden):
+            scores = torch.einsum("...td,...sd->...ts", q, k).mul_(q.shape[-1] ** -0.5)
+            empty = hidden.all(-1, keepdim=True).expand_as(scores[..., :1])
+            weights = torch.softmax(scores.masked_fill_(hidden & ~empty, -INF), -1)
+            return self.drop(weights.masked_fill(hidden, 0)) @ v
+
+    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
+        super().__init__()
+        even(d_out, num_heads)
+        for name in PROJECTIONS:
+            self.add_module(name, nn.Linear(d_in, d_out, bias=qkv_bias))
+        self.attend, self.out_proj = self.Attend(dropout), nn.Linear(d_out, d_out)
+        self.sizes = context_length, num_heads
+
+    @staticmethod
+    def hidden(T, device, pad_mask):
+        places = torch.arange(T, device=device)
+        hidden = places > places[:, None]
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+    def forward(self, x, pad_mask=None, *, return_weights=False):
+        limit, heads = self.sizes
+        T = x.size(1)
+        if T > limit:
+            raise ValueError(f"got {T} tokens, the limit is {limit}")
+        layers = (self.query, self.key, self.value)
+        q, k, v = (layer(x).unflatten(-1, (heads, -1)).movedim(-2, -3) for layer in layers)
+        out = self.attend(q, k, v, self.hidden(T, x.device, pad_mask))
+        return self.out_proj(torch.cat(out.unbind(-3), -1))
+
+
+class OnlyQuerySplitByView(Split):
+    def project(self, x):
+        q, k, v = super().project(x)
+        return self.query(x).reshape(q.shape), k, v
+
+
+class ScaledTwice(Split):
+    def project(self, x):
+        q, k, v = super().project(x)
+        return q / math.sqrt(self.D), k, v
+
+
+class HidesByMinus100(Split):
+    def weights(self, scores, hidden):
+        blind = hidden.all(-1, keepdim=True)
+        return scores.masked_fill(hidden, -100.0).softmax(-1).masked_fill(blind, 0.0)
+
+
+class NaNToNum(Split):
+    """No NaN in the result, and NaN in what flows back through an additive mask."""
+
+    def weights(self, scores, hidden):
+        bias = torch.zeros_like(scores).masked_fill(hidden, -INF)
+        return ((scores + bias).softmax(-1)).nan_to_num()
+
+
+class SelfAlwaysVisible(Split):
+    """A common cure for rows that see nothing, which lets padding look at itself."""
+
+    def hidden(self, scores, pad_mask):
+        eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+        return super().hidden(scores, pad_mask) & ~eye
+
+
+class RowsAndColumns(Split):
+    def hidden(self, scores, pad_mask):
+        hidden = super().hidden(scores, pad_mask)
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, :, None]
+
+
+class CachedMask(Split):
+    """Keeps the mask of the first call."""
+
+    def hidden(self, scores, pad_mask):
+        if getattr(self, "kept", None) is None or self.kept.shape[-1] != scores.shape[-1]:
+            self.kept = super().hidden(scores, pad_mask)
+        return self.kept
+
+
+class NoGradientThroughWeights(Split):
+    def weights(self, scores, hidden):
+        return super().weights(scores, hidden).detach()
+
+
+class DropoutOnValues(Split):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT / math.sqrt(self.D)
+        return self.weights(scores, self.hidden(scores, pad_mask)) @ self.dropout(v)
+
+
+class DropoutTwice(Split):
+    def weights(self, scores, hidden):
+        return self.dropout(super().weights(scores, hidden))
+
+
+class SharedQueryKey(Split):
+    """One layer under two names."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.key = self.query
+
+
+class ByTheBuiltin(Split):
+    def attend(self, q, k, v, pad_mask):
+        scores = q @ k.mT
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=~self.hidden(scores, pad_mask))
+
+
+class ArangeOnCpu(Split):
+    def hidden(self, scores, pad_mask):
+        places = torch.arange(scores.shape[-1])
+        hidden = places > places[:, None]
+        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
+
+
+class OtherOrder(Split):
+    def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False, dropout=0.0):
+        super().__init__(d_in, d_out, context_length, num_heads, dropout, qkv_bias)
+
+
+SHAPES = {
+    "embedding": (1, 4, 768),
+    "after view": (1, 4, 8, 96),
+    "after transpose": (1, 8, 4, 96),
+    "key transposed": (1, 8, 96, 4),
+    "scores": (1, 8, 4, 4),
+    "weighted values": (1, 8, 4, 96),
+    "merged": (1, 4, 768),
+    "logits": (1, 4, 9735),
+}
+
+
+def shapes(**changes):
+    return SHAPES | {name.replace("_", " "): shape for name, shape in changes.items()}
+
+
+REASONS = {
+    "token in row 0 of head 1": 2,
+    "scores divided by": 4.0,
+    "grows with more heads": "attention weights",
+    "mask of text 1 hides keys from": "query 1 of every text",
+    "also to be swapped": "columns of out_proj.weight",
+}
+
+
+RIGHT = {
+    "split_heads": {
+        "stack": split_by_stack,
+        "unflatten": split_by_unflatten,
+        "loop": split_by_loop,
+        "einsum": split_by_einsum,
+        "index": split_by_index,
+    },
+    "merge_heads": {
+        "cat": merge_by_cat,
+        "contiguous view": merge_by_view,
+        "permute and flatten": lambda x: x.permute(0, 2, 1, 3).flatten(-2),
+        "into place": merge_into_place,
+    },
+    "MultiHeadAttention": {
+        "plain": Split,
+        "a loop over heads": HeadLoop,
+        "einsum and an additive mask": Einsum,
+        "one fused projection": Fused,
+        "with parts": WithParts,
+        "hides by -1e9, empty rows cleared": Filled,
+    },
+    "split_reasons": {
+        "a whole number for the root": {**REASONS, "scores divided by": 4},
+        "in capitals, with blanks": {
+            name: f" {a.upper()} " if isinstance(a, str) else a for name, a in REASONS.items()
+        },
+    },
+    "head_shapes": {
+        "lists": {name: list(shape) for name, shape in SHAPES.items()},
+        "sizes": {name: torch.Size(shape) for name, shape in SHAPES.items()},
+    },
+}
+
+
+WRONG = {
+    "split_heads": {
+        "zeros": lambda x, num_heads: torch.zeros_like(split_by_stack(x, num_heads)),
+        "pads an uneven width": split_uneven,
+        "message without numbers": split_silent,
+        "assertion": split_assert,
+        "reversed": lambda x, num_heads: split_by_stack(x, num_heads).flip(1),
+        "detached": lambda x, num_heads: split_by_stack(x, num_heads).detach(),
+        "always two heads": lambda x, num_heads: split_by_stack(x, 2),
+        "tokens cut": lambda x, num_heads: x.reshape(
+            x.shape[0], num_heads, -1, even(x.shape[-1], num_heads)
+        ),
+        "transposed twice": lambda x, num_heads: split_by_stack(x, num_heads).mT.reshape(
+            split_by_stack(x, num_heads).shape
+        ),
+        "numpy": lambda x, num_heads: split_by_stack(x, num_heads).detach().numpy(),
+    },
+    "merge_heads": {
+        "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
+        "the first head alone": lambda x: merge_by_cat(
+            torch.cat([x[:, :1], torch.zeros_like(x[:, 1:])], dim=1)
+        ),
+        "identity": lambda x: x,
+        "reversed": lambda x: merge_by_cat(x.flip(1)),
+        "detached": lambda x: merge_by_cat(x).detach(),
+        "largest head": lambda x: x.amax(1),
+        "joined with the batch": lambda x: x.transpose(0, 1).flatten(0, 1),
+        "fixed sizes": lambda x: x.transpose(1, 2).reshape(x.shape[0], 3, 4),
+        "transposed result": lambda x: merge_by_cat(x).mT,
+    },
+    "MultiHeadAttention": {
+        "only the query split by view": OnlyQuerySplitByView,
+        "scaled twice": ScaledTwice,
+        "hides by -100": HidesByMinus100,
+        "nan_to_num behind an additive mask": NaNToNum,
+        "itself always visible": SelfAlwaysVisible,
+        "rows and columns hidden": RowsAndColumns,
+        "mask kept from the first call": CachedMask,
+        "no gradient through weights": NoGradientThroughWeights,
+        "dropout on values": DropoutOnValues,
+        "dropout twice": DropoutTwice,
+        "query and key are one layer": SharedQueryKey,
+        "by the built-in": ByTheBuiltin,
+        "of the course": finished.MultiHeadAttention,
+        "places on the CPU": ArangeOnCpu,
+        "other order": OtherOrder,
+    },
+    "split_reasons": {
+        "token 3": {**REASONS, "token in row 0 of head 1": 3},
+        "the number, not its token": {**REASONS, "token in row 0 of head 1": 12},
+        "multiplied": {**REASONS, "scores divided by": 0.25},
+        "columns of another weight": {**REASONS, "also to be swapped": "columns"},
+        "one missing": {n: a for n, a in REASONS.items() if n != "also to be swapped"},
+    },
+    "head_shapes": {
+        "all the same": dict.fromkeys(SHAPES, (1, 4, 768)),
+        "nine heads": shapes(after_view=(1, 4, 9, 96), after_transpose=(1, 9, 4, 96)),
+        "without the batch": {name: shape[1:] for name, shape in SHAPES.items()},
+        "one missing": {name: shape for name, shape in SHAPES.items() if name != "scores"},
+    },
+}

@@ -1,0 +1,247 @@
+"""Right and wrong answers for lesson 07: copying and counting."""
+
+import copy
+import math
+
+import torch
+from torch import nn
+
+PROJECTIONS = ("query", "key", "value")
+
+
+def copy_row_by_row(wrapper, split):
+    D = wrapper.heads[0].query.out_features
+    with torch.no_grad():
+        for name in PROJECTIONS:
+            target = getattr(split, name)
+            for h, head in enumerate(wrapper.heads):
+                source = getattr(head, name)
+                target.weight[h * D : (h + 1) * D] = source.weight
+                if target.bias is not None:
+                    target.bias[h * D : (h + 1) * D] = 0.0 if source.bias is None else source.bias
+        pairs = zip(split.out_proj.parameters(), wrapper.out_proj.parameters(), strict=True)
+        for mine, theirs in pairs:
+            mine.copy_(theirs)
+
+
+def copy_by_state_dict(wrapper, split):
+    state = {k: v for k, v in split.state_dict().items() if "hidden" not in k}
+    given = wrapper.state_dict()
+    for name in state:
+        if name.startswith("out_proj"):
+            state[name] = given[name]
+        elif f"heads.0.{name}" in given:
+            parts = [given[f"heads.{h}.{name}"] for h in range(split.num_heads)]
+            state[name] = torch.cat(parts)
+        else:
+            state[name] = torch.zeros_like(state[name])
+    split.load_state_dict(state, strict=False)
+
+
+def copy_by_data(wrapper, split):
+    """`.data` of memory of its own is no alias."""
+    for name in PROJECTIONS:
+        target, sources = getattr(split, name), [getattr(h, name) for h in wrapper.heads]
+        target.weight.data = torch.cat([s.weight.data for s in sources]).clone()
+        if target.bias is not None:
+            if sources[0].bias is None:
+                target.bias.data.zero_()
+            else:
+                target.bias.data = torch.cat([s.bias.data for s in sources]).clone()
+    split.out_proj.weight.data.copy_(wrapper.out_proj.weight.data)
+    split.out_proj.bias.data = wrapper.out_proj.bias.data.clone()
+
+
+def copy_in_slices(wrapper, split):
+    """Into views of the parameters' data, from biases that may be None."""
+    for name in PROJECTIONS:
+        target = getattr(split, name)
+        weights, biases = target.weight.data.chunk(split.num_heads), [None] * split.num_heads
+        if target.bias is not None:
+            biases = target.bias.data.zero_().chunk(split.num_heads)
+        for head, weight, bias in zip(wrapper.heads, weights, biases, strict=True):
+            source = getattr(head, name)
+            weight[:] = source.weight.data
+            if source.bias is not None:
+                bias[:] = source.bias.data
+    split.out_proj.load_state_dict(wrapper.out_proj.state_dict())
+
+
+def then(change):
+    """A right copy, and then something more."""
+
+    def answer(wrapper, split):
+        copy_row_by_row(wrapper, split)
+        change(wrapper, split)
+
+    return answer
+
+
+def copy_reversed(wrapper, split):
+    copy_row_by_row(wrapper, split)
+    with torch.no_grad():
+        for name in PROJECTIONS:
+            for parameter in getattr(split, name).parameters():
+                parameter.copy_(torch.cat(parameter.chunk(split.num_heads)[::-1]))
+
+
+def copy_assigned(wrapper, split):
+    """Assigns the tensor that `torch.cat` gives."""
+    with torch.no_grad():
+        split.query.weight = torch.cat([head.query.weight for head in wrapper.heads])
+
+
+def copy_half_of_the_heads(wrapper, split):
+    D, half = wrapper.heads[0].query.out_features, (len(wrapper.heads) + 1) // 2
+    with torch.no_grad():
+        for name in PROJECTIONS:
+            target = getattr(split, name)
+            for h, head in enumerate(wrapper.heads[:half]):
+                target.weight[h * D : (h + 1) * D] = getattr(head, name).weight
+        split.out_proj.load_state_dict(wrapper.out_proj.state_dict())
+
+
+def copy_shares_biases(wrapper, split):
+    copy_row_by_row(wrapper, split)
+    split.out_proj.bias.data = wrapper.out_proj.bias.data
+
+
+def copy_under_no_grad_missing(wrapper, split):
+    for name in PROJECTIONS:
+        weights = [getattr(head, name).weight for head in wrapper.heads]
+        getattr(split, name).weight.copy_(torch.cat(weights))
+    split.out_proj.weight.copy_(wrapper.out_proj.weight)
+
+
+def copy_deeply(wrapper, split):
+    """Replaces a whole layer by a copy."""
+    copy_row_by_row(wrapper, split)
+    split.out_proj = copy.deepcopy(wrapper.out_proj)
+
+
+def copy_by_one_layer(wrapper, split):
+    """Both have one and the same layer afterwards."""
+    copy_row_by_row(wrapper, split)
+    split.out_proj = wrapper.out_proj
+
+
+def copy_without_values(wrapper, split):
+    before = split.value.weight.detach().clone()
+    copy_row_by_row(wrapper, split)
+    with torch.no_grad():
+        split.value.weight.copy_(before)
+
+
+def count_by_loop(module):
+    total, seen = 0, set()
+    for m in module.modules():
+        for p in m._parameters.values():
+            if p is not None and p.requires_grad and id(p) not in seen:
+                seen.add(id(p))
+                total += p.numel()
+    return total
+
+
+def count_by_shape(module):
+    return sum(math.prod(p.shape) for _, p in module.named_parameters() if p.requires_grad)
+
+
+def count_flat(module):
+    trainable = [p.flatten() for p in module.parameters() if p.requires_grad]
+    return int(torch.cat(trainable).shape[0]) if trainable else 0
+
+
+def count_by_id(module):
+    trained = [p for p in module.parameters() if p.requires_grad]
+    return sum({id(p): p.numel() for p in trained}.values())
+
+
+def count_by_name(module):
+    """Takes parameters of the same last name for one."""
+    last = {n.split(".")[-1]: p.numel() for n, p in module.named_parameters() if p.requires_grad}
+    return sum(last.values())
+
+
+def count_by_shape_once(module):
+    return sum({p.shape: p.numel() for p in module.parameters() if p.requires_grad}.values())
+
+
+def count_known_layers(module):
+    kinds = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.Conv1d, nn.BatchNorm1d)
+    own = {p for m in module.modules() if isinstance(m, kinds) for p in m.parameters(recurse=False)}
+    return sum(p.numel() for p in own if p.requires_grad)
+
+
+def count_two_levels(module):
+    parts = [module, *module.children()]
+    found = {p for m in parts for p in m.parameters(recurse=False)}
+    return sum(p.numel() for p in found if p.requires_grad)
+
+
+def count_by_attributes(module):
+    """Only what is reached by `weight` and `bias`."""
+    found = set()
+    for m in module.modules():
+        found |= {getattr(m, n, None) for n in ("weight", "bias")}
+    return sum(p.numel() for p in found if isinstance(p, nn.Parameter) and p.requires_grad)
+
+
+def count_thawing(module):
+    """Counts what is trainable after making everything so."""
+    return sum(p.requires_grad_(True).numel() for p in module.parameters())
+
+
+def count_linear_layers(module):
+    return sum(count_by_shape(m) for m in module.modules() if isinstance(m, nn.Linear))
+
+
+RIGHT = {
+    "copy_wrapper_to_split": {
+        "row by row": copy_row_by_row,
+        "by state_dict": copy_by_state_dict,
+        "by data of its own": copy_by_data,
+        "in slices": copy_in_slices,
+    },
+    "count_parameters": {
+        "by id": count_by_id,
+        "loop": count_by_loop,
+        "shape": count_by_shape,
+        "flat": count_flat,
+    },
+}
+
+
+WRONG = {
+    "copy_wrapper_to_split": {
+        "wrapper to evaluation": then(lambda wrapper, split: wrapper.eval()),
+        "nothing": lambda wrapper, split: split.num_heads and None,
+        "no_grad missing": copy_under_no_grad_missing,
+        "a layer replaced by a copy": copy_deeply,
+        "one layer for both": copy_by_one_layer,
+        "values forgotten": copy_without_values,
+        "heads reversed": copy_reversed,
+        "assigned": copy_assigned,
+        "half of the heads": copy_half_of_the_heads,
+        "shares biases": copy_shares_biases,
+        "thaws all": then(lambda wrapper, split: split.requires_grad_()),
+    },
+    "count_parameters": {
+        "zero": lambda module: 0,
+        "by name": count_by_name,
+        "by shape": count_by_shape_once,
+        "thaws first": count_thawing,
+        "bytes": lambda module: sum(p.nbytes for p in module.parameters() if p.requires_grad),
+        "only linear layers": count_linear_layers,
+        "frozen only": lambda module: sum(
+            p.numel() for p in module.parameters() if not p.requires_grad
+        ),
+        "of evaluation mode": lambda module: count_by_shape(module.eval()),
+        "a list": lambda module: [p.numel() for p in module.parameters() if p.requires_grad],
+        "known layers": count_known_layers,
+        "with gradients": lambda module: sum(
+            p.numel() for p in module.parameters() if p.grad is not None
+        ),
+        "two levels": count_two_levels,
+        "weight and bias": count_by_attributes,
+    },
+}

@@ -1,0 +1,99 @@
+"""How an answer to `FeedForward` is judged."""
+
+import torch
+
+from exercises.shared.blocks import GELUS, each_apart, network_oracle, network_weights
+from exercises.shared.branch_dropout import BRANCH_DROPOUT, network_dropout_case, see_branch_dropout
+from exercises.shared.draw import Draw
+from exercises.shared.dropout import TRAINS
+from whywrong import Case, ModuleProbe, expect_module, true_of
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.modules import MODULE_PROPERTIES
+
+forbidden = GELUS
+
+
+def network_case(draw, name, expansion=None, given="", x=None, dtype=torch.float32, roles=""):
+    """`given` says how the constructor gets all its arguments: "by position" or "by name"."""
+    if x is None:
+        x = draw.normal(*three_sizes(draw, expansion or 4), dtype=dtype)
+    C = x.shape[-1]
+    named = {"d_model": C} | ({"expansion": expansion} if expansion else {})
+    if given:
+        named["dropout"] = 0.0
+    by_name = given == "by name"
+    options = {
+        "args": () if by_name else tuple(named.values()),
+        "kwargs": named if by_name else {},
+        "weights": network_weights(draw, "", C, (expansion or 4) * C, dtype),
+        "dtype": dtype,
+    }
+    if "typical" in roles:
+        options["others"] = [((C + 1, 2), {"dropout": 0.9})]
+    return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+
+
+def three_sizes(draw, expansion):
+    """B, T and C, of which none is the expansion or the width in the middle."""
+    while True:
+        B, T, C = draw.sizes(3, 2, 9)
+        if len({B, T, C, expansion, expansion * C}) == 5:
+            return B, T, C
+
+
+def cases(seed):
+    draw = Draw(seed)
+    B, T, C = three_sizes(draw, 4)
+    one, narrow = draw.normal(1, 1, 1), draw.normal(3, 5, 4)
+    return [
+        network_case(draw, "random numbers", roles="typical device"),
+        network_case(draw, "made by name, three times as wide", 3, "by name"),
+        network_case(draw, "float64, made by position", 2, "by position", dtype=torch.float64),
+        network_case(draw, "no wider in the middle", 1, x=narrow, roles="small"),
+        network_case(draw, "not contiguous in memory", x=draw.normal(B, C, T).mT),
+        network_case(draw, "one token, one channel", 5, x=one, roles="small"),
+        network_dropout_case(draw),
+    ]
+
+
+def see_network(make, case, seen):
+    """One token changed; all tokens twice as big, and all of zeros."""
+    see_branch_dropout(make, case, seen)
+    if "typical" not in case.roles:
+        return
+    set_seed(1)  # a parameter too many is the same as before
+    module, x = make(), case["x"]
+    changed = x.clone()
+    changed[0, 0] = another(x[0, 0])
+    with torch.no_grad():
+        for name, tokens in (("changed", changed), ("twice", 2 * x), ("nothing", 0 * x)):
+            seen.put(name, module(fresh(tokens)))
+
+
+def another(token):
+    return 2 * token.roll(1) + 1  # another one to a norm, too
+
+
+probe = ModuleProbe(gradients=("x",), extra=see_network)
+expect = expect_module(lambda case, weights, x: network_oracle(weights, x))
+
+
+@true_of("A token's numbers affect its result", gate=True, role="typical")
+def depends(case, seen, expected):
+    """More than nothing, or than the token itself passed on."""
+    changed, out = seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0]
+    token = case["x"][0, 0]
+    return not near(changed, out) and not near(changed, out + another(token) - token)
+
+
+@true_of("Twice the input is not twice the output", credit=True, role="typical")
+def bends(case, seen, expected):
+    t = seen.tensors
+    return not near(t["twice"] - t["nothing"], 2 * (t["out"] - t["nothing"]))
+
+
+properties = (depends, each_apart, bends, BRANCH_DROPOUT, TRAINS, *MODULE_PROPERTIES)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"x": "B T d_model", "pad_mask": "B T"}

@@ -1,0 +1,137 @@
+"""How an answer to `LayerNorm` is judged."""
+
+import torch
+
+from exercises.shared.blocks import each_apart, norm_oracle, norm_weights
+from exercises.shared.draw import Draw
+from whywrong import Case, ModuleProbe, expect_module, true_of
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.modules import MODULE_PROPERTIES, inject
+
+forbidden = (
+    "layer_norm",
+    "native_layer_norm",
+    "group_norm",
+    "native_group_norm",
+    "instance_norm",
+    "batch_norm",
+    "native_batch_norm",
+    "rms_norm",
+    "_fused_rms_norm",
+)
+
+
+def norm_case(draw, name, x=None, roles="", **made):
+    """`made` holds what the constructor gets by name; without it, the width by position."""
+    x = apart(draw.normal(*draw.sizes(3, 3, 9))) if x is None else x
+    C = x.shape[-1]
+    options = {
+        "args": () if made else (C,),
+        "kwargs": {"d_model": C, **made} if made else {},
+        "weights": norm_weights(draw, "", C, x.dtype),
+        "dtype": x.dtype,
+        "eps": made.get("eps", 1e-5),
+    }
+    if "typical" in roles:  # another one is made beside it, of another width
+        options["others"] = [((C + 1, 0.1), {})]
+    return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+
+
+def apart(x):
+    """Every second channel is raised: where all are nearly alike by chance, a norm magnifies the
+    last digit, and right answers differ."""
+    return x + 8 * (torch.arange(x.shape[-1]) % 2).to(x)
+
+
+def cases(seed):
+    draw = Draw(seed)
+    by_hand = norm_case(
+        draw, "three numbers by hand", torch.tensor([[[1.0, 2.0, 6.0]]]), roles="small"
+    )
+    by_hand.options["weights"].update(scale=torch.ones(3), shift=torch.zeros(3))
+    new = norm_case(draw, "as it is made, no weights put in")
+    new.options["weights"].clear()
+    new.options["once"] = True
+    B, T, C = draw.sizes(3, 3, 9)
+    equal = draw.normal(B, T, C, dtype=torch.float64)
+    equal[:, ::2] = 1 / 3
+    far = 40 + 3 * draw.normal(*draw.sizes(3, 3, 9), dtype=torch.float64)
+    flat = apart(draw.normal(*draw.sizes(3, 3, 9)))
+    flat[0] *= 0.001
+    by_position = norm_case(draw, "made by position, with eps", eps=0.5)
+    by_position.options.update(args=(by_position["x"].shape[-1], 0.5), kwargs={})
+    return [
+        by_hand,
+        norm_case(draw, "random numbers", roles="typical device"),
+        new,
+        norm_case(draw, "made by name", eps=0.3),
+        by_position,
+        norm_case(draw, "tokens of almost no variance", flat),
+        norm_case(draw, "float64, tokens whose channels are all equal", equal),
+        norm_case(draw, "float64, numbers far from 0", far),
+        norm_case(draw, "not contiguous in memory", apart(draw.normal(B, C, T).mT)),
+        norm_case(draw, "one text", draw.normal(5, 7), roles="small"),
+        norm_case(draw, "one token", draw.normal(6), roles="small"),
+        norm_case(draw, "four dimensions", apart(draw.normal(2, 3, 5, 4)), roles="small"),
+    ]
+
+
+def see_norm(make, case, seen):
+    """One token changed; after a call in training; with a scale of ones and a shift of zeros."""
+    if "typical" not in case.roles:
+        return
+
+    def made(**how):
+        set_seed(1)  # a parameter too many is the same in each
+        return make(**how)
+
+    module, x = made(), case["x"]
+    changed = x.clone()
+    changed[0, 0] = 2 * x[0, 0].roll(1) + 1
+    with torch.no_grad():
+        learner = made(as_made=True)
+        learner(fresh(3 * changed))
+        seen.put("after training", learner.eval()(fresh(x)))
+        seen.put("changed", module(fresh(changed)))
+        C = x.shape[-1]
+        inject(module, {"scale": torch.ones(C), "shift": torch.zeros(C)})
+        seen.put("plain", module(fresh(x)))
+
+
+probe = ModuleProbe(gradients=("x",), extra=see_norm)
+expect = expect_module(lambda case, weights, x: norm_oracle(weights, x, case.options["eps"]))
+
+
+@true_of("A token's numbers affect its result", credit=True, gate=True, role="typical")
+def depends(case, seen, expected):
+    return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
+
+
+@true_of("With a scale of 1 and a shift of 0, each token has mean 0", credit=True, role="typical")
+def mean_zero(case, seen, expected):
+    plain = seen.tensors["plain"].mean(-1)
+    return near(plain, torch.zeros_like(plain))
+
+
+@true_of(
+    "With a scale of 1 and a shift of 0, each token has variance 1", credit=True, role="typical"
+)
+def variance_one(case, seen, expected):
+    plain, given = (t.double().var(-1, correction=0) for t in (seen.tensors["plain"], case["x"]))
+    return near(plain, given / (given + case.options["eps"]), 1e-3)  # eps counts where it is small
+
+
+@true_of(
+    "It keeps nothing of earlier calls, in training or not",
+    role="typical",
+    breaks="The result depends on earlier calls",
+)
+def nothing_kept(case, seen, expected):
+    return near(seen.tensors["after training"], seen.tensors["out"], 1e-5)
+
+
+properties = (depends, each_apart, mean_zero, variance_one, nothing_kept, *MODULE_PROPERTIES)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"x": "B T d_model", "pad_mask": "B T"}

@@ -1,0 +1,525 @@
+"""Right and wrong answers for lesson 08."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils import transformer as course
+
+
+class Plain(nn.Module):
+    """The plain answer, in steps that the others replace."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.scale = nn.Parameter(torch.ones(d_model))
+        self.shift = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return self.scale * self.normed(x) + self.shift
+
+    def normed(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return x / ((x**2).mean(-1, keepdim=True) + self.eps).sqrt()
+
+
+class ByVarMean(Plain):
+    def normed(self, x):
+        variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+        return (x - mean) * torch.rsqrt(variance + self.eps)
+
+
+class ByStd(Plain):
+    def normed(self, x):
+        std = x.std(-1, keepdim=True, correction=0)
+        return (x - x.mean(-1, keepdim=True)) / torch.hypot(
+            std, torch.tensor(self.eps, dtype=x.dtype, device=x.device).sqrt()
+        )
+
+
+class ByLength(Plain):
+    """A token's length is √C, all but for eps."""
+
+    def normed(self, x):
+        C = x.size(-1)
+        x = x - x.sum(-1).unsqueeze(-1) / C
+        return x * math.sqrt(C) / (x.norm(dim=-1, keepdim=True) ** 2 + C * self.eps).sqrt()
+
+
+class TokenByToken(Plain):
+    def forward(self, x):
+        rows = [
+            self.scale * ((row - row.mean()) / (row.var(unbiased=False) + self.eps).sqrt())
+            + self.shift
+            for row in x.reshape(-1, x.shape[-1])
+        ]
+        return torch.stack(rows).reshape(x.shape)
+
+
+class MeanOfSquares(Plain):
+    """The mean of the squares less the square of the mean."""
+
+    def normed(self, x):
+        mean = x.mean(-1, keepdim=True)
+        variance = (x**2).mean(-1, keepdim=True) - mean**2
+        return (x - mean) / torch.sqrt(variance + self.eps)
+
+
+class EpsTwice(Plain):
+    def normed(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return x / (((x**2).mean(-1, keepdim=True) + self.eps).sqrt() + self.eps)
+
+
+class EpsClamped(Plain):
+    """The variance is clamped from below instead."""
+
+    def normed(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return x / (x**2).mean(-1, keepdim=True).clamp(min=self.eps).sqrt()
+
+
+class NanToZero(Plain):
+    def normed(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return (x / (x**2).mean(-1, keepdim=True).sqrt()).nan_to_num()
+
+
+class EpsDefault6(Plain):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__(d_model, eps)
+
+
+class MinMax(Plain):
+    def normed(self, x):
+        low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+        return (x - low) / (high - low + self.eps)
+
+
+class LengthOne(Plain):
+    def normed(self, x):
+        x = x - x.mean(-1, keepdim=True)
+        return F.normalize(x, dim=-1)
+
+
+class UnbiasedOverTokens(Plain):
+    def normed(self, x):
+        return (x - x.mean(-2, keepdim=True)) / (x.var(-2, keepdim=True) + self.eps).sqrt()
+
+
+class UnbiasedWithoutEps(Plain):
+    def normed(self, x):
+        return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+
+
+class MeanOverTokensOnly(Plain):
+    """Mixed dimensions: the mean over tokens, the variance over channels."""
+
+    def normed(self, x):
+        variance = x.var(-1, keepdim=True, correction=0)
+        dim = -2 if x.dim() > 1 else -1
+        return (x - x.mean(dim, keepdim=True)) / (variance + self.eps).sqrt()
+
+
+class OnePlusScale(Plain):
+    """As some models have it: scale begins at 0 and 1 is added."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.scale = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return (1 + self.scale) * self.normed(x) + self.shift
+
+
+class BuiltIn(Plain):
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.scale, self.shift, self.eps)
+
+
+class FloatCast(Plain):
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+class ThreeDOnly(Plain):
+    def forward(self, x):
+        B, T, C = x.shape
+        return super().forward(x).view(B, T, C)
+
+
+class MeanSquareOfX(Plain):
+    """The mean is subtracted, the spread is that of x as it was."""
+
+    def normed(self, x):
+        spread = ((x**2).mean(-1, keepdim=True) + self.eps).sqrt()
+        return (x - x.mean(-1, keepdim=True)) / spread
+
+
+def gelu_by_power(x):
+    inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * torch.pow(x, 3))
+    return x * (torch.tanh(inner) + 1) / 2
+
+
+def gelu_by_factor(x):
+    return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x)))
+
+
+def gelu_by_sigmoid(x):
+    return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+
+
+def gelu_as_published(x):
+    """The widely copied line, with a root in float32."""
+    factor = torch.sqrt(torch.tensor(2.0 / torch.pi, device=x.device))
+    return 0.5 * x * (1 + torch.tanh(factor * (x + 0.044715 * torch.pow(x, 3))))
+
+
+def gelu_by_exp(x):
+    inner = math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)
+    return x / (1 + torch.exp(-inner.clamp(-80, 80)))
+
+
+def gelu_quick(x):
+    return x * torch.sigmoid(1.7 * x)
+
+
+def gelu_rough(x):
+    return 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.0447 * x**3)))
+
+
+def gelu_divided(x):
+    return 0.5 * x * (1 + torch.tanh((x + 0.044715 * x**3) / math.sqrt(2 / math.pi)))
+
+
+def gelu_pi_over(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2) / math.pi * (x + 0.044715 * x**3)))
+
+
+def gelu_square_and_no_half(x):
+    return x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**2)))
+
+
+def gelu_cubed_and_no_root(x):
+    return 0.5 * x * (1 + torch.tanh(2 / math.pi * (x + 0.044715 * x) ** 3))
+
+
+def gelu_exact_without_root(x):
+    return 0.5 * x * (1 + torch.erf(x))
+
+
+def gelu_minus(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x - 0.044715 * x**3)))
+
+
+def gelu_precedence(x):
+    return 0.5 * x * 1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+
+
+def gelu_leaky(x):
+    return F.leaky_relu(x, 0.01)
+
+
+def gelu_built_in(x):
+    return F.gelu(x, approximate="tanh")
+
+
+def gelu_module(x):
+    return nn.GELU("tanh")(x)
+
+
+class Wide(nn.Module):
+    """The plain answer, in steps."""
+
+    def __init__(self, d_model, expansion=4, dropout=0.0):
+        super().__init__()
+        self.expand = nn.Linear(d_model, d_model * expansion)
+        self.contract = nn.Linear(d_model * expansion, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def bend(self, wide):
+        return gelu_by_factor(wide)
+
+    def forward(self, x):
+        return self.dropout(self.contract(self.bend(self.expand(x))))
+
+
+class WithCourseGelu(Wide):
+    def bend(self, wide):
+        return course.gelu(wide)
+
+
+class HearsNothing(Wide):
+    def forward(self, x):
+        return super().forward(torch.zeros_like(x))
+
+
+class ByFunctional(Wide):
+    def forward(self, x):
+        wide = F.linear(x, self.expand.weight, self.expand.bias)
+        narrow = F.linear(self.bend(wide), self.contract.weight, self.contract.bias)
+        return F.dropout(narrow, self.dropout.p, self.training)
+
+
+class InSequence(Wide):
+    """The names are kept, the order is nn.Sequential's."""
+
+    def __init__(self, d_model, expansion=4, dropout=0.0):
+        super().__init__(d_model, expansion, dropout)
+        bend = nn.Module()
+        bend.forward = gelu_by_power
+        self.steps = nn.Sequential(self.expand, bend, self.contract, self.dropout)
+
+    def forward(self, x):
+        return self.steps(x)
+
+
+class Unrolled(Wide):
+    """A token at a time."""
+
+    def forward(self, x):
+        tokens = [self.contract(self.bend(self.expand(token))) for token in x.unbind(1)]
+        return self.dropout(torch.stack(tokens, dim=1))
+
+
+class OwnDraw(Wide):
+    """Dropout by hand, without its module."""
+
+    def __init__(self, d_model, expansion=4, dropout=0.0):
+        super().__init__(d_model, expansion)
+        self.p = dropout
+
+    def forward(self, x):
+        out = self.contract(self.bend(self.expand(x)))
+        if not self.training or not self.p:
+            return out
+        return out * (torch.rand_like(out) >= self.p) / (1 - self.p)
+
+
+class SiluInside(Wide):
+    def bend(self, wide):
+        return F.silu(wide)
+
+
+class TanhInside(Wide):
+    def bend(self, wide):
+        return torch.tanh(wide)
+
+
+class ReluAndDroppedInside(Wide):
+    def forward(self, x):
+        return self.contract(self.dropout(self.expand(x).relu()))
+
+
+class ExactAndResidual(Wide):
+    def forward(self, x):
+        wide = self.expand(x)
+        return x + self.dropout(self.contract(0.5 * wide * (1 + torch.erf(wide / 2**0.5))))
+
+
+class FourAlways(Wide):
+    """And no dropout."""
+
+    def __init__(self, d_model, expansion=4, dropout=0.0):
+        super().__init__(d_model)
+
+
+class DropsInput(Wide):
+    def forward(self, x):
+        return self.contract(self.bend(self.expand(self.dropout(x))))
+
+
+class DropsTokens(Wide):
+    """Whole tokens are dropped together."""
+
+    def forward(self, x):
+        out = self.contract(self.bend(self.expand(x)))
+        return out * self.dropout(torch.ones_like(out[..., :1]))
+
+
+class DropsWithoutScale(Wide):
+    def forward(self, x):
+        out = self.contract(self.bend(self.expand(x)))
+        return out * (torch.rand_like(out) >= self.dropout.p) if self.training else out
+
+
+class DropsBeforeBias(Wide):
+    def forward(self, x):
+        out = self.bend(self.expand(x)) @ self.contract.weight.mT
+        return self.dropout(out) + self.contract.bias
+
+
+class ThreeLayers(Wide):
+    def __init__(self, d_model, expansion=4, dropout=0.0):
+        super().__init__(d_model, expansion, dropout)
+        wide = d_model * expansion
+        self.middle = nn.Linear(wide, wide)
+
+    def forward(self, x):
+        return self.dropout(self.contract(self.bend(self.middle(self.bend(self.expand(x))))))
+
+
+class PairOut(Wide):
+    def forward(self, x):
+        return super().forward(x), None
+
+
+class BuiltInGelu(Wide):
+    def bend(self, wide):
+        return F.gelu(wide, approximate="tanh")
+
+
+class OtherNames(nn.Module):
+    def __init__(self, d_model, expansion=4, dropout=0.0):
+        super().__init__()
+        self.fc1 = nn.Linear(d_model, d_model * expansion)
+        self.fc2 = nn.Linear(d_model * expansion, d_model)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.drop(self.fc2(gelu_by_factor(self.fc1(x))))
+
+
+class NoDropoutAndBentTwice(Wide):
+    def forward(self, x):
+        return self.bend(self.contract(self.bend(self.expand(x))))
+
+
+REASONS = {
+    "moves information between positions": "attention",
+    "out_proj and contract are zero": "x",
+    "norms on the stream, Pre-LN": 0,
+    "norms on the stream, Post-LN": 24,
+    "LayerNorm of (7, 7, 7)": (0, 0, 0),
+    "tokens that notice": 3,
+}
+
+
+RECALLED = {"moves no number": "both", "padding hides": "columns", "scores at T = 8": 64}
+
+
+RIGHT = {
+    "recall_08": {
+        "in capitals": {**RECALLED, "padding hides": "Columns"},
+        "with blanks": {**RECALLED, "moves no number": " both "},
+    },
+    "LayerNorm": {
+        "plain": Plain,
+        "by var_mean": ByVarMean,
+        "by std and hypot": ByStd,
+        "by length": ByLength,
+        "a token at a time": TokenByToken,
+        "mean of squares": MeanOfSquares,
+    },
+    "gelu": {
+        "by pow": gelu_by_power,
+        "by factor": gelu_by_factor,
+        "by sigmoid": gelu_by_sigmoid,
+        "as published": gelu_as_published,
+        "by exp": gelu_by_exp,
+    },
+    "FeedForward": {
+        "plain": Wide,
+        "with the course's gelu": WithCourseGelu,
+        "by functional": ByFunctional,
+        "in sequence": InSequence,
+        "a token at a time": Unrolled,
+        "dropout by hand": OwnDraw,
+    },
+    "block_reasons": {
+        "lists for tuples": {**REASONS, "LayerNorm of (7, 7, 7)": [0, 0, 0]},
+        "in capitals": {**REASONS, "out_proj and contract are zero": "X"},
+    },
+}
+
+
+class ShiftAlone(nn.Module):
+    """Every token gets the same: what came in has no say."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(d_model))
+        self.shift = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return 0 * x * self.scale + self.shift
+
+
+WRONG = {
+    "recall_08": {
+        "all wrong": {"moves no number": "neither", "padding hides": "rows", "scores at T = 8": 16},
+        "T squared halved": {**RECALLED, "scores at T = 8": 28},
+        "a word for a number": {**RECALLED, "scores at T = 8": "T²"},
+        "other words": {**RECALLED, "moves no number": "view and transpose"},
+        "one left out": {**RECALLED, "padding hides": ...},
+    },
+    "LayerNorm": {
+        "the shift alone": ShiftAlone,
+        "eps twice": EpsTwice,
+        "variance clamped": EpsClamped,
+        "nan to zero": NanToZero,
+        "another default": EpsDefault6,
+        "between 0 and 1": MinMax,
+        "length one": LengthOne,
+        "unbiased, over tokens": UnbiasedOverTokens,
+        "unbiased, no eps": UnbiasedWithoutEps,
+        "mean over tokens": MeanOverTokensOnly,
+        "one plus scale": OnePlusScale,
+        "built in": BuiltIn,
+        "float32": FloatCast,
+        "three dimensions only": ThreeDOnly,
+        "spread of x": MeanSquareOfX,
+    },
+    "gelu": {
+        "quick": gelu_quick,
+        "rough": gelu_rough,
+        "divided": gelu_divided,
+        "root of 2 alone": gelu_pi_over,
+        "square, no half": gelu_square_and_no_half,
+        "bracket cubed, no root": gelu_cubed_and_no_root,
+        "erf without root": gelu_exact_without_root,
+        "minus": gelu_minus,
+        "precedence": gelu_precedence,
+        "leaky": gelu_leaky,
+        "built in": gelu_built_in,
+        "module": gelu_module,
+    },
+    "FeedForward": {
+        "silu": SiluInside,
+        "tanh": TanhInside,
+        "relu, dropped inside": ReluAndDroppedInside,
+        "exact, residual": ExactAndResidual,
+        "four always, no dropout": FourAlways,
+        "drops input": DropsInput,
+        "drops tokens": DropsTokens,
+        "drops without scale": DropsWithoutScale,
+        "drops before the bias": DropsBeforeBias,
+        "three layers": ThreeLayers,
+        "hears nothing": HearsNothing,
+        "pair": PairOut,
+        "built in": BuiltInGelu,
+        "other names": OtherNames,
+        "no dropout, bent twice": NoDropoutAndBentTwice,
+    },
+    "block_reasons": {
+        "all wrong": {
+            "moves information between positions": "norm1",
+            "out_proj and contract are zero": "zeros",
+            "norms on the stream, Pre-LN": 12,
+            "norms on the stream, Post-LN": 48,
+            "LayerNorm of (7, 7, 7)": (7, 7, 7),
+            "tokens that notice": 6,
+        },
+        "a number for a token": {**REASONS, "LayerNorm of (7, 7, 7)": 0},
+        "in words": {**REASONS, "norms on the stream, Pre-LN": "none"},
+        "two wrong": {
+            **REASONS,
+            "norms on the stream, Post-LN": 2,
+            "tokens that notice": 4,
+        },
+        "one left out": {**REASONS, "tokens that notice": ...},
+    },
+}

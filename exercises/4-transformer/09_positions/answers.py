@@ -1,0 +1,499 @@
+"""Right and wrong answers for lesson 09."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# ---------------------------------------------------------------- TokenAndPosition
+
+
+class BySlice(nn.Module):
+    """Its tables are all there are; a text that is too long is refused."""
+
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__()
+        self.token = nn.Embedding(vocab_size, d_model)
+        self.position = nn.Embedding(context_length, d_model)
+
+    def forward(self, ids):
+        B, T = ids.size()
+        if T > self.position.num_embeddings:
+            raise ValueError(f"{T} tokens, but {self.position.num_embeddings} positions")
+        return self.token(ids) + self.position.weight[:T].unsqueeze(0).expand(B, -1, -1)
+
+
+class ByBuffer(BySlice):
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__(vocab_size, context_length, d_model)
+        self.register_buffer("places", torch.arange(context_length), persistent=False)
+
+    def forward(self, ids):
+        places = self.places[: ids.shape[-1]].expand_as(ids)
+        return self.token(ids).add(self.position(places))
+
+
+class ByCumsum(BySlice):
+    def forward(self, ids):
+        return self.position(torch.ones_like(ids).cumsum(1) - 1) + self.token(ids)
+
+
+class ByOneHot(BySlice):
+    def forward(self, ids):
+        hot = F.one_hot(ids.long(), self.token.num_embeddings).to(self.token.weight.dtype)
+        return hot @ self.token.weight + self.position.weight[: ids.shape[1]]
+
+
+class ByLoop(BySlice):
+    def forward(self, ids):
+        rows = [self.token(ids[:, t]) + self.position.weight[t] for t in range(ids.shape[1])]
+        return torch.stack(rows, dim=1)
+
+
+class OwnParameters(nn.Module):
+    """Tables that are no nn.Embedding, of the same spread."""
+
+    class Table(nn.Module):
+        def __init__(self, rows, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(rows, width))
+
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__()
+        self.token = self.Table(vocab_size, d_model)
+        self.position = self.Table(context_length, d_model)
+
+    def forward(self, ids):
+        return F.embedding(ids, self.token.weight) + self.position.weight[None, : ids.shape[1]]
+
+
+class InSteps(BySlice):
+    """A right answer with a method to spoil."""
+
+    def forward(self, ids):
+        return self.embedded(ids, torch.arange(ids.shape[1], device=ids.device))
+
+    def embedded(self, ids, places):
+        return self.token(ids) + self.position(places)
+
+
+class FromOneWrapped(InSteps):
+    def embedded(self, ids, places):
+        return self.token(ids) + self.position((places + 1) % self.position.num_embeddings)
+
+
+class FromOneClamped(InSteps):
+    def embedded(self, ids, places):
+        return super().embedded(ids, (places + 1).clamp(max=self.position.num_embeddings - 1))
+
+
+class Subtracted(InSteps):
+    def embedded(self, ids, places):
+        return self.token(ids) - self.position(places)
+
+
+class Halved(InSteps):
+    def embedded(self, ids, places):
+        return super().embedded(ids, places) / 2
+
+
+class ScaledBoth(InSteps):
+    def embedded(self, ids, places):
+        return super().embedded(ids, places) * self.token.embedding_dim**0.5
+
+
+class ScaledFromTheEnd(InSteps):
+    def embedded(self, ids, places):
+        return self.token(ids) * self.token.embedding_dim**0.5 + self.position(places.flip(0))
+
+
+class TokenTableForBoth(InSteps):
+    def embedded(self, ids, places):
+        return self.token(ids) + self.token(places % self.token.num_embeddings)
+
+
+class ZeroNotCounted(InSteps):
+    """Word 0 is taken for padding."""
+
+    def embedded(self, ids, places):
+        places = ((ids != 0).long().cumsum(1) - 1).clamp(min=0)
+        return self.token(ids) + self.position(places)
+
+
+class Detached(InSteps):
+    def embedded(self, ids, places):
+        return self.token(ids) + self.position(places).detach()
+
+
+class KeepsPlaces(InSteps):
+    """The positions of the first text are kept for all."""
+
+    places = None
+
+    def embedded(self, ids, places):
+        if self.places is None:
+            self.places = places
+        return super().embedded(ids, self.places[: ids.shape[1]])
+
+
+class PlainAttribute(InSteps):
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__(vocab_size, context_length, d_model)
+        self.places = torch.arange(context_length)
+
+    def embedded(self, ids, places):
+        return self.token(ids) + self.position(self.places[: ids.shape[1]])
+
+
+class AlsoAProjection(InSteps):
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__(vocab_size, context_length, d_model)
+        self.projection = nn.Linear(d_model, d_model)
+
+
+class Waves(InSteps):
+    def embedded(self, ids, places):
+        width = self.token.embedding_dim
+        return self.token(ids) + by_where(len(places), width + width % 2)[:, :width]
+
+
+class InTrainingOnly(InSteps):
+    def embedded(self, ids, places):
+        return super().embedded(ids, places) if self.training else self.token(ids)
+
+
+class ZeroPositions(InSteps):
+    def __init__(self, vocab_size, context_length, d_model):
+        super().__init__(vocab_size, context_length, d_model)
+        nn.init.zeros_(self.position.weight)
+
+
+class OverwritesIds(InSteps):
+    def embedded(self, ids, places):
+        out = super().embedded(ids, places)
+        ids.zero_()
+        return out
+
+
+# ---------------------------------------------------------------- sinusoidal_positions
+
+
+def by_loops(length, d_model):
+    if d_model % 2 == 1:
+        raise ValueError(f"{d_model} channels can't be paired")
+    table = torch.zeros(length, d_model)
+    for position in range(length):
+        for i in range(d_model // 2):
+            angle = position / 10000 ** (2 * i / d_model)
+            table[position, 2 * i] = math.sin(angle)
+            table[position, 2 * i + 1] = math.cos(angle)
+    return table
+
+
+def by_exp_and_log(length, d_model):
+    """As in PyTorch's own tutorial."""
+    position = torch.arange(length).unsqueeze(1)
+    div_term = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10000.0) / d_model))
+    pe = torch.zeros(length, d_model)
+    pe[:, 0::2] = torch.sin(position * div_term)
+    pe[:, 1::2] = torch.cos(position * div_term)
+    return pe
+
+
+def by_shifted_sine(length, d_model):
+    """A cosine is a sine a quarter of a turn ahead."""
+    channels = torch.arange(d_model)
+    even = channels - channels % 2
+    angles = torch.arange(length, dtype=torch.float64)[:, None] / 10000.0 ** (even / d_model)
+    return torch.sin(angles + (channels % 2) * math.pi / 2).float()
+
+
+def by_where(length, d_model):
+    channel = torch.arange(d_model, dtype=torch.float64)
+    angles = torch.outer(
+        torch.arange(length, dtype=torch.float64), 10000 ** (-(channel // 2) * 2 / d_model)
+    )
+    return torch.where(channel % 2 == 0, angles.sin(), angles.cos()).to(torch.float32)
+
+
+def by_numpy(length, d_model):
+    import numpy as np
+
+    angles = np.arange(length)[:, None] / np.power(10000, np.arange(0, d_model, 2) / d_model)
+    return torch.from_numpy(np.stack([np.sin(angles), np.cos(angles)], -1)).flatten(1).float()
+
+
+def in_float32_by_power(length, d_model):
+    i = torch.arange(d_model // 2, dtype=torch.float32)
+    angles = torch.arange(length).float()[:, None] * torch.pow(10000.0, -2 * i / d_model)
+    return torch.cat([angles.sin()[..., None], angles.cos()[..., None]], -1).view(length, d_model)
+
+
+def wave(change=lambda table: table, first=0, over=lambda C: C, doubled=1.0):
+    """An answer with a mistake: another first position, another divisor, other exponents."""
+
+    def answer(length, d_model):
+        even = torch.arange(0, d_model, 2).double() * doubled
+        positions = torch.arange(first, first + length)
+        angles = positions[:, None] / 10000.0 ** (even / over(d_model))
+        return change(torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float())
+
+    return answer
+
+
+def halves_from_one(length, d_model):
+    angles = torch.arange(1, length + 1)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
+    return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+def halves_half_exponent(length, d_model):
+    angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(d_model // 2) / d_model)
+    return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+def written_by_rows(length, d_model):
+    """Even rows and odd rows, not channels."""
+    angles = torch.arange(length)[:, None] / 10000 ** (2 * (torch.arange(d_model) // 2) / d_model)
+    table = angles.clone()
+    table[0::2], table[1::2] = angles[0::2].sin(), angles[1::2].cos()
+    return table
+
+
+# ---------------------------------------------------------------- apply_rope
+
+
+def rope_angles(x, base=10000.0, first=0):
+    D = x.shape[-1]
+    rates = base ** (-torch.arange(0, D, 2, device=x.device) / D)
+    return torch.arange(first, first + x.shape[-2], device=x.device)[:, None] * rates
+
+
+def by_rotate_half(x, base=10000.0):
+    """As in GPT-J: x cos + (−b, a) sin, with each angle twice."""
+    angles = rope_angles(x, base).repeat_interleave(2, dim=-1)
+    turned = torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
+    return x * angles.cos().to(x.dtype) + turned * angles.sin().to(x.dtype)
+
+
+def by_matrices(x, base=10000.0):
+    """A 2 × 2 matrix for each position and pair."""
+    angles = rope_angles(x, base)
+    cos, sin = angles.cos(), angles.sin()
+    matrices = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+    pairs = x.unflatten(-1, (-1, 2))
+    return (matrices.to(x.dtype) @ pairs[..., None]).squeeze(-1).flatten(-2)
+
+
+def into_an_empty_tensor(x, base=10000.0):
+    if x.shape[-1] % 2:
+        raise ValueError(f"{x.shape[-1]} channels can't be paired")
+    angles = rope_angles(x, base)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    out = torch.empty_like(x)
+    out[..., ::2] = x[..., ::2] * cos - x[..., 1::2] * sin
+    out[..., 1::2] = x[..., ::2] * sin + x[..., 1::2] * cos
+    return out
+
+
+def token_by_token(x, base=10000.0):
+    T, D = x.shape[-2:]
+    rows = []
+    for t in range(T):
+        pieces = []
+        for i in range(D // 2):
+            angle = t * base ** (-2 * i / D)
+            a, b = x[:, :, t, 2 * i], x[:, :, t, 2 * i + 1]
+            pieces += [
+                a * math.cos(angle) - b * math.sin(angle),
+                a * math.sin(angle) + b * math.cos(angle),
+            ]
+        rows.append(torch.stack(pieces, -1))
+    return torch.stack(rows, 2)
+
+
+def through_halves(x, base=10000.0):
+    """Llama's way, on channels put into another order and back."""
+    angles = rope_angles(x, base).repeat(1, 2)
+    order = torch.cat([torch.arange(0, x.shape[-1], 2), torch.arange(1, x.shape[-1], 2)])
+    halves = x[..., order.to(x.device)]
+    a, b = halves.chunk(2, -1)
+    turned = halves * angles.cos().to(x.dtype) + torch.cat([-b, a], -1) * angles.sin().to(x.dtype)
+    return turned[..., order.argsort().to(x.device)]
+
+
+def rope(change, first=0):
+    """`change(a, b, cos, sin)` gives the two new channels."""
+
+    def answer(x, base=10000.0):
+        angles = rope_angles(x, base, first)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return torch.stack(change(x[..., ::2], x[..., 1::2], cos, sin), -1).flatten(-2)
+
+    return answer
+
+
+def llama_from_one(x, base=10000.0):
+    angles = rope_angles(x, base, first=1).repeat(1, 2)
+    a, b = x.chunk(2, -1)
+    return x * angles.cos().to(x.dtype) + torch.cat([-b, a], -1) * angles.sin().to(x.dtype)
+
+
+def half_of_the_channels(x, base=10000.0):
+    half = x.shape[-1] // 4 * 2
+    return torch.cat([into_an_empty_tensor(x[..., :half], base), x[..., half:]], -1)
+
+
+def tokens_second(x, base=10000.0):
+    """Reads x as (B, T, H, D)."""
+    return into_an_empty_tensor(x.transpose(1, 2), base).transpose(1, 2)
+
+
+def heads_as_one_width(x, base=10000.0):
+    B, H, T, D = x.shape
+    wide = x.transpose(1, 2).reshape(B, 1, T, H * D)
+    return into_an_empty_tensor(wide, base).reshape(B, T, H, D).transpose(1, 2)
+
+
+def twice(x, base=10000.0):
+    return into_an_empty_tensor(into_an_empty_tensor(x, base), base)
+
+
+def half_width_from_one(x, base=10000.0):
+    rates = base ** (-2 * torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+    angles = torch.arange(1, x.shape[-2] + 1)[:, None] * rates
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+
+
+def whole_exponents(x, base=10000.0):
+    """`//` in the exponent."""
+    return into_an_empty_tensor(x, base=1.0)
+
+
+def first_text_only(x, base=10000.0):
+    return torch.cat([into_an_empty_tensor(x[:1], base), x[1:]])
+
+
+# ---------------------------------------------------------------- quizzes
+
+
+def recall(**given):
+    names = {"reads": "attention reads", "mixes": "out_proj mixes", "swapped": "the results"}
+    right = {"reads": "norm1(x)", "mixes": "heads", "swapped": "swap"}
+    return {names[k]: v for k, v in (right | given).items()}
+
+
+RIGHT_REASONS = {
+    "all positions + 7": "rotary",
+    "at c": "the same",
+    "at b": "different",
+    "rotated": "Q and K",
+    "same score": 15,
+    "counted from the mask": (0, 0, 1, 1, 2),
+}
+
+RIGHT = {
+    "TokenAndPosition": {
+        "by slice": BySlice,
+        "by buffer": ByBuffer,
+        "by cumsum": ByCumsum,
+        "by one-hot": ByOneHot,
+        "by loop": ByLoop,
+        "own parameters": OwnParameters,
+    },
+    "sinusoidal_positions": {
+        "by loops": by_loops,
+        "by exp and log": by_exp_and_log,
+        "by a shifted sine": by_shifted_sine,
+        "by where": by_where,
+        "by numpy": by_numpy,
+        "in float32 by a power": in_float32_by_power,
+    },
+    "apply_rope": {
+        "by rotating halves of pairs": by_rotate_half,
+        "by matrices": by_matrices,
+        "into an empty tensor": into_an_empty_tensor,
+        "token by token": token_by_token,
+        "through halves": through_halves,
+    },
+    "recall_09": {
+        "other case": recall(reads="Norm1(x)", mixes="HEADS"),
+        "blanks": recall(swapped=" swap "),
+    },
+    "why_positions": {
+        "other case": RIGHT_REASONS | {"rotated": "q and k"},
+        "in another order": dict(reversed(RIGHT_REASONS.items())),
+        "a list for a tuple": RIGHT_REASONS | {"counted from the mask": [0, 0, 1, 1, 2]},
+    },
+}
+
+WRONG = {
+    "TokenAndPosition": {
+        "from one, wrapped": FromOneWrapped,
+        "from one, clamped": FromOneClamped,
+        "subtracted": Subtracted,
+        "halved": Halved,
+        "both scaled": ScaledBoth,
+        "scaled, from the end": ScaledFromTheEnd,
+        "token's table for both": TokenTableForBoth,
+        "word 0 is not counted": ZeroNotCounted,
+        "positions detached": Detached,
+        "positions of the first text": KeepsPlaces,
+        "plain attribute": PlainAttribute,
+        "a projection besides": AlsoAProjection,
+        "waves": Waves,
+        "in training only": InTrainingOnly,
+        "positions begin at zero": ZeroPositions,
+        "overwrites ids": OverwritesIds,
+    },
+    "sinusoidal_positions": {
+        "the first row everywhere": lambda length, d_model: by_where(length, d_model)[:1].repeat(
+            length, 1
+        ),
+        "halves from one": halves_from_one,
+        "halves with half the exponent": halves_half_exponent,
+        "written by rows": written_by_rows,
+        "drawn at random": lambda length, d_model: nn.Embedding(length, d_model).weight.detach(),
+        "from one, half the exponent": wave(first=1, doubled=0.5),
+        "one too many in the exponent": wave(over=lambda C: C - 1),
+        "half width below": wave(over=lambda C: C // 2),
+        "exponents to the end": wave(over=lambda C: max(C - 2, 1)),
+        "scaled by the root": wave(lambda table: table * table.shape[1] ** 0.5),
+        "signs turned": wave(lambda table: -table),
+        "a list": wave(lambda table: table.tolist()),
+    },
+    "apply_rope": {
+        "Llama's halves, from one": llama_from_one,
+        "half of the channels": half_of_the_channels,
+        "tokens second": tokens_second,
+        "heads as one width": heads_as_one_width,
+        "twice": twice,
+        "from one, backwards": rope(
+            lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin), first=1
+        ),
+        "half width, from one": half_width_from_one,
+        "whole exponents": whole_exponents,
+        "first text only": first_text_only,
+        "without gradient": torch.no_grad()(into_an_empty_tensor),
+        "waves added": lambda x, base=10000.0: x + by_where(*x.shape[-2:]).to(x),
+        "not at all": lambda x, base=10000.0: x.clone(),
+        "a and b swapped": rope(lambda a, b, cos, sin: (a * sin + b * cos, a * cos - b * sin)),
+        "reflected": rope(lambda a, b, cos, sin: (a * cos + b * sin, a * sin - b * cos)),
+    },
+    "recall_09": {
+        "all wrong": recall(reads="x", mixes="tokens", swapped="stay"),
+        "two wrong": recall(mixes="texts", swapped="change"),
+        "numbers": recall(reads=1, mixes=2, swapped=3),
+        "one left out": {"attention reads": "norm1(x)", "out_proj mixes": "heads"},
+    },
+    "why_positions": {
+        "two wrong": RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"},
+        "a float": RIGHT_REASONS | {"same score": 15.0},
+        "the distance": RIGHT_REASONS | {"same score": 5},
+        "padding counted, then clamped": RIGHT_REASONS | {"counted from the mask": (0, 0, 1, 2, 2)},
+        "another word": RIGHT_REASONS | {"all positions + 7": "relative"},
+        "one left out": {k: v for k, v in RIGHT_REASONS.items() if k != "at b"},
+    },
+}

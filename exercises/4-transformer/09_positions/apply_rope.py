@@ -1,0 +1,103 @@
+"""How an answer to `apply_rope` is judged."""
+
+import torch
+
+from exercises.shared.draw import Draw
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.calling import fresh
+from whywrong.comparing import near
+
+
+def cases(seed):
+    draw = Draw(seed)
+    by_hand = torch.tensor([[[[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]]])
+    B, H, T, D = sizes(draw)
+    small, once = {"small"}, {"once": True}
+
+    def case(name, x, base=None, **more):
+        inputs = {"x": x} if base is None else {"x": x, "base": base}
+        return Case(name, inputs, **more)
+
+    half = 0.5 * draw.normal(2, 5, 3, 4, dtype=torch.float64)
+    by_name = {"keywords": ("x", "base")}
+    return [
+        case("three tokens by hand", by_hand, roles=small),
+        case("random numbers", draw.normal(B, H, T, D), roles={"typical"}),
+        case("more heads than tokens", draw.normal(2, 7, 4, 6), options=once),
+        case("base 100", draw.normal(2, 3, 5, 6), base=100.0),
+        case("base 50, by name", draw.normal(*sizes(draw)), base=50, options=by_name | once),
+        case("float64", half),
+        case("one token", draw.normal(B, H, 1, D), roles=small),
+        case("one sequence, one head", draw.normal(1, 1, T, 64), roles=small, options=once),
+        case("not contiguous", draw.normal(3, 7, 2, 4).transpose(1, 2)),
+        case("as many heads as tokens", draw.normal(2, 4, 4, 4), roles=small, options=once),
+    ]
+
+
+def sizes(draw):
+    """B, H, T, D, all different, and from the width of all heads; D is even, T at least 3."""
+    while True:
+        B, H, T = draw.sizes(3, 2, 8)
+        D = 2 * draw.integer(2, 4)
+        if T >= 3 and H <= 5 and len({B, H, T, D, H * D}) == 5:
+            return B, H, T, D
+
+
+def oracle(x, base=10000.0):
+    """A pair is a complex number, and a rotation a product with one of length 1."""
+    T, D = x.shape[-2:]
+    angles = [[t / base ** (d / D) for d in range(0, D, 2)] for t in range(T)]
+    angles = torch.tensor(angles, dtype=torch.float64)
+    numbers = torch.complex(x[..., 0::2], x[..., 1::2])
+    turned = numbers * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(turned).flatten(-2)
+
+
+def see_scores(answer, case, seen):
+    """More calls: one query and one key at every position."""
+    if "typical" not in case.roles:
+        return
+    x = case["x"]
+    query, key = (v.expand(-1, -1, 7, -1).contiguous() for v in (x[:, :, :1], x[:, :, 1:2]))
+    seen.put("scores", answer(fresh(query)) @ answer(fresh(key)).transpose(-2, -1))
+
+
+probe = FunctionProbe(gradients=("x",), extra=see_scores)
+expect = expect_function(oracle, gradients=("x",))
+
+
+@true_of("Later tokens are turned", gate=True, role="typical")
+def turns(case, seen, expected):
+    """They change, and each in its own way."""
+    out, x = seen.tensors["out"], case["x"]
+    moved = out.double() - x.double()
+    return not near(out[:, :, 1:], x[:, :, 1:]) and not bool((moved == moved[:, :, :1]).all())
+
+
+@true_of("The token at position 0 stays as it is", credit=True)
+def first_token(case, seen, expected):
+    return near(seen.tensors["out"][:, :, 0], case["x"][:, :, 0])
+
+
+@true_of("Each pair of neighbours keeps its length", credit=True)
+def lengths(case, seen, expected):
+    mine, wanted = (v.double().unflatten(-1, (-1, 2)) for v in (seen.tensors["out"], case["x"]))
+    return near(mine.norm(dim=-1), wanted.norm(dim=-1))
+
+
+@true_of("The score of a query and a key depends on their distance", credit=True, role="typical")
+def relative(case, seen, expected):
+    scores = seen.tensors["scores"].double()
+    diagonals = near(scores[..., 1:, 1:], scores[..., :-1, :-1])
+    return diagonals and not near(scores, scores[..., :1].expand_as(scores))
+
+
+@true_of("Channels 0 and 1 are right", credit=True)
+def first_pair(case, seen, expected):
+    return near(seen.tensors["out"][..., :2], expected["out"][..., :2])
+
+
+properties = (turns, first_token, lengths, relative, first_pair)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"x": "B H T D", "base": None}

@@ -1,0 +1,502 @@
+"""Right and wrong answers for lesson 10."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils import language_model as finished
+
+
+def windows_by_index(ids, length, stride):
+    starts = torch.arange(0, len(ids) - length, stride, device=ids.device)
+    places = starts[:, None] + torch.arange(length, device=ids.device)
+    return ids[places], ids[places + 1]
+
+
+def windows_by_unfold(ids, length, stride):
+    return ids[:-1].unfold(0, length, stride), ids[1:].unfold(0, length, stride)
+
+
+def windows_by_while(ids, length, stride):
+    inputs, targets, start = [], [], 0
+    while start + length < len(ids):
+        inputs.append(ids[start : start + length])
+        targets.append(ids[start + 1 : start + length + 1])
+        start += stride
+    return [torch.stack(inputs), torch.stack(targets)]
+
+
+def windows_filled(ids, length, stride):
+    count = (len(ids) - length - 1) // stride + 1
+    inputs, targets = ids.new_empty(count, length), ids.new_empty(count, length)
+    for i in range(count):
+        for j in range(length):
+            inputs[i, j], targets[i, j] = ids[i * stride + j], ids[i * stride + j + 1]
+    return inputs, targets
+
+
+def _then(change):
+    """The right windows, changed afterwards."""
+    return lambda ids, length, stride: change(*windows_by_index(ids, length, stride))
+
+
+def windows_wrap(ids, length, stride):
+    """The last target is the first token again, so there is one window more."""
+    return windows_by_index(torch.cat([ids, ids[:1]]), length, stride)
+
+
+def windows_of_gaps(ids, length, stride):
+    """`stride` is taken for the overlap."""
+    return windows_by_index(ids, length, max(1, length - stride))
+
+
+WINDOWS_WRONG = {
+    "the last target wraps round": _then(lambda a, b: (a, torch.cat([a[:, 1:], a[:, :1]], 1))),
+    "text wrapped round": windows_wrap,
+    "stride and length swapped": lambda ids, length, stride: windows_by_index(ids, stride, length),
+    "overlap given": windows_of_gaps,
+    "targets shuffled": _then(lambda a, b: (a, b.flip(0))),
+    "a list of pairs": _then(lambda a, b: list(zip(a, b, strict=True))),
+    "one tensor": _then(lambda a, b: torch.cat([a, b])),
+    "float": _then(lambda a, b: (a.float(), b.float())),
+    "swapped, stride ignored": lambda ids, length, stride: windows_by_index(ids, length, 1)[::-1],
+    "no shift, one window too few": _then(lambda a, b: (a[:-1], a[:-1]) if len(a) > 1 else (a, a)),
+    "of the course": finished.sliding_windows,
+}
+
+
+def loss_by_gather(logits, ids, pad_id=None):
+    logs = logits[:, :-1].log_softmax(-1)
+    picked = logs.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    real = torch.ones_like(picked) if pad_id is None else (ids[:, 1:] != pad_id).to(picked.dtype)
+    return -(picked * real).sum() / real.sum()
+
+
+def loss_by_logsumexp(logits, ids, pad_id=None):
+    targets = ids[:, 1:].reshape(-1)
+    rows = logits[:, :-1].reshape(len(targets), logits.shape[-1])
+    keep = torch.arange(len(targets), device=ids.device)
+    if pad_id is not None:
+        keep = keep[targets != pad_id]
+    rows, targets = rows[keep], targets[keep]
+    right = rows[torch.arange(len(rows), device=ids.device), targets]
+    return (rows.logsumexp(-1) - right).mean()
+
+
+def loss_by_loop(logits, ids, pad_id=None):
+    total, count = 0.0, 0
+    for b in range(ids.shape[0]):
+        for t in range(ids.shape[1] - 1):
+            target = int(ids[b, t + 1])
+            if target != pad_id:
+                total = total - torch.log_softmax(logits[b, t], -1)[target]
+                count += 1
+    return total / count
+
+
+def loss_by_module(logits, ids, pad_id=None):
+    criterion = nn.CrossEntropyLoss(ignore_index=-1 if pad_id is None else pad_id)
+    return criterion(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def loss_by_rolling(logits, ids, pad_id=None):
+    """Targets rolled, and the last position left out."""
+    targets = ids.roll(-1, dims=1)
+    real = torch.arange(ids.shape[1], device=ids.device).expand_as(ids) < ids.shape[1] - 1
+    if pad_id is not None:
+        real = real & (targets != pad_id)
+    return F.cross_entropy(logits[real], targets[real])
+
+
+def _loss_then(change):
+    return lambda logits, ids, pad_id=None: change(loss_by_gather(logits, ids, pad_id))
+
+
+def loss_rolled(logits, ids, pad_id=None):
+    """Rolled targets, the last of which is the first token."""
+    targets = ids.roll(-1, dims=1)
+    real = targets == targets if pad_id is None else targets != pad_id
+    return F.cross_entropy(logits[real], targets[real])
+
+
+def loss_ignores_inputs_and_targets(logits, ids, pad_id=None):
+    real = ids[:, 1:] == ids[:, 1:]
+    if pad_id is not None:
+        real = (ids[:, 1:] != pad_id) & (ids[:, :-1] != pad_id)
+    return F.cross_entropy(logits[:, :-1][real], ids[:, 1:][real])
+
+
+def loss_pad_is_weighted(logits, ids, pad_id=None):
+    """The class weight of padding is 0, with the mean over all positions."""
+    targets, V = ids[:, 1:].flatten(), logits.shape[-1]
+    weight = torch.ones(V, dtype=logits.dtype)
+    if pad_id is not None:
+        weight[pad_id] = 0.0
+    flat = logits[:, :-1].flatten(0, 1)
+    return F.cross_entropy(flat, targets, weight=weight, reduction="none").mean()
+
+
+LOSS_WRONG = {
+    "the last target is the first token": loss_rolled,
+    "inputs and targets of padding left out": loss_ignores_inputs_and_targets,
+    "padding weighted 0": loss_pad_is_weighted,
+    "negative": _loss_then(lambda loss: -loss),
+    "float": _loss_then(float),
+    "perplexity": _loss_then(lambda loss: loss.exp()),
+    "two results": _loss_then(lambda loss: (loss, loss.exp())),
+    "no shift, sum": lambda logits, ids, pad_id=None: F.cross_entropy(
+        logits.flatten(0, 1), ids.flatten(), reduction="sum"
+    ),
+    "backwards, padding counted": lambda logits, ids, pad_id=None: F.cross_entropy(
+        logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten()
+    ),
+    "mean of squares": lambda logits, ids, pad_id=None: (
+        (torch.softmax(logits[:, :-1], -1) - F.one_hot(ids[:, 1:], logits.shape[-1]))
+        .square()
+        .mean()
+    ),
+    "a fixed pad of -100": lambda logits, ids, pad_id=None: loss_by_gather(logits, ids, -100),
+    "of the course": finished.next_token_loss,
+}
+
+
+def probabilities_by_rank(logits, temperature=1.0, top_k=None, top_p=None):
+    """Ranks instead of sorting back."""
+    if temperature == 0:
+        temperature, top_k, top_p = 1.0, 1, None
+    logits = logits / temperature
+    rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(-1)
+    if top_k is not None:
+        logits = logits.masked_fill(rank >= top_k, -math.inf)
+    shares = logits.softmax(-1)
+    if top_p is not None:
+        above = (rank[..., None, :] < rank[..., :, None]).to(shares.dtype)
+        before = (above @ shares[..., None])[..., 0]
+        shares = shares.masked_fill(before >= top_p, 0.0)
+        shares = shares / shares.sum(-1, keepdim=True)
+    return shares
+
+
+def probabilities_by_loop(logits, temperature=1.0, top_k=None, top_p=None):
+    rows = logits.reshape(-1, logits.shape[-1])
+    out = torch.zeros_like(rows)
+    for row, made in zip(rows, out, strict=True):
+        if temperature == 0:
+            made[row.argmax()] = 1
+            continue
+        shares = torch.softmax(row / temperature, 0)
+        k = len(row) if top_k is None else min(top_k, len(row))
+        best = shares.topk(k)
+        values = best.values / best.values.sum()
+        if top_p is not None:
+            count = int((values.cumsum(0) < top_p).sum()) + 1
+            values = values[:count] / values[:count].sum()
+        made[best.indices[: len(values)]] = values
+    return out.view(logits.shape)
+
+
+def probabilities_by_shift(logits, temperature=1.0, top_k=None, top_p=None):
+    """The well-known way: drop by running sum, shifted one to the right; -1e9 for -inf."""
+    if temperature == 0:
+        return F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
+    logits = logits / temperature
+    if top_k is not None:
+        kept = torch.topk(logits, min(top_k, logits.size(-1)))
+        logits = torch.full_like(logits, -1e9).scatter(-1, kept.indices, kept.values)
+    if top_p is not None:
+        ordered, order = torch.sort(logits, descending=True)
+        drop = ordered.softmax(-1).cumsum(-1) > top_p
+        drop[..., 1:] = drop[..., :-1].clone()
+        drop[..., 0] = False
+        logits = logits.masked_fill(drop.scatter(-1, order, drop), -1e9)
+    return torch.softmax(logits, -1)
+
+
+def probabilities_by_order(logits, temperature=1.0, top_k=None, top_p=None):
+    """Cuts in sorted order, then back through the inverse order."""
+    if temperature == 0:
+        out = torch.zeros_like(logits)
+        return out.scatter_(-1, logits.argmax(-1, keepdim=True), 1)
+    ordered, order = (logits / temperature).softmax(-1).sort(-1, descending=True)
+    if top_k is not None:
+        ordered = ordered * (torch.arange(ordered.shape[-1], device=logits.device) < top_k)
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    if top_p is not None:
+        ordered = ordered * ((ordered.cumsum(-1) - ordered) < top_p)
+        ordered = ordered / ordered.sum(-1, keepdim=True)
+    return ordered.gather(-1, order.argsort(-1))
+
+
+def probabilities_tiny_temperature(logits, temperature=1.0, top_k=None, top_p=None):
+    """Temperature 0 by a very small one: infinite logits."""
+    return probabilities_by_shift(logits, max(temperature, 1e-40), top_k, top_p)
+
+
+def probabilities_cold_is_flat(logits, temperature=1.0, top_k=None, top_p=None):
+    return probabilities_by_shift(logits, temperature or 1.0, top_k, top_p)
+
+
+def probabilities_k_wins(logits, temperature=1.0, top_k=None, top_p=None):
+    """Only one of the cuts is made."""
+    return probabilities_by_shift(logits, temperature, top_k, None if top_k else top_p)
+
+
+def probabilities_both_on_whole(logits, temperature=1.0, top_k=None, top_p=None):
+    """What both cuts keep, each looking at the whole."""
+    if temperature == 0 or top_k is None or top_p is None:
+        return probabilities_by_shift(logits, temperature, top_k, top_p)
+    kept = (probabilities_by_shift(logits, temperature, top_k) > 0) & (
+        probabilities_by_shift(logits, temperature, None, top_p) > 0
+    )
+    return (logits / temperature).masked_fill(~kept, -math.inf).softmax(-1)
+
+
+def probabilities_drawn(logits, temperature=1.0, top_k=None, top_p=None):
+    shares = probabilities_by_shift(logits, temperature, top_k, top_p)
+    flat = shares.reshape(-1, shares.shape[-1])
+    return F.one_hot(torch.multinomial(flat, 1)[:, 0], flat.shape[-1]).to(shares).view_as(shares)
+
+
+def probabilities_min_p(logits, temperature=1.0, top_k=None, top_p=None):
+    """min-p: what has at least top_p of the likeliest."""
+    if temperature == 0 or top_p is None:
+        return probabilities_by_shift(logits, temperature, top_k, None)
+    shares = probabilities_by_shift(logits, temperature, top_k, None)
+    shares = shares * (shares >= top_p * shares.amax(-1, keepdim=True))
+    return shares / shares.sum(-1, keepdim=True)
+
+
+def probabilities_in_place(logits, temperature=1.0, top_k=None, top_p=None):
+    if temperature:
+        logits /= temperature
+    return probabilities_by_shift(logits, float(temperature > 0), top_k, top_p)
+
+
+def probabilities_k_by_value(logits, temperature=1.0, top_k=None, top_p=None):
+    """Ties, and k before the temperature: the same but for ties."""
+    if temperature and top_k is not None:
+        least = logits.topk(min(top_k, logits.shape[-1]), -1).values[..., -1:]
+        logits = logits.masked_fill(logits < least, -math.inf)
+    return probabilities_by_shift(logits, temperature, None, top_p)
+
+
+def probabilities_sorted(logits, temperature=1.0, top_k=None, top_p=None):
+    """Two at once: the order of size, and temperature 0 taken for 1."""
+    shares = probabilities_cold_is_flat(logits, temperature, top_k, top_p)
+    return shares.sort(-1, descending=True).values
+
+
+PROBABILITIES_WRONG = {
+    "a very small temperature": probabilities_tiny_temperature,
+    "temperature 0 is 1": probabilities_cold_is_flat,
+    "top_k alone where there are both": probabilities_k_wins,
+    "each cut looks at the whole": probabilities_both_on_whole,
+    "drawn": probabilities_drawn,
+    "min-p": probabilities_min_p,
+    "divides in place": probabilities_in_place,
+    "top_k by value": probabilities_k_by_value,
+    "sorted, temperature 0 is 1": probabilities_sorted,
+    "no cuts": lambda logits, temperature=1.0, top_k=None, top_p=None: probabilities_by_shift(
+        logits, temperature
+    ),
+    "of the course": finished.next_token_probabilities,
+}
+
+
+@torch.no_grad()
+def generate_by_loop(model, ids, max_new_tokens):
+    mode = model.training
+    model.eval()
+    for _ in range(max_new_tokens):
+        logits = model(ids[:, -model.context_length :])
+        ids = torch.cat((ids, logits[:, -1, :].argmax(-1).unsqueeze(1)), 1)
+    model.train(mode)
+    return ids
+
+
+def generate_in_place(model, ids, max_new_tokens):
+    """Room for all first; the mode is put back whatever happens."""
+    mode, T = model.training, ids.shape[1]
+    text = ids.new_zeros(ids.shape[0], T + max_new_tokens)
+    text[:, :T] = ids
+    try:
+        model.eval()
+        with torch.no_grad():
+            for t in range(T, T + max_new_tokens):
+                seen = text[:, max(0, t - model.context_length) : t]
+                text[:, t] = model(seen)[:, -1].max(-1).indices
+    finally:
+        if mode:
+            model.train()
+    return text
+
+
+def generate_row_by_row(model, ids, max_new_tokens):
+    mode = model.training
+    model.eval()
+    rows = []
+    with torch.no_grad():
+        for row in ids:
+            for _ in range(max_new_tokens):
+                best = model(row[None, -model.context_length :])[0, -1].topk(1).indices
+                row = torch.cat([row, best])
+            rows.append(row)
+    model.train(mode)
+    return torch.stack(rows)
+
+
+def generate_by_recursion(model, ids, max_new_tokens):
+    if max_new_tokens == 0:
+        return ids.clone()
+    mode = model.training
+    with torch.inference_mode():
+        logits = model.eval()(ids[:, -model.context_length :])
+    model.train(mode)
+    best = logits[:, -1:].clone().argmax(-1)
+    return generate_by_recursion(model, torch.hstack([ids, best]), max_new_tokens - 1)
+
+
+def make_generate(
+    crop=lambda ids, n: ids[:, -n:],
+    choose=lambda logits: logits[:, -1].argmax(-1, keepdim=True),
+    end=lambda model, mode: model.train(mode),
+    answer=lambda ids, T: ids,
+    join=lambda ids, new: torch.cat([ids, new], 1),
+    quiet=torch.no_grad,
+):
+    def generate(model, ids, max_new_tokens):
+        mode, T = model.training, ids.shape[1]
+        model.eval()
+        with quiet():
+            for _ in range(max_new_tokens):
+                ids = join(ids, choose(model(crop(ids, model.context_length))))
+        end(model, mode)
+        return answer(ids, T)
+
+    return generate
+
+
+def generate_in_blocks(model, ids, max_new_tokens):
+    """Appends what every position predicts."""
+    mode = model.training
+    model.eval()
+    T = ids.shape[1]
+    with torch.no_grad():
+        while ids.shape[1] < T + max_new_tokens:
+            ids = torch.cat([ids, model(ids[:, -model.context_length :]).argmax(-1)], 1)
+    model.train(mode)
+    return ids[:, : T + max_new_tokens]
+
+
+def generate_stops_at_length(model, ids, max_new_tokens):
+    room = max(0, model.context_length - ids.shape[1])
+    return generate_by_loop(model, ids, min(max_new_tokens, room))
+
+
+def generate_freezes(model, ids, max_new_tokens):
+    model.requires_grad_(False)
+    return generate_by_loop(model, ids, max_new_tokens)
+
+
+def generate_leaves_gradients_off(model, ids, max_new_tokens):
+    torch.set_grad_enabled(False)
+    return generate_by_loop(model, ids, max_new_tokens)
+
+
+GENERATE_WRONG = {
+    "appends all positions": generate_in_blocks,
+    "stops at the context": generate_stops_at_length,
+    "freezes the model": generate_freezes,
+    "leaves gradients off": generate_leaves_gradients_off,
+    "crops to the beginning, evaluation left on": make_generate(
+        crop=lambda ids, n: ids[:, :n], end=lambda model, mode: None
+    ),
+    "draws at a low temperature": make_generate(
+        choose=lambda logits: torch.multinomial((logits[:, -1] / 0.3).softmax(-1), 1)
+    ),
+    "over the batch": make_generate(
+        choose=lambda logits: logits[:, -1].argmax(0)[: len(logits), None]
+    ),
+    "context and one more": make_generate(crop=lambda ids, n: ids[:, -n - 1 :]),
+    "new tokens alone": make_generate(answer=lambda ids, T: ids[:, T:]),
+    "recorded": make_generate(quiet=torch.enable_grad),
+    "in front": make_generate(join=lambda ids, new: torch.cat([new, ids], 1)),
+    "sliding window returned": make_generate(join=lambda ids, new: torch.cat([ids[:, 1:], new], 1)),
+    "always training afterwards": make_generate(end=lambda model, mode: model.train()),
+    "of the course": finished.generate,
+}
+
+
+RECALL = {
+    "scores stay when all move": "rotary",
+    "scores divided by": 16,
+    "temperature near 0": "one weight is 1",
+}
+
+
+REASONS = {
+    "perplexity of 1/50 each": 50,
+    "predictions in 33 tokens": 32,
+    "first loss, 1,000 words": 6.9078,
+    "fresh text, below the entropy": "a leak",
+    "training text, below the entropy": "overfitting",
+    "without the shift, loss near": 0,
+    "kept by top_p 0.7": 2,
+    "weight 0.9 on the subject": "where it looks",
+}
+
+
+RIGHT = {
+    "sliding_windows": {
+        "index": windows_by_index,
+        "unfold": windows_by_unfold,
+        "while": windows_by_while,
+        "filled": windows_filled,
+        "two in one tensor": _then(lambda a, b: torch.stack([a, b])),
+    },
+    "next_token_loss": {
+        "gather": loss_by_gather,
+        "logsumexp": loss_by_logsumexp,
+        "loop": loss_by_loop,
+        "module": loss_by_module,
+        "rolled": loss_by_rolling,
+    },
+    "next_token_probabilities": {
+        "ranks": probabilities_by_rank,
+        "loop": probabilities_by_loop,
+        "shifted": probabilities_by_shift,
+        "sorted back": probabilities_by_order,
+    },
+    "generate": {
+        "loop": generate_by_loop,
+        "in place": generate_in_place,
+        "row by row": generate_row_by_row,
+        "recursion": generate_by_recursion,
+    },
+    "recall_10": {"capitals": RECALL | {"scores stay when all move": "Rotary"}},
+    "language_model_reasons": {
+        "exact": REASONS,
+        "two decimals": REASONS | {"first loss, 1,000 words": 6.91},
+    },
+}
+
+
+WRONG = {
+    "sliding_windows": WINDOWS_WRONG,
+    "next_token_loss": LOSS_WRONG,
+    "next_token_probabilities": PROBABILITIES_WRONG,
+    "generate": GENERATE_WRONG,
+    "recall_10": {
+        "another word": RECALL | {"scores stay when all move": "absolute"},
+        "a rounded root": RECALL | {"scores divided by": 16.5},
+        "one missing": {k: v for k, v in RECALL.items() if k != "temperature near 0"},
+    },
+    "language_model_reasons": {
+        "all overfitting": REASONS | {"fresh text, below the entropy": "overfitting"},
+        "a share": REASONS | {"perplexity of 1/50 each": 0.02},
+        "rounded": REASONS | {"first loss, 1,000 words": 7},
+        "texts": REASONS | {"predictions in 33 tokens": "32"},
+    },
+}

@@ -1,0 +1,123 @@
+"""How an answer to `next_token_loss` is judged."""
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.calling import fresh
+from whywrong.comparing import near
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, sizes=(), pad_id=None, padded="", roles="", dtype=torch.float32, **options):
+        B, T, V = sizes or draw.sizes(3, 3, 9)
+        logits = 2.0 * draw.normal(B, T, V, dtype=dtype)
+        ids = torch.randint(V, (B, T), generator=draw.generator)
+        inputs = {"logits": logits, "ids": ids}
+        if pad_id is not None:
+            ids[ids == pad_id] = (pad_id + 1) % V
+            ids = ids.masked_fill(padding(draw, padded, B, T), pad_id)
+            inputs |= {"ids": ids, "pad_id": pad_id}
+        return Case(name, inputs, options=options, roles=frozenset(roles.split()))
+
+    two = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [5.0, 0.0]]])
+    by_hand = {"logits": two, "ids": torch.tensor([[0, 1, 1]])}
+    turned = case("not contiguous in memory", (4, 5, 7), 1, "after", "padded")
+    turned.inputs["logits"] = turned["logits"].mT.contiguous().mT
+    double, names = torch.float64, ("logits", "ids", "pad_id")
+    return [
+        Case("three tokens by hand", by_hand, roles={"small"}),
+        case("no padding", roles="typical"),
+        case("padding after the text", (5, 7, 6), 3, "after", "padded"),
+        case("padding in front", (4, 6, 5), 2, "front", "padded"),
+        case("padding anywhere, named 0", (6, 8, 7), 0, "anywhere", "padded"),
+        case("a text of nothing but padding", (4, 7, 5), 4, "one text", "padded"),
+        case("a pad_id that doesn't occur", (3, 5, 8), 6, "none"),
+        case("tokens of id 0, no pad_id", (6, 5, 2), roles="small"),
+        case("two tokens", (5, 2, 7), roles="small"),
+        case("one text", (1, 6, 4), roles="small"),
+        case("float64, by name", (3, 6, 4), 1, "after", "padded", double, keywords=names),
+        turned,
+        case("as many tokens as words", (6, 6, 6), 2, "after", "small padded"),
+    ]
+
+
+def padding(draw, where, B, T):
+    """`(B, T)`, `True` at padding; each text keeps at least two tokens, and one is full."""
+    if where == "none":
+        return torch.zeros(B, T, dtype=torch.bool)
+    if where == "anywhere":
+        some = torch.rand(B, T, generator=draw.generator) < 0.4
+        some[0, :2] = torch.tensor([True, False])
+        some[1, -2:] = torch.tensor([False, True])
+        return some
+    lengths = torch.randint(2, T + 1, (B,), generator=draw.generator)
+    lengths[draw.integer(0, B - 1)] = T
+    lengths[draw.integer(0, B - 1)] = 2
+    after = torch.arange(T) >= lengths[:, None]
+    if where == "one text":
+        after[draw.integer(0, B - 1)] = True
+    return after.flip(1) if where == "front" else after
+
+
+def oracle(logits, ids, pad_id=None):
+    targets = ids[:, 1:]
+    targets = targets if pad_id is None else targets.masked_fill(targets == pad_id, -100)
+    return F.cross_entropy(logits[:, :-1].transpose(1, 2), targets, ignore_index=-100)
+
+
+def see_others(answer, case, seen):
+    """More calls: other last logits, other logits at padding, all logits higher, better ones."""
+
+    def call(logits):
+        return answer(fresh(logits), *map(fresh, list(case.inputs.values())[1:]))
+
+    logits = case["logits"].clone()
+    if "typical" in case.roles:
+        logits[:, -1] += drawn_like(logits[:, -1])
+        seen.put("other end", call(logits))
+        seen.put("all higher", call(case["logits"] + 3.0))
+        better = case["logits"].clone()
+        better[:, :-1].scatter_add_(-1, case["ids"][:, 1:, None], torch.full_like(better, 2.0))
+        seen.put("better", call(better))
+    if "padded" in case.roles:
+        silent = (case["ids"][:, 1:] == case["pad_id"])[..., None]
+        logits[:, :-1] += drawn_like(logits[:, :-1]) * silent
+        seen.put("other at padding", call(logits))
+
+
+def drawn_like(x):
+    return Draw(5).normal(*x.shape, dtype=x.dtype)
+
+
+probe = FunctionProbe(gradients=("logits",), extra=see_others)
+expect = expect_function(oracle, gradients=("logits",))
+
+
+@true_of("The loss falls when the tokens that come next get likelier", gate=True, role="typical")
+def better(case, seen, expected):
+    return bool(seen.tensors["better"] < seen.tensors["out"] - 1e-4)
+
+
+@true_of("The last logits, which predict nothing, have no effect", credit=True, role="typical")
+def end(case, seen, expected):
+    return near(seen.tensors["out"], seen.tensors["other end"])
+
+
+@true_of("Adding one number to all logits changes nothing", credit=True, role="typical")
+def higher(case, seen, expected):
+    return near(seen.tensors["out"], seen.tensors["all higher"])
+
+
+@true_of("Logits whose target is padding have no effect", credit=True, role="padded")
+def padded(case, seen, expected):
+    return near(seen.tensors["out"], seen.tensors["other at padding"])
+
+
+properties = (better, end, higher, padded)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"logits": "B T V", "ids": "B T", "pad_id": None}

@@ -1,0 +1,77 @@
+"""How an answer to `training_step` is judged."""
+
+import torch
+
+from exercises.shared.training import (
+    STEP_PROPERTIES,
+    STEP_TOLERANCE,
+    expect_steps,
+    moved_weights,
+    right_loss,
+    right_step,
+    see_steps,
+    step_cases,
+)
+from whywrong import true_of
+from whywrong.comparing import near
+
+cases = step_cases
+probe = see_steps
+expect = expect_steps
+tolerance = STEP_TOLERANCE
+
+
+@true_of("The weights move downhill", credit=True, role="plain")
+def moves(case, seen, expected):
+    """Along the right step, at least roughly."""
+    mine, right = (moved_weights(case, tensors) for tensors in (seen.tensors, expected))
+    return bool(torch.cosine_similarity(mine, right, dim=0) > 0.3)
+
+
+@true_of("Gradients that are left from before have no effect", credit=True, role="left")
+def clears(case, seen, expected):
+    mine = seen.tensors.get("judged:gradients")
+    if mine is None:  # the optimizer was never asked
+        return right_step(case, seen, expected) or None
+    return near(mine, seen.tensors["judged:clean start"], 1e-3) if bool(mine.any()) else None
+
+
+@true_of("Long gradients are cut to `max_norm`", credit=True, role="long")
+def clips(case, seen, expected):
+    mine, most = seen.tensors.get("judged:gradients"), case.inputs.get("max_norm", 1.0)
+    if mine is None:
+        return as_long(case, seen, expected) or None
+    length = float(mine.norm()) / most
+    if not length:
+        return None
+    if length < 0.999:  # gradients may be that short, and those of another loss
+        return as_long(case, seen, expected) if right_loss(case, seen, expected) else None
+    return length <= 1.001
+
+
+def as_long(case, seen, expected):
+    mine, right = (moved_weights(case, tensors).norm() for tensors in (seen.tensors, expected))
+    return near(mine, right, 1e-3)
+
+
+@true_of("Where gradients are short the step is right", credit=True, role="plain")
+def plain(case, seen, expected):
+    return right_step(case, seen, expected)
+
+
+@true_of(
+    "A model that comes in evaluation mode is trained in training mode",
+    credit=True,
+    role="evaluation",
+)
+def mode(case, seen, expected):
+    moved = moved_weights(case, seen.tensors)
+    if near(moved, torch.zeros_like(moved)):
+        return None
+    return bool(seen.tensors["judged:in training"])
+
+
+properties = (moves, clears, clips, plain, mode, *STEP_PROPERTIES)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"model": None, "ids": "B T", "optimizer": None, "max_norm": None, "sizes": "V C"}

@@ -1,0 +1,249 @@
+"""How an answer to `CrossAttention` is judged."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from exercises.shared.dropout import (
+    D_IN,
+    DROPOUT,
+    PADDED,
+    TRAINS,
+    WIDTH,
+    dropout_case,
+    see_dropout,
+    split,
+)
+from exercises.shared.heads import blind, padding_anywhere, padding_behind
+from exercises.shared.many_heads import NOTHING_KEPT
+from exercises.shared.two_texts import (
+    WHOLE_ATTENTION,
+    TwoSizes,
+    cross_oracle,
+    cross_weights,
+    two_sizes,
+)
+from whywrong import Case, ModuleProbe, expect_module, true_of
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.modules import MODULE_PROPERTIES
+
+forbidden = WHOLE_ATTENTION
+
+
+# ---------------------------------------------------------------- cases
+
+
+def cross_case(
+    draw, name, s=None, pad_mask=None, dtype=torch.float32, given="", roles="", **options
+):
+    """`given` says how the constructor gets its arguments: two by position, or all three "by
+    position" or "by name"."""
+    s = s or two_sizes(draw)
+    inputs = {"x": draw.normal(s.B, s.T, s.C, dtype=dtype)}
+    inputs["context"] = draw.normal(s.B, s.S, s.C, dtype=dtype)
+    if pad_mask is not None:
+        inputs["context_pad_mask"] = pad_mask(draw, s.B, s.S)
+    named = {"d_model": s.C, "num_heads": s.H} | ({"dropout": 0.0} if given else {})
+    by_name = given == "by name"
+    options |= {
+        "args": () if by_name else tuple(named.values()),
+        "kwargs": named if by_name else {},
+        "weights": cross_weights(draw, s.C, dtype),
+        "dtype": dtype,
+        "heads": s.H,
+    }
+    if "typical" in roles:  # others are made beside it
+        options["others"] = [((), named | {"dropout": 0.9})]
+    return Case(name, inputs, options=options, roles=set(roles.split()))
+
+
+def scores_of_100(draw):
+    """Visible scores near -100 and hidden ones near 100.
+
+    All numbers have few binary digits, so that float32 gives exact scores in every order.
+    """
+    s = TwoSizes(2, 3, 5, 4, 2)
+    case = cross_case(draw, "scores from -100 to 100", s, padding_behind, roles="small", once=True)
+    x, context, weights = case["x"], case["context"], case.options["weights"]
+    for tokens in (x, context):
+        tokens.copy_((4 * tokens).round() / 4)
+    x[..., 0] = 1.0
+    context[..., 0] = torch.where(case["context_pad_mask"], 1.0, -1.0)
+    for name, large in (("query", 12.0), ("key", 16.0)):  # 12 · 16 / √4 = 96
+        weight = weights[f"{name}.weight"]
+        weight.copy_((4 * weight).round() / 8)  # adds little to the scores
+        weight[:: s.D] = 0.0
+        weight[:: s.D, 0] = large
+    return case
+
+
+def dropout_of_two(draw, heads):
+    """As `dropout_case`, from three queries to four keys; tokens are as wide as the result."""
+    C = heads * WIDTH
+
+    def widened(made):
+        return {n: F.pad(w, (0, C - w.shape[-1])) for n, w in split(made).items()}
+
+    case = dropout_case(draw, heads, (C, heads), widened)
+    context = F.pad(case["x"], (0, C - D_IN))
+    options = case.options | {"scores": case.options["scores"][:, :, 1:]}
+    return replace(case, inputs={"x": context[:, 1:], "context": context}, options=options)
+
+
+def cases(seed):
+    draw = Draw(seed)
+    case, double, once = partial(cross_case, draw), {"dtype": torch.float64}, {"once": True}
+    equal = case("equal scores, some tokens of zeros", **once)
+    equal.options["weights"]["query.weight"].zero_()
+    equal["context"][0, ::2] = 0.0
+    strided = case("not contiguous in memory", pad_mask=padding_behind, **once)
+    for name in ("x", "context"):
+        strided.inputs[name] = strided[name].mT.contiguous().mT
+    in_front = {"pad_mask": blind, "roles": "padded device", **double}
+    as_many, small = TwoSizes(3, 4, 4, 5, 2), {"roles": "small", **once}
+    return [
+        case("random numbers", roles="typical"),
+        case("float64, padding in front, one context all padding", **in_front),
+        case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", **once),
+        case("float64, made by position", given="by position", **double, **once),
+        case("as many queries as keys", as_many, padding_behind, **small),
+        case("one query, one head", TwoSizes(2, 1, 3, 5, 1), **small),
+        scores_of_100(draw),
+        equal,
+        strided,
+        dropout_of_two(draw, 2),
+    ]
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def see_cross(make, case, seen):
+    """More calls, by name: other last tokens on either side, other padding, short texts after long
+    ones, no mask after a mask, another context as long; dropout at work."""
+    see_dropout(make, case, seen)
+    if not case.roles & {"typical", "padded"}:
+        return
+    x, context, mask = case["x"], case["context"], case.inputs.get("context_pad_mask")
+
+    def call(module, x, context, mask=mask):
+        mask = None if mask is None else fresh(mask[-len(x) :, : context.shape[1]])
+        with torch.no_grad():
+            return module(x=fresh(x), context=fresh(context), context_pad_mask=mask)
+
+    def made(training=False):
+        set_seed(1)  # a parameter too many is the same in each
+        return make(as_made=training)
+
+    one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("in training", call(one, x, context))
+    if mask is None:
+        seen.put("last key", call(other, x, plus_one(context, (slice(None), -1))))
+        seen.put("last query", call(made(), plus_one(x, (slice(None), -1)), context))
+    else:
+        seen.put("other padding", call(other, x, plus_one(context, mask)))
+        seen.put("unmasked second", call(one, x, context, None))
+        seen.put("masked third", call(one, x, context))
+        seen.put("unmasked first", call(made(), x, context, None))
+    seen.put("few second", call(one, x, context.flip(0)))
+    seen.put("few first", call(made(training=True), x, context.flip(0)))
+    seen.put("short second", call(one, x[1:, :2], context[1:, :2]))
+    seen.put("short first", call(other, x[1:, :2], context[1:, :2]))
+    seen.put("long second", call(other, x, context))
+
+
+def plus_one(tokens, place):
+    changed = tokens.clone()
+    changed[place] += 1.0
+    return changed
+
+
+probe = ModuleProbe(gradients=("x", "context"), extra=see_cross)
+expect = expect_module(cross_oracle, gradients=("x", "context"))
+
+
+# ---------------------------------------------------------------- what is true of the result
+
+
+@true_of("A query attends to the context", gate=True, role="typical")
+def listens(case, seen, expected):
+    return not near(seen.tensors["out"][:, -1], seen.tensors["last key"][:, -1])
+
+
+@true_of(
+    "Every query may attend to the last key: nothing is causal here", credit=True, role="typical"
+)
+def whole_context(case, seen, expected):
+    change = seen.tensors["out"] - seen.tensors["last key"]
+    return bool((change.abs().amax(-1) > 1e-4).all())
+
+
+@true_of("A query changes its own row, and no other", credit=True, role="typical")
+def own_question(case, seen, expected):
+    out, other = seen.tensors["out"], seen.tensors["last query"]
+    return near(out[:, :-1], other[:, :-1]) and not near(out[:, -1], other[:, -1])
+
+
+@true_of("The context's padding does not affect the result", credit=True, role="padded")
+def padding(case, seen, expected):
+    return near(seen.tensors["out"], seen.tensors["other padding"])
+
+
+@true_of(
+    "Where all of the context is padding, the result is the bias of `out_proj`",
+    credit=True,
+    role="padded",
+)
+def nothing_seen(case, seen, expected):
+    rows = seen.tensors["out"][case["context_pad_mask"].all(1)]
+    return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
+
+
+ELSEWHERE = ("drops channels of the values", "drops channels of the result")
+
+
+@true_of(
+    "In training, dropout sets single weights or channels to 0, once, and scales the others by "
+    "1/(1 - p)",
+    role="dropout",
+    any_number=True,
+    draws=True,
+    breaks=DROPOUT.breaks,
+)
+def dropout(case, seen, expected):
+    """On the weights, the values or the result, but once."""
+    found = DROPOUT.holds(case, seen, expected)
+    if not isinstance(found, str) or found.removesuffix(PADDED) not in ELSEWHERE:
+        return found
+    draws = [seen.tensors[f"draw:{name}"].double() for name in ("1", "1 again", "2", "2 again")]
+    if torch.equal(draws[0], draws[1]) or torch.equal(draws[0], draws[2]):
+        return "draws once for all calls"
+    still = seen.tensors["out"].double()
+    mean = float((torch.stack(draws).mean(0) * still).sum() / still.square().sum())
+    return True if abs(mean - 1) < 0.1 else "doesn't scale what is left by 1/(1 - p)"
+
+
+properties = (
+    listens,
+    whole_context,
+    own_question,
+    padding,
+    nothing_seen,
+    NOTHING_KEPT,
+    dropout,
+    TRAINS,
+    *MODULE_PROPERTIES,
+)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {
+    "x": "B T d_model",
+    "context": "B S d_model",
+    "context_pad_mask": "B S",
+    "pad_mask": "B S",
+    "scores": None,
+}

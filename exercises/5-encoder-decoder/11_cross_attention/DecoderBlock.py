@@ -1,0 +1,97 @@
+"""How an answer to `DecoderBlock` is judged."""
+
+from functools import partial
+
+import torch
+
+from exercises.shared.draw import Draw
+from exercises.shared.heads import blind, padding_anywhere, padding_behind
+from exercises.shared.post_dropout import HEADS, LENGTH, WIDE, WIDTH, post_dropout_case
+from exercises.shared.two_texts import (
+    DECODER,
+    POST_PROPERTIES,
+    WHOLE_BLOCK,
+    TwoSizes,
+    decoder_oracle,
+    depends_on,
+    post_case,
+    post_weights,
+    see_post_block,
+)
+from whywrong import ModuleProbe, Property, expect_module, true_of
+from whywrong.comparing import near
+
+forbidden = WHOLE_BLOCK
+
+
+def cases(seed):
+    draw = Draw(seed)
+    case = partial(post_case, draw, DECODER)
+    double, once = {"dtype": torch.float64}, {"once": True}
+    both = {"pad_mask": padding_anywhere, "context_pad_mask": blind, "roles": "padded device"}
+    loud = {"context_pad_mask": padding_behind, "loud": 10.0}
+    same = {"pad_mask": padding_behind, "context_pad_mask": padding_anywhere, "roles": "small"}
+    by_name = {"pad_mask": padding_anywhere, "given": "by name"}
+    full = {"context_pad_mask": padding_behind, "roles": "small"}
+    weights = post_weights(draw, DECODER, WIDTH, WIDE)
+    as_many, fits = TwoSizes(3, 4, 4, 5, 2, 11, 6), TwoSizes(3, 7, 9, 5, 2, 12, 7)
+    return [
+        case("random numbers", roles="typical"),
+        case("float64, both padded, one context all padding", **both, **double),
+        case("the context padded, a loud network", **loud, **double, **once),
+        case("the target padded, made by name", **by_name, **once),
+        case("as many tokens in both texts", as_many, given="by position", **same, **once),
+        post_dropout_case(draw, (WIDTH, HEADS, WIDE, LENGTH), weights, context=True),
+        case("one token each", TwoSizes(2, 1, 1, 5, 3, 7, 4), roles="small", **once),
+        case("as many tokens as fit, a longer context", fits, **full, **once),
+    ]
+
+
+probe = ModuleProbe(gradients=("x", "context"), extra=see_post_block)
+expect = expect_module(decoder_oracle, gradients=("x", "context"))
+
+
+@true_of("A later token of the target does not affect an earlier one", credit=True, role="typical")
+def no_future(case, seen, expected):
+    return near(seen.tensors["out"][:, :-1], seen.tensors["x -1"][:, :-1])
+
+
+@true_of("The context's padding does not affect the result", credit=True, role="padded")
+def context_padding(case, seen, expected):
+    return near(seen.tensors["out"], seen.tensors["other padding in context"])
+
+
+properties = (
+    Property(
+        "listens",
+        "A token attends to the context",
+        depends_on("context", -1, by=-1),
+        gate=True,
+        role="typical",
+    ),
+    Property(
+        "whole_context",
+        "The first token may attend to the last one of the context",
+        depends_on("context", -1, by=0),
+        credit=True,
+        role="typical",
+    ),
+    Property(
+        "looks_back",
+        "A token attends to the tokens before it",
+        depends_on("x", 0, by=-1),
+        credit=True,
+        role="typical",
+    ),
+    no_future,
+    context_padding,
+    *POST_PROPERTIES,
+)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {
+    "x": "B T d_model",
+    "pad_mask": "B T",
+    "context": "B S d_model",
+    "context_pad_mask": "B S",
+}

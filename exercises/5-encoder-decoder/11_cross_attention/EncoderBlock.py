@@ -1,0 +1,67 @@
+"""How an answer to `EncoderBlock` is judged."""
+
+from functools import partial
+
+import torch
+
+from exercises.shared.draw import Draw
+from exercises.shared.heads import blind, padding_anywhere, padding_behind
+from exercises.shared.post_dropout import HEADS, WIDE, WIDTH, post_dropout_case
+from exercises.shared.two_texts import (
+    ENCODER,
+    POST_PROPERTIES,
+    WHOLE_BLOCK,
+    TwoSizes,
+    depends_on,
+    encoder_oracle,
+    post_case,
+    post_weights,
+    see_post_block,
+)
+from whywrong import ModuleProbe, Property, expect_module
+
+forbidden = WHOLE_BLOCK
+
+
+def cases(seed):
+    draw = Draw(seed)
+    case = partial(post_case, draw, ENCODER)
+    double, once = {"dtype": torch.float64}, {"once": True}
+    quiet = {"size": 0.05, "loud": 10.0, "given": "by position", **double, **once}
+    in_front = {"pad_mask": blind, "roles": "padded device", **double}
+    strided = case("not contiguous in memory", pad_mask=padding_behind, **once)
+    strided.inputs["x"] = strided["x"].mT.contiguous().mT
+    weights = post_weights(draw, ENCODER, WIDTH, WIDE)
+    return [
+        case("random numbers", roles="typical"),
+        case("float64, padding in front, one text all padding", **in_front),
+        case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", **once),
+        case("small tokens, a loud network, made by position", **quiet),
+        post_dropout_case(draw, (WIDTH, HEADS, WIDE), weights, context=False),
+        case("one token", TwoSizes(2, 1, 0, 5, 3, 7), roles="small", **once),
+        strided,
+    ]
+
+
+probe = ModuleProbe(gradients=("x",), extra=see_post_block)
+expect = expect_module(encoder_oracle)
+properties = (
+    Property(
+        "listens",
+        "A token attends to the tokens before it",
+        depends_on("x", 0, by=-1),
+        gate=True,
+        role="typical",
+    ),
+    Property(
+        "looks_ahead",
+        "A token attends to the tokens after it: a text that is read is complete",
+        depends_on("x", -1, by=0),
+        credit=True,
+        role="typical",
+    ),
+    *POST_PROPERTIES,
+)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"x": "B T d_model", "pad_mask": "B T"}

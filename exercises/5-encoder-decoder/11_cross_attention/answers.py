@@ -1,0 +1,543 @@
+"""Right and wrong answers for lesson 11."""
+
+import math
+from collections import OrderedDict
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils import transformer as course
+from course_utils.attention import MultiHeadAttention
+
+
+class Plain(nn.Module):
+    """The plain answer, in steps that the others replace."""
+
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__()
+        self.num_heads = num_heads
+        self.d_head = d_model // num_heads
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key = nn.Linear(d_model, d_model, bias=False)
+        self.value = nn.Linear(d_model, d_model, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def heads(self, x):
+        B, T, _ = x.shape
+        return x.view(B, T, self.num_heads, self.d_head).transpose(1, 2)
+
+    def hidden(self, x, context, mask):
+        return None if mask is None else mask[:, None, None, :]
+
+    def weigh(self, scores, hidden):
+        if hidden is None:
+            return scores.softmax(-1)
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+        return scores.softmax(-1).masked_fill(hidden, 0.0)
+
+    def sides(self, x, context):
+        return self.query(x), self.key(context), self.value(context)
+
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (self.heads(t) for t in self.sides(x, context))
+        scores = q @ k.mT / self.d_head**0.5
+        weights = self.weigh(scores, self.hidden(x, context, context_pad_mask))
+        out = self.dropout(weights) @ v
+        return self.out_proj(out.transpose(1, 2).reshape(x.shape))
+
+
+class BuiltIn(Plain):
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (self.heads(t) for t in self.sides(x, context))
+        seen = None if context_pad_mask is None else ~context_pad_mask[:, None, None, :]
+        p = self.dropout.p if self.training else 0.0
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=p)
+        return self.out_proj(out.transpose(1, 2).flatten(2))
+
+
+class ByEinsum(Plain):
+    """Hidden at -1e9, and cleared where nothing is visible."""
+
+    def weigh(self, scores, hidden):
+        if hidden is None:
+            return scores.softmax(-1)
+        return scores.masked_fill(hidden, -1e9).softmax(-1) * ~hidden
+
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (t.unflatten(-1, (self.num_heads, -1)) for t in self.sides(x, context))
+        scores = torch.einsum("bthd,bshd->bhts", q, k) * self.d_head**-0.5
+        weights = self.dropout(self.weigh(scores, self.hidden(x, context, context_pad_mask)))
+        out = torch.einsum("bhts,bshd->bthd", weights, v)
+        return self.out_proj(out.flatten(2))
+
+
+class HeadByHead(Plain):
+    """A loop over heads, each with its rows of the weights."""
+
+    def forward(self, x, context, context_pad_mask=None):
+        found = []
+        for rows in torch.arange(self.query.in_features, device=x.device).chunk(self.num_heads):
+            q = x @ self.query.weight[rows].T
+            k = context @ self.key.weight[rows].T
+            v = context @ self.value.weight[rows].T
+            hidden = None if context_pad_mask is None else context_pad_mask[:, None]
+            weights = self.weigh(q @ k.transpose(1, 2) / math.sqrt(len(rows)), hidden)
+            found.append(self.dropout(weights) @ v)
+        return self.out_proj(torch.cat(found, -1))
+
+
+class DropsResult(Plain):
+    """Dropout acts at the end of the branch; the lesson doesn't say where."""
+
+    def forward(self, x, context, context_pad_mask=None):
+        p, self.dropout.p = self.dropout.p, 0.0
+        out = super().forward(x, context, context_pad_mask)
+        self.dropout.p = p
+        return self.dropout(out)
+
+
+class DropsValues(Plain):
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (self.heads(t) for t in self.sides(x, context))
+        scores = q @ k.mT / self.d_head**0.5
+        weights = self.weigh(scores, self.hidden(x, context, context_pad_mask))
+        return self.out_proj((weights @ self.dropout(v)).transpose(1, 2).reshape(x.shape))
+
+
+class ContextAsked(Plain):
+    def forward(self, x, context, context_pad_mask=None):
+        return super().forward(context, x)
+
+
+class SelfAlone(Plain):
+    def sides(self, x, context):
+        return self.query(x), self.key(x), self.value(x)
+
+
+class SelfAndNotScaled(SelfAlone):
+    """And a mask nowhere."""
+
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (self.heads(t) for t in self.sides(x, context))
+        return self.out_proj((self.dropout((q @ k.mT).softmax(-1)) @ v).transpose(1, 2).flatten(2))
+
+
+class CausalAndNoPadding(Plain):
+    def hidden(self, x, context, mask):
+        T, S = x.shape[1], context.shape[1]
+        return torch.ones(T, S, dtype=torch.bool, device=x.device).triu(1)
+
+
+class PaddingMinusNine(Plain):
+    def weigh(self, scores, hidden):
+        return (scores if hidden is None else scores.masked_fill(hidden, -1e9)).softmax(-1)
+
+
+class PaddingMinusHundred(Plain):
+    """Cleared where nothing is visible."""
+
+    def weigh(self, scores, hidden):
+        if hidden is None:
+            return scores.softmax(-1)
+        blind = hidden.all(-1, keepdim=True)
+        return scores.masked_fill(hidden, -100.0).softmax(-1).masked_fill(blind, 0.0)
+
+
+class PaddingScaled(Plain):
+    """The mask as numbers, subtracted."""
+
+    def weigh(self, scores, hidden):
+        return (scores if hidden is None else scores - 10 * hidden.to(scores.dtype)).softmax(-1)
+
+
+class MaskAllOrNothing(Plain):
+    """A mask that hides all is left out."""
+
+    def weigh(self, scores, hidden):
+        if hidden is not None and bool(hidden.all(-1).any()):
+            return scores.softmax(-1)
+        return super().weigh(scores, hidden)
+
+
+class ZerosCounted(Plain):
+    """Tokens of zeros are taken for padding."""
+
+    def hidden(self, x, context, mask):
+        zeros = (context == 0).all(-1)[:, None, None, :]
+        return zeros if mask is None else zeros | mask[:, None, None, :]
+
+
+class NotMixedAndSwapped(Plain):
+    """No out_proj, keys and values swapped."""
+
+    def sides(self, x, context):
+        return self.query(x), self.value(context), self.key(context)
+
+    def forward(self, x, context, context_pad_mask=None):
+        mixed, self.out_proj = self.out_proj, nn.Identity()
+        out = super().forward(x, context, context_pad_mask)
+        self.out_proj = mixed
+        return out
+
+
+class Residual(Plain):
+    def forward(self, x, context, context_pad_mask=None):
+        return x + super().forward(x, context, context_pad_mask)
+
+
+class WithBias(Plain):
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__(d_model, num_heads, dropout)
+        self.key = nn.Linear(d_model, d_model)
+
+
+class WholeModule(Plain):
+    """PyTorch's function does everything."""
+
+    def forward(self, x, context, context_pad_mask=None):
+        out, _ = F.multi_head_attention_forward(
+            x.transpose(0, 1),
+            context.transpose(0, 1),
+            context.transpose(0, 1),
+            x.shape[-1],
+            self.num_heads,
+            torch.cat([self.query.weight, self.key.weight, self.value.weight]),
+            None,
+            None,
+            None,
+            False,
+            self.dropout.p,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=context_pad_mask,
+            need_weights=False,
+        )
+        return out.transpose(0, 1)
+
+
+class ContextCutOff(Plain):
+    def sides(self, x, context):
+        return super().sides(x, context.detach())
+
+
+class ContextKept(Plain):
+    """Keys and values of the first context are kept: true while one text is written."""
+
+    kept = None
+
+    def sides(self, x, context):
+        if self.kept is None or self.kept.shape != context.shape:
+            self.kept = context
+        return super().sides(x, self.kept)
+
+
+class Network(nn.Module):
+    def __init__(self, d_model, d_ff, dropout=0.0):
+        super().__init__()
+        self.expand = nn.Linear(d_model, d_ff)
+        self.contract = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def bend(self, x):
+        return x.clamp(min=0)
+
+    def forward(self, x):
+        return self.dropout(self.contract(self.bend(self.expand(x))))
+
+
+class Reads(nn.Module):
+    """An encoder block, in steps that the others replace."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__()
+        self.attention = Plain(d_model, num_heads, dropout)
+        self.norm1, self.norm2 = course.LayerNorm(d_model), course.LayerNorm(d_model)
+        self.feed_forward = Network(d_model, d_ff, dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def listen(self, x, pad_mask):
+        return self.dropout(self.attention(x, x, pad_mask))
+
+    def think(self, x):
+        return self.feed_forward(x)
+
+    def forward(self, x, pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        return self.norm2(x + self.think(x))
+
+
+class ReadsInSequence(Reads):
+    """The network as a Sequential with names; attention's weights alone are dropped."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.feed_forward = nn.Sequential(
+            OrderedDict(
+                expand=nn.Linear(d_model, d_ff),
+                bend=nn.ReLU(),
+                drop=nn.Dropout(dropout),
+                contract=nn.Linear(d_ff, d_model),
+            )
+        )
+
+    def listen(self, x, pad_mask):
+        return self.attention(x, x, pad_mask)
+
+
+class ReadsAsTorch(Reads):
+    """Dropout where PyTorch's layer has it: weights, end, middle, end."""
+
+    def think(self, x):
+        ff = self.feed_forward
+        return ff.dropout(ff.contract(self.dropout(torch.relu(ff.expand(x)))))
+
+
+class ReadsByLoop(Reads):
+    def forward(self, x, pad_mask=None):
+        branches = [(self.norm1, lambda t: self.listen(t, pad_mask)), (self.norm2, self.think)]
+        for norm, branch in branches:
+            x = norm(torch.stack([x, branch(x)]).sum(0))
+        return x
+
+
+class ReadsPlainly(Reads):
+    """The network from two layers in a ModuleDict."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.feed_forward = nn.ModuleDict(
+            {"expand": nn.Linear(d_model, d_ff), "contract": nn.Linear(d_ff, d_model)}
+        )
+
+    def think(self, x):
+        wide = F.relu(self.feed_forward["expand"](x))
+        return self.dropout(self.feed_forward["contract"](wide))
+
+
+class PreLN(Reads):
+    def forward(self, x, pad_mask=None):
+        normed = self.norm1(x)
+        x = x + self.dropout(self.attention(normed, normed, pad_mask))
+        return x + self.think(self.norm2(x))
+
+
+class PreLNGelu(PreLN):
+    def think(self, x):
+        ff = self.feed_forward
+        return ff.dropout(ff.contract(F.gelu(ff.expand(x))))
+
+
+class PreLNFinalNorm(Reads):
+    """Pre-LN with one norm at the end, where two were asked for."""
+
+    def forward(self, x, pad_mask=None):
+        normed = self.norm1(x)
+        x = x + self.dropout(self.attention(normed, normed, pad_mask))
+        return self.norm2(x + self.think(x))
+
+
+class PostThenPre(Reads):
+    def forward(self, x, pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        return x + self.think(self.norm2(x))
+
+
+class NetworkUnnormed(Reads):
+    """The network reads the sum before its norm."""
+
+    def forward(self, x, pad_mask=None):
+        middle = x + self.listen(x, pad_mask)
+        return self.norm2(self.norm1(middle) + self.think(middle))
+
+
+class BranchesAndSumsNormed(Reads):
+    def forward(self, x, pad_mask=None):
+        x = self.norm1(x + self.norm1(self.listen(x, pad_mask)))
+        return self.norm2(x + self.norm2(self.think(x)))
+
+
+class CausalReader(Reads):
+    """The decoder's attention, cut to its length."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.attention = MultiHeadAttention(d_model, d_model, 1024, num_heads, dropout)
+
+    def listen(self, x, pad_mask):
+        return self.dropout(self.attention(x, pad_mask))
+
+
+class CausalPreLN(CausalReader):
+    def forward(self, x, pad_mask=None):
+        x = x + self.listen(self.norm1(x), pad_mask)
+        return x + self.think(self.norm2(x))
+
+
+class MaskedKeysAndRows(Reads):
+    def listen(self, x, pad_mask):
+        found = super().listen(x, pad_mask)
+        return found if pad_mask is None else found * ~pad_mask[..., None]
+
+
+class NoMaskNoBend(Reads):
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.feed_forward.bend = nn.Identity()
+
+    def listen(self, x, pad_mask):
+        return super().listen(x, None)
+
+
+class TorchNorms(Reads):
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+
+
+class DropsSums(Reads):
+    def listen(self, x, pad_mask):
+        return self.attention(x, x, pad_mask)
+
+    def forward(self, x, pad_mask=None):
+        x = self.dropout(self.norm1(x + self.listen(x, pad_mask)))
+        return self.norm2(x + self.think(x))
+
+
+class NetworkNeverDropped(Reads):
+    def think(self, x):
+        ff = self.feed_forward
+        return ff.contract(ff.bend(ff.expand(x)))
+
+
+class AttentionNeverDropped(Reads):
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.attention = Plain(d_model, num_heads)
+
+    def listen(self, x, pad_mask):
+        return self.attention(x, x, pad_mask)
+
+
+SHAPES = {
+    "query": (1, 8, 6, 96),
+    "key": (1, 8, 4, 96),
+    "key transposed": (1, 8, 96, 4),
+    "scores": (1, 8, 6, 4),
+    "context": (1, 8, 6, 96),
+    "result": (1, 6, 768),
+}
+
+
+REASONS = {
+    "only the source changes": "key and value",
+    "shape of the source mask": (2, 1, 1, 4),
+    "the target's mask, T = S": "nothing",
+    "no history": "cross-attention",
+    "may look at source token 3": 6,
+    "keys of the source": 1,
+}
+
+
+RECALLED = {"the target at 3": 9, "attention is added to": "x", "scores divided by": 8}
+
+
+RIGHT = {
+    "recall_11": {
+        "in capitals": {**RECALLED, "attention is added to": "X"},
+        "as float": {**RECALLED, "attention is added to": " x "},
+    },
+    "cross_attention_shapes": {
+        "lists for tuples": {**SHAPES, "result": [1, 6, 768]},
+        "sizes": {**SHAPES, "scores": torch.Size([1, 8, 6, 4])},
+    },
+    "CrossAttention": {
+        "plain": Plain,
+        "built in": BuiltIn,
+        "by einsum": ByEinsum,
+        "head by head": HeadByHead,
+        "drops the result": DropsResult,
+        "drops the values": DropsValues,
+    },
+    "EncoderBlock": {
+        "plain": Reads,
+        "in sequence": ReadsInSequence,
+        "dropout as in torch": ReadsAsTorch,
+        "in a loop": ReadsByLoop,
+        "network in a dict": ReadsPlainly,
+    },
+    "cross_attention_reasons": {
+        "lists for tuples": {**REASONS, "shape of the source mask": [2, 1, 1, 4]},
+        "in capitals": {**REASONS, "the target's mask, T = S": "Nothing"},
+    },
+}
+
+
+WRONG = {
+    "recall_11": {
+        "all wrong": {
+            "the target at 3": 4,
+            "attention is added to": "norm1(x)",
+            "scores divided by": 4,
+        },
+        "no root": {**RECALLED, "scores divided by": 256},
+        "in words": {**RECALLED, "the target at 3": "the next"},
+        "one left out": {**RECALLED, "attention is added to": ...},
+    },
+    "cross_attention_shapes": {
+        "all of the source": {**SHAPES, "context": (1, 8, 4, 96), "result": (1, 4, 768)},
+        "no batch": {**SHAPES, "result": (6, 768)},
+        "unsplit": {**SHAPES, "query": (1, 6, 768), "key": (1, 4, 768)},
+        "one left out": {**SHAPES, "scores": ...},
+        "two wrong": {**SHAPES, "scores": (1, 8, 4, 6), "key transposed": (1, 8, 4, 96)},
+    },
+    "CrossAttention": {
+        "sides swapped, no mask": ContextAsked,
+        "self alone": SelfAlone,
+        "self alone, not scaled, no mask": SelfAndNotScaled,
+        "causal, no padding": CausalAndNoPadding,
+        "padding at -1e9": PaddingMinusNine,
+        "padding at -100, cleared": PaddingMinusHundred,
+        "padding less ten": PaddingScaled,
+        "mask left out where it hides all": MaskAllOrNothing,
+        "zeros taken for padding": ZerosCounted,
+        "not mixed, keys and values swapped": NotMixedAndSwapped,
+        "residual": Residual,
+        "key with a bias": WithBias,
+        "PyTorch's function": WholeModule,
+        "context cut off": ContextCutOff,
+        "context kept": ContextKept,
+    },
+    "EncoderBlock": {
+        "pre norm": PreLN,
+        "pre norm, gelu": PreLNGelu,
+        "pre norm, final norm": PreLNFinalNorm,
+        "post, then pre": PostThenPre,
+        "network reads before the norm": NetworkUnnormed,
+        "branches normed as well": BranchesAndSumsNormed,
+        "causal": CausalReader,
+        "causal, pre norm": CausalPreLN,
+        "padded rows hear nothing": MaskedKeysAndRows,
+        "no mask, no bend": NoMaskNoBend,
+        "torch norms": TorchNorms,
+        "drops the sum": DropsSums,
+        "network never dropped": NetworkNeverDropped,
+        "attention never dropped": AttentionNeverDropped,
+    },
+    "cross_attention_reasons": {
+        "all wrong": {
+            "only the source changes": "query",
+            "shape of the source mask": (2, 1, 1, 6),
+            "the target's mask, T = S": "an error",
+            "no history": "ReLU",
+            "may look at source token 3": 4,
+            "keys of the source": 4,
+        },
+        "mask of the target": {**REASONS, "shape of the source mask": (2, 1, 6, 4)},
+        "a word for a number": {**REASONS, "keys of the source": "once"},
+        "two wrong": {**REASONS, "may look at source token 3": 2, "keys of the source": 0},
+        "one left out": {**REASONS, "no history": ...},
+    },
+}

@@ -1,0 +1,288 @@
+"""Right and wrong answers for lesson 11: the decoder block."""
+
+import torch
+from torch import nn
+
+from course_utils import transformer as course
+from course_utils.attention import MultiHeadAttention
+
+
+class Plain(nn.Module):
+    """The plain answer, in steps that the others replace."""
+
+    def __init__(self, d_model, num_heads, dropout=0.0):
+        super().__init__()
+        self.num_heads = num_heads
+        self.d_head = d_model // num_heads
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key = nn.Linear(d_model, d_model, bias=False)
+        self.value = nn.Linear(d_model, d_model, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def heads(self, x):
+        B, T, _ = x.shape
+        return x.view(B, T, self.num_heads, self.d_head).transpose(1, 2)
+
+    def hidden(self, x, context, mask):
+        return None if mask is None else mask[:, None, None, :]
+
+    def weigh(self, scores, hidden):
+        if hidden is None:
+            return scores.softmax(-1)
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+        return scores.softmax(-1).masked_fill(hidden, 0.0)
+
+    def sides(self, x, context):
+        return self.query(x), self.key(context), self.value(context)
+
+    def forward(self, x, context, context_pad_mask=None):
+        q, k, v = (self.heads(t) for t in self.sides(x, context))
+        scores = q @ k.mT / self.d_head**0.5
+        weights = self.weigh(scores, self.hidden(x, context, context_pad_mask))
+        out = self.dropout(weights) @ v
+        return self.out_proj(out.transpose(1, 2).reshape(x.shape))
+
+
+class Network(nn.Module):
+    def __init__(self, d_model, d_ff, dropout=0.0):
+        super().__init__()
+        self.expand = nn.Linear(d_model, d_ff)
+        self.contract = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def bend(self, x):
+        return x.clamp(min=0)
+
+    def forward(self, x):
+        return self.dropout(self.contract(self.bend(self.expand(x))))
+
+
+class Writes(nn.Module):
+    """A decoder block, in steps that the others replace."""
+
+    def __init__(self, d_model, num_heads, d_ff, context_length, dropout=0.0):
+        super().__init__()
+        self.self_attention = self.looking_back(d_model, num_heads, context_length, dropout)
+        self.norm1 = course.LayerNorm(d_model)
+        self.cross_attention = Plain(d_model, num_heads, dropout)
+        self.norm2 = course.LayerNorm(d_model)
+        self.feed_forward = Network(d_model, d_ff, dropout)
+        self.norm3 = course.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def looking_back(self, d_model, num_heads, context_length, dropout):
+        return MultiHeadAttention(d_model, d_model, context_length, num_heads, dropout)
+
+    def listen(self, x, pad_mask):
+        return self.dropout(self.self_attention(x, pad_mask))
+
+    def ask(self, x, context, mask):
+        return self.dropout(self.cross_attention(x, context, mask))
+
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        x = self.norm2(x + self.ask(x, context, context_pad_mask))
+        return self.norm3(x + self.feed_forward(x))
+
+
+class WritesByLoop(Writes):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        steps = [
+            (self.norm1, lambda x: self.listen(x, pad_mask)),
+            (self.norm2, lambda x: self.ask(x, context=context, mask=context_pad_mask)),
+            (self.norm3, self.feed_forward),
+        ]
+        for norm, branch in steps:
+            x = norm(x + branch(x))
+        return x
+
+
+class WritesWithTriangle(Writes):
+    """Self-attention is cross-attention on itself, with a triangle of its own."""
+
+    class Back(Plain):
+        def hidden(self, x, context, mask):
+            T = x.shape[1]
+            future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+            return future if mask is None else future | mask[:, None, None]
+
+        def forward(self, x, pad_mask=None):
+            return super().forward(x, x, pad_mask)
+
+    def looking_back(self, d_model, num_heads, context_length, dropout):
+        return self.Back(d_model, num_heads, dropout)
+
+
+class WritesWithThreeDropouts(Writes):
+    """A dropout of its own for each branch; PyTorch's place in the middle as well."""
+
+    def __init__(self, d_model, num_heads, d_ff, context_length, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, context_length, dropout)
+        self.drops = nn.ModuleList(nn.Dropout(dropout) for _ in range(2))
+
+    def ask(self, x, context, mask):
+        return self.drops[0](self.cross_attention(x, context, mask))
+
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        found = self.norm1(x + self.listen(x, pad_mask))
+        told = self.norm2(found + self.ask(found, context, context_pad_mask))
+        ff = self.feed_forward
+        thought = ff.dropout(ff.contract(self.drops[1](ff.bend(ff.expand(told)))))
+        return self.norm3(told + thought)
+
+
+class WritesPreLN(Writes):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = x + self.listen(self.norm1(x), pad_mask)
+        x = x + self.ask(self.norm2(x), context, context_pad_mask)
+        return x + self.feed_forward(self.norm3(x))
+
+
+class SeesAll(Writes):
+    """Self-attention without a triangle or a limit."""
+
+    def looking_back(self, d_model, num_heads, context_length, dropout):
+        return Plain(d_model, num_heads, dropout)
+
+    def listen(self, x, pad_mask):
+        return self.dropout(self.self_attention(x, x, pad_mask))
+
+
+class SeesAllPreLN(SeesAll):
+    forward = WritesPreLN.forward
+
+
+class AsksItself(Writes):
+    """The context's mask, too, is left out."""
+
+    def ask(self, x, context, mask):
+        return super().ask(x, x, None)
+
+
+class OneMaskForBoth(Writes):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        mask = context_pad_mask if pad_mask is None else pad_mask
+        fits = mask is not None and mask.shape[1] == context.shape[1]
+        return super().forward(x, context, pad_mask, mask if fits else None)
+
+
+class TargetPaddingBoth(Writes):
+    """The target's padding is forgotten, the context's inverted."""
+
+    def listen(self, x, pad_mask):
+        return super().listen(x, None)
+
+    def ask(self, x, context, mask):
+        return super().ask(x, context, None if mask is None else ~mask)
+
+
+class CrossBeforeSelf(Writes):
+    """And no ReLU."""
+
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = self.norm1(x + self.ask(x, context, context_pad_mask))
+        x = self.norm2(x + self.listen(x, pad_mask))
+        ff = self.feed_forward
+        return self.norm3(x + ff.dropout(ff.contract(ff.expand(x))))
+
+
+class NetworkBetween(Writes):
+    """The network comes before cross-attention."""
+
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        x = self.norm2(x + self.feed_forward(x))
+        return self.norm3(x + self.ask(x, context, context_pad_mask))
+
+
+class NormsTwoAndThreeSwapped(Writes):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        x = self.norm3(x + self.ask(x, context, context_pad_mask))
+        return self.norm2(x + self.feed_forward(x))
+
+
+class TwoSumsOneNorm(Writes):
+    """No norm between self- and cross-attention."""
+
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = x + self.listen(x, pad_mask)
+        x = self.norm2(x + self.ask(x, context, context_pad_mask))
+        return self.norm3(x + self.feed_forward(x))
+
+
+class CausalBoth(Writes):
+    """Both attentions hide what stands further on than the query."""
+
+    def ask(self, x, context, mask):
+        T, S = x.shape[1], context.shape[1]
+        rows = []
+        for t in range(T):
+            hidden = torch.arange(S, device=x.device)[None] > t
+            hidden = hidden if mask is None else hidden | mask
+            rows.append(super().ask(x[:, t : t + 1], context, hidden.expand(len(x), S)))
+        return torch.cat(rows, 1)
+
+
+class RefusesLongContext(Writes):
+    def __init__(self, d_model, num_heads, d_ff, context_length, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, context_length, dropout)
+        self.limit = context_length
+
+    def ask(self, x, context, mask):
+        if context.shape[1] > self.limit:
+            raise ValueError(f"{context.shape[1]} tokens, {self.limit} fit")
+        return super().ask(x, context, mask)
+
+
+class CrossNotDropped(Writes):
+    def __init__(self, d_model, num_heads, d_ff, context_length, dropout=0.0):
+        super().__init__(d_model, num_heads, d_ff, context_length, dropout)
+        self.cross_attention = Plain(d_model, num_heads)
+
+    def ask(self, x, context, mask):
+        return self.cross_attention(x, context, mask)
+
+
+class PreLNInTheMiddle(Writes):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = self.norm1(x + self.listen(x, pad_mask))
+        x = x + self.ask(self.norm2(x), context, context_pad_mask)
+        return self.norm3(x + self.feed_forward(x))
+
+
+class FinishedWriter(course.DecoderBlock):
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        return super().forward(x, context, pad_mask, context_pad_mask)
+
+
+RIGHT = {
+    "DecoderBlock": {
+        "plain": Writes,
+        "in a loop": WritesByLoop,
+        "a triangle of its own": WritesWithTriangle,
+        "three dropouts": WritesWithThreeDropouts,
+    },
+}
+
+
+WRONG = {
+    "DecoderBlock": {
+        "pre norm": WritesPreLN,
+        "sees all": SeesAll,
+        "sees all, pre norm": SeesAllPreLN,
+        "asks itself": AsksItself,
+        "one mask for both": OneMaskForBoth,
+        "no target padding, context inverted": TargetPaddingBoth,
+        "cross first, no bend": CrossBeforeSelf,
+        "network between": NetworkBetween,
+        "norms 2 and 3 swapped": NormsTwoAndThreeSwapped,
+        "two sums, one norm": TwoSumsOneNorm,
+        "causal in both": CausalBoth,
+        "long context refused": RefusesLongContext,
+        "cross never dropped": CrossNotDropped,
+        "pre norm in the middle": PreLNInTheMiddle,
+        "finished": FinishedWriter,
+    },
+}

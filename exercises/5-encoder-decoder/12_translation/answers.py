@@ -1,0 +1,475 @@
+"""Right and wrong answers for lesson 12."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_utils import translation as finished
+
+# ---------------------------------------------------------------- teacher_forcing
+
+
+def forcing_by_roll(targets, bos_id):
+    moved = targets.roll(1, dims=1)
+    moved[:, 0] = bos_id
+    return moved
+
+
+def forcing_in_place(targets, bos_id):
+    out = torch.full_like(targets, bos_id)
+    out[:, 1:] = targets[:, :-1]
+    return out
+
+
+def forcing_by_list(targets, bos_id):
+    rows = [[bos_id, *row[:-1]] for row in targets.tolist()]
+    return torch.tensor(rows, device=targets.device)
+
+
+def forcing_by_pad(targets, bos_id):
+    return F.pad(targets, (1, -1), value=bos_id)
+
+
+def forcing_by_index(targets, bos_id):
+    T = targets.shape[1]
+    places = (torch.arange(T, device=targets.device) - 1).clamp(min=0)
+    first = torch.arange(T, device=targets.device) == 0
+    return torch.where(first, bos_id, targets[:, places])
+
+
+def forcing_smears_aloud(targets, bos_id):
+    out = targets.clone()
+    for t in range(1, out.shape[1]):
+        out[:, t] = out[:, t - 1]
+    out[:, 0] = bos_id
+    return out
+
+
+def forcing_labels_spoilt(targets, bos_id):
+    out = forcing_by_roll(targets, bos_id)
+    targets[:, -1] = 0
+    return out
+
+
+def forcing_drops_eos(targets, bos_id):
+    """The eos falls out in every row, and what came after it moves up."""
+    rows = []
+    for row in targets.tolist():
+        end = next((i for i, id in enumerate(row) if id == row[-1]), len(row) - 1)
+        rows.append([bos_id, *row[: end - 1], *row[end:]][: len(row)])
+    return torch.tensor(rows)
+
+
+FORCING_WRONG = {
+    "smears aloud": forcing_smears_aloud,
+    "spoils the labels": forcing_labels_spoilt,
+    "eos drops out": forcing_drops_eos,
+    "bos is 1": lambda targets, bos_id: F.pad(targets, (1, -1), value=1),
+    "last dropped, no bos": lambda targets, bos_id: targets[:, :-1],
+    "first row alone": lambda targets, bos_id: torch.cat([torch.tensor([bos_id]), targets[0, :-1]])[
+        None
+    ],
+    "all bos": lambda targets, bos_id: torch.full_like(targets, bos_id),
+    "labels": lambda targets, bos_id: targets,
+    "left, bos in front": lambda targets, bos_id: F.pad(targets[:, 1:], (1, 0), value=bos_id),
+    "twice, the labels changed": lambda targets, bos_id: forcing_by_roll(
+        forcing_by_roll(targets, bos_id), bos_id
+    ),
+    "as a list": lambda targets, bos_id: forcing_by_pad(targets, bos_id).tolist(),
+}
+
+
+# ---------------------------------------------------------------- greedy_translate
+
+
+def quietly(function):
+    """Evaluation mode and no gradients around a function of a model."""
+
+    def run(model, *args, **named):
+        was_training = model.training
+        model.eval()
+        with torch.no_grad():
+            out = function(model, *args, **named)
+        model.train(was_training)
+        return out
+
+    return run
+
+
+def _named(function, names):
+    """A function with these argument names, as it is called by name."""
+    space = {"function": function}
+    exec(f"def answer({names}):\n    return function({names.replace('=None', '')})", space)
+    return space["answer"]
+
+
+GREEDY_NAMES = "model, source, bos_id, eos_id, max_length, source_pad_mask=None"
+BEAM_NAMES = "model, source, bos_id, eos_id, max_length, beam_width"
+
+
+def greedy(function):
+    return _named(quietly(function), GREEDY_NAMES)
+
+
+def greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    was_training = model.training
+    model.eval()
+    text = torch.full((len(source), 1), bos_id, device=source.device)
+    going = torch.ones(len(source), dtype=torch.bool, device=source.device)
+    with torch.inference_mode():
+        while text.shape[1] <= max_length and going.any():
+            word = model(source, text, source_pad_mask)[:, -1].argmax(-1)
+            text = torch.cat([text, torch.where(going, word, eos_id)[:, None]], 1)
+            going = going & (word != eos_id)
+    model.train(was_training)
+    return text[:, 1:].clone()
+
+
+def _row_by_row(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    texts = []
+    for b in range(len(source)):
+        text = [bos_id]
+        mask = None if source_pad_mask is None else source_pad_mask[b : b + 1]
+        for _ in range(max_length):
+            given = torch.tensor([text], device=source.device)
+            text.append(int(model(source[b : b + 1], given, mask)[0, -1].argmax()))
+            if text[-1] == eos_id:
+                break
+        texts.append(text[1:])
+    longest = max(len(text) for text in texts)
+    rows = [text + [eos_id] * (longest - len(text)) for text in texts]
+    return torch.tensor(rows, device=source.device)
+
+
+def _only_those_going(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    """Rows that have ended leave the batch."""
+    out = source.new_full((len(source), max_length + 1), eos_id)
+    out[:, 0] = bos_id
+    rows = torch.arange(len(source), device=source.device)
+    t = 0
+    while len(rows) and t < max_length:
+        mask = None if source_pad_mask is None else source_pad_mask[rows]
+        word = model(source[rows], out[rows, : t + 1], mask)[:, -1].argmax(dim=-1)
+        t += 1
+        out[rows, t] = word
+        rows = rows[word != eos_id]
+    return out[:, 1 : t + 1]
+
+
+def _cut_back(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    """Writes to the end, whatever comes; the words after an end are overwritten at last."""
+    text = source.new_full((len(source), 1), bos_id)
+    for _ in range(max_length):
+        word = model(source, text, source_pad_mask)[:, -1].argmax(-1, keepdim=True)
+        text = torch.cat([text, word], 1)
+    text = text[:, 1:]
+    ends = (text == eos_id).int()
+    after = ends.cumsum(1) - ends > 0
+    return text.masked_fill(after, eos_id)[:, : int((~after).sum(1).max())]
+
+
+def _fixed_room(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    """Room for all words first; what isn't written yet can't be seen by those before."""
+    text = source.new_full((len(source), max_length + 1), eos_id)
+    text[:, 0] = bos_id
+    for t in range(max_length):
+        word = model(source, text[:, :-1], source_pad_mask)[:, t].argmax(-1)
+        ended = (text[:, 1 : t + 1] == eos_id).any(1)
+        text[:, t + 1] = torch.where(ended, eos_id, word)
+        if (text[:, 1 : t + 2] == eos_id).any(1).all():
+            return text[:, 1 : t + 2]
+    return text[:, 1:]
+
+
+def make_greedy(
+    ask=lambda model, source, text, mask: model(source, text, mask),
+    fill=lambda word, ended, eos: word.masked_fill(ended, eos),
+    rounds=lambda most: most,
+    stop=lambda ended: ended.all(),
+    answer=lambda text, eos, most: text[:, 1:],
+):
+    def function(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+        text = source.new_full((len(source), 1), bos_id)
+        ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+        for _ in range(rounds(max_length)):
+            logits = ask(model, source, text, source_pad_mask)
+            word = fill(logits[:, -1].argmax(-1), ended, eos_id)
+            text = torch.cat([text, word[:, None]], 1)
+            ended = ended | (word == eos_id)
+            if stop(ended):
+                break
+        return answer(text, eos_id, max_length)
+
+    return greedy(function)
+
+
+def greedy_gradients_off(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    torch.set_grad_enabled(False)
+    return greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
+
+
+def greedy_returns_inside(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    """Where all have ended, the mode isn't restored."""
+    training = model.training
+    model.eval()
+    out = greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
+    if (out == eos_id).any(1).all():
+        return out
+    model.train(training)
+    return out
+
+
+def greedy_only_the_loop(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
+    """A call before the loop records gradients."""
+    model(source, source.new_full((len(source), 1), bos_id), source_pad_mask)
+    return greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
+
+
+def _first_mask(model, source, text, mask):
+    return model(source, text, None if mask is None else mask[:1].expand_as(mask))
+
+
+def _zeroed_sources(model, source, text, mask):
+    return model(source if mask is None else source.masked_fill(mask, 0), text)
+
+
+GREEDY_WRONG = {
+    "gradients off": greedy_gradients_off,
+    "mode forgotten at the end": greedy_returns_inside,
+    "one round recorded": greedy_only_the_loop,
+    "mask of the first row": make_greedy(ask=_first_mask),
+    "zeros for padding": make_greedy(ask=_zeroed_sources),
+    "any, and bos kept": make_greedy(stop=lambda ended: ended.any(), answer=lambda t, e, m: t),
+    "never stops, fills": make_greedy(stop=lambda ended: False),
+    "counts bos": make_greedy(rounds=lambda most: most - 1),
+    "fills with minus one": make_greedy(fill=lambda word, ended, eos: word.masked_fill(ended, -1)),
+    "fills, mask forgotten": make_greedy(
+        ask=lambda model, source, text, mask: model(source, text),
+        fill=lambda word, ended, eos: word.masked_fill(ended, 0),
+    ),
+    "padded to the end": make_greedy(
+        answer=lambda text, eos, most: F.pad(text[:, 1:], (0, most + 1 - text.shape[1]), value=eos)
+    ),
+    "text and eos": make_greedy(
+        answer=lambda text, eos, most: F.pad(text[:, 1:], (0, 1), value=eos)
+    ),
+}
+
+
+# ---------------------------------------------------------------- beam_translate
+
+
+def beam(function):
+    return _named(quietly(function), BEAM_NAMES)
+
+
+def _logs(model, source, bos_id, ids):
+    given = torch.tensor([[bos_id, *ids]], device=source.device)
+    return model(source, given)[0, -1].log_softmax(-1).tolist()
+
+
+def make_beam(
+    treatment="set aside",
+    logs=_logs,
+    score=lambda total, ids: total / len(ids),
+    add=lambda total, log: total + log,
+    begin=((0.0, ()),),
+    keep=lambda longer, width: sorted(longer, reverse=True)[:width],
+    finals=lambda done, going: done + going,
+    choose=max,
+    answer=lambda source, ids, bos: torch.tensor([ids], device=source.device),
+):
+    """Beam search with pairs; `treatment` says what becomes of texts that have ended."""
+
+    def function(model, source, bos_id, eos_id, max_length, beam_width):
+        going, done = list(begin) * (beam_width if len(begin) > 1 else 1), []
+        for _ in range(max_length):
+            longer = [
+                (add(total, log), (*ids, word))
+                for total, ids in going
+                for word, log in enumerate(logs(model, source, bos_id, ids))
+            ]
+            if treatment == "compete":
+                longer += done
+            if treatment == "stays full":
+                ordered = keep(longer, len(longer))
+                done += [h for h in ordered[:beam_width] if h[1][-1] == eos_id]
+                going = [h for h in ordered if h[1][-1] != eos_id][:beam_width]
+                if len(done) >= beam_width:
+                    break
+                continue
+            room = beam_width - len(done) if treatment == "shrinks" else beam_width
+            best = keep(longer, room)
+            ended = [h for h in best if h[1][-1] == eos_id]
+            done = ended if treatment == "compete" else done + ended
+            going = [h for h in best if h[1][-1] != eos_id]
+            if not going:
+                break
+        _, ids = choose((score(total, ids), ids) for total, ids in finals(done, going))
+        return answer(source, list(ids), bos_id)
+
+    return beam(function)
+
+
+def _by_tensors(model, source, bos_id, eos_id, max_length, beam_width):
+    text, sums = source.new_tensor([[bos_id]]), torch.zeros(1, device=source.device)
+    best, best_score = None, -math.inf
+    for step in range(1, max_length + 1):
+        logits = model(source.repeat(len(text), 1), text)[:, -1]
+        longer = sums.unsqueeze(1) + torch.log_softmax(logits, -1)
+        V = longer.shape[1]
+        sums, places = longer.reshape(-1).topk(min(beam_width, longer.numel()))
+        rows = torch.div(places, V, rounding_mode="floor")
+        text = torch.cat([text[rows], (places % V)[:, None]], 1)
+        ended = text[:, -1] == eos_id
+        over = torch.ones_like(ended) if step == max_length else ended
+        for i in over.nonzero()[:, 0].tolist():
+            if sums[i].item() / step > best_score:
+                best_score, best = sums[i].item() / step, text[i : i + 1, 1:]
+        text, sums = text[~ended], sums[~ended]
+        if not len(text):
+            break
+    return best
+
+
+def _products(model, source, bos_id, eos_id, max_length, beam_width):
+    """Products in float64, which are small and not yet 0."""
+    going, done = [(1.0, [])], []
+    for _ in range(max_length):
+        longer = []
+        for p, ids in going:
+            shares = model(source, source.new_tensor([[bos_id, *ids]]))[0, -1].double().softmax(-1)
+            longer += [(p * share, [*ids, word]) for word, share in enumerate(shares.tolist())]
+        longer.sort(reverse=True)
+        done += [h for h in longer[:beam_width] if h[1][-1] == eos_id]
+        going = [h for h in longer[:beam_width] if h[1][-1] != eos_id]
+        if not going:
+            break
+    best = max(done + going, key=lambda h: math.log(h[0]) / len(h[1]))
+    return source.new_tensor([best[1]])
+
+
+def _logits(model, source, bos_id, ids):
+    return model(source, torch.tensor([[bos_id, *ids]], device=source.device))[0, -1].tolist()
+
+
+def _without_bos(model, source, bos_id, ids):
+    return _logs(model, source, bos_id if not ids else ids[0], ids[1:] if ids else [])
+
+
+def beam_of_the_course(model, source, bos_id, eos_id, max_length, beam_width):
+    best = finished.beam_search(model, source, bos_id, eos_id, max_length, beam_width)[0]
+    return source.new_tensor([best.ids])
+
+
+BEAM_WRONG = {
+    "sums, last step": make_beam(add=lambda total, log: log),
+    "logits, not normalised": make_beam(logs=_logits, score=lambda total, ids: total),
+    "bos forgotten": make_beam(logs=_without_bos),
+    "square root of the length": make_beam(score=lambda total, ids: total / math.sqrt(len(ids))),
+    "wu's penalty": make_beam(score=lambda total, ids: total / ((5 + len(ids)) ** 0.6 / 6**0.6)),
+    "the worst": make_beam(choose=min),
+    "only ended ones, not normalised": make_beam(
+        finals=lambda done, going: done or going, score=lambda total, ids: total
+    ),
+    "the first that ended": make_beam(finals=lambda done, going: (done + going)[:1]),
+    "not sorted": make_beam(keep=lambda longer, width: longer[:width]),
+    "sums of exponentials": make_beam(add=lambda total, log: total + math.exp(log)),
+    "duplicates, not normalised": make_beam(
+        begin=((0.0, ()), (0.0, ())), score=lambda total, ids: total
+    ),
+    "eos cut off, bos in front": make_beam(
+        answer=lambda source, ids, bos: torch.tensor([[bos, *ids[:-1]]], device=source.device)
+    ),
+    "a list": make_beam(answer=lambda source, ids, bos: ids),
+    "the search of the course": beam_of_the_course,
+}
+
+
+# ---------------------------------------------------------------- quizzes
+
+RECALL = {
+    "keys and values come from": "the encoder",
+    "two words swapped": "not at all",
+    "padding hides": "columns",
+}
+REASONS = {
+    "input for [9, eos, pad, pad]": [1, 9, 2, 0],
+    "probability that greedy finds": 0.5 * 0.2,
+    "probability that width 2 finds": 0.4 * 0.6,
+    "score of words of 0.5, 0.5 and 0.25": math.log(0.0625) / 3,
+    "loss without the shift, near": 0,
+    "decoder calls to learn from 7 words": 1,
+    "decoder calls to write 7 words": 7,
+    "likelier, and a worse translation": "The model",
+}
+FAMILIES = {
+    "an encoder's word 2 of 5 sees": 5,
+    "a decoder's word 2 of 5 sees": 2,
+    "fill a blank in mid-sentence": "encoder",
+    "write a story on": "decoder",
+    "a summary of a report": "encoder-decoder",
+}
+
+RIGHT = {
+    "teacher_forcing": {
+        "roll": forcing_by_roll,
+        "in place": forcing_in_place,
+        "list": forcing_by_list,
+        "pad": forcing_by_pad,
+        "index": forcing_by_index,
+    },
+    "greedy_translate": {
+        "batch": greedy_in_a_batch,
+        "row by row": greedy(_row_by_row),
+        "only those going": greedy(_only_those_going),
+        "cut back": greedy(_cut_back),
+        "fixed room": greedy(_fixed_room),
+    },
+    "beam_translate": {
+        "pairs": make_beam(),
+        "the beam shrinks": make_beam("shrinks"),
+        "the beam stays full": make_beam("stays full"),
+        "ended texts compete": make_beam("compete"),
+        "tensors": beam(_by_tensors),
+        "products in float64": beam(_products),
+    },
+    "recall_12": {"as asked": RECALL, "capitals": {k: v.capitalize() for k, v in RECALL.items()}},
+    "translation_reasons": {
+        "computed": REASONS,
+        "rounded": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.924},
+        "two decimals": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.92},
+    },
+    "three_families": {
+        "as asked": FAMILIES,
+        "in another order": dict(reversed(FAMILIES.items())),
+    },
+}
+
+WRONG = {
+    "teacher_forcing": FORCING_WRONG,
+    "greedy_translate": GREEDY_WRONG,
+    "beam_translate": BEAM_WRONG,
+    "recall_12": {
+        "empty words": dict.fromkeys(RECALL, ""),
+        "one missing": {k: v for k, v in RECALL.items() if k != "padding hides"},
+        "a list": list(RECALL.values()),
+    },
+    "translation_reasons": {
+        "bos missing": REASONS | {"input for [9, eos, pad, pad]": (9, 2, 0, 0)},
+        "a number in words": REASONS | {"decoder calls to write 7 words": "seven"},
+        "words": REASONS | {"input for [9, eos, pad, pad]": "bos 9 eos pad"},
+        "sum and greedy": REASONS
+        | {
+            "score of words of 0.5, 0.5 and 0.25": -2.77,
+            "probability that width 2 finds": 0.1,
+        },
+    },
+    "three_families": {
+        "all decoders": {k: "decoder" if isinstance(v, str) else v for k, v in FAMILIES.items()},
+        "families by name": FAMILIES | {"write a story on": "GPT"},
+        "none": dict.fromkeys(FAMILIES),
+        "counted from 0": FAMILIES | {"a decoder's word 2 of 5 sees": 3},
+    },
+}

@@ -1,0 +1,228 @@
+"""How an answer to `beam_translate` is judged."""
+
+import torch
+from torch import nn
+
+from exercises.shared.beams import Planted, clear_by_chance, search
+from exercises.shared.draw import Draw
+from exercises.shared.translating import OF_THE_MODEL, TranslateProbe, expect_translated
+from whywrong import Case, true_of
+from whywrong.calling import target_device
+
+
+class Tree(nn.Module):
+    """A translator that looks up what comes next, by all that it has written.
+
+    In training mode it prefers another word, and for another source it writes something else.
+    """
+
+    def __init__(self, case):
+        super().__init__()
+        self.bos_id, self.source = case["bos_id"], case["source"][0].tolist()
+        self.next_logits = case.options["next_logits"]
+        self.dtype = case.options.get("dtype", torch.float64)
+        self.bias = nn.Parameter(torch.zeros(self.next_logits.V, dtype=self.dtype))
+        self.recorded = 0
+
+    def forward(self, source, decoder_input, source_pad_mask=None):
+        rows = [list(self._row(row)) for row in decoder_input.tolist()]
+        logits = decoder_input.new_tensor(rows, dtype=self.dtype)
+        if any(row != self.source for row in source.tolist()):
+            logits = logits.flip(-1)
+        logits = logits.roll(1, -1) if self.training else logits
+        logits = logits + self.bias
+        self.recorded += logits.requires_grad
+        return logits
+
+    def _row(self, row):
+        begun = row[0] == self.bos_id
+        for t in range(len(row)):
+            logits = self.next_logits(tuple(row[1 : t + 1]))
+            yield logits if begun else logits[::-1]
+
+
+def tree(case):
+    return Tree(case).to(target_device()).train(case.options["training"])
+
+
+# Each is a tree and what it is there for. Widths are such that it doesn't matter whether ended
+# texts leave their place in the beam to others.
+GREEDY_TRAP = {
+    "": "a .6 b .4",
+    "a": "c .35 d .33 b .3",
+    "b": "c .97",
+    "a c": "e .97",
+    "b c": "e .97",
+    "a d": "e .97",
+}
+LAST_STEP_TRAP = {
+    "": "a .9 b .09",
+    "a": "c .52 d .46",
+    "b": "c .95",
+    "a c": "e .9",
+    "a d": "e .8",
+    "b c": "e .99",
+}
+LONG_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 1.6: 0.45 and 0.4 a word
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .77 a .2",
+    "b c": "d .77 a .2",
+    "b c d": "e .76 a .2",
+}
+SHORT_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 2.15: 0.45 and 0.54 a word
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .64 a .3",
+    "b c": "d .64 a .3",
+    "b c d": "e .63 a .3",
+}
+LONG_AFTER_ALL = {  # 0.9 nats in two and 1.44 in four: divided by a root, the short one is better
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .8 a .15",
+    "b c": "d .8 a .15",
+    "b c d": "e .805 a .15",
+}
+LONG_AND_ALMOST_AS_LIKELY = {  # 0.9 nats in two and 1.0 in four: the short one has the better sum
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .93 a .05",
+    "b c": "d .93 a .05",
+    "b c d": "e .925 a .05",
+}
+NEVER_ENDS = {  # full length, unfinished, and still the best
+    "": "a .55 b .42",
+    "a": "a .9",
+    "b": "c .3 e .2",
+    "b c": "e .98",
+    "a a": "b .9",
+    "a a b": "a .9",
+}
+ENDS_FOR_GREEDY = {  # the next best would be better for the word, but greedy has ended
+    "": "e .5 a .45",
+    "a": "b .97",
+    "a b": "c .97",
+    "a b c": "e .97",
+}
+ENDS_AT_ONCE = {"": "e .8 a .15", "a": "b .5 c .4", "a b": "c .6 d .3", "a c": "d .6 b .3"}
+
+
+# ---------------------------------------------------------------- cases
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, branches, width, most, **more):
+        return translated(draw, name, branches, width, most, **more)
+
+    search, greedy, once = {"small", "search"}, {"small", "greedy"}, {"once": True}
+    forty = {"V": 40, "spread": 0.25, "end": -30.0, "dtype": torch.float32, **once}
+    return [
+        case("the likeliest first word is a trap", GREEDY_TRAP, 2, 6, roles=search),
+        case("greedy, in the same tree", GREEDY_TRAP, 1, 6, roles=greedy, **once),
+        case("the likeliest last word is a trap", LAST_STEP_TRAP, 2, 6, roles=search, **once),
+        case("the longer text is the better one", LONG_FOR_THE_WORD, 2, 6, training=False),
+        case("the shorter text is the better one", SHORT_FOR_THE_WORD, 2, 6, keywords=True),
+        case("the best never ends", NEVER_ENDS, 2, 4),
+        case("the best ends at once", ENDS_AT_ONCE, 2, 3, **once),
+        case("all texts of two words", None, 30, 2, V=5, **once),
+        case("drawn by chance", None, 3, 5, V=6, roles={"typical"}),
+        case("drawn by chance, greedy", None, 1, 6, V=8, roles=greedy, training=False, **once),
+        case("36 words of 40", None, 2, 36, **forty),
+        case("greedy ends at once", ENDS_FOR_GREEDY, 1, 6, roles=greedy, **once),
+        case("the longer text is clearly better", LONG_AFTER_ALL, 2, 6, **once),
+        case("the longer text is far better", LONG_AND_ALMOST_AS_LIKELY, 2, 6, **once),
+    ]
+
+
+def translated(
+    draw,
+    name,
+    branches,
+    width,
+    most,
+    V=7,
+    spread=1.5,
+    end=0.5,
+    keywords=False,
+    roles=("small",),
+    **options,
+):
+    """A case of planted branches; without them, of logits drawn by chance."""
+    order = torch.randperm(V, generator=draw.generator).tolist()
+    bos, ids = order[0], dict(zip("eabcd", order[1:], strict=False))
+    source = torch.randint(3, 40, (1, 4), generator=draw.generator)
+    inputs = {"model": f"a translator into {V} words", "source": source, "bos_id": bos}
+    inputs |= {"eos_id": ids["e"], "max_length": most, "beam_width": width}
+    if branches is not None:
+        next_logits = Planted(branches, V, ids, bos)
+    else:
+        next_logits = clear_by_chance(draw, V, bos, ids["e"], most, width, spread, end)
+    options = {"training": True} | options | {"next_logits": next_logits}
+    if keywords:
+        options["keywords"] = tuple(inputs)
+    return Case(f"{name} (-1: no word)", inputs, options=options, roles=set(roles))
+
+
+def oracle(case):
+    asked = (case[n] for n in ("eos_id", "max_length", "beam_width"))
+    return filled_up(torch.tensor([search(case.options["next_logits"], *asked)[0]]), case)
+
+
+def filled_up(text, case):
+    """One text with -1 after it, so that texts of other lengths can be compared, and what is right
+    in them counts."""
+    most = case["max_length"] + 1
+    if not isinstance(text, torch.Tensor) or text.dim() != 2 or len(text) != 1:
+        return text
+    return nn.functional.pad(text, (0, max(most - text.shape[1], 0)), value=-1)
+
+
+probe = TranslateProbe(tree, filled_up)
+expect = expect_translated(oracle)
+
+
+# ---------------------------------------------------------------- what is true of the text
+
+
+@true_of("The text begins with a likely word", gate=True)
+def likely(case, seen, expected):
+    """One of the likeliest, as many as there are texts in the beam."""
+    logits, first = case.options["next_logits"](()), int(seen.tensors["out"][0, 0])
+    return sum(other > logits[first] for other in logits) < case["beam_width"]
+
+
+@true_of(
+    "eos is at the end of the text or nowhere",
+    credit=True,
+    breaks="eos is inside the text, or a text without one isn't `max_length` words long",
+)
+def one_end(case, seen, expected):
+    text = [id for id in seen.tensors["out"][0].tolist() if id >= 0]
+    ended = case["eos_id"] in text
+    return case["eos_id"] not in text[:-1] and (ended or len(text) == case["max_length"])
+
+
+@true_of("Width 1 is greedy", credit=True, role="greedy")
+def greedy(case, seen, expected):
+    return bool((seen.tensors["out"] == expected["out"]).all())
+
+
+@true_of("A wider beam finds what greedy misses", credit=True, role="search")
+def finds(case, seen, expected):
+    return bool((seen.tensors["out"] == expected["out"]).all())
+
+
+properties = (likely, one_end, greedy, finds, *OF_THE_MODEL)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {
+    "model": None,
+    "source": None,
+    "bos_id": None,
+    "eos_id": None,
+    "max_length": "L",
+    "beam_width": "K",
+}

@@ -1,0 +1,373 @@
+"""Right and wrong answers for lesson 13."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_utils import attention as finished
+from course_utils.attention import (
+    causal_mask,
+)
+
+INF = float("inf")
+
+
+SDPA = F.scaled_dot_product_attention
+
+
+def sdpa_plain(query, key, value, hidden=None):
+    seen = None if hidden is None else torch.atleast_2d(torch.logical_not(hidden))
+    return SDPA(query, key, value, seen)
+
+
+def sdpa_added(query, key, value, hidden=None):
+    if hidden is None:
+        hidden = torch.zeros(1, 1, dtype=torch.bool, device=query.device)
+    zeros = query.new_zeros(hidden.shape)
+    return SDPA(query, key, value, attn_mask=torch.atleast_2d(zeros.masked_fill(hidden, -INF)))
+
+
+def sdpa_filled(query, key, value, hidden=None):
+    """A low number instead of -inf, and zeros where that leaves nothing."""
+    if hidden is None:
+        return SDPA(query, key, value)
+    hidden = torch.atleast_2d(hidden)
+    bias = torch.zeros_like(hidden, dtype=query.dtype).masked_fill(hidden, -1e9)
+    return SDPA(query, key, value, bias).masked_fill(hidden.all(-1, keepdim=True), 0.0)
+
+
+def sdpa_expanded(query, key, value, hidden=None):
+    B, H, T, _ = query.shape
+    if hidden is not None:
+        hidden = ~hidden.expand(B, H, T, key.shape[2])
+    return SDPA(query, key, value, attn_mask=hidden)
+
+
+def sdpa_by_head(query, key, value, hidden=None):
+    B, H, T, _ = query.shape
+    seen = query.new_ones(B, H, T, key.shape[2], dtype=torch.bool)
+    if hidden is not None:
+        seen = seen & ~hidden
+    heads = [SDPA(query[:, h], key[:, h], value[:, h], seen[:, h]) for h in range(H)]
+    return torch.stack(heads, dim=1)
+
+
+def sdpa_scaled_before(query, key, value, hidden=None):
+    query = query / query.shape[-1] ** 0.5
+    mask = None if hidden is None else (hidden == 0).view((1,) * (4 - hidden.dim()) + hidden.shape)
+    return SDPA(query, key, value, attn_mask=mask, scale=1.0)
+
+
+def masked_by(mask):
+    """An answer that hands the built-in `mask(hidden, query)`."""
+
+    def answer(query, key, value, hidden=None):
+        mask_ = None if hidden is None else mask(torch.atleast_2d(hidden), query)
+        return SDPA(query, key, value, attn_mask=mask_)
+
+    return answer
+
+
+def after(change):
+    return lambda query, key, value, hidden=None: change(sdpa_plain(query, key, value, hidden))
+
+
+def sdpa_empty_opened(query, key, value, hidden=None):
+    if hidden is None:
+        return SDPA(query, key, value)
+    hidden = torch.atleast_2d(hidden)
+    return SDPA(query, key, value, attn_mask=~hidden | hidden.all(-1, keepdim=True))
+
+
+def sdpa_values_cleared(query, key, value, hidden=None):
+    if hidden is None:
+        return SDPA(query, key, value)
+    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(-1)
+    return weights.masked_fill(hidden, 0) @ value + 0 * SDPA(query, key, value)
+
+
+def sdpa_by_hand_where_masked(query, key, value, hidden=None):
+    if hidden is None:
+        return SDPA(query, key, value)
+    scores = finished.attention_scores(query, key)
+    return finished.safe_masked_softmax(scores, hidden) @ value
+
+
+def sdpa_causal_if_square(query, key, value, hidden=None):
+    if query.shape[2] == key.shape[2]:
+        return SDPA(query, key, value, is_causal=True)
+    return sdpa_plain(query, key, value, hidden)
+
+
+SDPA_WRONG = {
+    "inverted, causal on top": lambda query, key, value, hidden=None: SDPA(
+        query, key, value, attn_mask=hidden, is_causal=True
+    ),
+    "empty rows opened": sdpa_empty_opened,
+    "hidden after the softmax": sdpa_values_cleared,
+    "by hand where masked": sdpa_by_hand_where_masked,
+    "causal if square": sdpa_causal_if_square,
+    "causal where hidden": masked_by(lambda hidden, query: causal_mask(query.shape[2]) & ~hidden),
+    "swapped and inverted": lambda query, key, value, hidden=None: SDPA(
+        query, value, key, None if hidden is None else torch.atleast_2d(hidden)
+    ),
+    "NaN for empty rows": after(lambda out: out.where(out != 0, torch.nan)),
+    "first head's mask": masked_by(lambda hidden, query: ~hidden[..., :1, :, :]),
+    "minus fifty": masked_by(lambda hidden, query: -50.0 * hidden.to(query.dtype)),
+    "scaled twice and added": lambda query, key, value, hidden=None: SDPA(
+        query / query.shape[-1] ** 0.5,
+        key,
+        value,
+        None if hidden is None else torch.atleast_2d(hidden).to(query.dtype),
+    ),
+    "scaled by the model's width": lambda query, key, value, hidden=None: SDPA(
+        query,
+        key,
+        value,
+        None if hidden is None else ~torch.atleast_2d(hidden),
+        scale=(query.shape[1] * query.shape[-1]) ** -0.5,
+    ),
+    "mask required": lambda query, key, value, hidden: sdpa_plain(query, key, value, hidden),
+    "a pair": after(lambda out: (out, out)),
+    "of the course": finished.sdpa_attention,
+}
+
+
+def step(join=None, attend=None, back=None, begin=None):
+    """An answer in steps: join(kept, new), attend(query, keys, values), back(out, keys, values)."""
+
+    def cached_attention_step(query, key, value, cache):
+        if cache is None:
+            keys, values = (begin or (lambda key, value: (key, value)))(key, value)
+        else:
+            grow = join or (lambda kept, new: torch.cat((kept, new), 2))
+            keys, values = grow(cache[0], key), grow(cache[1], value)
+        out = (attend or SDPA)(query, keys, values)
+        return (back or (lambda out, keys, values: (out, (keys, values))))(out, keys, values)
+
+    return cached_attention_step
+
+
+def step_by_stack(query, key, value, cache):
+    """The kept ones row by row."""
+    kept = ([], []) if cache is None else (list(t.unbind(2)) for t in cache)
+    keys, values = (
+        torch.stack([*rows, new[:, :, 0]], 2) for rows, new in zip(kept, (key, value), strict=True)
+    )
+    weights = torch.einsum("bhtd,bhsd->bhts", query, keys).div(query.shape[-1] ** 0.5).softmax(-1)
+    return torch.einsum("bhts,bhsd->bhtd", weights, values), (keys, values)
+
+
+def step_by_empty(query, key, value, cache):
+    """An empty cache instead of none."""
+    empty = key[:, :, :0], value[:, :, :0]
+    past_keys, past_values = empty if cache is None else cache
+    keys = torch.cat([past_keys, key], dim=-2)
+    values = torch.cat([past_values, value], dim=-2)
+    mask = torch.ones(1, keys.shape[2], dtype=torch.bool, device=query.device)
+    return SDPA(query, keys, values, attn_mask=mask), (keys, values)
+
+
+def step_by_full_mask(query, key, value, cache):
+    """All queries as the one, and the last row."""
+    past = cache or (key[:, :, :0], value[:, :, :0])
+    keys, values = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+    S = keys.shape[2]
+    scores = query.expand(-1, -1, S, -1) @ keys.mT / math.sqrt(key.shape[-1])
+    weights = scores.masked_fill(causal_mask(S, query.device), -INF).softmax(-1)
+    return (weights @ values)[:, :, -1:], (keys, values)
+
+
+def step_with_room(query, key, value, cache):
+    """Into room that is made anew each time."""
+    S = 0 if cache is None else cache[0].shape[2]
+    grown = []
+    for i, new in enumerate((key, value)):
+        room = new.new_empty(*new.shape[:2], S + 1, new.shape[3])
+        if S:
+            room[:, :, :S] = cache[i]
+        room[:, :, S:] = new
+        grown.append(room)
+    return SDPA(query, *grown), tuple(grown)
+
+
+def step_of_a_list(query, key, value, cache):
+    keys, values = [], []
+    if cache is not None:
+        keys, values = [cache[0]], [cache[1]]
+    cache = [torch.cat([*keys, key], 2), torch.cat([*values, value], 2)]
+    return [finished.sdpa_attention(query, *cache), cache]
+
+
+room_left = {}
+
+
+def step_in_spare_room(query, key, value, cache):
+    """Grows in memory that it shares with the cache that came in."""
+    S = 0 if cache is None else cache[0].shape[2]
+    grown = []
+    for i, new in enumerate((key, value)):
+        kept = None if cache is None else cache[i]
+        room = None if kept is None else room_left.get(kept.data_ptr())
+        if room is None:
+            room = new.new_zeros(*new.shape[:2], S + 64, new.shape[3])
+            if S:
+                room[:, :, :S] = kept.detach()
+            room_left[room.data_ptr()] = room
+        room[:, :, S : S + 1] = new.detach()
+        grown.append(room[:, :, : S + 1])
+    return SDPA(query, *grown), tuple(grown)
+
+
+STEP_WRONG = {
+    "spare room": step_in_spare_room,
+    "is_causal, newest in front": step(
+        join=lambda kept, new: torch.cat([new, kept], 2),
+        attend=lambda q, k, v: SDPA(q, k, v, is_causal=True),
+    ),
+    "old cache, newest not heard": lambda query, key, value, cache: (
+        (value, (key, value)) if cache is None else (SDPA(query, *cache), cache)
+    ),
+    "without a scale": step(attend=lambda q, k, v: (q @ k.mT).softmax(-1) @ v),
+    "a mean": step(attend=lambda q, k, v: v.mean(2, keepdim=True)),
+    "at most 6": step(join=lambda kept, new: torch.cat([kept, new], 2)[:, :, -6:]),
+    "the cache detached": lambda query, key, value, cache: step()(
+        query, key, value, cache and tuple(t.detach() for t in cache)
+    ),
+    "a stacked cache": step(back=lambda out, keys, values: (out, torch.stack([keys, values]))),
+    "a dict": step(back=lambda out, k, v: {"output": out, "cache": (k, v)}),
+    "the pair reversed": step(back=lambda out, keys, values: ((keys, values), out)),
+    "values first": step(back=lambda out, keys, values: (out, (values, keys))),
+    "squeezed": step(back=lambda out, keys, values: (out[:, :, 0], (keys, values))),
+    "begins with zeros": step(
+        begin=lambda key, value: (torch.cat([0 * key, key], 2), torch.cat([0 * value, value], 2))
+    ),
+    "along the heads": step(join=lambda kept, new: torch.cat([kept, new], 1)),
+    "added up": step(join=lambda kept, new: kept + new),
+    "of the course": finished.cached_attention_step,
+}
+
+
+QUIZZES_WRONG = {
+    "recall_13": {
+        "nothing right": {
+            "winner of the beam": "the shorter",
+            "temperature 0.5": "less likely",
+            "running sum, twice the tokens": 4,
+        },
+        "numbers": {
+            "winner of the beam": -0.5,
+            "temperature 0.5": 2,
+            "running sum, twice the tokens": 2,
+        },
+        "words": {"winner of the beam": "the longer", "temperature 0.5": "likelier"},
+        "a float": {
+            "winner of the beam": "the longer",
+            "temperature 0.5": "likelier",
+            "running sum, twice the tokens": 2.5,
+        },
+    },
+    "attention_cost": {
+        "all the same": dict.fromkeys(
+            ("Q Kᵀ", "weights · V", "scores", "bytes of the cache"), 12_000
+        ),
+        "shapes": {"Q Kᵀ": (3, 5, 10, 10), "weights · V": (3, 5, 10, 8), "scores": (10, 10)},
+        "both products in one": {
+            "Q Kᵀ": 24_000,
+            "weights · V": 24_000,
+            "scores": 1_500,
+            "bytes of the cache": 57_600,
+        },
+        "half is hidden": {
+            "Q Kᵀ": 6_600,
+            "weights · V": 6_600,
+            "scores": 825,
+            "bytes of the cache": 57_600,
+        },
+        "in text": {"Q Kᵀ": "12000", "weights · V": 12_000, "scores": 1_500},
+    },
+    "performance_reasons": {
+        "squares everywhere": {"scores, T doubles: times": 4, "cache, T doubles: times": 4},
+        "bytes for MiB": {"MiB of GPT-2's cache": 37_748_736},
+        "millions of bytes": {"MiB of GPT-2's cache": 37.7},
+        "no tuple": {"texts and tokens read": 8, "keys seen": 0},
+        "swapped": {"positions without a cache": 10, "positions with a cache": 55},
+    },
+}
+
+
+REASONS = {
+    "scores, T doubles: times": 4,
+    "cache, T doubles: times": 2,
+    "MiB of GPT-2's cache": 36,
+    "positions without a cache": 55,
+    "positions with a cache": 10,
+    "keys seen": 1,
+    "512 + 1 in bfloat16": 512,
+    "SDPA without a mask saves": "memory",
+    "texts and tokens read": (8, 3),
+}
+
+
+RIGHT = {
+    "recall_13": {
+        "in capitals": {
+            "winner of the beam": "The longer",
+            "temperature 0.5": "LIKELIER",
+            "running sum, twice the tokens": 2,
+        },
+        "as a tensor": {
+            "winner of the beam": "the longer",
+            "temperature 0.5": "likelier",
+            "running sum, twice the tokens": torch.tensor(2),
+        },
+    },
+    "sdpa_attention": {
+        "plain": sdpa_plain,
+        "numbers added": sdpa_added,
+        "a fill of -1e9": sdpa_filled,
+        "expanded": sdpa_expanded,
+        "head by head": sdpa_by_head,
+        "scaled before": sdpa_scaled_before,
+    },
+    "cached_attention_step": {
+        "in steps": step(),
+        "by stack": step_by_stack,
+        "an empty cache": step_by_empty,
+        "the last row of all": step_by_full_mask,
+        "room made anew": step_with_room,
+        "lists": step_of_a_list,
+    },
+    "attention_cost": {
+        "computed": {
+            "Q Kᵀ": 3 * 5 * 10 * 10 * 8,
+            "weights · V": 3 * 5 * 10 * 10 * 8,
+            "scores": math.prod((3, 5, 10, 10)),
+            "bytes of the cache": 2 * 6 * 3 * 5 * 10 * 8 * 4,
+        },
+        "from tensors": {
+            "Q Kᵀ": torch.zeros(3, 5, 10, 10).numel() * 8,
+            "weights · V": torch.tensor(12_000),
+            "scores": torch.zeros(3, 5, 10, 10).numel(),
+            "bytes of the cache": torch.zeros(2, 6, 3, 5, 10, 8).nbytes,
+        },
+    },
+    "performance_reasons": {
+        "computed": REASONS
+        | {
+            "scores, T doubles: times": 2**2,
+            "512 + 1 in bfloat16": int(torch.tensor(513).bfloat16()),
+            "SDPA without a mask saves": "Memory",
+            "texts and tokens read": [8, 3],
+        },
+        "sizes": REASONS | {"texts and tokens read": torch.zeros(8, 3).shape},
+    },
+}
+
+
+WRONG = {
+    "sdpa_attention": SDPA_WRONG,
+    "cached_attention_step": STEP_WRONG,
+    **QUIZZES_WRONG,
+}

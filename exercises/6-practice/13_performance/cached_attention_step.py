@@ -1,0 +1,241 @@
+"""How an answer to `cached_attention_step` is judged."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from exercises.shared.draw import Draw
+from exercises.shared.pairs import as_pair, kind_of
+from whywrong import Case, Observation, true_of
+from whywrong.calling import cotangent, differentiate, fresh, see_calls, see_half, set_seed
+from whywrong.comparing import near, same
+from whywrong.errors import first_lines
+from whywrong.observation import class_name
+from whywrong.watching import happened_elsewhere, moved
+
+NEW = ("query", "key", "value")
+KEPT = ("kept keys", "kept values")
+KEYS, VALUES = "new keys", "new values"
+RESULTS = ("out", KEYS, VALUES)
+CHAIN = 4  # steps from an empty cache
+PAIR = "a pair, (output, (keys, values))"
+
+
+# ---------------------------------------------------------------- cases and what is right
+
+
+def cases(seed):
+    draw = Draw(seed)
+    B, H, S, D = draw.sizes(4, 3, 8)
+    while S + 9 == H * D:
+        B, H, S, D = draw.sizes(4, 3, 8)
+
+    def case(name, kept, roles="", sizes=(B, H, D), dtype=torch.float32, **options):
+        b, heads, d = sizes
+        made = {part: draw.normal(b, heads, 1, d, dtype=dtype) for part in NEW}
+        cache = (draw.normal(b, heads, kept, d, dtype=dtype) for _ in KEPT)
+        made["cache"] = tuple(cache) if kept else None
+        return Case(name, made, options=options, roles=frozenset(roles.split()))
+
+    turned = case("not contiguous in memory", S)
+    for name in NEW:  # as they come from `split_heads`
+        turned.inputs[name] = turned[name].transpose(1, 2).contiguous().transpose(1, 2)
+    turned.inputs["cache"] = tuple(t.mT.contiguous().mT for t in turned["cache"])
+    double, every = torch.float64, (*NEW, "cache")
+    return [
+        case("some tokens kept", S, "typical"),
+        case("the first token", 0, "first"),
+        case("float64, by name", S + 9, dtype=double, keywords=every),
+        case("one token kept", 1, "small"),
+        turned,
+        case("the first token, float64, by name", 0, "first", dtype=double, keywords=every),
+        case("one text, one head", 3, "small", sizes=(1, 1, 2), once=True),
+        case("as many tokens as channels", D, "small", once=True),
+    ]
+
+
+def last_row(query, keys, values):
+    scores = torch.einsum("bhtd,bhsd->bhts", query, keys) / math.sqrt(query.shape[-1])
+    return torch.einsum("bhts,bhsd->bhtd", scores.softmax(-1), values)
+
+
+def expect(case):
+    dtype, cache = case["query"].dtype, case["cache"]
+    names = (*NEW, *KEPT) if cache else NEW
+    given = [*(case[name] for name in NEW), *(cache or ())]
+    leaves = [t.double().clone().requires_grad_() for t in given]
+    query, key, value, *kept = leaves
+    with torch.enable_grad():
+        keys = torch.cat([*kept[:1], key], 2)
+        values = torch.cat([*kept[1:], value], 2)
+        out = last_row(query, keys, values)
+        expected = dict(zip(RESULTS, (out, keys, values), strict=True))
+        expected = {name: t.detach().to(dtype) for name, t in expected.items()}
+        if case.options.get("once"):
+            return expected
+        total = (out * cotangent(expected["out"]).double()).sum()
+        grads = torch.autograd.grad(total, leaves)
+    return expected | {f"grad:{n}": g.to(dtype) for n, g in zip(names, grads, strict=True)}
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def called(answer, case, args):
+    if "keywords" in case.options:
+        return answer(**dict(zip(case.inputs, args, strict=True)))
+    return answer(*args)
+
+
+def three_parts(result):
+    """The output, new keys and new values in what came back; if it is no such pair, what it is."""
+    if isinstance(result, Tensor):
+        return kind_of("one tensor"), None, None
+    if not isinstance(result, tuple | list):
+        return result, None, None
+    if len(result) == 2:
+        out, cache = result
+        made = [out, *cache] if isinstance(cache, tuple | list) else [out]
+        if len(made) == 3 and all(isinstance(part, Tensor) for part in made):
+            return out, *cache
+    return kind_of(f"a {named(result)}: {', '.join(map(named, result[:4]))}"), None, None
+
+
+def named(part):
+    name = class_name(part)
+    return f"{name} of {len(part)}" if isinstance(part, tuple | list) else name
+
+
+class StepProbe:
+    """Takes a step on a case: `out`, the new cache, and what `calling.see_calls` shows.
+
+    Gradients are those of the output, to what came in and what was kept. A case of the role
+    "typical" also gives `half`, and the trait `goes_on`: see `goes_on_from`.
+    """
+
+    def __call__(self, answer, case):
+        if case.options.get("once"):
+            return self.glance(answer, case)
+        return as_pair(self.see(answer, case), PAIR, *RESULTS)
+
+    def glance(self, answer, case):
+        seen = Observation()
+        set_seed(1)
+        made = three_parts(called(answer, case, list(map(fresh, case.inputs.values()))))
+        for name, value in zip(RESULTS, made, strict=True):
+            seen.put(name, value)
+        return as_pair(seen, PAIR, *RESULTS)
+
+    def see(self, answer, case):
+        seen, caches = Observation(), []
+
+        def call(args):
+            out, *cache = three_parts(called(answer, case, args))
+            if not caches:
+                for name, value in zip((KEYS, VALUES), cache, strict=True):
+                    seen.put(name, value)
+            caches.append(cache)
+            return out
+
+        if not see_calls(call, case, seen):
+            return seen
+        first = [t.detach() if isinstance(t, Tensor) else t for t in caches[0]]
+        if {KEYS, VALUES} <= seen.tensors.keys() and not same(
+            first, [seen.tensors[KEYS], seen.tensors[VALUES]]
+        ):
+            seen.facts["overwritten"] = True
+        if not seen.facts.get("modified"):
+            self.see_gradients(call, case, seen)
+        inputs = list(map(moved, case.inputs.values()))
+        seen.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+        if "typical" in case.roles:
+            see_half(call, case, seen)
+            seen.facts["traits"] = {"goes_on": goes_on_from(answer, case["query"].shape)}
+        return seen
+
+    def see_gradients(self, call, case, seen):
+        try:
+            args = [fresh(v, True) for v in case.inputs.values()]
+            differentiate(call(args))
+            *new, cache = args
+            for name, arg in zip((*NEW, *KEPT), [*new, *(cache or ())], strict=False):
+                if arg.grad is not None:
+                    seen.put(f"grad:{name}", arg.grad)
+        except Exception as error:
+            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+
+
+def goes_on_from(answer, shape):
+    """Whether steps from the first token on, each with the cache of the one before, and two ways on
+    from one cache, are right; None where the first is wrong: then no cache was handed on yet."""
+    B, H, _, D = shape
+    generator = torch.Generator().manual_seed(B * H * D)
+    q, k, v = torch.randn(3, B, H, CHAIN + 1, D, generator=generator).unbind(0)
+    right = None  # so far
+    try:
+        cache = None
+        for t in range(CHAIN):
+            before, now = cache, [x[:, :, t : t + 1] for x in (q, k, v)]
+            out, cache = answer(*map(fresh, now), cache)
+            wanted = last_row(now[0], k[:, :, : t + 1], v[:, :, : t + 1])
+            good = near(out.detach().cpu(), wanted)
+            pairs = zip(cache, now[1:], strict=True)
+            if t == 0 and not (good and all(near(mine.detach().cpu(), x) for mine, x in pairs)):
+                return None
+            right = good and right is not False
+        # Another fourth token: the cache it goes on from is still that of three.
+        other = [x[:, :, CHAIN:] for x in (q, k, v)]
+        out, _ = answer(*map(fresh, other), before)
+        keys, values = (torch.cat([x[:, :, : CHAIN - 1], x[:, :, CHAIN:]], 2) for x in (k, v))
+        kept = same([x.detach().cpu() for x in cache], [k[:, :, :CHAIN], v[:, :, :CHAIN]])
+        return right and kept and near(out.detach().cpu(), last_row(other[0], keys, values))
+    except Exception:
+        return None if right is None else False
+
+
+probe = StepProbe()
+
+
+# ---------------------------------------------------------------- properties
+
+
+@true_of("Scores decide which tokens are mixed", credit=True, gate=True, role="typical")
+def listens(case, seen, expected):
+    """The output is neither the newest value nor a mean."""
+    out, value = seen.tensors["out"], case["value"]
+    means = [case["cache"][1].mean(2, keepdim=True), expected[VALUES].mean(2, keepdim=True)]
+    return not any(near(out, other) for other in (value, *means))
+
+
+@true_of("The first token gives its own value", credit=True, role="first")
+def first(case, seen, expected):
+    return near(seen.tensors["out"], case["value"])
+
+
+@true_of("The output is the last row of causal attention over all tokens", credit=True)
+def last_of_all(case, seen, expected):
+    return None if "first" in case.roles else near(seen.tensors["out"], expected["out"])
+
+
+@true_of("The new cache holds keys and values of all tokens, the newest last", credit=True)
+def all_kept(case, seen, expected):
+    return all(near(seen.tensors[n], expected[n]) for n in (KEYS, VALUES))
+
+
+@true_of(
+    "One step leads to the next, and one cache to two ways on",
+    role="typical",
+    breaks="Several steps, or two ways on from one cache, give wrong results: is a cache written "
+    "into?",
+)
+def goes_on(case, seen, expected):
+    if not all(near(seen.tensors[n], expected[n]) for n in RESULTS):
+        return None
+    return seen.traits.get("goes_on")
+
+
+properties = (listens, first, last_of_all, all_kept, goes_on)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"query": "B H 1 D", "key": "B H 1 D", "value": "B H 1 D", "cache": "B H S D"}

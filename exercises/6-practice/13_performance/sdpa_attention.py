@@ -1,0 +1,144 @@
+"""How an answer to `sdpa_attention` is judged."""
+
+import contextlib
+
+import torch
+
+from course_utils.attention import attention_scores, safe_masked_softmax
+from exercises.shared.draw import Draw
+from exercises.shared.heads import BUILT_IN
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.calling import fresh
+from whywrong.comparing import near
+
+PARTS = ("query", "key", "value")
+
+
+def cases(seed):
+    draw = Draw(seed)
+    B, H, T, S, D = draw.sizes(5, 2, 7)
+    while H * D in (B, T, S):
+        B, H, T, S, D = draw.sizes(5, 2, 7)
+    sizes, square = (B, H, T, S, D), (2, 3, 5, 5, 4)
+    empty, padding = draw.with_empty_row(T, S), draw.hidden(1, S)
+    loud = inputs(draw, sizes, padding, torch.float64)
+    far = (100 * D**0.5) ** 0.5
+    loud["query"][..., 0], loud["key"][..., 0] = far, far * padding  # hidden scores near 100
+    turned = inputs(draw, sizes, empty)
+    for name in PARTS:  # as they come from `split_heads`
+        turned[name] = turned[name].transpose(1, 2).contiguous().transpose(1, 2)
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    by_name, once, small = {"keywords": (*PARTS, "hidden")}, {"once": True}, {"small"}
+    each_text, columns = draw.hidden(B, 1, T, S), draw.hidden(B, 1, 1, S)
+    blind = draw.with_empty_row(B, 1, T, S)
+    each_head, every = draw.with_empty_row(H, T, S), draw.with_empty_row(B, H, T, S)
+    return [
+        Case("nothing hidden", inputs(draw, sizes), roles={"plain"}),
+        Case("a mask for each text", inputs(draw, sizes, each_text), roles={"typical"}),
+        Case("rows that see nothing", inputs(draw, sizes, blind), roles={"empty"}),
+        Case("float64, hidden scores near 100", loud),
+        Case("a mask for each head", inputs(draw, sizes, each_head)),
+        Case("padding, by name", inputs(draw, sizes, columns), options=by_name),
+        Case("a mask for each head of each text", inputs(draw, sizes, every), options=once),
+        Case("not contiguous in memory", turned),
+        Case("the future", inputs(draw, square, future), options=once, roles=small),
+        Case("as many queries as keys", inputs(draw, square), options=once, roles=small),
+    ]
+
+
+def inputs(draw, sizes, hidden=None, dtype=torch.float32):
+    B, H, T, S, D = sizes
+    made = {
+        "query": draw.normal(B, H, T, D, dtype=dtype),
+        "key": draw.normal(B, H, S, D, dtype=dtype),
+        "value": draw.normal(B, H, S, D, dtype=dtype),
+    }
+    return made if hidden is None else made | {"hidden": hidden}
+
+
+def oracle(query, key, value, hidden=None):
+    """By the parts of lessons 04 and 05."""
+    scores = attention_scores(query, key)
+    if hidden is None:
+        return torch.softmax(scores, dim=-1) @ value
+    return safe_masked_softmax(scores, hidden) @ value
+
+
+def see_row(answer, case, seen):
+    """Whether a built-in ran; and one more call with a mask of a single row, `(S,)`."""
+    seen.facts["traits"] = {"built_in": bool({*seen.facts["ops"]} & {*BUILT_IN})}
+    if "typical" not in case.roles:
+        return
+    with contextlib.suppress(Exception):
+        seen.put_judged("row", answer(*map(fresh, with_a_row(case))))
+
+
+def with_a_row(case):
+    return *(case[n] for n in PARTS), case["hidden"][0, 0, 0]  # the last one is (S,)
+
+
+probe = FunctionProbe(gradients=PARTS, watch=True, extra=see_row)
+expect = expect_function(oracle, gradients=PARTS)
+
+
+@true_of(
+    "A mask has an effect",
+    role="typical",
+    breaks="A mask has no effect, or the same one on every key",
+)
+def hides(case, seen, expected):
+    """The result is neither what no mask gives, nor a mean."""
+    query, key, value = (case[n].double() for n in PARTS)
+    blank = oracle(query, key, value)
+    mean = value.mean(2, keepdim=True).expand_as(blank)
+    out = seen.tensors["out"]
+    return not near(out, blank) and not near(out, mean)
+
+
+@true_of("Without a mask the result is right", credit=True, role="plain")
+def plain(case, seen, expected):
+    return near(seen.tensors["out"], expected["out"])
+
+
+@true_of("With a mask the result is right", credit=True, role="typical")
+def masked(case, seen, expected):
+    return near(seen.tensors["out"], expected["out"])
+
+
+@true_of("A query that sees nothing gives zeros", credit=True, role="empty")
+def empty(case, seen, expected):
+    out = seen.tensors["out"]  # (B, H, T, D)
+    nothing = case["hidden"].all(dim=-1).expand(out.shape[:-1])
+    return near(out[nothing], torch.zeros_like(out[nothing]))
+
+
+@true_of(
+    "A mask of one row, `(S,)`, is accepted too",
+    secondary=True,
+    role="typical",
+    breaks="A mask of one row, `(S,)`, is not accepted, or gives something else",
+)
+def row(case, seen, expected):
+    if "built_in" not in seen.traits:
+        return None
+    mine = seen.tensors.get("judged:row")
+    if mine is None:
+        return False
+    if not near(seen.tensors["out"], expected["out"]):
+        return None  # told elsewhere
+    return near(mine, oracle(*with_a_row(case)))
+
+
+@true_of(
+    "PyTorch's own function does the work",
+    secondary=True,
+    breaks="The work is done by hand: `F.scaled_dot_product_attention` was asked for",
+)
+def built_in(case, seen, expected):
+    return seen.traits.get("built_in")
+
+
+properties = (hides, plain, masked, empty, row, built_in)
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"query": "B H T D", "key": "B H S D", "value": "B H S D", "hidden": "… B H T S"}

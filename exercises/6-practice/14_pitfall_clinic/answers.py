@@ -1,0 +1,449 @@
+"""Right and wrong answers for lesson 14."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from course_utils.experiments import patients
+
+INF = math.inf
+
+
+SDPA = F.scaled_dot_product_attention
+
+
+def future(T, device=None):
+    return torch.ones(T, T, dtype=torch.bool, device=device).triu(1)
+
+
+def scored(q, k):
+    return q @ k.mT / math.sqrt(q.shape[-1])
+
+
+def padded_by_sdpa(query, key, value, pad_mask):
+    seen = ~(future(query.shape[-2], query.device) | pad_mask[:, None, None])
+    return SDPA(query, key, value, attn_mask=seen)
+
+
+def padded_text_by_text(query, key, value, pad_mask):
+    out = []
+    for q, k, v, pad in zip(query, key, value, pad_mask, strict=True):
+        hidden = future(q.shape[-2], q.device) | pad
+        blind = hidden.all(-1)[:, None]
+        scores = scored(q, k).masked_fill(hidden, -INF)
+        weights = torch.where(blind, 0.0, torch.where(blind, 0.0, scores).softmax(-1))
+        out.append(weights.to(v) @ v)
+    return torch.stack(out)
+
+
+def padded_by_exp(query, key, value, pad_mask):
+    seen = ~(future(query.shape[-2], query.device) | pad_mask[:, None, None])
+    scores = scored(query, key)
+    top = scores.masked_fill(~seen, -INF).amax(-1, keepdim=True)
+    top = top.masked_fill(top == -INF, 0.0).detach()
+    exps = torch.where(seen, (scores - top).masked_fill(~seen, 0.0).exp(), 0.0)
+    sums = exps.sum(-1, keepdim=True)
+    return exps / sums.masked_fill(sums == 0, 1.0) @ value
+
+
+def padded(columns=lambda m: m[:, None, None, :], fill=-INF, blind=True, cleared=False):
+    """`patient_a` with another line or two."""
+
+    def answer(query, key, value, pad_mask):
+        hidden = future(query.shape[-2], query.device) | columns(pad_mask)
+        empty = hidden.all(-1, keepdim=True)
+        scores = scored(query, key).masked_fill(hidden, fill).masked_fill(empty, 0.0)
+        weights = scores.softmax(-1)
+        out = (weights.masked_fill(empty, 0.0) if blind else weights) @ value
+        return out * ~pad_mask[:, None, :, None] if cleared else out
+
+    return answer
+
+
+PADDED_RIGHT = {
+    "sdpa": padded_by_sdpa,
+    "text by text": padded_text_by_text,
+    "by exp": padded_by_exp,
+    "minus 1e9": padded(fill=-1e9),
+}
+
+
+PADDED_WRONG = {
+    "as found": patients.patient_a,
+    "as found, nan_to_num": lambda *a: patients.patient_a(*a).nan_to_num(),
+    "minus 1e9, and blind rows forgotten": padded(fill=-1e9, blind=False),
+    "zeros instead of infinity": padded(fill=0.0),
+    "only the last position of each text": padded(lambda m: m[:, None, None, :].roll(1, -1)),
+    "any text's padding": padded(lambda m: m.any(0)[None, None, None]),
+    "padding of all texts": padded(lambda m: m.all(0)[None, None, None]),
+    "no padding": lambda q, k, v, m: SDPA(q, k, v, is_causal=True),
+    "rows cleared": padded(cleared=True),
+    "inverted, and rows hidden": padded(lambda m: ~m[:, None, None] | m[:, None, :, None]),
+    "rows hidden for one head": padded(lambda m: m[:, None, :, None] & ~m[:, None, None, :]),
+}
+
+
+def half_by_sdpa(query, key, value):
+    wide = torch.promote_types(query.dtype, torch.float32)
+    return SDPA(query.to(wide), key.to(wide), value.to(wide), is_causal=True).to(query.dtype)
+
+
+def half_both_sides(query, key, value):
+    """The root of the root on either side."""
+    T, D = query.shape[-2:]
+    scores = (query / D**0.25) @ (key / D**0.25).mT
+    return scores.masked_fill(future(T, query.device), -INF).softmax(-1) @ value
+
+
+def half_scaled_key(query, key, value):
+    key = key * key.shape[-1] ** -0.5
+    scores = torch.einsum("bhtd,bhsd->bhts", query, key)
+    scores = scores.masked_fill(future(query.shape[-2], query.device), -INF)
+    exps = (scores - scores.amax(-1, keepdim=True)).exp()
+    return exps / exps.sum(-1, keepdim=True) @ value
+
+
+def half_in_double(query, key, value):
+    q, k, v = (x.double() for x in (query, key, value))
+    weights = scored(q, k).masked_fill(future(q.shape[-2], q.device), -INF).softmax(-1)
+    return (weights @ v).to(query.dtype)
+
+
+def half(before=lambda x: x, after=lambda s, D: s, weigh=lambda w: w):
+    def answer(query, key, value):
+        T, D = query.shape[-2:]
+        scores = after(before(query) @ key.mT, D)
+        scores = scores.masked_fill(future(T, query.device), -INF)
+        return weigh(torch.softmax(scores, -1)) @ value
+
+    return answer
+
+
+def half_only_in_half(query, key, value):
+    if query.dtype == torch.float16:
+        query = query / math.sqrt(query.shape[-1])
+    return patients.patient_b(query, key, value)
+
+
+HALF_RIGHT = {
+    "sdpa": half_by_sdpa,
+    "both sides": half_both_sides,
+    "key": half_scaled_key,
+    "double": half_in_double,
+}
+
+
+HALF_WRONG = {
+    "as found": patients.patient_b,
+    "as found, nan_to_num": lambda *a: patients.patient_b(*a).nan_to_num(),
+    "scaled in float16 only": half_only_in_half,
+    "scaled after": half(after=lambda s, D: s / math.sqrt(D)),
+    "scaled after, nan_to_num of the weights": half(
+        after=lambda s, D: s / math.sqrt(D), weigh=torch.nan_to_num
+    ),
+    "in float32, unscaled": lambda q, k, v: patients.patient_b(q.float(), k.float(), v.float()).to(
+        v.dtype
+    ),
+    "scaled twice": half(
+        before=lambda q: q / q.shape[-1] ** 0.5, after=lambda s, D: s / math.sqrt(D)
+    ),
+    "divided by 8": half(before=lambda q: q / 8),
+    "clamped": half(after=lambda s, D: s.clamp(-30, 30)),
+    "scaled, float32 comes back": lambda q, k, v: half(before=lambda q: q / q.shape[-1] ** 0.5)(
+        q.float(), k.float(), v.float()
+    ),
+    "scaled in place": lambda q, k, v: patients.patient_b(q.div_(q.shape[-1] ** 0.5), k, v),
+    "values scaled": lambda q, k, v: patients.patient_b(q, k, v / math.sqrt(v.shape[-1])),
+}
+
+
+def masked_by_sdpa(query, key, value):
+    return SDPA(query, key, value, is_causal=True)
+
+
+def masked_row_by_row(query, key, value):
+    rows = []
+    for t in range(query.shape[-2]):
+        scores = scored(query[..., t : t + 1, :], key[..., : t + 1, :])
+        rows.append(scores.softmax(-1) @ value[..., : t + 1, :])
+    return torch.cat(rows, dim=-2)
+
+
+def masked_by_adding(query, key, value):
+    T = query.shape[-2]
+    bias = torch.full((T, T), -INF, dtype=query.dtype, device=query.device).triu(1)
+    return torch.softmax(scored(query, key) + bias, dim=-1) @ value
+
+
+def masked(fill=None, weigh=lambda w, hidden: w):
+    def answer(query, key, value):
+        hidden = future(query.shape[-2], query.device)
+        scores = scored(query, key)
+        if fill is not None:
+            scores = scores.masked_fill(hidden, fill)
+        return weigh(scores.softmax(-1), hidden) @ value
+
+    return answer
+
+
+def cleared(weights, hidden):
+    return weights.masked_fill(hidden, 0.0)
+
+
+MASKED_RIGHT = {
+    "sdpa": masked_by_sdpa,
+    "row by row": masked_row_by_row,
+    "added": masked_by_adding,
+    "minus 1e4": masked(fill=-1e4),
+    "and cleared": masked(fill=-INF, weigh=cleared),
+}
+
+
+MASKED_WRONG = {
+    "as found": patients.patient_e,
+    "as found, other names": masked(weigh=cleared),
+    "renormalised with a floor": masked(
+        weigh=lambda w, h: cleared(w, h) / cleared(w, h).sum(-1, keepdim=True).clamp(min=1e-9)
+    ),
+    "times T": masked(weigh=lambda w, h: cleared(w, h) * len(h)),
+    "softmax again": masked(weigh=lambda w, h: cleared(w, h).softmax(-1)),
+    "zeros before, zeros after": masked(fill=0.0, weigh=cleared),
+    "minus 100, then cleared": masked(fill=-100.0, weigh=cleared),
+    "0.0 for the future": masked(fill=0.0),
+    "rows normed to length 1": masked(weigh=lambda w, h: F.normalize(cleared(w, h), dim=-1)),
+    "unscaled": lambda q, k, v: masked(fill=-INF)(q * q.shape[-1] ** 0.5, k, v),
+    "nan_to_num": masked(fill=INF, weigh=lambda w, h: w.nan_to_num()),
+}
+
+
+def heads_by_chunk(query, key, value, num_heads):
+    if query.shape[-1] % num_heads != 0:
+        raise ValueError(f"width {query.shape[-1]} is no multiple of {num_heads}")
+    parts = zip(*(x.chunk(num_heads, -1) for x in (query, key, value)), strict=True)
+    return torch.cat([masked_by_sdpa(*part) for part in parts], dim=-1)
+
+
+def heads_by_unflatten(query, key, value, num_heads):
+    C = query.shape[-1]
+    if math.gcd(C, num_heads) != num_heads:
+        raise ValueError(f"{C} and {num_heads}")
+    cut = [x.unflatten(-1, (num_heads, -1)).movedim(-2, 1) for x in (query, key, value)]
+    return masked_by_adding(*cut).movedim(1, -2).flatten(-2)
+
+
+def heads_by_einsum(query, key, value, num_heads):
+    B, T, C = query.shape
+    D, rest = divmod(C, num_heads)
+    if rest:
+        raise ValueError(f"{rest} of {C} channels are left over by {num_heads} heads")
+    q, k, v = (x.reshape(B, T, num_heads, D) for x in (query, key, value))
+    scores = torch.einsum("bthd,bshd->bhts", q, k) / D**0.5
+    weights = scores.masked_fill(future(T, query.device), -INF).softmax(-1)
+    return torch.einsum("bhts,bshd->bthd", weights, v).reshape(B, T, C)
+
+
+def heads_in_the_batch(query, key, value, num_heads):
+    """As many texts as texts times heads."""
+    B, _, C = query.shape
+    if C % num_heads:
+        raise ValueError(f"{C}, {num_heads}")
+    cut = [
+        torch.cat([x[:, :, i : i + C // num_heads] for i in range(0, C, C // num_heads)])
+        for x in (query, key, value)
+    ]
+    return torch.cat(masked_by_sdpa(*cut).split(B), dim=-1)
+
+
+HEADS_RIGHT = {
+    "by chunk": heads_by_chunk,
+    "by unflatten": heads_by_unflatten,
+    "by einsum": heads_by_einsum,
+    "in the batch": heads_in_the_batch,
+}
+
+
+def heads(split, merge, refuse=True):
+    def answer(query, key, value, num_heads):
+        B, T, C = query.shape
+        if refuse and C % num_heads:
+            raise ValueError(f"{C}, {num_heads}")
+        sizes = B, T, num_heads, C // num_heads
+        out = masked_by_sdpa(*(split(x, *sizes) for x in (query, key, value)))
+        return merge(out, *sizes)
+
+    return answer
+
+
+def cut(x, B, T, H, D):
+    return x.reshape(B, T, H, D).transpose(1, 2)
+
+
+def joined(x, B, T, H, D):
+    return x.transpose(1, 2).reshape(B, T, H * D)
+
+
+def uneven(refused, found=heads_by_einsum):
+    """An answer that does this with a width that doesn't fit."""
+
+    def answer(query, key, value, num_heads):
+        if query.shape[-1] % num_heads:
+            return refused(query, key, value, num_heads)
+        return found(query, key, value, num_heads)
+
+    return answer
+
+
+def refused_with(error):
+    def refuse(query, key, value, num_heads):
+        raise error
+
+    return uneven(refuse)
+
+
+def refuses_odd_widths(query, key, value, num_heads):
+    C = query.shape[-1]
+    if C % 2 and C % num_heads:
+        raise ValueError(f"{C}, {num_heads}")
+    return patients.patient_c(query, key, value, num_heads)
+
+
+def refuses_more_heads(query, key, value, num_heads):
+    C = query.shape[-1]
+    if num_heads > C:
+        raise ValueError(f"{C}, {num_heads}")
+    return patients.patient_c(query, key, value, num_heads)
+
+
+def one_number_in_the_message(query, key, value, num_heads):
+    raise ValueError(f"{num_heads} heads don't fit")
+
+
+def rest_copied(query, key, value, num_heads):
+    """What is left over is handed through."""
+    C = query.shape[-1]
+    used = C // num_heads * num_heads
+    if not used:
+        return value
+    out = heads_by_einsum(*(x[..., :used] for x in (query, key, value)), num_heads)
+    return torch.cat([out, value[..., used:]], dim=-1)
+
+
+UNEVEN_WRONG = {
+    "as found": patients.patient_c,
+    "TypeError": refused_with(TypeError("10 channels, 4 heads")),
+    "RuntimeError": refused_with(RuntimeError("10 channels, 4 heads")),
+    "refuses odd widths only": refuses_odd_widths,
+    "refuses more heads than channels only": refuses_more_heads,
+    "one number": uneven(one_number_in_the_message),
+    "rest handed through": uneven(rest_copied),
+    "None where it doesn't fit": uneven(lambda q, k, v, n: None),
+    "one head where it doesn't fit": uneven(lambda q, k, v, n: masked_by_sdpa(q, k, v)),
+    "by view": heads(lambda x, B, T, H, D: x.view(B, T, H, D).transpose(1, 2), joined, False),
+    "refused, and unscaled": lambda q, k, v, n: heads_by_einsum(q * 2, k, v, n),
+}
+
+
+VIEW_RIGHT = HEADS_RIGHT | {"no refusal": heads(cut, joined, refuse=False)}
+
+
+VIEW_WRONG = {
+    "as found": patients.patient_g,
+    "both in one": heads(
+        lambda x, B, T, H, D: x.reshape(B, H, T, D), lambda x, B, T, H, D: x.reshape(B, T, H * D)
+    ),
+    "merge in one": heads(cut, lambda x, B, T, H, D: x.reshape(B, T, H * D)),
+    "every H-th channel": heads(
+        lambda x, B, T, H, D: x.reshape(B, T, D, H).permute(0, 3, 1, 2), joined
+    ),
+    "heads reversed": heads(cut, lambda x, *sizes: joined(x.flip(1), *sizes)),
+    "permuted once too often": heads(
+        lambda x, B, T, H, D: x.reshape(B, T, H, D).permute(0, 2, 3, 1).reshape(B, H, T, D), joined
+    ),
+    "one head": lambda q, k, v, n: masked_by_sdpa(q, k, v),
+    "heads across the batch": heads(
+        lambda x, B, T, H, D: x.reshape(B, T, H, D).permute(2, 1, 0, 3).reshape(B, H, T, D),
+        joined,
+    ),
+    "scaled by the whole width": lambda q, k, v, n: heads_by_einsum(q / n**0.5, k, v, n),
+    "not joined": heads(cut, lambda x, *sizes: x),
+}
+
+
+CAUSES = {
+    "cause_a": "rows hidden, not columns",
+    "cause_b": "scores not scaled",
+    "cause_c": "channels left over",
+    "cause_e": "mask after softmax",
+    "cause_f": "places from 1",
+    "cause_g": "heads cut without a swap",
+    "cause_h": "nothing kept between words",
+}
+
+
+QUIZZES = {
+    **{id: {"cause": cause} for id, cause in CAUSES.items()},
+    "cause_d": {"targets": "not shifted", "clearing": "missing", "clipping": "too late"},
+    "recall_14": {
+        "True in SDPA's mask": "takes part",
+        "another source changes": "K and V",
+        "LayerNorm's mean runs over": "channels",
+    },
+    "noticed_a_to_d": {
+        "patient A": "batch as alone",
+        "patient B": "float16",
+        "patient C": "mean of ones",
+        "patient D": "let it write",
+    },
+    "noticed_e_to_h": {
+        "E and not G": "mean of ones",
+        "both E and G": "change the future",
+        "patient F": "full length",
+        "patient H": "count positions",
+    },
+    "clinic_reasons": {
+        "a text changes with its batch": "batch as alone",
+        "first tokens come out small": "mean of ones",
+        "a good text, and a loss below the floor": "change the future",
+        "one word for ever": "let it write",
+        "patients with a lower training loss": 3,
+        "patients that no instrument finds": 2,
+        "weights after a step on nan_to_num(loss)": "NaN",
+        "positions for 50 words behind 10, kept": 10 + 49,
+    },
+}
+
+
+def with_blanks(right):
+    """In capitals, with blanks, and in another order."""
+    return {k: f" {v.upper()} " if isinstance(v, str) else v for k, v in reversed(right.items())}
+
+
+def not_right(right):
+    first = next(iter(right))
+    return {
+        "a list": list(right.values()),
+        "nothing known": dict.fromkeys(right, "I don't know"),
+        "a number": right | {first: 7},
+        "first left out": {k: v for k, v in right.items() if k != first},
+    }
+
+
+RIGHT = {
+    "fix_padding_rows": PADDED_RIGHT,
+    "fix_missing_scale": HALF_RIGHT,
+    "fix_mask_after_softmax": MASKED_RIGHT,
+    "fix_uneven_heads": HEADS_RIGHT,
+    "fix_view_without_transpose": VIEW_RIGHT,
+    **{id: {"with blanks": with_blanks(right)} for id, right in QUIZZES.items()},
+}
+
+
+WRONG = {
+    "fix_padding_rows": PADDED_WRONG,
+    "fix_missing_scale": HALF_WRONG,
+    "fix_mask_after_softmax": MASKED_WRONG,
+    "fix_uneven_heads": UNEVEN_WRONG,
+    "fix_view_without_transpose": VIEW_WRONG,
+    **{id: not_right(right) for id, right in QUIZZES.items()},
+}

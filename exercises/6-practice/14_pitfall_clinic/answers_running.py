@@ -1,0 +1,286 @@
+"""Right and wrong answers for lesson 14: the programs that embed, train and write."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils import language_model
+from course_utils.experiments import patients
+
+
+def placed_by_arange(ids, pad_mask, token, position):
+    T, N = ids.shape[1], position.shape[0]
+    if N < T:
+        raise ValueError(f"T = {T} > N = {N}")
+    first = pad_mask.sum(dim=1, keepdim=True)
+    places = (torch.arange(T, device=ids.device) - first).clamp_min(0)
+    return F.embedding(ids, token) + F.embedding(places, position)
+
+
+def placed_text_by_text(ids, pad_mask, token, position):
+    rows = []
+    for text, pad in zip(ids, pad_mask, strict=True):
+        front = int(pad.sum())
+        stands = position[: len(text) - front]
+        rows.append(token[text] + F.pad(stands, (0, 0, front, 0)))
+    return torch.stack(rows)
+
+
+def placed_from_the_end(ids, pad_mask, token, position):
+    """Padding is at -1: the last row, which nobody looks at."""
+    return token[ids] + position[(~pad_mask).cumsum(1) - 1]
+
+
+def placed_before(ids, pad_mask, token, position):
+    """How many real tokens come before."""
+    real = (~pad_mask).int()
+    return token[ids] + position[real.cumsum(1) - real]
+
+
+def placed(places, refuse=lambda T, N: T > N, join=lambda w, r: w + r):
+    def answer(ids, pad_mask, token, position):
+        T, N = ids.shape[1], len(position)
+        if refuse(T, N):
+            raise ValueError(f"{T} tokens, {N} positions")
+        found = places((~pad_mask).long().cumsum(1).masked_fill(pad_mask, 0), N)
+        return join(token[ids], position[found])
+
+    return answer
+
+
+def from_zero(places, N):
+    return (places - 1).clamp(min=0)
+
+
+PLACED_RIGHT = {
+    "arange": placed_by_arange,
+    "text by text": placed_text_by_text,
+    "last row for padding": placed_from_the_end,
+    "tokens in front": placed_before,
+}
+
+
+PLACED_WRONG = {
+    "as found": patients.patient_f,
+    "clamped": placed(lambda p, N: p.clamp(max=N - 1)),
+    "minus one where it overflows": placed(lambda p, N: p - (p == N).long()),
+    "minus one for full texts": placed(lambda p, N: p - (p.amax(1, keepdim=True) == N).long()),
+    "minus two": placed(lambda p, N: (p - 2).clamp(min=0)),
+    "one token fewer": placed(lambda p, N: p.clamp(max=N - 1), lambda T, N: T >= N),
+    "zeros for everyone": placed(lambda p, N: p * 0),
+    "padding counts": placed(lambda p, N: torch.arange(p.shape[1]).expand_as(p)),
+    "from the end": placed(lambda p, N: (p.amax(1, keepdim=True) - p).clamp(max=N - 1)),
+    "multiplied": placed(from_zero, join=lambda w, r: w * r),
+    "refuses a full text": placed(from_zero, lambda T, N: T >= N),
+}
+
+
+def next_token(model, ids):
+    logits = model(ids[:, :-1])
+    return F.cross_entropy(logits.mT, ids[:, 1:])
+
+
+def same_token(model, ids):
+    return F.cross_entropy(model(ids).mT, ids)
+
+
+def step(loss=next_token, clear=True, when="between", clip=None, mode=True, back=float):
+    """A step in its parts; `when` says when gradients are clipped."""
+    clip = clip or nn.utils.clip_grad_norm_
+
+    def answer(model, ids, optimizer, max_norm=1.0):
+        if mode is not None:
+            model.train(mode)
+        found = loss(model, ids)
+        if clear is True:
+            optimizer.zero_grad()
+        if when == "before":
+            clip(model.parameters(), max_norm)
+        found.backward()
+        if when == "between":
+            clip(model.parameters(), max_norm)
+        optimizer.step()
+        if when == "after":
+            clip(model.parameters(), max_norm)
+        if clear == "after":
+            optimizer.zero_grad()
+        return back(found)
+
+    return answer
+
+
+def step_by_log_softmax(model, ids, optimizer, max_norm=1.0):
+    optimizer.zero_grad(set_to_none=False)
+    logs = model.train()(ids).log_softmax(-1)[:, :-1]
+    loss = -logs.gather(-1, ids[:, 1:, None]).mean()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], max_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    return float(loss)
+
+
+def step_clipped_by_hand(model, ids, optimizer, max_norm=1.0):
+    model.train()
+    for p in model.parameters():
+        p.grad = None
+    loss = next_token(model, ids)
+    loss.backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    length = torch.sqrt(sum((g**2).sum() for g in grads))
+    if length > max_norm:
+        for g in grads:
+            g.mul_(max_norm / (length + 1e-6))
+    optimizer.step()
+    return loss.item()
+
+
+def step_looked_at_before(model, ids, optimizer, max_norm=1.0):
+    """A look in evaluation mode is recorded, and nothing is learned from it."""
+    next_token(model.eval(), ids)
+    return step()(model, ids, optimizer, max_norm)
+
+
+STEP_RIGHT = {
+    "log softmax": step_by_log_softmax,
+    "by hand": step_clipped_by_hand,
+    "all but the last": step(),
+    "looked at before": step_looked_at_before,
+}
+
+
+STEP_WRONG = {
+    "as found": patients.patient_d,
+    "shifted only": step(clear=False, when="after"),
+    "cleared only": step(same_token, when="after"),
+    "clipped only": step(same_token, clear=False),
+    "shifted and cleared": step(when="after"),
+    "shifted and clipped": step(clear=False),
+    "cleared and clipped": step(same_token),
+    "cleared afterwards": step(clear="after"),
+    "clipped before": step(when="before"),
+    "by value": step(clip=nn.utils.clip_grad_value_),
+    "summed": step(lambda m, i: F.cross_entropy(m(i[:, :-1]).mT, i[:, 1:], reduction="sum")),
+    "evaluating": step(mode=False),
+    "a tensor": step(back=lambda loss: loss),
+    "of the course": language_model.training_step,
+}
+
+
+def quietly(function):
+    def run(model, ids, max_new_tokens):
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad():
+                return function(model, ids, max_new_tokens)
+        finally:
+            model.train(training)
+
+    return run
+
+
+@quietly
+def words_by_list(model, ids, max_new_tokens):
+    text, cache, new = [ids], None, ids
+    while sum(part.shape[1] for part in text) < ids.shape[1] + max_new_tokens:
+        logits, cache = model(new, cache)
+        new = logits[:, -1:].argmax(-1)
+        text.append(new)
+    return torch.cat(text, dim=1)
+
+
+@quietly
+def words_token_by_token(model, ids, max_new_tokens):
+    """The beginning too goes in one by one."""
+    cache, text = None, ids
+    for t in range(ids.shape[1] + max_new_tokens - 1 if max_new_tokens else 0):
+        logits, cache = model(text[:, t : t + 1], cache)
+        if t >= ids.shape[1] - 1:
+            text = torch.cat([text, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
+    return text
+
+
+@quietly
+def words_last_pushed_too(model, ids, max_new_tokens):
+    """The newest word is read at once, the last one for nothing."""
+    if not max_new_tokens:
+        return ids
+    logits, cache = model(ids)
+    for _ in range(max_new_tokens):
+        new = logits[:, -1].argmax(-1, keepdim=True)
+        ids = torch.cat([ids, new], dim=1)
+        logits, cache = model(new, cache)
+    return ids
+
+
+def words_without_graph(model, ids, max_new_tokens):
+    def go(new, cache, left):
+        if not left:
+            return []
+        logits, cache = model(new, cache)
+        new = logits[:, -1].argmax(-1)[:, None]
+        return [new, *go(new, cache, left - 1)]
+
+    was = model.training
+    model.eval()
+    with torch.inference_mode():
+        text = torch.cat([ids, *go(ids, None, max_new_tokens)], dim=1)
+    model.train(was)
+    return text.clone()
+
+
+def written(push, quiet=True):
+    """`push(ids, new, cache, round)` gives what goes into the model."""
+
+    def answer(model, ids, max_new_tokens):
+        new, cache = ids, None
+        for i in range(max_new_tokens):
+            tokens, given = push(ids, new, cache, i)
+            logits, cache = model(tokens, given)
+            new = logits[:, -1].argmax(-1, keepdim=True)
+            ids = torch.cat([ids, new], 1)
+        return ids
+
+    return quietly(answer) if quiet else answer
+
+
+WORDS_RIGHT = {
+    "by list": words_by_list,
+    "token by token": words_token_by_token,
+    "last one too": words_last_pushed_too,
+    "recursive": words_without_graph,
+}
+
+
+WORDS_WRONG = {
+    "as found": patients.patient_h,
+    "everything, no cache": written(lambda ids, new, cache, i: (ids, None)),
+    "everything with the cache": written(lambda ids, new, cache, i: (ids, cache)),
+    "newest without it": written(lambda ids, new, cache, i: (new, None)),
+    "last eight": written(lambda ids, new, cache, i: (ids[:, -8:], None)),
+    "anew every third word": written(
+        lambda ids, new, cache, i: (ids, None) if i % 3 == 0 else (new, cache)
+    ),
+    "two at a time": written(lambda ids, new, cache, i: (ids[:, -2:], cache) if i else (ids, None)),
+    "beginning forgotten": written(lambda ids, new, cache, i: (ids[:, -1:], cache)),
+    "first cache dropped": written(lambda ids, new, cache, i: (new, None if i == 1 else cache)),
+    "noisy": written(lambda ids, new, cache, i: (new, cache), quiet=False),
+    "left in evaluation": lambda m, ids, n: words_by_list(m.eval(), ids, n),
+    "only new": lambda m, ids, n: words_by_list(m, ids, n)[:, ids.shape[1] :],
+    "one short": lambda m, ids, n: words_by_list(m, ids, max(n - 1, 0)),
+}
+
+
+RIGHT = {
+    "fix_position_overflow": PLACED_RIGHT,
+    "fix_training_step": STEP_RIGHT,
+    "fix_slow_generation": WORDS_RIGHT,
+}
+
+
+WRONG = {
+    "fix_position_overflow": PLACED_WRONG,
+    "fix_training_step": STEP_WRONG,
+    "fix_slow_generation": WORDS_WRONG,
+}

@@ -1,0 +1,81 @@
+"""How an answer to `fix_mask_after_softmax` is judged."""
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from exercises.shared.many_heads import distinct_sizes
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.comparing import near
+
+PARTS = ("query", "key", "value")
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, sizes, *roles, scale=1.0, dtype=torch.float32):
+        inputs = {part: scale * draw.normal(*sizes, dtype=dtype) for part in PARTS}
+        return Case(name, inputs, roles=set(roles))
+
+    one, two, three = ((s.B, s.H, s.T, s.D) for s in (distinct_sizes(draw) for _ in range(3)))
+    typical = case("random numbers", one, "typical")
+    for part in PARTS:  # text 1 is text 0 with another last token
+        x = typical[part]
+        x[1, :, :-1] = x[0, :, :-1]
+    ones = case("values of ones", two, "ones")
+    ones["value"].fill_(1.0)
+    return [
+        typical,
+        ones,
+        case("float64", three, scale=3, dtype=torch.float64),
+        far_scores(draw, "a last key near 100, the others near -50", -50.0, 100.0),
+        far_scores(draw, "all scores near -100", -100.0, -100.0),
+        case("one token", (2, 3, 1, 5), "small"),
+        case("as many heads as texts, and as many channels as tokens", (3, 3, 4, 4), "small"),
+    ]
+
+
+def far_scores(draw, name, score, last):
+    """Scores near `score`, and near `last` with the last key, which only its own query sees.
+
+    All numbers have few binary digits, so that float32 gives exact scores in every order.
+    """
+    inputs = {part: (4 * draw.normal(3, 2, 5, 4)).round() / 4 for part in PARTS}
+    inputs["query"][..., 0] = 32.0
+    inputs["key"][..., 0] = score / 16  # 32 · score / 16 / √4 = score
+    inputs["key"][..., -1, 0] = last / 16
+    return Case(name, inputs)
+
+
+def oracle(query, key, value):
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
+probe = FunctionProbe(gradients=PARTS)
+expect = expect_function(oracle, gradients=PARTS)
+
+
+@true_of(
+    "A mean of ones is 1: the weights of each row sum to 1",
+    credit=True,
+    role="ones",
+    breaks="A mean of ones is not 1: the weights of a row don't sum to 1",
+)
+def ones(case, seen, expected):
+    return near(seen.tensors["out"], case["value"])
+
+
+@true_of(
+    "With another last token, the rows before it stay as they are",
+    credit=True,
+    role="typical",
+    breaks="With another last token, rows before it change: the future leaks into them",
+)
+def past(case, seen, expected):
+    out = seen.tensors["out"][:, :, :-1]
+    return near(out[1], out[0])
+
+
+properties = (ones, past)
+letters = dict.fromkeys(PARTS, "B H T D")

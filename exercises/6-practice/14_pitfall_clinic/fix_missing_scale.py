@@ -1,0 +1,68 @@
+"""How an answer to `fix_missing_scale` is judged."""
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from exercises.shared.many_heads import distinct_sizes
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.comparing import near
+
+PARTS = ("query", "key", "value")
+# A step in float32 is no fault, so float64 is looked at as loosely.
+tolerance = {torch.float16: 1e-2, torch.float32: 1e-5, torch.float64: 1e-5}
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, sizes, *roles, scale=1.0, dtype=torch.float32):
+        inputs = {part: scale * draw.normal(*sizes, dtype=dtype) for part in PARTS}
+        return Case(name, inputs, roles=set(roles))
+
+    one, two = ((s.B, s.H, s.T, s.D) for s in (distinct_sizes(draw) for _ in range(2)))
+    typical = case("random numbers", one, "typical")
+    for part in PARTS:  # text 1 is text 0 with another last token
+        x = typical[part]
+        x[1, :, :-1] = x[0, :, :-1]
+    return [
+        typical,
+        Case("float16, long queries and keys", overflowing(draw, 2, 3, 5, 96)),
+        case("float64, long queries", two, scale=4, dtype=torch.float64),
+        case("a width of 300", (2, 3, 4, 300)),
+        case("one token", (2, 3, 1, 5), "small"),
+        case("as many channels as tokens", (3, 2, 4, 4), "small"),
+    ]
+
+
+def overflowing(draw, B, H, T, D):
+    """Dot products far beyond what float16 can hold, that fit when they are scaled; in each row
+    one is so much larger than the others that rounding changes no weight."""
+    directions = torch.linalg.qr(draw.normal(B, H, D, T, dtype=torch.float64))[0].mT  # (B, H, T, D)
+    order = torch.randperm(T, generator=draw.generator) + 1
+    loud = 260 * order.double()[:, None] ** 0.5  # (T, 1)
+    query = 380 * directions.sum(-2, keepdim=True).expand(B, H, T, D)
+    inputs = {"query": query, "key": loud * directions, "value": draw.normal(B, H, T, D)}
+    return {name: x.half() for name, x in inputs.items()}
+
+
+def oracle(query, key, value):
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
+probe = FunctionProbe(gradients=PARTS)
+expect = expect_function(oracle, gradients=PARTS)
+
+
+@true_of(
+    "With another last token, the rows before it stay as they are",
+    role="typical",
+    breaks="With another last token, rows before it change: the future leaks into them",
+)
+def past(case, seen, expected):
+    out = seen.tensors["out"][:, :, :-1]
+    return near(out[1], out[0])
+
+
+properties = (past,)
+letters = dict.fromkeys(PARTS, "B H T D")

@@ -1,0 +1,93 @@
+"""How an answer to `fix_padding_rows` is judged."""
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from exercises.shared.heads import blind, padding_anywhere, padding_in_front
+from exercises.shared.many_heads import distinct_sizes
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.calling import fresh
+from whywrong.comparing import near
+
+PARTS = ("query", "key", "value")
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, sizes, pad_mask, roles="", dtype=torch.float32):
+        inputs = {part: draw.normal(*sizes, dtype=dtype) for part in PARTS}
+        return Case(name, inputs | {"pad_mask": pad_mask}, roles=set(roles.split()))
+
+    front, free, empty = ((s.B, s.H, s.T, s.D) for s in (distinct_sizes(draw) for _ in range(3)))
+    pads = padding_in_front(draw, front[0], front[2])
+    pads[:2] = torch.arange(front[2]) < draw.integer(1, front[2] - 2)
+    typical = case("padding in front", front, pads, "typical")
+    for part in PARTS:  # text 1 is text 0 with another last token
+        x = typical[part]
+        x[1, :, :-1] = x[0, :, :-1]
+    squares = torch.tensor([[True, True, False], [False, False, False], [True, False, False]])
+    return [
+        typical,
+        case("padding anywhere", free, padding_anywhere(draw, free[0], free[2])),
+        case("one text is all padding", empty, blind(draw, empty[0], empty[2]), "", torch.float64),
+        case("no padding", free, torch.zeros(free[0], free[2], dtype=torch.bool)),
+        case("as many heads as texts", (3, 3, 5, 4), padding_in_front(draw, 3, 5), "small"),
+        case("as many heads as texts and tokens", (3, 3, 3, 2), squares, "small"),
+        loud_padding(draw),
+    ]
+
+
+def loud_padding(draw):
+    """Each query scores near 100 with the padding, and near 0 with real tokens."""
+    inputs = {part: draw.normal(2, 5, 6, 3, dtype=torch.float64) for part in PARTS}
+    pad_mask = padding_in_front(draw, 2, 6)
+    far = (100 * 3**0.5) ** 0.5
+    inputs["query"][..., 0], inputs["key"][..., 0] = far, far * pad_mask[:, None]
+    return Case("scores of padding near 100", inputs | {"pad_mask": pad_mask})
+
+
+def oracle(query, key, value, pad_mask):
+    visible = torch.ones(query.shape[-2], query.shape[-2], dtype=torch.bool).tril()
+    visible = visible & ~pad_mask[:, None, None, :]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
+
+
+def see_alone(answer, case, seen):
+    """The first text of the typical case without its padding."""
+    if "typical" in case.roles:
+        first = int(case["pad_mask"][0].sum())
+        text = (fresh(case[part][:1, :, first:]) for part in PARTS)
+        with torch.no_grad():
+            seen.put("alone", answer(*text, fresh(case["pad_mask"][:1, first:])))
+
+
+probe = FunctionProbe(gradients=PARTS, extra=see_alone)
+expect = expect_function(oracle, gradients=PARTS)
+
+
+@true_of(
+    "A text gives the same in a batch as alone",
+    gate=True,
+    role="typical",
+    breaks="A text gives something else in a batch than alone",
+)
+def alone(case, seen, expected):
+    by_itself = seen.tensors["alone"]
+    return near(seen.tensors["out"][:1, :, -by_itself.shape[2] :], by_itself)
+
+
+@true_of(
+    "With another last token, the rows before it stay as they are",
+    credit=True,
+    role="typical",
+    breaks="With another last token, rows before it change: the future leaks into them",
+)
+def past(case, seen, expected):
+    out = seen.tensors["out"][:, :, :-1]
+    return near(out[1], out[0])
+
+
+properties = (alone, past)
+letters = dict.fromkeys(PARTS, "B H T D") | {"pad_mask": "B T"}

@@ -1,0 +1,98 @@
+"""How an answer to `fix_slow_generation` is judged."""
+
+import torch
+
+from exercises.shared.draw import Draw
+from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
+from whywrong import Case, Observation, true_of
+from whywrong.calling import see_calls, target_device
+from whywrong.properties import evidence
+
+
+class Keeper(Writer):
+    """A writer that reads on from what it keeps, and counts the positions pushed through it."""
+
+    def __init__(self, numbers):
+        super().__init__(numbers)
+        self.pushed = 0
+
+    def forward(self, new, cache=None):
+        known, total = (0, 0.0) if cache is None else cache
+        T = new.shape[1]
+        self.pushed += T
+        sums = total + self.read(new, known).cumsum(dim=1)
+        return self.logits(sums), (known + T, sums[:, -1:])
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, B, T, new, *roles, training=True):
+        V = T + new + 9
+        inputs = {
+            "model": f"a model of {V} words",
+            "ids": torch.randint(V, (B, T), generator=draw.generator),
+            "max_new_tokens": new,
+        }
+        options = {"numbers": writer_numbers(draw, V, T + new + 3), "training": training}
+        return Case(name, inputs, options=options, roles=set(roles))
+
+    B, T, new = draw.sizes(3, 3, 7)
+    return [
+        case("a short beginning", B, T, new, "typical"),
+        case("from evaluation mode", 2, 5, 4, training=False),
+        case("twelve words after one", 3, 1, 12, "small"),
+        case("a long beginning", 2, 17, 6),
+        case("one word", 2, 6, 1, "small"),
+        case("none", 3, 4, 0, "small"),
+    ]
+
+
+def keeper(case):
+    model = Keeper(case.options["numbers"]).to(target_device())
+    return model.train(case.options["training"])
+
+
+def probe(answer, case):
+    """`out`, the facts of `see_calls`, and as `traits` what became of the model, and how many
+    positions were pushed through it in one call."""
+    seen, models = Observation(), []
+
+    def call(args):
+        models.append(keeper(case))
+        return answer(models[-1], *args[1:])
+
+    if see_calls(call, case, seen):
+        seen.facts["traits"] = {"pushed": models[0].pushed, **fate_of(models[0], case)}
+    return seen
+
+
+def expect(case):
+    model, ids = keeper(case).eval(), case["ids"].to(target_device())
+    with torch.no_grad():
+        for _ in range(case["max_new_tokens"]):
+            ids = torch.cat([ids, model(ids)[0][:, -1].argmax(-1, keepdim=True)], dim=1)
+    return {"out": ids.cpu()}
+
+
+def explain_pushed(trial):
+    T, new = trial.case["ids"].shape[1], trial.case["max_new_tokens"]
+    said = (
+        f"For {T} tokens and {new} new ones, {trial.seen.traits['pushed']} positions were pushed "
+        f"through the model. {T + max(new - 1, 0)} are enough."
+    )
+    return said, evidence(trial)
+
+
+@true_of(
+    "Each token is pushed through the model once",
+    breaks="Tokens are pushed through the model again and again",
+    explain=explain_pushed,
+)
+def positions(case, seen, expected):
+    """The newest word may be pushed too, for nothing."""
+    return seen.traits["pushed"] <= case["ids"].shape[1] + case["max_new_tokens"]
+
+
+properties = (positions, *WRITING_PROPERTIES)
+letters = {"model": None, "ids": "B T", "max_new_tokens": "new"}

@@ -1,0 +1,75 @@
+"""How an answer to `fix_uneven_heads` is judged."""
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from exercises.shared.many_heads import distinct_sizes
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.comparing import near
+
+PARTS = ("query", "key", "value")
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, B, T, C, heads, *roles, refuses=None, **how):
+        inputs = {part: draw.normal(B, T, C, **how) for part in PARTS}
+        return Case(name, inputs | {"num_heads": heads}, refuses, roles=set(roles))
+
+    def uneven(name, C, heads):
+        return case(name, 2, 3, C, heads, "uneven", refuses=(str(C), str(heads)))
+
+    one, two = distinct_sizes(draw), distinct_sizes(draw)
+    many = draw.integer(7, 11)
+    typical = case("random numbers", one.B, one.T, one.width, one.H, "typical")
+    for part in PARTS:  # text 1 is text 0 with another last token
+        x = typical[part]
+        x[1, :-1] = x[0, :-1]
+    return [
+        typical,
+        case("float64", two.B, two.T, two.width, two.H, dtype=torch.float64),
+        case("one head", 3, 5, 4, 1, "small"),
+        case("heads of width 1", 2, 4, 5, 5, "small"),
+        case("one token", 3, 1, 8, 4, "small"),
+        uneven("one channel too many", many * 4 + 1, 4),
+        uneven("two channels too many", many * 4 + 2, 4),
+        uneven("more heads than channels", 5, many),
+    ]
+
+
+def oracle(query, key, value, num_heads):
+    heads = zip(*(x.chunk(num_heads, dim=-1) for x in (query, key, value)), strict=True)
+    return torch.cat([F.scaled_dot_product_attention(*h, is_causal=True) for h in heads], dim=-1)
+
+
+probe = FunctionProbe(gradients=PARTS)
+expect = expect_function(oracle, gradients=PARTS)
+
+
+@true_of(
+    "A width that the heads can't share evenly is refused with a ValueError",
+    gate=True,
+    role="uneven",
+    breaks="A width that the heads can't share evenly is not refused with a ValueError",
+)
+def even(case, seen, expected):
+    if seen.error is None:
+        return "goes on: channels are lost, or the heads are not those that were asked for"
+    return "ValueError" in seen.error["bases"]
+
+
+@true_of(
+    "With another last token, the rows before it stay as they are",
+    credit=True,
+    role="typical",
+    breaks="With another last token, rows before it change: the future leaks into them",
+)
+def past(case, seen, expected):
+    out = seen.tensors["out"][:, :-1]
+    return near(out[1], out[0])
+
+
+properties = (even, past)
+letters = dict.fromkeys(PARTS, "B T C") | {"num_heads": "H"}

@@ -1,0 +1,83 @@
+"""How an answer to `fix_view_without_transpose` is judged."""
+
+import torch
+import torch.nn.functional as F
+
+from exercises.shared.draw import Draw
+from exercises.shared.many_heads import distinct_sizes
+from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong.comparing import near
+
+PARTS = ("query", "key", "value")
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, B, T, C, heads, *roles, scale=1.0, dtype=torch.float32):
+        inputs = {part: scale * draw.normal(B, T, C, dtype=dtype) for part in PARTS}
+        return Case(name, inputs | {"num_heads": heads}, roles=set(roles))
+
+    return [
+        three_alike(case, draw),
+        *(
+            case(name, s.B, s.T, s.width, s.H, scale=scale, dtype=dtype)
+            for name, s, scale, dtype in (
+                ("float64, large scores", distinct_sizes(draw), 3, torch.float64),
+                ("other sizes", distinct_sizes(draw), 1, torch.float32),
+            )
+        ),
+        case("as many heads as tokens", 2, 4, 12, 4, "small"),
+        case("one head", 3, 5, 4, 1, "small"),
+        case("heads of width 1", 2, 4, 5, 5, "small"),
+        case("one token", 3, 1, 8, 4, "small"),
+    ]
+
+
+def three_alike(case, draw):
+    """Text 1 is text 0 with another last token, text 2 is text 0 with another first value."""
+    s = distinct_sizes(draw)
+    while s.B < 3:
+        s = distinct_sizes(draw)
+    typical = case("random numbers", s.B, s.T, s.width, s.H, "typical")
+    for part in PARTS:
+        x = typical[part]
+        x[1, :-1] = x[0, :-1]
+        x[2] = x[0]
+    typical["value"][2, 0] += 100.0
+    return typical
+
+
+def oracle(query, key, value, num_heads):
+    heads = zip(*(x.chunk(num_heads, dim=-1) for x in (query, key, value)), strict=True)
+    return torch.cat([F.scaled_dot_product_attention(*h, is_causal=True) for h in heads], dim=-1)
+
+
+probe = FunctionProbe(gradients=PARTS)
+expect = expect_function(oracle, gradients=PARTS)
+
+
+@true_of(
+    "With another last token, the rows before it stay as they are",
+    credit=True,
+    role="typical",
+    breaks="With another last token, rows before it change: the future leaks into them",
+)
+def past(case, seen, expected):
+    out = seen.tensors["out"][:, :-1]
+    return near(out[1], out[0])
+
+
+@true_of(
+    "The last token sees the first, in every head",
+    gate=True,
+    role="typical",
+    breaks="The last token doesn't see the first in every head",
+)
+def first_seen(case, seen, expected):
+    out = seen.tensors["out"]
+    return bool(((out[2] - out[0])[-1].abs() > 1e-4).all())
+
+
+properties = (past, first_seen)
+letters = dict.fromkeys(PARTS, "B T C") | {"num_heads": "H"}

@@ -1,0 +1,229 @@
+"""How an answer to `MyGPT` is judged."""
+
+import contextlib
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from exercises.shared.blocks import block_oracle, network_oracle, norm_oracle, under
+from exercises.shared.draw import Draw
+from exercises.shared.heads import BUILT_IN
+from exercises.shared.many_heads import side_by_side, wrapper_oracle
+from exercises.shared.models import (
+    TEXT_PROPERTIES,
+    model_case,
+    model_oracle,
+    see_texts,
+    seven_sizes,
+)
+from whywrong import ModuleProbe, Property, expect_module, true_of
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.modules import MODULE_PROPERTIES, part
+
+forbidden = BUILT_IN
+
+
+def cases(seed):
+    draw = Draw(seed)
+    case = partial(model_case, draw, state_dict=True)
+    return [
+        case("three tokens, one head", (1, 3, 5, 1, 9, 3, 1), roles="small", once=True),
+        case("random tokens", seven_sizes(draw, layers=2), roles="typical"),
+        case("float64, made by name", dtype=torch.float64, by_name=True, once=True),
+        case("as many tokens as fit", (3, 7, 11, 2, 5, 7, 2), roles="small", once=True),
+        case("30 texts, four layers", (30, 3, 50, 2, 6, 7, 4), roles="small", once=True),
+        with_small_tokens(case("small tokens", (4, 6, 11, 2, 5, 8, 2), roles="small", once=True)),
+    ]
+
+
+def with_small_tokens(case):
+    """Tokens so small that a norm's `eps` counts."""
+    for name in ("embed.token.weight", "embed.position.weight"):
+        case.options["weights"][name] *= 0.01
+    return case
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def see(make, case, seen):
+    """Texts; each part by itself, where it has the course's name; what a new model begins with."""
+    if "typical" not in case.roles:
+        return
+    see_texts(make, case, seen)
+    set_seed(1)  # a parameter too many has the same value in each
+    model = make()
+    for name, x in tried(case).items():
+        alone = part(model, name)
+        with contextlib.suppress(Exception), torch.no_grad():
+            seen.put_judged(name, alone(fresh(x)))
+    with contextlib.suppress(Exception):
+        see_names(model, case, seen)
+    with contextlib.suppress(Exception):
+        see_beginning(type(model)(*case.options["args"]), case, seen)
+
+
+def tried(case):
+    """What parts are tried on. Every second token is so small that a norm's `eps` counts."""
+    T, C = case["ids"].shape[1], case.options["args"][1]
+    x = torch.randn(2, T, C, generator=torch.Generator().manual_seed(T))
+    small = x * torch.where(torch.arange(T) % 2 == 0, 1.0, 0.01)[:, None]
+    return {
+        "embed": case["ids"],
+        "norm": small,
+        "blocks.0.norm1": small,
+        "blocks.0.norm2": small,
+        "blocks.0.attention": x,
+        "blocks.0.feed_forward": x,
+        "blocks.0": x,
+        "head": x,
+    }
+
+
+def kept(model, case):
+    """Weights by the course's names, as far as attributes or the state dict give them."""
+    state, found = model.state_dict(), {}
+    for name in case.options["weights"]:
+        value = part(model, name)
+        value = value if isinstance(value, Tensor) else state.get(name)
+        if isinstance(value, Tensor):
+            found[name] = value.detach()
+    return found
+
+
+def see_names(model, case, seen):
+    found = kept(model, case)
+    for name, weight in case.options["weights"].items():
+        if name not in found or not torch.equal(found[name].cpu(), weight):
+            seen.facts["not_given_back"] = name
+            return
+
+
+def see_beginning(new, case, seen):
+    values = kept(new, case)
+    for kind in ("scale", "shift"):
+        found = [value.cpu() for name, value in values.items() if name.endswith(f".{kind}")]
+        if found:
+            seen.put_judged(kind, torch.cat(found))
+    tables = [p.detach() for p in new.parameters() if p.dim() > 1]
+    if tables:
+        seen.put_judged("largest", max(p.abs().max() for p in tables))
+
+
+probe = ModuleProbe(gradients=(), watch=False, extra=see)
+expect = expect_module(model_oracle, gradients=())
+
+
+# ---------------------------------------------------------------- what is right of a part
+
+
+def right_part(case, name, x):
+    weights = case.options["weights"]
+    mine = under(weights, name)
+    if name == "embed":
+        return mine["token.weight"][x] + mine["position.weight"][: x.shape[1]]
+    if name == "head":
+        return x @ mine["weight"].mT
+    if name == "blocks.0":
+        return block_oracle(case, mine, x)
+    if name.endswith("attention"):
+        return wrapper_oracle(case, side_by_side(mine, case.options["heads"]), x)
+    return network_oracle(mine, x) if name.endswith("forward") else norm_oracle(mine, x)
+
+
+def parts_right(case, seen, *names):
+    """Which of these parts are right, of those that could be tried."""
+    return [
+        near(seen.tensors[f"judged:{name}"], right_part(case, name, x), 2e-5)
+        for name, x in tried(case).items()
+        if name in names and f"judged:{name}" in seen.tensors
+    ]
+
+
+NORMS = ("norm", "blocks.0.norm1", "blocks.0.norm2")
+IN_BLOCK = (*NORMS[1:], "blocks.0.attention", "blocks.0.feed_forward")
+EVERY = ("embed", *IN_BLOCK, "blocks.0", "norm", "head")
+ALONE = "tried by itself, gives what the course's gives"
+
+
+def right_alone(id, text, *names, but=()):
+    """That parts with these names are right by themselves; told only where the whole is wrong.
+
+    Args:
+        but: parts that must be right for it to be told.
+    """
+
+    def holds(case, seen, expected):
+        if near(seen.tensors["out"], expected["out"], 1e-5):
+            return None  # then it doesn't matter how the model is cut into parts
+        if not all(parts_right(case, seen, *but)):
+            return None
+        found = parts_right(case, seen, *names)
+        return all(found) if found else None
+
+    return Property(id, text, holds, secondary=True, role="typical")
+
+
+@true_of(
+    "Its parts are right by themselves, and joined as they should be",
+    secondary=True,
+    role="typical",
+    breaks="Each part is right by itself, so the mistake is in `MyGPT`'s own `forward`, or in what "
+    "it does with the list of blocks",
+)
+def well_joined(case, seen, expected):
+    if near(seen.tensors["out"], expected["out"], 1e-5):
+        return None
+    found = parts_right(case, seen, *EVERY)
+    return False if len(found) == len(EVERY) and all(found) else None
+
+
+@true_of(
+    "In an untrained model norms have a `scale` of 1 and a `shift` of 0, and not all weights are 0",
+    secondary=True,
+    role="typical",
+)
+def begins(case, seen, expected):
+    for kind, wanted in (("scale", 1.0), ("shift", 0.0)):
+        found = seen.tensors.get(f"judged:{kind}")
+        if found is not None and not near(found, torch.full_like(found, wanted)):
+            return f"have another `{kind}`"
+    largest = seen.tensors.get("judged:largest")
+    return "have nothing but zeros" if largest is not None and largest == 0 else True
+
+
+properties = (
+    *TEXT_PROPERTIES,
+    right_alone("embed_alone", f"Your `embed`, {ALONE}", "embed"),
+    right_alone(
+        "norms_alone", "Your norms, tried by themselves, give what the course's give", *NORMS
+    ),
+    right_alone("attention_alone", f"Your `attention`, {ALONE}", "blocks.0.attention"),
+    right_alone("network_alone", f"Your `feed_forward`, {ALONE}", "blocks.0.feed_forward"),
+    right_alone(
+        "block_alone", "Your block joins its parts as the course's does", "blocks.0", but=IN_BLOCK
+    ),
+    right_alone("head_alone", f"Your `head`, {ALONE}", "head"),
+    well_joined,
+    begins,
+    *MODULE_PROPERTIES,
+)
+
+
+def notes(cases, seen):
+    told = [(o.facts.get("not_given_back"), c) for c, o in zip(cases, seen, strict=False)]
+    lost = next((name for name, c in told if name in c.options.get("weights", {})), None)
+    if lost is None:
+        return []
+    return [
+        f"Your model takes weights by the course's names and doesn't give `{lost}` back: its "
+        "`state_dict()` has no such entry, or another value. It costs nothing here. In section 7 "
+        "the course's instruments read your weights by these names: a `state_dict` of your own "
+        "can give them."
+    ]
+
+
+# The sizes that have to differ, by the letters of each input's dimensions.
+letters = {"ids": "B T"}

@@ -1,0 +1,340 @@
+"""Right and wrong answers for lesson 15: the two accounts."""
+
+import math
+
+import torch
+
+# Real runs of `language_model.train` on a CPU, seed 0, numbers as they came.
+LETTERS = {
+    "text": "Python's reference, small letters only",
+    "vocab_size": 30,
+    "d_model": 64,
+    "num_heads": 4,
+    "context_length": 32,
+    "num_layers": 2,
+    "predicted parameters": 105_600,
+    "predicted first loss": math.log(30),
+    "parameters": 105_600,
+    "training tokens": 180_000,
+    "held-out tokens": 20_000,
+    "steps": 300,
+    "batch size": 32,
+    "window": 32,
+    "tokens predicted": 300 * 32 * 32,
+    "first loss": 3.6038577556610107,
+    "losses": [3.604, 2.393, 2.071, 2.039, 1.865],
+    "bigram loss": 2.3855233192443848,
+    "held-out loss": 1.9241437986739005,
+}
+
+
+DOCSTRINGS = {
+    "text": "docstrings of six modules",
+    "vocab_size": 88,
+    "d_model": 40,
+    "num_heads": 5,
+    "context_length": 24,
+    "num_layers": 1,
+    "predicted parameters": 12 * 40**2 + 2 * 88 * 40,  # the rule of thumb
+    "predicted first loss": 4.5,
+    "parameters": 27_680,
+    "training tokens": 42_412,
+    "held-out tokens": 4_712,
+    "steps": 250,
+    "batch size": 24,
+    "window": 24,
+    "tokens predicted": 144_000,
+    "first loss": 4.567131996154785,
+    "losses": [4.567, 2.811, 2.422, 2.336, 2.43],
+    "bigram loss": 2.851557970046997,
+    "held-out loss": 2.8254454135894775,
+}
+
+
+SOURCE = {
+    "text": "the source of argparse",
+    "vocab_size": 88,
+    "d_model": 48,
+    "num_heads": 3,
+    "context_length": 40,
+    "num_layers": 3,
+    "predicted parameters": 90_624,  # the head was taken for tied
+    "predicted first loss": 4.48,
+    "parameters": 94_848,
+    "training tokens": 89_695,
+    "held-out tokens": 9_966,
+    "steps": 250,
+    "batch size": 16,
+    "window": 41,
+    "tokens predicted": 250 * 16 * 40,
+    "first loss": 4.731672763824463,
+    "losses": torch.tensor([4.732, 2.141, 1.871, 2.127, 1.929]),
+    "bigram loss": torch.tensor(2.0713045597076416),
+    "held-out loss": 1.8559945821762085,
+}
+
+
+REFERENCE = {
+    "text": "Python's reference as it is",
+    "vocab_size": 103,
+    "d_model": 64,
+    "num_heads": 4,
+    "context_length": 32,
+    "num_layers": 2,
+    "predicted parameters": 114_944,
+    "predicted first loss": 4.6,
+    "parameters": 114_944,
+    "training tokens": 270_000,
+    "held-out tokens": 30_000,
+    "steps": 200,
+    "batch size": 32,
+    "window": 32,
+    "tokens predicted": 204_800,
+    "first loss": 4.8,
+    "losses": [4.8, 2.6, 2.5, 2.3, 2.1],
+    "bigram loss": 2.46,
+    "held-out loss": 2.26,
+}
+
+
+TOY_ENGLISH = {
+    "text": "toy English, words",
+    "vocab_size": 27,
+    "d_model": 32,
+    "num_heads": 2,
+    "context_length": 20,
+    "num_layers": 2,
+    "predicted parameters": 27_648,
+    "predicted first loss": 3.2958,
+    "parameters": 27_648.0,
+    "training tokens": 54_000,
+    "held-out tokens": 6_000,
+    "steps": 3e2,
+    "batch size": 16,
+    "window": 20,
+    "tokens predicted": 96_000,
+    "first loss": 3.418020725250244,
+    "losses": (3.418, 1.525, 1.403, 1.321, 1.316),
+    "bigram loss": 1.5694544315338135,
+    "held-out loss": 1.3148037287226895,
+}
+
+
+ZEN = {
+    "text": "the Zen of Python",
+    "vocab_size": 45,
+    "d_model": 16,
+    "num_heads": 2,
+    "context_length": 16,
+    "num_layers": 1,
+    "predicted parameters": 4_960,
+    "predicted first loss": 3.81,
+    "parameters": 4_960,
+    "training tokens": 770,
+    "held-out tokens": 86,
+    "steps": 60,
+    "batch size": 8,
+    "window": 16,
+    "tokens predicted": 7_680,
+    "first loss": 4.007665157318115,
+    "losses": [4.008, 3.472, 2.928, 2.987, 2.951],
+    "bigram loss": 3.1001620292663574,
+    "held-out loss": 3.0911974906921387,
+}
+
+
+# Losses as they come from chance: a hair above ln V, and far more noise at the end.
+NOISY = LETTERS | {
+    "first loss": 3.402,
+    "losses": [3.402, 2.9, 2.1, 2.6, 1.6, 2.9],
+    "held-out loss": 2.38,
+}
+
+
+OVERFITTED = LETTERS | {"losses": [3.6, 1.4, 0.5, 0.1, 0.05], "held-out loss": 2.2}
+
+
+WITH_MORE = LETTERS | {"learning rate": 6e-3, "predicted first loss": 3.4, "notes": "went well"}
+
+
+def without(answer, *names):
+    return {name: value for name, value in answer.items() if name not in names}
+
+
+MY_RUN_RIGHT = {
+    "small letters": LETTERS,
+    "docstrings": DOCSTRINGS,
+    "source code": SOURCE,
+    "the reference": REFERENCE,
+    "words": TOY_ENGLISH,
+    "noisy": NOISY,
+    "learned by heart, and still better than a bigram": OVERFITTED,
+    "more than was asked": WITH_MORE,
+    "predicted 1,000,000 parameters": LETTERS | {"predicted parameters": 1_000_000},
+    "predicted in bits": LETTERS | {"predicted first loss": 4.91},
+    "predicted a loss of 10": LETTERS | {"predicted first loss": 10},
+    "the last token counted as one of the window": LETTERS
+    | {"window": 33, "tokens predicted": 300 * 32 * 33},
+    "the first token counted as predicted": LETTERS | {"tokens predicted": 300 * 32 * 33},
+    "tokens rounded": LETTERS | {"tokens predicted": 307_000},
+    "a loss before each step, and one after the last": LETTERS
+    | {
+        "steps": 40,
+        "tokens predicted": 40 * 32 * 32,
+        "losses": [3.604, *(3.6 - 1.2 * i / 40 for i in range(39)), 2.3],
+        "held-out loss": 2.3,
+    },
+    "held-out text easier, as printed": LETTERS
+    | {"losses": [3.6, 2.5, 2.2], "held-out loss": 1.75},
+    "steps of 4 tokens": LETTERS
+    | {
+        "batch size": 1,
+        "window": 4,
+        "steps": 20_000,
+        "tokens predicted": 80_000,
+        "losses": [3.6, 1.1, 2.9, 3.3],
+        "first loss": 3.6,
+        "held-out loss": 2.2,
+    },
+    "a bigram hardly better than chance, as printed": LETTERS | {"bigram loss": 3.4},
+}
+
+
+MY_RUN_WRONG = {
+    "a poem": ZEN,
+    "no bigram": without(LETTERS, "bigram loss"),
+    "no predictions": without(LETTERS, "predicted parameters", "predicted first loss"),
+    "predictions still open": LETTERS | {"predicted parameters": ..., "predicted first loss": None},
+    "a curve of one number": LETTERS | {"losses": [3.604]},
+    "no text": LETTERS | {"text": ""},
+    "NaN": LETTERS | {"held-out loss": math.nan},
+    "one layer more": LETTERS | {"num_layers": 3},
+    "a vocabulary of another text": LETTERS | {"vocab_size": 103, "predicted first loss": 4.63},
+    "loss in bits, parameters too few": LETTERS
+    | {"first loss": 5.1, "losses": [5.1, 3.4, 3.0, 2.9, 2.7], "parameters": 100_000},
+    "fewer tokens than steps, and no bigram beaten": LETTERS
+    | {"tokens predicted": 20_000, "held-out loss": 2.5},
+    "as good as a bigram": LETTERS | {"held-out loss": LETTERS["bigram loss"]},
+    "all losses equal": LETTERS | {"losses": [3.604] * 5},
+    "a held-out loss of 0": LETTERS | {"held-out loss": 0.0},
+    "trained on what is held out": LETTERS | {"held-out tokens": 180_000},
+    "a list of values": list(LETTERS.values()),
+    "a bigram of 3.44": LETTERS | {"bigram loss": 3.44},
+    "half as hard on new text": LETTERS | {"losses": [3.6, 2.3, 2.02], "held-out loss": 1.1},
+    "six losses of three steps": LETTERS
+    | {"steps": 3, "tokens predicted": 3 * 32 * 32, "losses": [3.6, 3.3, 3.0, 2.6, 2.3, 1.9]},
+    "thirty steps of one token": LETTERS
+    | {"steps": 30, "batch size": 1, "window": 1, "tokens predicted": 30},
+    "a last loss of 0": LETTERS | {"losses": [3.6, 2.0, 0.0]},
+    "theory instead of the measurement": LETTERS | {"first loss": 3.4},
+    "a negative prediction": LETTERS | {"predicted first loss": -3.4},
+    "an entry's name mistyped": without(LETTERS, "held-out loss") | {"held out loss": 1.92},
+}
+
+
+BEFORE = {
+    "num_layers": 2,
+    "num_heads": 4,
+    "layer": 0,
+    "head": 3,
+    "name": "the letter before",
+    "score": 0.79,
+    "score of even weights": 0.099,
+    "predicted change": 0.4,
+    "loss": 1.9241437986739005,
+    "loss without it": 2.037,
+    "measured change": 0.113,
+    "why": "Heads 1 and 2 look one letter back as well, with 0.61 and 0.67, and go on doing so.",
+}
+
+
+AT_ONCE = BEFORE | {
+    "head": 1,
+    "score": 0.61,
+    "predicted change": 0.05,
+    "loss without it": 1.975,
+    "measured change": 0.051,
+    "why": "",
+}
+
+
+SAME_LETTER = {
+    "num_layers": 3,
+    "num_heads": 3,
+    "layer": 0,
+    "head": 2,
+    "name": "same sign again (blanks find blanks)",
+    "score": 0.42,
+    "score of even weights": 0.304,
+    "predicted change": 0,
+    "loss": 1.856,
+    "loss without it": 1.868,
+    "measured change": 0.012,
+    "why": "Zählt wohl die Einrückung, und die steht auch im Strom.",
+}
+
+
+WORTH_NOTHING = SAME_LETTER | {
+    "predicted change": 0.01,
+    "loss without it": 1.8561,
+    "measured change": 0.0001,
+    "why": "-",
+}
+
+
+BETTER_WITHOUT = BEFORE | {
+    "predicted change": 0.02,
+    "loss without it": 1.91,
+    "measured change": -0.014,
+    "why": "It drags attention to the wrong letter; the network had learned to live with noise.",
+}
+
+
+IN_CHINESE = BEFORE | {
+    "name": "看前一个字母",
+    "why": "其他的头也看前一个字母，所以损失只增加一点。",
+}
+
+
+MY_HEAD_RIGHT = {
+    "the letter before": BEFORE,
+    "as predicted": AT_ONCE,
+    "the same letter": SAME_LETTER,
+    "worth nothing, as predicted": WORTH_NOTHING,
+    "better without": BETTER_WITHOUT,
+    "in Chinese": IN_CHINESE,
+    "rounded": BEFORE | {"loss": 1.92, "loss without it": 2.04, "measured change": 0.11},
+    "why is the stream": BEFORE | {"why": "The stream brings the same."},
+    "named for what is left": BEFORE
+    | {"name": "anywhere but the first letter", "score": 0.97, "score of even weights": 0.93},
+    "does nothing": WORTH_NOTHING | {"name": "does nothing"},
+}
+
+
+MY_HEAD_WRONG = {
+    "differs, and why is open": BEFORE | {"why": ...},
+    "differs, and why is a dash": BEFORE | {"why": "-"},
+    "why is one word": BEFORE | {"why": "Redundancy."},
+    "a prediction in words": BEFORE | {"predicted change": "a little"},
+    "name is its place": BEFORE | {"name": "Layer 0, head 3"},
+    "name is empty": BEFORE | {"name": ""},
+    "negative head": BEFORE | {"head": -1},
+    "head 4 of 4": BEFORE | {"head": 4},
+    "score above 1": BEFORE | {"score": 1.3},
+    "score and even weights swapped": BEFORE | {"score": 0.099, "score of even weights": 0.79},
+    "change turned": BEFORE | {"measured change": -0.113},
+    "change in percent": BEFORE | {"measured change": 5.9},
+    "loss below zero predicted": BEFORE | {"predicted change": -2.0},
+    "no losses": BEFORE | {"loss": 0, "loss without it": 0.113},
+    "percent, and counted from 1": BEFORE | {"score": 79, "head": 4},
+    "NaN": BEFORE | {"score": math.nan},
+    "even weights of 0": BEFORE | {"score of even weights": 0},
+    "a loss of 200": BEFORE | {"loss without it": 200, "measured change": 198.08},
+    "a name for any head": BEFORE | {"name": "does something"},
+}
+
+
+RIGHT = {"my_run": MY_RUN_RIGHT, "my_head": MY_HEAD_RIGHT}
+
+
+WRONG = {"my_run": MY_RUN_WRONG, "my_head": MY_HEAD_WRONG}

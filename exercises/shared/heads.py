@@ -1,0 +1,321 @@
+"""What the heads of lessons 04 and 05 share: cases, oracle, evidence, properties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whywrong import Case, Observation, true_of
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.exercise import Expected, Verdict
+from whywrong.modules import MODULE_PROPERTIES
+
+from .draw import Draw
+from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, dropout_case, joined, see_dropout
+
+# The built-in attention is the exercise of lessons 04 to 07, however it is called.
+BUILT_IN = (
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "multi_head_attention_forward",
+    "_native_multi_head_attention",
+    "_transformer_encoder_layer_fwd",
+    "flex_attention",
+)
+
+PROJECTIONS = ("query", "key", "value")
+THREE_TOKENS = torch.tensor([[0.4, 0.2, 0.9], [0.6, 0.8, 0.7], [0.2, 0.5, 0.3]])
+
+
+# ---------------------------------------------------------------- weights and padding
+
+
+def linear_weights(
+    draw: Draw, name: str, d_in: int, d_out: int, bias: bool, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Weights of an `nn.Linear` by name, at a scale that keeps what comes out near 1."""
+    weights = {f"{name}.weight": draw.normal(d_out, d_in, dtype=dtype) / math.sqrt(d_in)}
+    return weights | ({f"{name}.bias": draw.normal(d_out, dtype=dtype) / 2} if bias else {})
+
+
+def projections(
+    draw: Draw, d_in: int, d_out: int, bias: bool = False, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Weights of query, key and value by name."""
+    weights: dict[str, Tensor] = {}
+    for name in PROJECTIONS:
+        weights |= linear_weights(draw, name, d_in, d_out, bias, dtype)
+    return weights
+
+
+def padding_behind(draw: Draw, B: int, T: int) -> Tensor:
+    """Tokens first; one sequence is full, the others have at least one token and some padding."""
+    lengths = torch.randint(1, T, (B,), generator=draw.generator)
+    lengths[draw.integer(1, B - 1)] = T
+    return torch.arange(T) >= lengths[:, None]
+
+
+def padding_in_front(draw: Draw, B: int, T: int) -> Tensor:
+    return padding_behind(draw, B, T).flip(1)
+
+
+def padding_anywhere(draw: Draw, B: int, T: int) -> Tensor:
+    """Holes; sequence 0 is padding alone, and sequence 1 begins with a token and has a hole."""
+    pad_mask = torch.rand(B, T, generator=draw.generator) < 0.4
+    pad_mask[0] = True
+    pad_mask[1, 0], pad_mask[1, 1] = False, True
+    return pad_mask
+
+
+def blind(draw: Draw, B: int, T: int) -> Tensor:
+    """Padding in front; one text, not the first, is padding alone."""
+    mask = padding_in_front(draw, B, T)
+    mask[draw.integer(1, B - 1)] = True
+    return mask
+
+
+# ---------------------------------------------------------------- cases
+
+
+def head_case(
+    draw: Draw,
+    name: str,
+    x: Tensor,
+    d_out: int,
+    context_length: int,
+    pad_mask: Tensor | None = None,
+    roles: str = "",
+    bias: bool = False,
+    made: str = "",
+) -> Case:
+    """A case for a head with random weights, made "by position", "by name", or as is usual."""
+    d_in = x.shape[-1]
+    args: tuple[Any, ...] = (d_in, d_out, context_length)
+    kwargs: dict[str, Any] = {"qkv_bias": True} if bias else {}
+    if made == "by position":
+        args, kwargs = (*args, 0.0, bias), {}
+    if made == "by name":
+        kwargs = dict(zip(("d_in", "d_out", "context_length"), args, strict=True))
+        args, kwargs = (), kwargs | {"dropout": 0.0, "qkv_bias": bias}
+    inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
+    options = {"args": args, "kwargs": kwargs, "dtype": x.dtype}
+    options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
+    if "typical" in roles:  # others are made beside it, with a shorter context
+        options["others"] = [((d_in, d_out, 1), {"dropout": 0.9})]
+    return Case(name, inputs, options=options, roles=frozenset(roles.split()))
+
+
+def head_cases(seed: int, padded: bool = False) -> list[Case]:
+    """Cases for a head; with `padded`, most have a `pad_mask`."""
+    draw = Draw(seed)
+
+    def case(
+        name: str,
+        padding: Callable[..., Tensor] | None = padding_behind,
+        sizes: tuple[int, ...] = (),
+        roles: str = "",
+        x: Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+        **more: Any,
+    ) -> Case:
+        """Sizes are `(B, T, d_in, d_out)`, and context_length where the text should fill it."""
+        B, T, d_in, d_out, *limit = sizes or four_sizes(draw)
+        x = draw.normal(B, T, d_in, dtype=dtype) if x is None else x
+        pad_mask = padding(draw, B, T) if padded and padding else None
+        limit = limit or [max(B, T, d_in, d_out) + draw.integer(1, 3)]
+        return head_case(draw, name, x, d_out, limit[0], pad_mask, roles, **more)
+
+    equal_scores = case("equal scores", padding_in_front)
+    equal_scores.options["weights"]["query.weight"].zero_()
+    B, T, d_in, d_out = four_sizes(draw)
+    turned = draw.normal(B, d_in, T).mT
+    return [
+        by_hand_case(torch.tensor([[False, False, True]]) if padded else None),
+        case("random numbers", roles="typical" if padded else "typical plain"),
+        case("made by position", padding_in_front, bias=True, made="by position"),
+        case("made by name", padding_anywhere, bias=True, made="by name"),
+        case("float64", padding_anywhere, (2, 3, 5, 4), dtype=torch.float64),
+        case("all sizes equal", padding_behind, (4, 4, 4, 4, 4), "small device"),
+        scores_of_100(draw, padding_in_front(draw, 2, 5) if padded else None),
+        equal_scores,
+        case("not contiguous in memory", padding_behind, (B, T, d_in, d_out), x=turned),
+        case("one token, one channel", every_second, (7, 1, 1, 1, 5), "small"),
+        *(
+            [
+                case("no mask", None, roles="plain device"),
+                case("a mask without padding", lambda draw, B, T: torch.zeros(B, T) > 0),
+            ]
+            if padded
+            else []
+        ),
+        dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
+    ]
+
+
+def four_sizes(draw: Draw) -> tuple[int, ...]:
+    """B, T, d_in and d_out, all different; T at least 3."""
+    B, d_in, d_out = draw.sizes(3, 2, 7)
+    T = next(t for t in draw.sizes(5, 3, 7) if t not in (B, d_in, d_out))
+    return B, T, d_in, d_out
+
+
+def every_second(draw: Draw, B: int, T: int) -> Tensor:
+    return (torch.arange(B)[:, None] % 2 == 1).expand(B, T)
+
+
+def by_hand_case(pad_mask: Tensor | None = None) -> Case:
+    """Three tokens that are their own queries, keys and values."""
+    inputs = {"x": THREE_TOKENS[None]} | ({} if pad_mask is None else {"pad_mask": pad_mask})
+    weights = {f"{name}.weight": torch.eye(3) for name in PROJECTIONS}
+    options = {"args": (3, 3, 3), "kwargs": {}, "weights": weights}
+    return Case("three tokens by hand", inputs, options=options, roles={"small"})
+
+
+def scores_of_100(draw: Draw, pad_mask: Tensor | None = None) -> Case:
+    """Visible scores near -100 and hidden ones near 100, but for the last token with itself.
+
+    All numbers have few binary digits, so that float32 gives exact scores in every order.
+    """
+    x = (4 * draw.normal(2, 5, 3)).round() / 4
+    x[..., 0], x[..., 1] = -1.0, 1.0
+    x[:, -1, 0] = 1.0  # hidden from all other tokens
+    case = head_case(draw, "scores from -100 to 100", x, 4, 8, pad_mask)
+    weights = case.options["weights"]
+    for name in ("query.weight", "key.weight"):
+        weights[name] = (4 * weights[name]).round() / 8  # adds little to the scores
+    weights["query.weight"][0] = torch.tensor([0.0, 12.0, 0.0])
+    weights["key.weight"][0] = torch.tensor([16.0, 0.0, 0.0])  # 12 · 16 / √4 = 96
+    return case
+
+
+# ---------------------------------------------------------------- expectation
+
+
+def head_oracle(
+    case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
+) -> Tensor:
+    """PyTorch's own attention on projections by hand."""
+    query, key, value = (
+        F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias")) for name in PROJECTIONS
+    )
+    if pad_mask is None:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    T = x.shape[1]
+    visible = torch.ones(T, T, dtype=torch.bool).tril() & ~pad_mask[:, None, :]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
+
+
+def values_of(case: Case, x: Tensor) -> Tensor:
+    """The value of each token, from the case's weights: `(B, T, d_in)` to `(B, T, d_out)`."""
+    weights = case.options["weights"]
+    return F.linear(x, weights["value.weight"], weights.get("value.bias"))
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+    """More calls: another ending, equal tokens, short and long texts in turn, dropout at work."""
+    x, pad_mask = case["x"], case.inputs.get("pad_mask")
+    T = x.shape[1]
+    half = (T + 1) // 2
+
+    def call(module: Any, x: Tensor) -> Any:
+        mask = () if pad_mask is None else (fresh(pad_mask[-len(x) :, : x.shape[1]]),)
+        with torch.no_grad():
+            return module(fresh(x), *mask)
+
+    if "dropout" in case.roles:
+        see_dropout(make, case, seen)
+        return
+
+    def made(**how: Any) -> Any:
+        set_seed(1)  # a parameter too many is the same in each
+        return make(**how)
+
+    changed = x.clone()
+    changed[0, half:] += 1.0
+    seen.put("changed", call(made(), changed))
+    seen.put("equal", made()(fresh(x[:, :1].expand_as(x))))
+    if "typical" not in case.roles:
+        return
+    one, other = made(as_made=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("long first", call(one, x))
+    seen.put("few", call(one, x[1:]))
+    seen.put("short second", call(one, x[1:, :half]))
+    seen.put("short first", call(other, x[1:, :half]))
+    seen.put("long second", call(other, x))
+
+
+@true_of("The scores decide which earlier token is attended to", gate=True, role="plain")
+def mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    """More than a constant, the values themselves, or their mean."""
+    values = values_of(case, case["x"])
+    mean = values.cumsum(1) / torch.arange(1, values.shape[1] + 1)[:, None]
+    out = seen.tensors["out"]
+    others = (torch.zeros_like(values), values, mean, seen.tensors["changed"])
+    return not any(near(out[:, 1:], other[:, 1:]) for other in others)
+
+
+@true_of("The first token sees only its own value", credit=True)
+def first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if "pad_mask" in case.inputs:
+        return None
+    return near(seen.tensors["out"][:, :1], values_of(case, case["x"][:, :1]))
+
+
+@true_of("A later token does not affect an earlier one", credit=True)
+def no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    T = case["x"].shape[1]
+    half = (T + 1) // 2
+    return T == half or near(seen.tensors["changed"][0, :half], seen.tensors["out"][0, :half])
+
+
+@true_of("Sequences of a batch don't mix")
+def own_sequence(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if case["x"].shape[0] == 1:
+        return None
+    return near(seen.tensors["changed"][1:], seen.tensors["out"][1:])
+
+
+@true_of("Among equal tokens the result is their value", credit=True)
+def sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    x = case["x"]
+    return near(seen.tensors["equal"], values_of(case, x[:, :1].expand_as(x)))
+
+
+@true_of(
+    "One module takes long and short texts, many and few, in turn, in either mode",
+    role="typical",
+    breaks="A text should give the same result in either mode, after any calls and in any batch",
+)
+def any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    t = seen.tensors
+    if not near(t["long first"], t["out"]):
+        return "gives something else in training mode, without any dropout"
+    pairs = [("short second", "short first"), ("long second", "long first")]
+    return all(near(t[a], t[b]) for a, b in pairs) and near(t["few"], t["out"][1:])
+
+
+HEAD_PROPERTIES = (
+    mixes,
+    first_token,
+    no_future,
+    own_sequence,
+    sums_to_one,
+    any_length,
+    DROPOUT,
+    TRAINS,
+    *MODULE_PROPERTIES,
+)

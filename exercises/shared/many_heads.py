@@ -1,0 +1,384 @@
+"""What both styles of multi-head attention share: cases, expectation, evidence, properties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whywrong import Case, Observation, Property
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.exercise import Expected, Verdict
+from whywrong.modules import MODULE_PROPERTIES, inject
+
+from .draw import Draw
+from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, beside, dropout_case, see_dropout, split
+from .heads import (
+    PROJECTIONS,
+    linear_weights,
+    padding_anywhere,
+    padding_behind,
+    padding_in_front,
+    projections,
+)
+
+# ---------------------------------------------------------------- sizes and weights
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of one case: D is the width of one head, `length` the constructor's context_length."""
+
+    B: int
+    T: int
+    d_in: int
+    D: int
+    H: int
+    length: int
+
+    @property
+    def width(self) -> int:
+        return self.H * self.D
+
+
+def distinct_sizes(draw: Draw) -> Sizes:
+    """All different, the width H · D too; T ≥ 3 and H ≤ 4."""
+    while True:
+        B, T, d_in, D, H = draw.sizes(5, 2, 7)
+        s = Sizes(B, T, d_in, D, H, T + draw.integer(1, 6))
+        if T >= 3 and H <= 4 and len({B, T, d_in, D, H, s.width, s.length}) == 7:
+            return s
+
+
+def wrapper_weights(
+    draw: Draw, s: Sizes, bias: bool = False, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    heads = [projections(draw, s.d_in, s.D, bias, dtype) for _ in range(s.H)]
+    weights = {f"heads.{h}.{name}": w for h, head in enumerate(heads) for name, w in head.items()}
+    return weights | linear_weights(draw, "out_proj", s.width, s.width, True, dtype)
+
+
+def split_weights(
+    draw: Draw, s: Sizes, bias: bool = False, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    weights = projections(draw, s.d_in, s.width, bias, dtype)
+    return weights | linear_weights(draw, "out_proj", s.width, s.width, True, dtype)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one style is made: the name and size of its second argument, and its weights."""
+
+    width_name: str
+    width: Callable[[Sizes], int]
+    weights: Callable[..., dict[str, Tensor]]
+    join: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]]
+
+    def arguments(self, s: Sizes) -> dict[str, int]:
+        width = {self.width_name: self.width(s)}
+        return {"d_in": s.d_in, **width, "context_length": s.length, "num_heads": s.H}
+
+
+SIDE_BY_SIDE = Style("d_head", lambda s: s.D, wrapper_weights, beside)
+SPLIT = Style("d_out", lambda s: s.width, split_weights, split)
+
+
+# ---------------------------------------------------------------- cases
+
+
+@dataclass
+class Cases:
+    """Draws the cases of one style."""
+
+    draw: Draw
+    style: Style
+
+    def case(
+        self,
+        name: str,
+        s: Sizes,
+        pad_mask: Tensor | None = None,
+        *,
+        x: Tensor | None = None,
+        bias: bool = False,
+        dtype: torch.dtype = torch.float32,
+        given: str = "",
+        roles: str = "",
+        once: bool = False,
+    ) -> Case:
+        """`given` says how the constructor gets its arguments: four by position, all six "by
+        position" or all six "by name"."""
+        if x is None:
+            x = self.draw.normal(s.B, s.T, s.d_in, dtype=dtype)
+        inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
+        named: dict[str, Any] = self.style.arguments(s)
+        if given:
+            named |= {"dropout": 0.0, "qkv_bias": bias}
+        by_name = given == "by name"
+        options = {
+            "args": () if by_name else tuple(named.values()),
+            "kwargs": named if by_name else {},
+            "weights": self.style.weights(self.draw, s, bias, dtype),
+            "dtype": dtype,
+            "heads": s.H,
+            "once": once,
+        }
+        if "typical" in roles:  # others are made beside it, with a shorter context
+            options["others"] = [((), named | {"context_length": 1, "dropout": 0.9})]
+        return Case(name, inputs, options=options, roles=set(roles.split()))
+
+    def equal_scores(self, s: Sizes) -> Case:
+        """Queries of zeros and tokens of zeros: neither shows what is hidden."""
+        case = self.case("equal scores, some tokens of zeros", s)
+        for name, weight in case.options["weights"].items():
+            if name.endswith("query.weight"):
+                weight.zero_()
+        case["x"][0, ::2] = 0.0
+        return case
+
+    def loud(self) -> Case:
+        """Scores of real tokens down to -98, and of padding up to 98. They lie so far apart that
+        rounding changes no weight; gradients are left out, because there it shows."""
+        sizes = torch.tensor([[1.0, 0.8, -1.0, 0.6], [-1.0, 1.0, 0.7, 0.4]])
+        s = Sizes(2, 4, 5, 7, 3, 8)
+        x = self.draw.normal(s.B, s.T, s.d_in)
+        x[..., 0] = sizes
+        case = self.case("scores up to 98, hidden ones the highest", s, sizes < 0, x=x, once=True)
+        for name, weight in case.options["weights"].items():
+            if name.endswith(("query.weight", "key.weight")):
+                weight.zero_()[:, 0] = math.sqrt(98 / math.sqrt(s.D))
+            if name.endswith("key.weight"):
+                weight.neg_()
+        return case
+
+    def dropout(self, H: int) -> Case:
+        args = self.style.arguments(Sizes(0, 0, D_IN, WIDTH, H, CONTEXT))
+        return dropout_case(self.draw, H, tuple(args.values()), self.style.join)
+
+
+def attention_cases(seed: int, style: Style) -> list[Case]:
+    """Cases for either style."""
+    draw = Draw(seed)
+    cases = Cases(draw, style)
+    case = cases.case
+    behind, front, anywhere, turned = (distinct_sizes(draw) for _ in range(4))
+    blind = padding_in_front(draw, front.B, front.T)
+    blind[draw.integer(1, front.B - 1)] = True  # not the first: its mask for all would hide all
+    full = torch.tensor([[True, False, False], [False, False, True]])
+    return [
+        case("three tokens, two heads of width 1", Sizes(1, 3, 3, 1, 2, 3), roles="small"),
+        case("random numbers", distinct_sizes(draw), roles="typical"),
+        case("padding in front, one sequence all padding", front, blind, roles="padded device"),
+        case(
+            "padding anywhere, made by name",
+            anywhere,
+            padding_anywhere(draw, anywhere.B, anywhere.T),
+            bias=True,
+            given="by name",
+            roles="padded",
+        ),
+        case(
+            "float64, made by position",
+            behind,
+            padding_behind(draw, behind.B, behind.T),
+            bias=True,
+            dtype=torch.float64,
+            given="by position",
+        ),
+        case(
+            "one head, as many tokens as fit", Sizes(2, 3, 5, 4, 1, 3), full, roles="small device"
+        ),
+        case("one token", Sizes(1, 1, 4, 3, 2, 5), roles="small"),
+        cases.loud(),
+        cases.equal_scores(distinct_sizes(draw)),
+        cases.dropout(3),
+        case(
+            "not contiguous in memory",
+            turned,
+            padding_anywhere(draw, turned.B, turned.T),
+            x=draw.normal(turned.B, turned.d_in, turned.T).mT,
+        ),
+    ]
+
+
+# ---------------------------------------------------------------- the right answer
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor | None) -> Tensor:
+    """One head in float64 by PyTorch's own operator, in which `True` takes part."""
+    T = query.shape[1]
+    seen = torch.ones(T, T, dtype=torch.bool).tril()
+    if pad_mask is not None:
+        seen = seen & ~pad_mask[:, None, :]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+
+
+def wrapper_oracle(
+    case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
+) -> Tensor:
+    contexts = []
+    for h in range(case.options["heads"]):
+        q, k, v = (
+            F.linear(x, weights[f"heads.{h}.{n}.weight"], weights.get(f"heads.{h}.{n}.bias"))
+            for n in PROJECTIONS
+        )
+        contexts.append(attend(q, k, v, pad_mask))
+    return F.linear(torch.cat(contexts, -1), weights["out_proj.weight"], weights["out_proj.bias"])
+
+
+def split_oracle(
+    case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
+) -> Tensor:
+    return wrapper_oracle(case, side_by_side(weights, case.options["heads"]), x, pad_mask)
+
+
+def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
+    """The weights of either style as those of H heads: neighbouring rows belong together."""
+    heads = {n: w for n, w in weights.items() if n.startswith(("out_proj", "heads"))}
+    for name, weight in weights.items():
+        if name not in heads:
+            heads |= {f"heads.{h}.{name}": part for h, part in enumerate(weight.chunk(H))}
+    return heads
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def see_attention(build: Callable[..., Any], case: Case, seen: Observation) -> None:
+    """More calls, by name: other padding or another future, another first token, short and long
+    texts in turn, no mask after a mask, how padding affects each head; dropout at work."""
+    see_dropout(build, case, seen)
+    if not case.roles & {"typical", "padded"}:
+        return
+    x, pad_mask = case["x"], case.inputs.get("pad_mask")
+    half = (x.shape[1] + 1) // 2
+
+    def call(module: Any, x: Tensor, mask: Tensor | None = pad_mask) -> Any:
+        mask = None if mask is None else fresh(mask[-len(x) :, : x.shape[1]])
+        return module(x=fresh(x), pad_mask=mask)
+
+    def made(training: bool = False) -> Any:
+        set_seed(1)  # a parameter too many is the same in each
+        return build(as_made=training)
+
+    changed = x.clone()
+    if pad_mask is None:
+        changed[:, half:] += 1.0
+    else:
+        changed[pad_mask] += 1.0
+    one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("changed", call(other, changed))
+    seen.put("in training", call(one, x))
+    if pad_mask is None:
+        first = x.clone()
+        first[:, 0] += 1.0
+        seen.put("first", call(other, first))
+    else:
+        seen.put("unmasked second", call(one, x, None))
+        seen.put("masked third", call(one, x))
+        seen.put("unmasked first", call(made(), x, None))
+    seen.put("few second", call(one, x[1:]))
+    seen.put("few first", call(made(training=True), x[1:]))
+    seen.put("short second", call(one, x[1:, :half]))
+    seen.put("short first", call(other, x[1:, :half]))
+    seen.put("long second", call(other, x))
+    if pad_mask is not None:
+        width = case.options["weights"]["out_proj.weight"].shape[0]
+        unmixed = {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}
+        inject(other, unmixed)
+        seen.put("heads", call(other, x))
+        seen.put("heads changed", call(other, changed))
+
+
+# ---------------------------------------------------------------- properties
+
+
+def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
+
+
+def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    half = (case["x"].shape[1] + 1) // 2
+    return near(seen.tensors["out"][:, :half], seen.tensors["changed"][:, :half])
+
+
+def _padding_silent(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    real = ~case["pad_mask"]
+    if near(seen.tensors["out"][real], seen.tensors["changed"][real]):
+        return True
+    if "heads" not in seen.tensors:
+        return False
+    H = case.options["heads"]
+    before, after = (seen.tensors[n][real].chunk(H, -1) for n in ("heads", "heads changed"))
+    leaking = [str(h) for h in range(H) if not near(before[h], after[h])]
+    if not leaking or len(leaking) == H:
+        return False
+    heads = "head " + leaking[0] if len(leaking) == 1 else "heads " + ", ".join(leaking)
+    return f"lets padding into {heads} of {H}, counted from 0"
+
+
+def _nothing_seen(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    blind = case["pad_mask"].long().cumprod(1).bool()
+    if not bool(blind.any()):
+        return None
+    rows = seen.tensors["out"][blind]
+    return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
+
+
+def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not case.roles & {"typical", "padded"}:
+        return None
+    t = seen.tensors
+    if "in training" in t and not near(t["in training"], t["out"]):
+        return "differs in training mode, without any dropout"
+    pairs = [("short second", "short first"), ("long second", "out")]
+    pairs += [("masked third", "out")] if "masked third" in t else []
+    pairs += [(f"{n} second", f"{n} first") for n in ("few", "unmasked") if f"{n} first" in t]
+    return all(near(t[again], t[first]) for again, first in pairs) or "remembers something"
+
+
+LISTENS = Property(
+    "listens", "A token attends to the tokens before it", _listens, gate=True, role="typical"
+)
+NO_FUTURE = Property(
+    "no_future",
+    "A later token does not affect an earlier one",
+    _no_future,
+    credit=True,
+    role="typical",
+)
+PADDING_SILENT = Property(
+    "padding",
+    "Padding does not affect real tokens",
+    _padding_silent,
+    credit=True,
+    role="padded",
+)
+NOTHING_KEPT = Property(
+    "nothing_kept",
+    "A call keeps nothing of the calls before it, and does not depend on the mode",
+    _nothing_kept,
+    breaks="The result should depend on the text and its mask, not on the mode or earlier calls",
+)
+ATTENTION_PROPERTIES = (
+    LISTENS,
+    NO_FUTURE,
+    PADDING_SILENT,
+    Property(
+        "nothing_seen",
+        "A token that sees nothing gives the bias of `out_proj`",
+        _nothing_seen,
+        credit=True,
+        role="padded",
+    ),
+    NOTHING_KEPT,
+    DROPOUT,
+    TRAINS,
+    *MODULE_PROPERTIES,
+)

@@ -1,0 +1,201 @@
+"""A whole small language model: weights, cases, oracle, evidence, properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whywrong import Case, Observation, Property
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.exercise import Expected, Verdict
+
+from .draw import Draw
+from .heads import linear_weights, projections
+
+# ---------------------------------------------------------------- weights and the right result
+
+
+def model_weights(
+    draw: Draw, V: int, C: int, context: int, L: int, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Weights of a model by name; none of them is 0 or 1."""
+
+    def norm(name: str) -> dict[str, Tensor]:
+        scale, shift = 1 + draw.normal(C, dtype=dtype) / 3, draw.normal(C, dtype=dtype) / 3
+        return {f"{name}.scale": scale, f"{name}.shift": shift}
+
+    weights = {
+        "embed.token.weight": draw.normal(V, C, dtype=dtype),
+        "embed.position.weight": draw.normal(context, C, dtype=dtype) / 2,
+    }
+    for layer in range(L):
+        block = (
+            norm("norm1")
+            | {f"attention.{n}": w for n, w in projections(draw, C, C, False, dtype).items()}
+            | linear_weights(draw, "attention.out_proj", C, C, True, dtype)
+            | norm("norm2")
+            | linear_weights(draw, "feed_forward.expand", C, 4 * C, True, dtype)
+            | linear_weights(draw, "feed_forward.contract", 4 * C, C, True, dtype)
+        )
+        weights |= {f"blocks.{layer}.{name}": w for name, w in block.items()}
+    return weights | norm("norm") | linear_weights(draw, "head", C, V, False, dtype)
+
+
+def model_oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Tensor:
+    """PyTorch's own operators, one after the other."""
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], weights[f"{name}.scale"], weights[f"{name}.shift"])
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+
+    H, L = case.options["heads"], case.options["layers"]
+    x = F.embedding(ids, weights["embed.token.weight"])
+    x = x + weights["embed.position.weight"][: ids.shape[1]]
+    for block in (f"blocks.{layer}" for layer in range(L)):
+        normed = norm(f"{block}.norm1", x)
+        query, key, value = (
+            linear(f"{block}.attention.{n}", normed).unflatten(-1, (H, -1)).transpose(1, 2)
+            for n in ("query", "key", "value")
+        )
+        context = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + linear(f"{block}.attention.out_proj", context.transpose(1, 2).flatten(2))
+        wide = F.gelu(
+            linear(f"{block}.feed_forward.expand", norm(f"{block}.norm2", x)), approximate="tanh"
+        )
+        x = x + linear(f"{block}.feed_forward.contract", wide)
+    return F.linear(norm("norm", x), weights["head.weight"])
+
+
+# ---------------------------------------------------------------- cases
+
+
+def model_case(
+    draw: Draw,
+    name: str,
+    sizes: tuple[int, ...] = (),
+    *,
+    roles: str = "",
+    by_name: bool = False,
+    dtype: torch.dtype = torch.float32,
+    more: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Case:
+    """Random ids for a model with random weights.
+
+    Args:
+        sizes: B, T, V, H, D, context_length, L; else drawn, all different.
+        by_name: whether the constructor gets all its arguments by name.
+        more: further arguments of the constructor, by name.
+    """
+    B, T, V, H, D, context, L = sizes or seven_sizes(draw)
+    ids = torch.randint(V, (B, T), generator=draw.generator)
+    named = {
+        "vocab_size": V,
+        "d_model": H * D,
+        "num_heads": H,
+        "context_length": context,
+        "num_layers": L,
+    }
+    more = dict(more or {})
+    options |= {
+        "args": () if by_name else tuple(named.values()),
+        "kwargs": named | more if by_name else more,
+        "names": tuple(named),
+        "heads": H,
+        "layers": L,
+        "dtype": dtype,
+        "weights": model_weights(draw, V, H * D, context, L, dtype),
+    }
+    return Case(name, {"ids": ids}, options=options, roles=frozenset(roles.split()))
+
+
+def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
+    """B, T, V, H, D, context_length and L, and the widths H D and 4 H D, are all different.
+
+    A token has at least 10 channels, because a norm over few channels magnifies rounding where
+    these happen to be nearly equal.
+
+    Args:
+        layers: the most layers.
+    """
+    while True:
+        B, T, V, H, D, L = draw.sizes(6, 2, 10)
+        context = T + draw.integer(1, 5)
+        every = {B, T, V, H, D, L, context, H * D, 4 * H * D}
+        if len(every) == 9 and T >= 4 and 10 <= H * D <= 18 and L <= layers and V >= 4:
+            return B, T, V, H, D, context, L
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def see_texts(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+    """More texts: a short one, one with another last token, one with another first token, one that
+    repeats a token, and the same text again."""
+    ids, V = fresh(case["ids"]), len(case.options["weights"]["head.weight"])
+    changed = ids.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % V
+    first = ids.clone()
+    first[:, 0] = (first[:, 0] + 1) % V
+    set_seed(1)  # as before the first call: a parameter too many has the same values
+    model = make()
+    with torch.no_grad():
+        seen.put("short", model(ids[:1, :2]))
+        for name, other in (("changed", changed), ("first", first)):
+            seen.put(name, model(other))
+        seen.put("same", model(ids[:, :1].expand_as(ids)))
+        seen.put("long again", model(ids))
+
+
+def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
+
+
+def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    long, changed = seen.tensors["long again"], seen.tensors["changed"]
+    return near(long[:, :-1], changed[:, :-1]) if long.shape == changed.shape else None
+
+
+def _knows_places(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    same = seen.tensors["same"]
+    return not near(same[:, 1:], same[:, :-1])
+
+
+def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    out = seen.tensors["out"]
+    return near(seen.tensors["short"], out[:1, :2]) and near(seen.tensors["long again"], out)
+
+
+TEXT_PROPERTIES = (
+    Property(
+        "listens", "A token attends to the tokens before it", _listens, gate=True, role="typical"
+    ),
+    Property(
+        "no_future",
+        "A later token does not affect an earlier one",
+        _no_future,
+        credit=True,
+        role="typical",
+    ),
+    Property(
+        "places",
+        "The position of a token makes a difference",
+        _knows_places,
+        credit=True,
+        role="typical",
+    ),
+    Property(
+        "any_length",
+        "A text gives the same logits as the beginning of a longer one, in any order of calls",
+        _any_length,
+        credit=True,
+        role="typical",
+    ),
+)

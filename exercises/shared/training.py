@@ -1,0 +1,346 @@
+"""One step of training, watched from outside: cases, what is seen, and properties of any step."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from whywrong import Case, Observation, Property
+from whywrong.calling import fresh, set_seed, target_device, untouched
+from whywrong.comparing import near
+from whywrong.exercise import Expected, Trial, Verdict
+from whywrong.properties import evidence
+
+from .draw import Draw
+
+STEP_TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-6}
+
+# ---------------------------------------------------------------- what is trained
+
+
+class Watched(nn.Module):
+    """A small causal model that computes something else in evaluation mode.
+
+    Each token gets the mean of the tokens so far, so the other logits are the same whether the
+    last token comes along or not. In evaluation mode logits are half as large, so that a step taken
+    there leads to other weights. `idle` is a parameter that no logit depends on, `fixed` one that
+    isn't trained. `calls` holds, for each call that a gradient came back to, whether it was made in
+    training mode.
+    """
+
+    token: Tensor
+    head: Tensor
+    idle: Tensor
+    fixed: Tensor
+
+    def __init__(self, weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+        super().__init__()
+        for name, value in weights.items():
+            setattr(self, name, nn.Parameter(value.to(dtype, copy=True)))
+        self.fixed.requires_grad_(False)
+        self.inner = nn.Sequential(nn.Identity())  # it has a mode of its own
+        self.calls: list[bool] = []
+
+    def forward(self, ids: Tensor) -> Tensor:
+        T = ids.shape[1]
+        met = self.token[ids].cumsum(dim=1)  # (B, T, C)
+        mean = met / torch.arange(1, T + 1, device=ids.device)[:, None]
+        logits = (mean + self.fixed) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
+        in_training = self.training and self.inner.training
+        out = logits if in_training else logits / 2
+        if out.requires_grad:
+            out.register_hook(lambda _: self.calls.append(in_training))
+        return out
+
+
+OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.5),
+    "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.3, momentum=0.9),
+    # With the usual eps of 1e-8 the result depends on how tiny gradients are rounded.
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3),
+}
+LEARNED = ("token", "head", "idle")
+LEFT_OVER = 0.5  # each number of the gradients that are there before the first step
+
+
+def _model(case: Case, dtype: torch.dtype | None = None) -> Watched:
+    model = Watched(case.options["numbers"], dtype or case.options["dtype"]).to(target_device())
+    if case.options["left_over"]:
+        for p in (model.token, model.head):
+            p.grad = torch.full_like(p, LEFT_OVER)
+    return model.train(case.options["training"])
+
+
+def _optimizer(case: Case, model: nn.Module) -> torch.optim.Optimizer:
+    return OPTIMIZERS[case.options["optimizer"]](model.parameters())
+
+
+def _note_gradients(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """A list that will hold the gradients that each step uses, those of a step in one row."""
+    used: list[Tensor] = []
+
+    def note(*_: Any) -> None:
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+        used.append(torch.cat([g.detach().flatten() for g in grads]))
+
+    optimizer.register_step_post_hook(note)
+    return used
+
+
+# ---------------------------------------------------------------- cases
+
+
+def step_cases(seed: int) -> list[Case]:
+    draw = Draw(seed)
+
+    def case(
+        name: str,
+        scale: float = 1.0,
+        *,
+        optimizer: str = "SGD",
+        steps: int = 1,
+        max_norm: float | None = None,
+        by_name: bool = False,
+        training: bool = True,
+        left_over: bool = True,
+        dtype: torch.dtype = torch.float32,
+        roles: str = "",
+        sizes: tuple[int, ...] = (),
+    ) -> Case:
+        B, T, C, V = sizes or draw.sizes(4, 3, 9)
+        numbers = {
+            "token": scale * draw.normal(V, C, dtype=torch.float64),
+            "head": scale * draw.normal(C, V, dtype=torch.float64) / C**0.5,
+            "idle": draw.normal(2, dtype=torch.float64),
+            "fixed": draw.normal(C, dtype=torch.float64) / 2,
+        }
+        batches = [torch.randint(V, (B, T), generator=draw.generator) for _ in range(steps)]
+        inputs: dict[str, Any] = {"model": f"a small model of {V} words", "ids": batches[0]}
+        inputs |= {"optimizer": optimizer}
+        inputs |= {} if max_norm is None else {"max_norm": max_norm}
+        options: dict[str, Any] = {"numbers": numbers, "later": batches[1:], "dtype": dtype}
+        options |= {"optimizer": optimizer, "training": training, "left_over": left_over}
+        options |= {"keywords": tuple(inputs)} if by_name else {}
+        return Case(name, inputs, options=options, roles=frozenset(roles.split()))
+
+    return [
+        case("short gradients", 0.4, left_over=False, roles="typical plain"),
+        case("long gradients, cut to 1", 4.0, left_over=False, roles="long"),
+        case("gradients are left from before", 0.4, roles="left"),
+        case("from evaluation mode", 0.7, training=False, left_over=False, roles="evaluation"),
+        case("cut to 0.05", 1.0, max_norm=0.05, roles="long"),
+        case("cut to 100, called by name", 4.0, max_norm=100.0, by_name=True),
+        case("four steps of AdamW", 1.0, optimizer="AdamW", steps=4, training=False),
+        case("four steps with momentum", 3.0, optimizer="SGD with momentum", steps=4),
+        case("float64", 2.0, optimizer="AdamW", steps=2, dtype=torch.float64),
+        case("two tokens", 0.5, sizes=(5, 2, 4, 7), roles="small"),
+        case("one text", 3.0, sizes=(1, 6, 4, 9), roles="small"),
+    ]
+
+
+# ---------------------------------------------------------------- what is seen
+
+
+def see_steps(answer: Any, case: Case) -> Observation:
+    """Trains a model, one step for each batch.
+
+    Gives the weights afterwards by name, `loss 1`, `loss 2`, … where numbers came back, and as
+    `traits` the kind of what was returned, the mode afterwards, and whether parameters, ids and
+    what is asked of them stayed. To be judged: the `gradients` that the first step used, in the
+    role "left" also those after a `clean start`, and whether the calls that were learned from were
+    `in training`.
+    """
+    seen = Observation()
+    model = _model(case)
+    optimizer, held = _optimizer(case, model), dict(model.named_parameters())
+    used = _note_gradients(model, optimizer)
+    asked = {n: p.requires_grad for n, p in held.items()}
+    traits: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    for step, batch in enumerate([case["ids"], *case.options["later"]], 1):
+        ids = fresh(batch)
+        set_seed(step)
+        returned = _step(answer, case, model, ids, optimizer)
+        if step == 1:
+            traits["training"] = all(part.training for part in model.modules())
+        if not untouched(ids, batch):
+            seen.facts["modified"] = ["ids"]
+        look = Observation()
+        number = look.put("out", returned)
+        kind = look.facts["types"]["out"]
+        recorded = isinstance(returned, Tensor) and returned.requires_grad
+        traits["returned"] = f"{kind}, with all it was made of" if recorded else kind
+        if kind in ("...", "NoneType"):
+            kinds["returned"] = kind
+        if number is not None and number.numel() == 1:
+            seen.tensors[f"loss {step}"] = number.reshape(()).to(case.options["dtype"])
+    traits["gradients"] = _length_left(model, case.inputs.get("max_norm", 1.0))
+    after = dict(model.named_parameters())
+    traits["kept"] = after.keys() == held.keys() and all(after[n] is held[n] for n in held)
+    traits["asked"] = all(p.requires_grad == asked.get(n) for n, p in after.items())
+    traits["fixed"] = near(after["fixed"].cpu(), case.options["numbers"]["fixed"])
+    for name in LEARNED:
+        seen.put(_after(name), after.get(name))
+    seen.facts["types"] |= kinds
+    seen.facts["traits"] = traits
+    _see_to_be_judged(answer, case, seen, model, used)
+    return seen
+
+
+def _see_to_be_judged(
+    answer: Any, case: Case, seen: Observation, model: Watched, used: list[Tensor]
+) -> None:
+    if model.calls:
+        seen.put_judged("in training", all(model.calls))
+    if used:
+        seen.put_judged("gradients", used[0])
+    if "left" in case.roles:
+        clean = replace(case, options={**case.options, "left_over": False})
+        model = _model(clean)
+        optimizer = _optimizer(clean, model)
+        used = _note_gradients(model, optimizer)
+        set_seed(1)
+        with contextlib.suppress(Exception):  # other cases begin so, and report an error
+            _step(answer, clean, model, fresh(case["ids"]), optimizer)
+        if used:
+            seen.put_judged("clean start", used[0])
+
+
+def _length_left(model: nn.Module, max_norm: float) -> str:
+    """What gradients are there at the end: for telling wrong answers apart, never judged."""
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    if not grads:
+        return "none"
+    length = torch.stack([g.norm() for g in grads]).norm()
+    return "short" if length <= 1.001 * max_norm else "long"
+
+
+def _after(name: str) -> str:
+    return f"`{name}` after the last step"
+
+
+def _step(answer: Any, case: Case, model: nn.Module, ids: Tensor, optimizer: Any) -> Any:
+    given = {**case.inputs, "model": model, "ids": ids, "optimizer": optimizer}
+    if "keywords" in case.options:
+        return answer(**given)
+    return answer(*given.values())
+
+
+def steps_by_hand(case: Case) -> tuple[dict[str, Tensor], Tensor]:
+    """The same steps in float64, clipped by hand: the weights afterwards, and each step's loss."""
+    model = _model(case, torch.float64).train()
+    optimizer = _optimizer(case, model)
+    learned, losses = [p for p in model.parameters() if p.requires_grad], []
+    for ids in (case["ids"], *case.options["later"]):
+        logits = model(ids)[:, :-1]
+        loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        grads = torch.autograd.grad(loss, learned, allow_unused=True)
+        length = torch.stack([g.norm() for g in grads if g is not None]).norm()
+        factor = min(1.0, float(case.inputs.get("max_norm", 1.0) / (length + 1e-6)))
+        for p, g in zip(learned, grads, strict=True):
+            p.grad = None if g is None else g * factor
+        optimizer.step()
+        losses.append(loss.detach())
+    weights = {_after(n): getattr(model, n).detach().to(case.options["dtype"]) for n in LEARNED}
+    return weights, torch.stack(losses)
+
+
+def expect_steps(case: Case) -> dict[str, Tensor]:
+    return steps_by_hand(case)[0]
+
+
+def moved_weights(case: Case, tensors: Mapping[str, Tensor]) -> Tensor:
+    """How far all steps together moved the weights, in one row."""
+    moves = [tensors[_after(n)].double() - case.options["numbers"][n] for n in ("token", "head")]
+    return torch.cat([move.flatten() for move in moves])
+
+
+def right_step(case: Case, seen: Observation, expected: Expected) -> bool:
+    return near(moved_weights(case, seen.tensors), moved_weights(case, expected), 1e-3)
+
+
+# ---------------------------------------------------------------- properties of any step
+
+
+def _returns_float(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return bool(seen.traits["returned"] == "float")
+
+
+def _explain_return(t: Trial) -> tuple[str, str]:
+    kind = t.seen.traits["returned"]
+    said = "It should return the loss as a float."
+    if kind.startswith("Tensor,"):
+        said += " A tensor keeps in memory the whole computation that it came from."
+    return said, f"{evidence(t)}\nYours is: {kind}"
+
+
+def _first_losses(case: Case, seen: Observation) -> tuple[Tensor, Tensor] | None:
+    """The first loss that was returned and the right one; None where a step returned no number.
+
+    Later losses come from weights that another fault may have changed.
+    """
+    right = steps_by_hand(case)[1]
+    given = [seen.tensors.get(f"loss {step}") for step, _ in enumerate(right, 1)]
+    if given[0] is None or any(loss is None for loss in given):
+        return None
+    return given[0], right[0]
+
+
+def right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not seen.tensors.get("judged:in training", True):
+        return None  # the mode explains why the loss differs
+    losses = _first_losses(case, seen)
+    return None if losses is None else near(*losses, 2e-5)
+
+
+def _explain_loss(t: Trial) -> tuple[str, str]:
+    losses = _first_losses(t.case, t.seen)
+    if losses is None:
+        return "A loss is not right.", evidence(t)
+    numbers = f"expected {float(losses[1]):.6g}\ngot      {float(losses[0]):.6g}"
+    return "It should return the loss before the step, unchanged.", f"{evidence(t)}\n{numbers}"
+
+
+def _ends_in_training(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return bool(seen.traits["training"])
+
+
+def _keeps(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return bool(seen.traits["kept"] and seen.traits["asked"] and seen.traits["fixed"])
+
+
+STEP_PROPERTIES = (
+    Property(
+        "stays",
+        "The model stays in training mode",
+        _ends_in_training,
+        secondary=True,
+        breaks="The model is not in training mode afterwards",
+    ),
+    Property(
+        "float",
+        "It returns the loss as a float",
+        _returns_float,
+        secondary=True,
+        explain=_explain_return,
+    ),
+    Property(
+        "loss",
+        "What it returns is the loss before the step",
+        right_loss,
+        secondary=True,
+        explain=_explain_loss,
+    ),
+    Property(
+        "keeps",
+        "The parameters are the same objects, and what is not trained stays",
+        _keeps,
+        secondary=True,
+    ),
+)

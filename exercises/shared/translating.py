@@ -1,0 +1,111 @@
+"""How functions that let a model translate are called, and what is judged of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from whywrong import Case, Observation, Property
+from whywrong.calling import fresh, see_calls, set_seed
+from whywrong.comparing import same
+from whywrong.watching import THERE, happened_elsewhere, moved
+
+from .traits import trait
+
+
+class TranslateProbe:
+    """Lets an answer translate the sources of a case, each time with a new model.
+
+    Each case gives `out`, the facts of `calling.see_calls` and `elsewhere`, and as `traits` what
+    became of the model: its mode, its weights, and whether calls were recorded for gradients.
+
+    Args:
+        make: the model of a case; it counts in `recorded` the calls that record gradients.
+        shown: what is compared, from a result and its case.
+    """
+
+    def __init__(
+        self, make: Callable[[Case], Any], shown: Callable[[Any, Case], Any] = lambda out, _: out
+    ) -> None:
+        self.make = make
+        self.shown = shown
+
+    def __call__(self, answer: Any, case: Case) -> Observation:
+        if case.options.get("once"):
+            return self.glance(answer, case)
+        seen = Observation()
+        models: list[Any] = []
+
+        def call(args: list[Any]) -> Any:
+            models.append(self.make(case))
+            return self.shown(_translated(answer, case, models[-1], args[1:]), case)
+
+        if not see_calls(call, case, seen):
+            return seen
+        model = models[0]
+        new = self.make(case).state_dict()
+        seen.facts["traits"] = {
+            "mode": all(part.training == case.options["training"] for part in model.modules()),
+            "quiet": not model.recorded,
+            "kept": all(same(v.cpu(), new[n].cpu()) for n, v in model.state_dict().items())
+            and all(p.requires_grad and p.grad is None for p in model.parameters()),
+        }
+        if case.roles & {"typical", "elsewhere"}:
+            rest = [moved(v) for v in list(case.inputs.values())[1:]]
+            seen.facts["elsewhere"] = happened_elsewhere(
+                lambda: _translated(answer, case, self.make(case).to(THERE), rest)
+            )
+        return seen
+
+    def glance(self, answer: Any, case: Case) -> Observation:
+        """The result alone."""
+        seen = Observation()
+        set_seed(1)
+        args = [fresh(v) for v in case.inputs.values()]
+        out = _translated(answer, case, self.make(case), args[1:])
+        seen.put("out", self.shown(out, case))
+        return seen
+
+
+def _translated(answer: Callable[..., Any], case: Case, model: Any, rest: list[Any]) -> Any:
+    if "keywords" in case.options:
+        return answer(**dict(zip(case.inputs, [model, *rest], strict=True)))
+    return answer(model, *rest)
+
+
+def expect_translated(oracle: Callable[[Case], Tensor]) -> Callable[[Case], dict[str, Tensor]]:
+    def expect(case: Case) -> dict[str, Tensor]:
+        with torch.no_grad():
+            return {"out": oracle(case)}
+
+    return expect
+
+
+OF_THE_MODEL = (
+    Property(
+        "mode",
+        "The model is in the mode in which it came",
+        trait("mode"),
+        credit=True,
+        secondary=True,
+        breaks="The model is not left in the mode in which it came",
+    ),
+    Property(
+        "quiet",
+        "Nothing is recorded for gradients",
+        trait("quiet"),
+        credit=True,
+        secondary=True,
+        breaks="The model was called where gradients are recorded",
+    ),
+    Property(
+        "kept",
+        "The model's weights are as before, and can still be trained",
+        trait("kept"),
+        secondary=True,
+        breaks="The model was changed: its weights, their gradients, or whether they are trained",
+    ),
+)

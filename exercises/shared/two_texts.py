@@ -1,0 +1,286 @@
+"""Attention from one text to another, and the Post-LN blocks around it: weights, right results, and
+what both blocks have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whywrong import Case, Observation, Property, true_of
+from whywrong.calling import fresh, set_seed
+from whywrong.comparing import near
+from whywrong.exercise import Expected, Verdict
+from whywrong.modules import MODULE_PROPERTIES, inject
+
+from .blocks import network_weights, norm_oracle, norm_weights, under
+from .draw import Draw
+from .dropout import TRAINS
+from .heads import linear_weights, projections
+from .many_heads import NOTHING_KEPT, split_oracle
+from .post_dropout import POST_DROPOUT, see_post_dropout
+
+# PyTorch's functions that do all of cross-attention, and all of a block.
+WHOLE_ATTENTION = ("multi_head_attention_forward", "_native_multi_head_attention")
+WHOLE_BLOCK = ("_transformer_encoder_layer_fwd", *WHOLE_ATTENTION)
+
+ENCODER, DECODER = ("attention",), ("self_attention", "cross_attention")
+Mask = Callable[[Draw, int, int], Tensor] | None
+
+
+# ---------------------------------------------------------------- sizes and weights
+
+
+@dataclass(frozen=True)
+class TwoSizes:
+    """Sizes of one case: x has T tokens, the context S; `wide` is d_ff, `length` context_length."""
+
+    B: int
+    T: int
+    S: int
+    D: int
+    H: int
+    wide: int = 0
+    length: int = 0
+
+    @property
+    def C(self) -> int:
+        return self.H * self.D
+
+
+def two_sizes(draw: Draw) -> TwoSizes:
+    """All different, C = H · D too; T and S ≥ 3, and H ≤ 4."""
+    while True:
+        B, T, S, D, H = draw.sizes(5, 2, 7)
+        if min(T, S) < 3 or H > 4:
+            continue
+        C, length = H * D, max(T, S) + draw.integer(1, 6)
+        wide = C + draw.integer(1, 5)
+        if len({B, T, S, D, H, C, length, wide}) == 8:
+            return TwoSizes(B, T, S, D, H, wide, length)
+
+
+def cross_weights(draw: Draw, C: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    weights = projections(draw, C, C, dtype=dtype)
+    return weights | linear_weights(draw, "out_proj", C, C, True, dtype)
+
+
+def post_weights(
+    draw: Draw, attentions: tuple[str, ...], C: int, wide: int, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Weights of a Post-LN block by name; it has one norm more than attentions."""
+    weights: dict[str, Tensor] = {}
+    for place in range(1, len(attentions) + 2):
+        weights |= norm_weights(draw, f"norm{place}", C, dtype)
+    for name in attentions:
+        weights |= {f"{name}.{n}": w for n, w in cross_weights(draw, C, dtype).items()}
+    return weights | network_weights(draw, "feed_forward", C, wide, dtype)
+
+
+# ---------------------------------------------------------------- the right results
+
+
+def cross_oracle(
+    case: Case,
+    weights: Mapping[str, Tensor],
+    x: Tensor,
+    context: Tensor,
+    context_pad_mask: Tensor | None = None,
+) -> Tensor:
+    """By PyTorch's own operator, in which `True` is visible."""
+    H = case.options["heads"]
+    sides = {"query": x, "key": context, "value": context}
+    query, key, value = (
+        F.linear(tokens, weights[f"{name}.weight"]).unflatten(-1, (H, -1)).transpose(1, 2)
+        for name, tokens in sides.items()
+    )
+    seen = None if context_pad_mask is None else ~context_pad_mask[:, None, None, :]
+    found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
+    return F.linear(
+        found.transpose(1, 2).flatten(2), weights["out_proj.weight"], weights["out_proj.bias"]
+    )
+
+
+def _thought(weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    network = under(weights, "feed_forward")
+    wide = F.linear(x, network["expand.weight"], network["expand.bias"]).relu()
+    return x + F.linear(wide, network["contract.weight"], network["contract.bias"])
+
+
+def encoder_oracle(
+    case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
+) -> Tensor:
+    x = x + cross_oracle(case, under(weights, "attention"), x, x, pad_mask)
+    x = norm_oracle(under(weights, "norm1"), x)
+    return norm_oracle(under(weights, "norm2"), _thought(weights, x))
+
+
+def decoder_oracle(
+    case: Case,
+    weights: Mapping[str, Tensor],
+    x: Tensor,
+    context: Tensor,
+    pad_mask: Tensor | None = None,
+    context_pad_mask: Tensor | None = None,
+) -> Tensor:
+    x = x + split_oracle(case, under(weights, "self_attention"), x, pad_mask)
+    x = norm_oracle(under(weights, "norm1"), x)
+    x = x + cross_oracle(case, under(weights, "cross_attention"), x, context, context_pad_mask)
+    x = norm_oracle(under(weights, "norm2"), x)
+    return norm_oracle(under(weights, "norm3"), _thought(weights, x))
+
+
+# ---------------------------------------------------------------- cases of a block
+
+
+def post_case(
+    draw: Draw,
+    attentions: tuple[str, ...],
+    name: str,
+    s: TwoSizes | None = None,
+    *,
+    pad_mask: Mask = None,
+    context_pad_mask: Mask = None,
+    dtype: torch.dtype = torch.float32,
+    given: str = "",
+    roles: str = "",
+    size: float = 1.0,
+    loud: float = 1.0,
+    **options: Any,
+) -> Case:
+    """A case of a block with these attentions.
+
+    Args:
+        given: how the constructor gets its arguments: without dropout, or all of them "by position"
+            or "by name".
+        size: of the tokens.
+        loud: how much larger than usual the middle of the network is.
+    """
+    s = s or two_sizes(draw)
+    inputs: dict[str, Any] = {"x": size * draw.normal(s.B, s.T, s.C, dtype=dtype)}
+    masks: dict[str, Any] = {"pad_mask": pad_mask(draw, s.B, s.T)} if pad_mask else {}
+    named: dict[str, Any] = {"d_model": s.C, "num_heads": s.H, "d_ff": s.wide}
+    if attentions == DECODER:
+        inputs["context"] = draw.normal(s.B, s.S, s.C, dtype=dtype)
+        if context_pad_mask:
+            masks.setdefault("pad_mask", None)
+            masks["context_pad_mask"] = context_pad_mask(draw, s.B, s.S)
+        named["context_length"] = s.length
+    if given:
+        named["dropout"] = 0.0
+    by_name = given == "by name"
+    options |= {
+        "args": () if by_name else tuple(named.values()),
+        "kwargs": named if by_name else {},
+        "weights": post_weights(draw, attentions, s.C, s.wide, dtype),
+        "dtype": dtype,
+        "heads": s.H,
+    }
+    options["weights"]["feed_forward.expand.weight"].mul_(loud)
+    if "typical" in roles:  # others are made beside it
+        options["others"] = [((), named | {"dropout": 0.9})]
+    return Case(name, inputs | masks, options=options, roles=set(roles.split()))
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+    """More calls, by name: other first and last tokens, other padding, short texts after long ones,
+    no mask after a mask, branches that add nothing; dropout at work."""
+    see_post_dropout(make, case, seen)
+    if not case.roles & {"typical", "padded"}:
+        return
+    given = dict(case.inputs)
+
+    def call(module: Any, **changed: Any) -> Any:
+        with torch.no_grad():
+            return module(**{n: fresh(v) for n, v in (given | changed).items()})
+
+    def made(training: bool = False) -> Any:
+        set_seed(1)  # a parameter too many is the same in each
+        return make(as_made=training)
+
+    one, two = made(training=True), made()  # with a dropout of 0 either mode gives the same
+    seen.put("in training", call(one))
+    texts = {"x": "pad_mask", "context": "context_pad_mask"}
+    for text in (text for text in texts if text in given):
+        for name, changed in _changed(case, text, given.get(texts[text])).items():
+            seen.put(name, call(two, **{text: changed}))
+    if "typical" in case.roles:
+        seen.put("silent", call(_silenced(made())))
+    else:
+        none = {mask: None for mask in texts.values() if mask in given}
+        seen.put("unmasked second", call(one, **none))
+        seen.put("masked third", call(one))
+        seen.put("unmasked first", call(made(), **none))
+    short = {n: v[1:, :2] for n, v in given.items()}
+    seen.put("short second", call(one, **short))
+    seen.put("short first", call(two, **short))
+    seen.put("long second", call(two))
+
+
+def _changed(case: Case, text: str, mask: Tensor | None) -> dict[str, Tensor]:
+    """One text with other tokens at one end, or in its padding, by what is then seen."""
+    where: dict[str, Any] = {f"other padding in {text}": mask}
+    if "typical" in case.roles:
+        where = {f"{text} {place}": (slice(None), place) for place in (0, -1)}
+    found = {}
+    for name, place in where.items():
+        changed = case[text].clone()
+        changed[place] = changed[place].roll(1, -1) * 2 + 1  # differs after a norm, too
+        found[name] = changed
+    return found
+
+
+def _silenced(module: Any) -> Any:
+    """The last layer of each branch gives zeros."""
+    ends = ("out_proj.weight", "out_proj.bias", "contract.weight", "contract.bias")
+    last = {n: torch.zeros_like(p) for n, p in module.named_parameters() if n.endswith(ends)}
+    inject(module, last)
+    return module
+
+
+# ---------------------------------------------------------------- what is true of a block
+
+
+def depends_on(text: str, place: int, by: int) -> Callable[[Case, Observation, Expected], Verdict]:
+    """Whether the result at `by` depends on the text's token at `place`."""
+
+    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
+        return not near(seen.tensors["out"][:, by], seen.tensors[f"{text} {place}"][:, by])
+
+    return holds
+
+
+@true_of(
+    "Where no branch adds anything, the result is x, normed once by each norm",
+    credit=True,
+    role="typical",
+)
+def silent_branches(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    x, place = case["x"].double(), 1
+    weights = {n: w.double() for n, w in case.options["weights"].items()}
+    while norm := under(weights, f"norm{place}"):
+        x, place = norm_oracle(norm, x), place + 1
+    return near(seen.tensors["silent"], x)
+
+
+@true_of("Padding does not affect real tokens", credit=True, role="padded")
+def padding(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    real = ~case["pad_mask"]
+    return near(seen.tensors["out"][real], seen.tensors["other padding in x"][real])
+
+
+POST_PROPERTIES: tuple[Property, ...] = (
+    silent_branches,
+    padding,
+    NOTHING_KEPT,
+    POST_DROPOUT,
+    TRAINS,
+    *MODULE_PROPERTIES,
+)

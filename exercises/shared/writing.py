@@ -1,0 +1,109 @@
+"""Programs that go on with a text, word by word: what became of the model, and of the text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whywrong import Case, Observation, Property
+from whywrong.comparing import same
+from whywrong.exercise import Expected, Verdict
+
+from .draw import Draw
+from .traits import trait
+
+
+def writer_numbers(draw: Draw, V: int, context_length: int) -> dict[str, Tensor]:
+    """Parameters of a writer, in float64, so that rounding changes no choice."""
+    return {
+        "token": draw.normal(V, 7, dtype=torch.float64),
+        "position": draw.normal(context_length, 7, dtype=torch.float64),
+        "head": draw.normal(7, V, dtype=torch.float64),
+    }
+
+
+class Writer(nn.Module):
+    """A model whose next word depends on every word that it sees and on the position of each.
+
+    In training mode it prefers another word. Longer texts than its context length raise an error.
+    `recorded` counts the calls that were recorded for gradients.
+    """
+
+    token: Tensor
+    position: Tensor
+    head: Tensor
+
+    def __init__(self, numbers: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.context_length = len(numbers["position"])
+        for name, value in numbers.items():
+            setattr(self, name, nn.Parameter(value.clone()))
+        self.recorded = 0
+
+    def read(self, ids: Tensor, begin: int = 0) -> Tensor:
+        """What the words from position `begin` on bring, `(B, T, C)`."""
+        end = begin + ids.shape[1]
+        if end > self.context_length:
+            raise ValueError(f"{end} tokens came in, but context_length is {self.context_length}")
+        return self.token[ids] * self.position[begin:end]  # (B, T, C) * (T, C)
+
+    def logits(self, sums: Tensor) -> Tensor:
+        logits = torch.sin(7 * sums) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
+        self.recorded += logits.requires_grad
+        return logits.roll(1, -1) if self.training else logits
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.logits(self.read(ids).cumsum(dim=1))
+
+
+def fate_of(model: Any, case: Case) -> dict[str, bool]:
+    """Whether a writer has the mode of the case and its numbers, and was never recorded."""
+    values = {n: p.detach().cpu() for n, p in model.named_parameters()}
+    return {
+        "mode": model.training == case.options["training"],
+        "quiet": not model.recorded,
+        "kept": all(same(values.get(n), v) for n, v in case.options["numbers"].items())
+        and all(p.requires_grad and p.grad is None for p in model.parameters()),
+    }
+
+
+def begins(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    T = case["ids"].shape[1]
+    return bool((seen.tensors["out"][:, :T] == case["ids"]).all())
+
+
+def first_word(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not case["max_new_tokens"]:
+        return None
+    T = case["ids"].shape[1]
+    return bool((seen.tensors["out"][:, T] == expected["out"][:, T]).all())
+
+
+# Credit is for an exercise to give.
+WRITING_PROPERTIES = (
+    Property("begins", "The text begins with the tokens that came in", begins),
+    Property("first_word", "The first new token is the likeliest", first_word),
+    Property(
+        "mode",
+        "The model is in the mode in which it came",
+        trait("mode"),
+        secondary=True,
+        breaks="The model is left in another mode than it came in",
+    ),
+    Property(
+        "quiet",
+        "Nothing is recorded for gradients",
+        trait("quiet"),
+        secondary=True,
+        breaks="The model was called where gradients are recorded",
+    ),
+    Property(
+        "kept",
+        "The model's weights are as before, and can still be trained",
+        trait("kept"),
+        secondary=True,
+        breaks="The model's weights were changed, or can no longer be trained",
+    ),
+)

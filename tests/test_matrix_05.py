@@ -1,5 +1,0 @@
-"""No cell of the matrix is wrong: 2-single-head/05."""
-
-from . import matrix
-
-TestMatrix, TestGates = matrix.tests_of("2-single-head/05")

@@ -1,5 +1,0 @@
-"""No cell of the matrix is wrong: 3-multi-head/07."""
-
-from . import matrix
-
-TestMatrix, TestGates = matrix.tests_of("3-multi-head/07")

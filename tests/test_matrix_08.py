@@ -1,5 +1,0 @@
-"""No cell of the matrix is wrong: 4-transformer/08."""
-
-from . import matrix
-
-TestMatrix, TestGates = matrix.tests_of("4-transformer/08")

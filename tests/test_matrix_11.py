@@ -1,5 +1,0 @@
-"""No cell of the matrix is wrong: 5-encoder-decoder/11."""
-
-from . import matrix
-
-TestMatrix, TestGates = matrix.tests_of("5-encoder-decoder/11")

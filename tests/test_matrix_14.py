@@ -1,5 +1,0 @@
-"""No cell of the matrix is wrong: 6-practice/14."""
-
-from . import matrix
-
-TestMatrix, TestGates = matrix.tests_of("6-practice/14")

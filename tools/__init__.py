@@ -1,0 +1,9 @@
+"""For authors: the two editions of the lessons, the minutes they take, the matrix of answers."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOLUTIONS = ROOT / "solutions"
+NOTEBOOKS = ROOT / "notebooks"
+EXERCISES = ROOT / "exercises"
+START_PAGE = "index.ipynb"

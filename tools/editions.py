@@ -1,0 +1,257 @@
+"""`make notebooks`: run the lessons in solutions/, tidy them, and make notebooks/ for students.
+
+An author writes plain cells; what nbgrader needs is added here:
+
+- a cell that holds only `check("name", name)` becomes a locked, graded cell with the points of
+  the catalogue, and gets the same call with other inputs as its hidden test;
+- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines; one
+  that holds `### AS FOUND` too is handed out with a broken program in it, to be mended;
+- the minutes that a lesson states are counted (see `minutes`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from whywrong.course import catalogue
+from whywrong_nbgrader.cells import WIDGET_VIEW, checked_exercise, defined_names, nbgrader_metadata
+
+from . import NOTEBOOKS, ROOT, SOLUTIONS, START_PAGE, minutes
+
+CELL_SECONDS = 600
+KERNEL_ARGUMENTS = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
+
+BEGIN_SOLUTION = "### BEGIN SOLUTION"
+KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
+MEASURED = "measured"
+UNSTORED = "unstored"
+
+
+# ---------------------------------------------------------------- what nbgrader needs
+
+
+def annotate(notebook: NotebookNode, points: dict[str, float]) -> None:
+    """Write nbgrader's metadata and the hidden tests into plain cells, in place.
+
+    Args:
+        notebook: a lesson; what an earlier run wrote is written again.
+        points: what each exercise is worth.
+
+    Raises:
+        ValueError: an exercise is checked twice, unknown, or its solution comes after its check.
+    """
+    solved: list[str] = []
+    graded: list[str] = []
+    for cell in notebook.cells:
+        cell.metadata.pop("nbgrader", None)
+        name = checked_exercise(cell)
+        if name is not None:
+            if name not in points:
+                raise ValueError(f"check of {name!r}, which is not in the catalogue")
+            if name in graded:
+                raise ValueError(f"{name!r} has two graded checks: change one to another call")
+            if name not in solved:
+                raise ValueError(f"{name!r} is checked before a solution cell that defines it")
+            graded.append(name)
+            cell.source = (
+                f'check("{name}", {name})\n'
+                "### BEGIN HIDDEN TESTS\n"
+                f'check("{name}", {name}, seed="grading")\n'
+                "### END HIDDEN TESTS"
+            )
+            cell.metadata["nbgrader"] = nbgrader_metadata(
+                f"check-{name}", grade=True, locked=True, points=points[name]
+            )
+        elif cell.cell_type == "code" and BEGIN_SOLUTION in cell.source:
+            exercises = [name for name in defined_names(cell.source) if name in points]
+            if not exercises or exercises[0] in solved:
+                raise ValueError(f"a solution cell defines no new exercise:\n{cell.source}")
+            solved.append(exercises[0])
+            cell.metadata["nbgrader"] = nbgrader_metadata(exercises[0], solution=True)
+    if graded != solved:
+        raise ValueError(f"solutions for {solved}, but checks of {graded}")
+
+
+# ---------------------------------------------------------------- run and tidy
+
+
+def execute(notebook: NotebookNode, folder: Path) -> None:
+    """Run a notebook in its folder, in place, with nothing done so far in its `progress()`.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell raised and has no `raises-exception` tag.
+    """
+    from nbclient import NotebookClient
+
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        extra_arguments=KERNEL_ARGUMENTS,
+    )
+    client.execute(env={**os.environ, "COURSE_PROGRESS": "off"})
+
+
+def normalise(notebook: NotebookNode) -> None:
+    """Leave in a notebook, in place, only what is the same each time it is run and saved."""
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = NotebookNode(
+        kernelspec={
+            "display_name": "Python 3 (ipykernel)",
+            "language": "python",
+            "name": "python3",
+        },
+        language_info={"name": "python"},
+    )
+    seen: set[str] = set()
+    for cell in notebook.cells:
+        cell.metadata = NotebookNode(
+            {key: value for key, value in cell.metadata.items() if key in KEPT_CELL_METADATA}
+        )
+        cell.id = _cell_id(cell, seen)
+        if cell.cell_type == "code":
+            cell.outputs = [_normalised_output(output) for output in _joined(cell.outputs)]
+            if UNSTORED in cell.metadata.get("tags", []):
+                cell.outputs = []
+
+
+def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
+    """nbgrader's name of the cell, else a digest of its text: both outlive cells put before it."""
+    text = f"{cell.cell_type}\n{cell.source}".encode()
+    name = cell.metadata.get("nbgrader", {}).get("grade_id") or hashlib.sha1(text).hexdigest()[:8]
+    id, number = name, 2
+    while id in seen:
+        id, number = f"{name}-{number}", number + 1
+    seen.add(id)
+    return id
+
+
+def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Outputs with neighbouring pieces of one stream put together: where they break is chance."""
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and joined and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def _normalised_output(output: NotebookNode) -> NotebookNode:
+    for part in ("data", "metadata"):  # a widget's view is a random id that no page can show again
+        output.get(part, {}).pop(WIDGET_VIEW, None)
+    if output.output_type == "error":
+        output.traceback = [_without_places(line) for line in output.traceback]
+    return output
+
+
+def _without_places(line: str) -> str:
+    for place in (ROOT, Path(sys.prefix), Path(sys.base_prefix)):
+        line = line.replace(f"{place}{os.sep}", "")
+    return line
+
+
+# ---------------------------------------------------------------- the two editions
+
+
+def assignments(solutions: Path = SOLUTIONS) -> list[str]:
+    return sorted({path.parent.name for path in solutions.glob("*/*.ipynb")})
+
+
+def run_solution(path: Path, points: dict[str, float]) -> bool:
+    """Run and tidy one notebook of solutions/; whether its file changed."""
+    before = path.read_text(encoding="utf-8")
+    notebook = nbformat.reads(before, as_version=4)
+    measured = {c.id: c for c in nbformat.reads(before, as_version=4).cells if is_measured(c)}
+    annotate(notebook, points)
+    execute(notebook, path.parent)
+    minutes.state(notebook, points)
+    normalise(notebook)
+    for cell in notebook.cells:
+        kept = measured.get(cell.id)
+        if kept is not None and is_measured(cell) and kept.outputs and kept.source == cell.source:
+            cell.outputs = kept.outputs
+    after = written(notebook)
+    if after != before:
+        path.write_text(after, encoding="utf-8")
+    return after != before
+
+
+def is_measured(cell: NotebookNode) -> bool:
+    """Whether a cell's picture shows this machine's measurements: one is kept, not made anew."""
+    return MEASURED in cell.metadata.get("tags", [])
+
+
+def written(notebook: NotebookNode) -> str:
+    """The file's text: keys sorted, text as it is, one newline at the end."""
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook).rstrip("\n") + "\n"
+
+
+def make_student_edition(solutions: Path = SOLUTIONS, notebooks: Path = NOTEBOOKS) -> None:
+    """Make notebooks/ from solutions/ with nbgrader, leaving the instructor's gradebook alone.
+
+    Raises:
+        RuntimeError: nbgrader could not make an assignment; its log is in the message.
+    """
+    from nbgrader.apps import NbGraderAPI
+    from traitlets.config import PyFileConfigLoader
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = PyFileConfigLoader("nbgrader_config.py", path=str(ROOT)).load_config()
+        config.CourseDirectory.root = folder
+        (Path(folder) / config.CourseDirectory.source_directory).symlink_to(solutions.resolve())
+        api = NbGraderAPI(config=config)
+        api.log.setLevel("ERROR")
+        for assignment in assignments(solutions):
+            result = api.generate_assignment(assignment)
+            if not result["success"]:
+                raise RuntimeError(f"nbgrader could not make {assignment}:\n{result['log']}")
+        made = Path(folder) / config.CourseDirectory.release_directory
+        wanted = {path.relative_to(made): path.read_bytes() for path in made.rglob("*.*")}
+        if (solutions / START_PAGE).exists():
+            wanted[Path(START_PAGE)] = _without_outputs(solutions / START_PAGE).encode()
+
+    for path in notebooks.rglob("*.ipynb"):
+        if path.relative_to(notebooks) not in wanted and ".ipynb_checkpoints" not in path.parts:
+            path.unlink()
+    for name, content in wanted.items():
+        target = notebooks / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != content:
+            target.write_bytes(content)
+
+
+def _without_outputs(path: Path) -> str:
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return written(notebook)
+
+
+def main(arguments: list[str]) -> None:
+    """Run the notebooks named, or all of solutions/, then make the student edition."""
+    points = catalogue().points()
+    paths = [Path(a).resolve() for a in arguments] or sorted(SOLUTIONS.rglob("*.ipynb"))
+    for path in paths:
+        if ".ipynb_checkpoints" in path.parts:
+            continue
+        changed = run_solution(path, points)
+        print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'as it was'}", flush=True)
+    for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):
+        minutes.state_totals(page, points)
+    make_student_edition()
+    print(f"{NOTEBOOKS.name}/ is what {SOLUTIONS.name}/ makes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,72 @@
+"""Answer keys, kept on disk between runs by the content that they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Iterator
+from functools import cache
+
+import cloudpickle
+import torch
+
+from whywrong import AnswerKey, Exercise, make_key
+
+from . import EXERCISES, ROOT
+
+FOLDER = ROOT / ".pytest_cache" / "keys"
+# An exercise's cases and probe are made of these; what only draws or grades has no effect on them.
+SOURCES = (
+    "whywrong/*.py",
+    "exercises/shared/*",
+    "course_utils/*.py",
+    "course_utils/experiments/*.py",
+)
+
+
+@cache
+def _common() -> str:
+    paths = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file())
+    return _digest(torch.__version__.encode(), *(path.read_bytes() for path in paths))
+
+
+def _digest(*parts: bytes) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(hashlib.sha256(part).digest())
+    return whole.hexdigest()
+
+
+def _files(exercise: Exercise) -> Iterator[bytes]:
+    for ending in (".md", ".py"):
+        path = EXERCISES / exercise.lesson / f"{exercise.id}{ending}"
+        yield path.read_bytes() if path.exists() else b""
+
+
+_made: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
+
+
+def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The whole key of an exercise and a seed: from this process, from disk, or made and kept."""
+    known = _made.get((id(exercise), seed))
+    if known is None:
+        known = _made[id(exercise), seed] = exercise, _from_disk(exercise, seed)
+    return known[1]
+
+
+def _from_disk(exercise: Exercise, seed: int) -> AnswerKey:
+    name = _digest(_common().encode(), str(seed).encode(), *_files(exercise))
+    path = FOLDER / f"{exercise.id}-{name[:32]}"
+    try:
+        key: AnswerKey = pickle.loads(path.read_bytes())
+        return key
+    except Exception:  # not there, or cut off
+        key = make_key(exercise, seed)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.glob(f"{exercise.id}-*"):
+        old.unlink(missing_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_bytes(cloudpickle.dumps(key))
+    os.replace(new, path)
+    return key

@@ -1,0 +1,264 @@
+"""`make matrix`: each exercise against right answers, wrong answers and its own misconceptions.
+
+    python -m tools.matrix [--keep] [--seeds N] [LESSON or EXERCISE ...]
+
+prints one line per answer: its points, the points kept for it, and the misconception that is named.
+The last line counts the answers that are not judged as they should be, and the exit status is 1 if
+there are any. `--keep` writes down the symptoms of misconceptions (exercises/symptoms.json) and the
+points of wrong answers outside the catalogue (exercises/points.json): look at the difference.
+`--seeds` tries right answers alone, on N seeds drawn as grading draws them, because a fixed seed
+never shows that rounding refuses one answer in a hundred.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from filelock import FileLock
+
+from whywrong import AnswerKey, Exercise, Report, check_exercise, judge
+from whywrong.checker import observe
+from whywrong.course import catalogue
+from whywrong.guard import run
+from whywrong.key import begin_key
+from whywrong.naming import symptoms
+from whywrong.quizzes import filled
+
+from . import EXERCISES
+from .keys import kept_key
+
+SYMPTOMS, POINTS = EXERCISES / "symptoms.json", EXERCISES / "points.json"
+ANY = "any"  # for an answer whose points depend on the machine
+SEED = 0
+KINDS = ("reference", "other right", "misconception", "not in catalogue")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One answer to one exercise. `wanted` is "right", "wrong", or a misconception's id."""
+
+    exercise: Exercise
+    answer: Any
+    kind: str
+    name: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"{self.exercise.id}, {self.kind}, {self.name}"
+
+    def report(self) -> Report:
+        """What it gets with the whole key."""
+        e, key = self.exercise, kept_key(self.exercise, SEED)
+        if self.kind == "misconception" and e.kind != "quiz":  # it was run for the key already
+            return judge(e, key, list(key.wrong[self.name].values()))
+        return self._judged(key)
+
+    def with_seed(self, seed: int) -> Report:
+        """What it gets on other numbers, without names."""
+        return self._judged(begin_key(self.exercise, seed))
+
+    def _judged(self, key: AnswerKey) -> Report:
+        e = self.exercise
+        if e.kind == "quiz":
+            return check_exercise(e, self.answer, SEED, catalogue(), key)
+        if self.kind == "reference":  # it may be itself, and call what it is made to replace
+            return judge(replace(e, forbidden=()), key, run(e, self.answer, key.cases))
+        if key.whole:
+            return check_exercise(e, self.answer, SEED, catalogue(), key)
+        return judge(e, key, observe(e, self.answer, key.cases, catalogue()))
+
+    def fault(self, report: Report) -> str:
+        """What is not as it should be, or nothing."""
+        if not self._is_as_wanted(report):
+            return f"{self} should be {self.wanted}:\n{report}"
+        if self.kind == "not in catalogue" and self.kept_points not in (report.points, ANY):
+            kept = f"{self.kept_points} are kept: run tools.matrix --keep"
+            return f"{self} gets {report.points:g} points, and {kept}:\n{report}"
+        if self.kind == "misconception" and self.exercise.kind != "quiz":
+            known = on_file(SYMPTOMS).get(self.exercise.id, {}).get(self.name)
+            shown = broken(self.exercise, self.name)
+            if shown != known:
+                return f"{self} breaks {shown}, and {known} is kept: run tools.matrix --keep"
+        return ""
+
+    def _is_as_wanted(self, report: Report) -> bool:
+        if self.wanted == "right":
+            return report.passed and report.points == self.exercise.points
+        refused = not report.passed and report.points < self.exercise.points
+        return refused and (self.wanted == "wrong" or report.misconceptions == (self.wanted,))
+
+    @property
+    def kept_points(self) -> float | str | None:
+        points = on_file(POINTS).get(self.exercise.id, {})
+        return points.get(self.name) if self.kind == "not in catalogue" else None
+
+
+@cache
+def on_file(path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def answers(lesson: str) -> SimpleNamespace:
+    """What the files `answers.py` and `answers_….py` of a lesson define; `RIGHT` and `WRONG` of all
+    of them together: answers by exercise and name."""
+    found: dict[str, Any] = {"RIGHT": {}, "WRONG": {}}
+    for path in sorted((EXERCISES / lesson).glob("answers*.py")):
+        name = f"exercises.{lesson.replace('/', '.')}.{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec and spec.loader
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        both = {kind: found[kind] | getattr(module, kind, {}) for kind in ("RIGHT", "WRONG")}
+        found |= {n: v for n, v in vars(module).items() if not n.startswith("__")} | both
+    return SimpleNamespace(**found)
+
+
+def cells(exercise: Exercise) -> Iterator[Cell]:
+    e, module = exercise, answers(exercise.lesson)
+    right, wrong = module.RIGHT.get(e.id, {}), module.WRONG.get(e.id, {})
+    if e.finished:
+        yield Cell(e, e.finished, "reference", "the finished part", "right")
+    yield Cell(e, e.reference, "other right", "as its text has it", "right")
+    for name, answer in right.items():
+        yield Cell(e, answer, "other right", name, "right")
+    for name, m in e.variants.items():
+        answer = filled(e, m) if e.kind == "quiz" else m.answer
+        yield Cell(e, answer, "misconception", name, m.id)
+    for name, answer in wrong.items():
+        yield Cell(e, answer, "not in catalogue", name, "wrong")
+
+
+def faults(exercise: Exercise, kind: str) -> list[str]:
+    """What is wrong with the answers of one kind."""
+    some = [cell for cell in cells(exercise) if cell.kind == kind]
+    return [fault for cell in some if (fault := cell.fault(cell.report()))]
+
+
+def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
+    """The properties that a misconception breaks, each with the numbers of the cases."""
+    key = kept_key(exercise, SEED)
+    shown: dict[str, list[int]] = {}
+    for property, i in sorted(symptoms(exercise, key.trials(list(key.wrong[name].values())))):
+        shown.setdefault(property, []).append(i)
+    return shown
+
+
+# ---------------------------------------------------------------- at the command line
+
+
+def chosen(names: Sequence[str]) -> list[Exercise]:
+    """The exercises that are named, or those of the lessons whose names begin so; else all.
+
+    Raises:
+        ValueError: a name is neither.
+    """
+    outline = catalogue().outline
+    wanted: list[str] = []
+    for name in names:
+        ids = [
+            one.id
+            for lesson, listed in outline.items()
+            for one in listed
+            if one.id == name or lesson.split("/")[1].startswith(name) or lesson == name
+        ]
+        if not ids:
+            raise ValueError(f"{name} is neither an exercise nor the beginning of a lesson's name")
+        wanted += ids
+    found = (catalogue().find(id) for id in wanted or catalogue().ids())
+    return [e for e in dict.fromkeys(found) if e is not None]
+
+
+def _print_matrix(exercises: Sequence[Exercise]) -> int:
+    wrong = 0
+    for cell in (cell for e in exercises for cell in cells(e)):
+        report = cell.report()
+        fault = cell.fault(report)
+        wrong += bool(fault)
+        kept = f"kept {cell.kept_points}" if cell.kind == "not in catalogue" else ""
+        print(
+            f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name:<34} "
+            f"{'pass' if report.passed else 'fail'} {report.points:>5g}/{cell.exercise.points:<4g} "
+            f"{kept:<10} {'+'.join(report.misconceptions) or '-':<28} "
+            f"{'<-- WRONG' if fault else ''}",
+            flush=True,
+        )
+    print(f"{wrong} answers judged wrong")
+    return bool(wrong)
+
+
+def _try_seeds(exercises: Sequence[Exercise], count: int) -> int:
+    refused = 0
+    for seed in (1 + secrets.randbits(48) for _ in range(count)):
+        for cell in (cell for e in exercises if e.kind != "quiz" for cell in cells(e)):
+            if cell.wanted == "right" and not (report := cell.with_seed(seed)).passed:
+                refused += 1
+                print(f"{cell}, with seed {seed}:\n{report}", flush=True)
+    print(f"{refused} right answers refused")
+    return bool(refused)
+
+
+def _keep(exercises: Sequence[Exercise]) -> int:
+    shown: dict[str, dict[str, Any]] = {}
+    points: dict[str, dict[str, Any]] = {}
+    for e in exercises:
+        if e.kind != "quiz":
+            shown[e.id] = {name: broken(e, name) for name in e.variants}
+        outside = [cell for cell in cells(e) if cell.kind == "not in catalogue"]
+        points[e.id] = {c.name: ANY if c.kept_points == ANY else c.report().points for c in outside}
+    known = catalogue().ids()
+    with FileLock(EXERCISES / ".kept.lock"):
+        on_file.cache_clear()
+        for path, found in ((SYMPTOMS, shown), (POINTS, points)):
+            every = on_file(path) | found
+            path.write_text(_in_lines({id: every[id] for id in sorted(every) if id in known}))
+        on_file.cache_clear()
+    print(f"kept: {', '.join(e.id for e in exercises)}")
+    return 0
+
+
+def _in_lines(found: dict[str, dict[str, Any]]) -> str:
+    """JSON with one line per answer, so that a change is a line of its own."""
+    blocks = [
+        f" {json.dumps(id)}: {{"
+        + ",".join(f"\n  {json.dumps(n)}: {json.dumps(b)}" for n, b in of_one.items())
+        + "\n }"
+        for id, of_one in found.items()
+    ]
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.matrix")
+    parser.add_argument("names", nargs="*", metavar="LESSON or EXERCISE")
+    parser.add_argument("--keep", action="store_true", help="keep symptoms and points as they are")
+    parser.add_argument("--seeds", type=int, metavar="N", help="right answers alone, on N seeds")
+    parsed = parser.parse_args(arguments)
+    try:
+        exercises = chosen(parsed.names)
+    except ValueError as error:
+        parser.error(str(error))
+    os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
+    torch.set_num_threads(1)  # with sizes like these a second thread waits more than it helps
+    if parsed.keep:
+        return _keep(exercises)
+    return _try_seeds(exercises, parsed.seeds) if parsed.seeds else _print_matrix(exercises)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

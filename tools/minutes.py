@@ -1,0 +1,233 @@
+"""`make minutes`: how long each sitting of each lesson takes, counted and not guessed.
+
+A sitting is what you read and do at one go: at most 45 minutes. In a notebook
+
+- `## Sitting 2 of 2 · What masks are for (about 30 minutes)` begins one, and so does
+  `## Workshop (about 15 minutes)`; a lesson without such a heading is one sitting;
+- what stands before the first such heading belongs to the first sitting.
+
+`make notebooks` writes the minutes where a lesson states them: into those headings, into `(7
+minutes)` behind a section's heading, into the first "about 40 minutes" of a lesson that is one
+sitting, and into the line below an exercise's heading,
+`*Difficulty: ●●○ · about 10 minutes · 2 points*`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from whywrong.course import catalogue
+from whywrong_nbgrader.cells import as_found, checked_exercise
+from whywrong_nbgrader.cells import without_hidden_tests as as_handed_out
+
+from . import SOLUTIONS, START_PAGE
+
+LONGEST = 45
+WORDS_A_MINUTE = 130
+SECONDS_A_LINE = 7
+MINUTES_A_PREDICTION = 0.6
+MINUTES_A_FIGURE = 0.7
+MINUTES_A_POINT = 5
+
+SITTING = re.compile(r"^#{1,2} (Sitting \d+ of \d+|Workshop)\b.*", re.M)
+HEADING = re.compile(r"^#{1,2} .*", re.M)
+PREDICTION = re.compile(r"\*\*(?:predict|guess)", re.I)
+STATED = re.compile(r"(?<=\()(?P<about>about )?\d+ minutes?(?=\)$)", re.M)
+PROMISED = re.compile(r"\babout \d+ minutes\b")
+EXERCISE = re.compile(r"^### Exercise: `(\w+)`", re.M)
+DIFFICULTY = re.compile(r"^(\*Difficulty: [●○]{3}) · .*\*$", re.M)
+
+# Not read word by word: where a link leads, formulas on lines of their own, markup, marks alone.
+UNREAD = re.compile(r"(?<=\])\([^)]*\)|\$\$.*?\$\$|<[^>\n]*>", re.S)
+WORD = re.compile(r"\S*\w\S*")
+SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.S)
+QUIZ_ENTRY = re.compile(r"^ *[\"'].*:", re.M)
+NOT_READ = ("report_environment()", "# hint(")
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a piece of a lesson asks of its reader."""
+
+    words: int = 0
+    lines: int = 0
+    predictions: int = 0
+    figures: int = 0
+    points: float = 0.0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            self.words + other.words,
+            self.lines + other.lines,
+            self.predictions + other.predictions,
+            self.figures + other.figures,
+            self.points + other.points,
+        )
+
+    @property
+    def minutes(self) -> int:
+        """Whole minutes; half a minute is one."""
+        return int(
+            self.words / WORDS_A_MINUTE
+            + self.lines * SECONDS_A_LINE / 60
+            + self.predictions * MINUTES_A_PREDICTION
+            + self.figures * MINUTES_A_FIGURE
+            + self.points * MINUTES_A_POINT
+            + 0.5
+        )
+
+
+def count(cells: Sequence[NotebookNode], points: Mapping[str, float]) -> Count:
+    """What cells of a solution ask of a student, to whom the answers aren't shown."""
+    return sum((_count_cell(cell, points) for cell in cells), Count())
+
+
+def _count_cell(cell: NotebookNode, points: Mapping[str, float]) -> Count:
+    if cell.cell_type == "markdown":
+        return Count(
+            words=len(WORD.findall(UNREAD.sub(" ", cell.source))),
+            predictions=len(PREDICTION.findall(cell.source)),
+        )
+    if cell.cell_type != "code":
+        return Count()
+    if exercise := checked_exercise(cell):
+        return Count(points=points.get(exercise, 0.0))
+    source = SOLUTION.sub(_stub, as_found(as_handed_out(cell.source)))
+    read = not any(piece in source for piece in NOT_READ)
+    return Count(
+        lines=sum(bool(line.strip()) for line in source.splitlines()) if read else 0,
+        figures=sum(map(_is_figure, cell.outputs)),
+    )
+
+
+def _stub(solution: re.Match[str]) -> str:
+    """A quiz keeps its questions; anything else becomes one line."""
+    return "\n".join(QUIZ_ENTRY.findall(solution[0])) or "..."
+
+
+def _is_figure(output: NotebookNode) -> bool:
+    data = output.get("data", {})
+    page = data.get("text/html", "")
+    return (
+        "image/png" in data
+        or "<svg" in page
+        or data.get("text/plain", "").startswith("attention_map(")
+    )
+
+
+def sittings(cells: Sequence[NotebookNode]) -> list[tuple[str, list[NotebookNode]]]:
+    """The name and the cells of each sitting of a lesson; one without headings has the name ""."""
+    begins = [(i, m[1]) for i, cell in _texts(cells) if (m := SITTING.search(cell.source))]
+    if not begins:
+        return [("", list(cells))]
+    ends = [0, *(i for i, _ in begins[1:]), len(cells)]
+    return [
+        (name, list(cells[a:b])) for (_, name), (a, b) in zip(begins, pairwise(ends), strict=True)
+    ]
+
+
+def state(notebook: NotebookNode, points: Mapping[str, float]) -> None:
+    """Write the minutes and points where a lesson states them, in place."""
+    cells = notebook.cells
+    parts = sittings(cells)
+    if len(parts) == 1 and cells and cells[0].cell_type == "markdown":
+        promise = f"about {count(cells, points).minutes} minutes"
+        cells[0].source = PROMISED.sub(promise, cells[0].source, count=1)
+    for name, part in parts:
+        for _, cell in _texts(part):
+            if name and (heading := SITTING.search(cell.source)):
+                said = _stated(heading[0], count(part, points).minutes)
+                cell.source = cell.source.replace(heading[0], said, 1)
+    for head, *rest in _sections(cells):
+        heading = HEADING.match(head.source)
+        if heading and not SITTING.match(head.source):
+            said = _stated(heading[0], count([head, *rest], points).minutes)
+            head.source = head.source.replace(heading[0], said, 1)
+    for _, cell in _texts(cells):
+        exercise = EXERCISE.search(cell.source)
+        if exercise and exercise[1] in points:
+            cell.source = DIFFICULTY.sub(rf"\1 · {_effort(points[exercise[1]])}*", cell.source)
+
+
+def _effort(points: float) -> str:
+    return f"about {_number(Count(points=points).minutes, 'minute')} · {_number(points, 'point')}"
+
+
+def _stated(heading: str, minutes: int) -> str:
+    return STATED.sub(lambda m: (m["about"] or "") + _number(minutes, "minute"), heading)
+
+
+def _number(count: float, of: str) -> str:
+    return f"{count:g} {of}{'' if count == 1 else 's'}"
+
+
+def _sections(cells: Sequence[NotebookNode]) -> list[list[NotebookNode]]:
+    """From each cell that begins with a heading of the first or second rank to the next one."""
+    begins = [i for i, cell in _texts(cells) if HEADING.match(cell.source)]
+    return [list(cells[a:b]) for a, b in pairwise([*begins, len(cells)])]
+
+
+def _texts(cells: Sequence[NotebookNode]) -> Iterator[tuple[int, NotebookNode]]:
+    return ((i, cell) for i, cell in enumerate(cells) if cell.cell_type == "markdown")
+
+
+TOTALS = re.compile(
+    r"about \d+ hours(?P<between>.*?)in \d+ sittings, and are worth [\d.]+ points", re.S
+)
+
+
+def state_totals(page: Path, points: Mapping[str, float], solutions: Path = SOLUTIONS) -> None:
+    """Write into a page how long all lessons take together, and what they are worth."""
+    parts = [
+        cells
+        for path in solutions.glob("*/*.ipynb")
+        for _, cells in sittings(nbformat.read(path, as_version=4).cells)
+    ]
+    hours = sum(count(cells, points).minutes for cells in parts) / 60
+    worth = f"in {len(parts)} sittings, and are worth {sum(points.values()):g} points"
+    before = page.read_text(encoding="utf-8")
+    after = TOTALS.sub(lambda m: f"about {hours:.0f} hours{m['between']}{worth}", before)
+    if after != before:
+        page.write_text(after, encoding="utf-8")
+
+
+def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str], bool]:
+    """The lines to print, and whether every sitting is short enough."""
+    lines = [
+        "lesson                     sitting         words  lines  predict  figures  points  min"
+    ]
+    well = True
+    for path in paths:
+        for name, cells in sittings(nbformat.read(path, as_version=4).cells):
+            c = count(cells, points)
+            long = c.minutes > LONGEST
+            well = well and not long
+            lines.append(
+                f"{path.stem:26} {name:15} {c.words:5}  {c.lines:5}  {c.predictions:7}"
+                f"  {c.figures:7}  {c.points:6g}  {c.minutes:3}{'  too long' if long else ''}"
+            )
+    return lines, well
+
+
+def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
+    """Print the minutes of every sitting, or of the lessons whose names begin as said."""
+    paths = sorted(
+        path
+        for path in solutions.glob("*/*.ipynb")
+        if path.name != START_PAGE and (not arguments or path.name.startswith(tuple(arguments)))
+    )
+    lines, well = table(paths, catalogue().points())
+    print("\n".join(lines))
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""`make quick`: what can fail for one lesson, for while you write it.
+
+    python -m tools.quick 04
+
+runs, side by side, its solution (strict: outputs as stored), its student edition (nothing done, it
+still runs), its exercises against all known answers, and the tests that look at this lesson and at
+these exercises. It names what it leaves to `make test`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from whywrong.course import catalogue
+
+from . import ROOT
+
+Run = Callable[[list[str]], subprocess.Popen]
+THE_MATRIX = "the exercises"
+# Test files whose tests bear the name of a lesson or of an exercise.
+ABOUT_LESSONS = (
+    *("test_editions", "test_minutes", "test_guesses", "test_exercises"),
+    *("test_other_ways", "test_judging", "test_rooms"),
+)
+LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
+
+
+def lesson(name: str, course: Path = ROOT) -> str:
+    """`assignment/notebook` of the lesson whose file name begins as said: `04`, `04_single_head`.
+
+    Raises:
+        ValueError: none does, or several do; the message names the lessons there are.
+    """
+    lessons = sorted(
+        p.relative_to(course / "solutions") for p in course.glob("solutions/*/*.ipynb")
+    )
+    found = [path for path in lessons if name and path.name.startswith(name.zfill(2))]
+    if len(found) != 1:
+        known = ", ".join(path.stem for path in lessons)
+        raise ValueError(f"Which lesson? LESSON={name} is none of these: {known}.")
+    return str(found[0].with_suffix(""))
+
+
+def parts(name: str) -> dict[str, list[str]]:
+    """What to run for a lesson, by what it is called."""
+    pytest = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider"]
+    stem = name.split("/")[1]
+    ids = [one.id for one in catalogue().outline.get(name, ())]
+    about = " or ".join([stem, "is_what_solutions", "test_rooms", *(f"{id}" for id in ids)])
+    found = {
+        "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
+        "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],
+        "tests about them": [*pytest, "-k", about, *(f"tests/{f}.py" for f in ABOUT_LESSONS)],
+    }
+    return found | ({THE_MATRIX: [sys.executable, "-m", "tools.matrix", *ids]} if ids else {})
+
+
+def wrong_cells(said: str) -> str:
+    """The lines of the matrix that aren't as they should be, or its end where it could not run."""
+    lines = said.splitlines()
+    return "\n".join([line for line in lines if line.endswith("WRONG")] or lines[-20:])
+
+
+def start(command: list[str]) -> subprocess.Popen:
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def main(arguments: list[str], start: Run = start) -> int:
+    try:
+        (said,) = arguments or [""]
+        name = lesson(said)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    began = time.perf_counter()
+    running = {part: start(command) for part, command in parts(name).items()}
+    failed = []
+    for part, process in running.items():
+        said, _ = process.communicate()
+        if process.returncode:
+            failed.append(part)
+            print(wrong_cells(said) if part == THE_MATRIX else said)
+        print(f"{part}: {'FAILED' if process.returncode else 'as it should be'}", flush=True)
+    seconds = time.perf_counter() - began
+    verdict = f"look at {' and '.join(failed)}" if failed else "all well"
+    print(f"{name}: {verdict}, {seconds:.0f} s. Left to `make test`: {LEFT_OUT}.")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,199 @@
+"""Accounts: a dict of what somebody foretold, did and measured, judged by what must hold in it.
+
+A quiz has one right answer to each question; an account has none, for every run gives other
+numbers. What can be judged is whether its entries are possible, and whether they agree with each
+other. They are read as plain data, like those of a quiz, and nothing in them is run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .exercise import Case, Entry, Exercise, Expected, Misconception, Property, Trial, Verdict
+from .observation import Observation
+from .quizzes import quiz, unreadable
+from .report import Report
+from .rows import BehaviourResult
+
+Given = Mapping[str, Any]  # the entries by name
+MOST_NAMED = 2
+LISTS = ("list", "tuple", "Tensor", "ndarray")
+
+
+def relation(id: str, text: str, rule: Callable[[Given], Verdict]) -> Property:
+    """What must hold between entries.
+
+    Args:
+        text: it as a sentence that is true of a right account.
+        rule: True; False, or how it fails as a string ("are 64 too few"); None if it does not
+            apply. One that can't be worked out, for numbers beyond all measure, does not hold.
+    """
+
+    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
+        try:
+            return rule(seen.facts["given"])
+        except ArithmeticError:
+            return False
+
+    return Property(id, text, holds)
+
+
+def account(
+    id: str,
+    *,
+    lesson: str,
+    points: float,
+    about: str,
+    entries: Sequence[Entry],
+    relations: Sequence[Property],
+    misconceptions: Sequence[Misconception],
+    hints: tuple[str, ...],
+    notes: Callable[[Given], list[str]],
+    fits: Mapping[str, Callable[[Given], bool]],
+) -> Exercise:
+    """An exercise that is answered by a dict of one's own numbers.
+
+    Args:
+        about: what the account is of.
+        misconceptions: ways of breaking a relation; their `entries` break it and no other.
+        notes: remarks that cost nothing.
+        fits: whether an account that breaks a relation does so in the way of the misconception of
+            this id. Of several the first that fits is told.
+    """
+    misconceptions = [replace(m, fits=fits.get(m.id)) for m in misconceptions]
+    asked_for = quiz(
+        id,
+        lesson=lesson,
+        points=points,
+        about=about,
+        entries=entries,
+        misconceptions=misconceptions,
+        hints=hints,
+    )
+    return replace(
+        asked_for,
+        properties=tuple(relations),
+        notes=lambda cases, seen: notes(seen[0].facts["given"]),
+    )
+
+
+def judge_account(exercise: Exercise, seen: Observation) -> Report:
+    """All points where everything holds; else up to half, by the share of relations that do."""
+    if refused := unreadable(exercise, seen):
+        return refused
+    kinds, given = seen.facts["types"], {}
+    rows = []
+    for e in exercise.entries:
+        value = _of_kind(e.answer, seen.facts["given"].get(e.name))
+        if value is None or (value == "" and not e.optional):
+            said = _open(kinds.get(e.name), e)
+            rows.append(BehaviourResult(e.name, f"{e.name}: {said}", False, worded=True))
+        else:
+            given[e.name] = value
+    still_open = len(rows)
+    if not still_open:
+        rows.append(BehaviourResult("entries", "Every entry is there, and of its kind", True))
+    trial = Trial(Case(exercise.id, {}), replace(seen, facts={**seen.facts, "given": given}), {})
+    results = [r for r in (_result(p, trial) for p in exercise.properties) if r is not None]
+    rows += results
+    held, broken = sum(bool(r.holds) for r in results), [r.id for r in results if not r.holds]
+    passed = not still_open and not broken
+    named = _named(exercise, broken, given)
+    # An entry that isn't there costs no more than one thing that is wrong.
+    lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
+    held += max(0, lost - still_open)
+    share = math.floor(2 * exercise.points * held / len(exercise.properties)) / 4
+    notes = [] if still_open else exercise.notes([trial.case], [trial.seen])  # type: ignore[misc]
+    if seen.facts.get("unknown"):
+        notes.append(f"Entries that were not asked for: {', '.join(seen.facts['unknown'])}.")
+    return Report(
+        exercise.id,
+        exercise.points if passed else share,
+        exercise.points,
+        passed,
+        rows,
+        misconceptions=tuple(m.id for m in named),
+        advice=tuple(m.advice for m in named),
+        message=_summary(still_open, len(broken)),
+        notes=notes,
+        hints_left=0 if passed else len(exercise.hints),
+    )
+
+
+def _of_kind(example: Any, value: Any) -> Any:
+    """The value if it is of the example's kind, else None."""
+    if isinstance(example, list):
+        if not isinstance(value, list) or len(value) < 2:
+            return None
+        numbers = [_of_kind(example[0], v) for v in value]
+        return None if None in numbers else numbers
+    if isinstance(example, str):
+        return value if isinstance(value, str) else None
+    if isinstance(example, int) and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | type(example)) else None
+
+
+def _open(kind: str | None, entry: Entry) -> str:
+    if kind == "missing":
+        return f"there is no such entry in your dict. {entry.ask}"
+    if kind == "..." or (kind == "str" and isinstance(entry.answer, str)):
+        return f"still open. {entry.ask}"
+    wanted = {int: "an integer", float: "a number", str: "a text in quotes", list: "a list"}
+    asked = f"{wanted[type(entry.answer)]} is asked"
+    if isinstance(entry.answer, list) and kind in LISTS:
+        asked += ", of two numbers or more, none of them NaN or infinite"
+    elif isinstance(entry.answer, float) and kind == "float":
+        asked += ", one that is finite"
+    return f"{asked}. {entry.ask}"
+
+
+def _result(property: Property, trial: Trial) -> BehaviourResult | None:
+    verdict = property.verdict(trial)
+    if verdict is None:
+        return None
+    how = f"; yours {verdict}" if isinstance(verdict, str) else ""
+    return BehaviourResult(property.id, f"{property.text}{how}", verdict is True)
+
+
+def _lacks_an_entry(property: Property, trial: Trial) -> bool:
+    """Whether a property can't be judged, for want of an entry."""
+    try:
+        property.holds(trial.case, trial.seen, trial.expected)
+    except KeyError:
+        return True
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return False
+    return False
+
+
+def _named(exercise: Exercise, broken: Sequence[str], given: Given) -> list[Misconception]:
+    """For each relation that is broken the first contradiction that fits, those first that are told
+    first."""
+    named: list[Misconception] = []
+    for id in broken:
+        for m in exercise.misconceptions:
+            if m.breaks == id and _fits(m, given):
+                named.append(m)
+                break
+    return named[:MOST_NAMED]
+
+
+def _fits(misconception: Misconception, given: Given) -> bool:
+    try:
+        return misconception.fits is None or misconception.fits(given)
+    except (ArithmeticError, KeyError):
+        return False
+
+
+def _summary(still_open: int, broken: int) -> str:
+    until = "Until all fits together, there is half of the points at most."
+    if still_open:
+        are = "entry is" if still_open == 1 else "entries are"
+        return f"{still_open} {are} still open, or of another kind. {until}"
+    if broken:
+        return f"{broken} {'thing does' if broken == 1 else 'things do'} not fit together. {until}"
+    return "Everything fits together."

@@ -1,0 +1,207 @@
+"""Calling an answer again and again: what the one call gives, and what the next ones betray.
+
+One procedure for functions and modules: the input stays as it was, earlier results too, the same
+input gives the same result, whatever the seed, and results stay on the input's device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .comparing import same
+from .errors import first_lines
+from .exercise import Case
+from .observation import Observation, plain
+from .watching import seen_enough
+
+Call = Callable[[list[Any]], Any]
+FIRST, REPEATED, SPOILT = 1, 2, 3  # the seeds of the calls of one case
+KEPT_NUMBERS = 2_000  # of a direction that is kept for the next gradient of this shape
+
+
+def target_device() -> torch.device:
+    """Where answers are tried: the device that `COURSE_DEVICE` names, if it is there."""
+    wanted = os.environ.get("COURSE_DEVICE") or "cpu"
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device(wanted)
+
+
+def on_device(tensor: Tensor, device: torch.device) -> bool:
+    """Whether a tensor is where it should be; "cuda" is content with any of them."""
+    return tensor.device.type == device.type and device.index in (None, tensor.device.index or 0)
+
+
+def fresh(value: Any, gradients: bool = False, dtype: torch.dtype | None = None) -> Any:
+    """A copy of an input that the answer may spoil; floats ask for gradients if wanted."""
+    if isinstance(value, Tensor):
+        copy = value.detach().clone().to(target_device())
+        if not copy.is_floating_point():
+            return copy
+        copy = copy.to(dtype) if dtype else copy
+        return copy.requires_grad_() if gradients else copy
+    if isinstance(value, dict):
+        return {k: fresh(v, gradients, dtype) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(fresh(v, gradients, dtype) for v in value)
+    return value
+
+
+def cotangent(like: Tensor) -> Tensor:
+    """A fixed direction for gradients, so that both sides differentiate the same number."""
+    draw = _drawn if like.numel() <= KEPT_NUMBERS else _drawn.__wrapped__
+    return draw(like.shape).to(like, copy=True)
+
+
+@lru_cache(maxsize=500)
+def _drawn(shape: torch.Size) -> Tensor:
+    generator = torch.Generator("cpu").manual_seed(shape.numel())
+    with torch.no_grad():
+        return torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+
+
+def set_seed(seed: int) -> None:
+    """As `torch.manual_seed`, which on a CPU spends its time on devices that aren't there."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
+def untouched(now: Any, before: Any) -> bool:
+    """Whether an input is what it was, down to whether it asks for gradients."""
+    if isinstance(now, Tensor) and isinstance(before, Tensor):
+        return now.requires_grad == before.requires_grad and same(now, before)
+    return same(now, before)
+
+
+def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> bool:
+    """Puts the result into `seen` as `out`, and as facts what repeated calls show.
+
+    Args:
+        call: the answer, or a module that is kept, on a list of inputs.
+        watch: a context for the first call alone.
+
+    Returns:
+        Whether there is a result worth looking at further.
+    """
+
+    def inputs() -> list[Any]:
+        return [fresh(v) for v in case.inputs.values()]
+
+    def seeded(args: list[Any], seed: int) -> Any:
+        set_seed(seed)
+        return call(args)
+
+    args = inputs()
+    with watch or contextlib.nullcontext():
+        out = seeded(args, FIRST)
+    seen_enough()
+    drawn = torch.get_rng_state()
+    first = seen.put("out", out)
+    _see_inputs_and_device(case, args, out, seen)
+    if first is None:
+        return False
+
+    # The repeated call gets tensors that held something else in a call before: an answer that
+    # remembers where a tensor lies instead of what it holds gives itself away.
+    args = inputs()
+    with spoilt(args), contextlib.suppress(Exception):  # those numbers are nobody's case
+        seeded(args, SPOILT)
+    if not same(first, plain(out)[1]):
+        seen.facts["overwritten"] = True
+    repeated = plain(seeded(args, REPEATED))[1]
+    if torch.equal(drawn, torch.get_rng_state()):
+        seen.facts.setdefault("left_behind", []).append("the random seed")
+    if repeated is None or not same(first, repeated):
+        again = plain(seeded(inputs(), FIRST))[1]
+        with_another_seed = plain(seeded(inputs(), REPEATED))[1]
+        if again is None or not same(first, again):
+            seen.facts["unstable"] = "random"
+        elif with_another_seed is not None and same(first, with_another_seed):
+            seen.facts["unstable"] = "memory"
+        else:
+            seen.facts["unstable"] = "seed"
+    return True
+
+
+def _see_inputs_and_device(case: Case, args: list[Any], out: Any, seen: Observation) -> None:
+    """Which inputs a call changed, and where its result is if that is another device."""
+    device = target_device()
+    pairs = zip(case.inputs, args, strict=True)
+    changed = [name for name, arg in pairs if not untouched(arg, case[name])]
+    if changed:
+        seen.facts["modified"] = changed
+    given = any(isinstance(v, Tensor) for v in args) or "weights" in case.options
+    if given and isinstance(out, Tensor) and not on_device(out, device):
+        seen.facts["device"] = [str(out.device), str(device)]
+
+
+@contextlib.contextmanager
+def spoilt(values: Sequence[Any]) -> Iterator[None]:
+    """Tensors hold other numbers for a while, in the same memory."""
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    kept = [v.clone() for v in tensors]
+    for v in tensors:
+        v.copy_(_another(v))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for v, old in zip(tensors, kept, strict=True):
+                v.copy_(old)
+
+
+def _another(v: Tensor) -> Tensor:
+    if v.dtype == torch.bool:
+        return ~v
+    if not v.is_floating_point():  # still lengths that fit, or ids that are known
+        return v.flip(0) if v.dim() else v
+    return v.flip(0) * 0.5 + 0.25 if v.dim() else v + 1
+
+
+def differentiate(out: Any) -> None:
+    """Backward from a result along its `cotangent`."""
+    if isinstance(out, Tensor) and out.requires_grad:
+        # With a sum, and not `out.backward(direction)`, which imports sympy: a second for nothing.
+        (out * cotangent(out)).sum().backward()
+
+
+def see_gradients(
+    call: Call, case: Case, wanted: Sequence[str], seen: Observation, prefix: str = "grad:"
+) -> Any:
+    """Puts the gradients of the named inputs into `seen`; gives the result, where there is one."""
+    out = None
+    try:
+        args = [fresh(v, n in wanted) for n, v in case.inputs.items()]
+        out = call(args)
+        differentiate(out)
+        for name, arg in zip(case.inputs, args, strict=True):
+            if name in wanted and isinstance(arg, Tensor) and arg.grad is not None:
+                seen.put(f"{prefix}{name}", arg.grad)
+    except Exception as error:
+        seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+    return out
+
+
+def see_half(call: Call, case: Case, seen: Observation) -> None:
+    """One call in bfloat16: puts `half`, or the fact `half` with the error."""
+    try:
+        with torch.no_grad():
+            out = call([fresh(v, dtype=torch.bfloat16) for v in case.inputs.values()])
+    except Exception as error:
+        said = first_lines(error)
+        missing = isinstance(error, NotImplementedError) or "not implemented" in said.lower()
+        seen.facts["half"] = "" if missing else f"{type(error).__name__}: {said}"
+        return
+    _, tensor = plain(out)
+    if tensor is not None and tensor.is_floating_point():
+        seen.tensors["half"] = tensor.float()
+        if tensor.dtype != torch.bfloat16:
+            seen.facts["half_dtype"] = str(tensor.dtype).removeprefix("torch.")

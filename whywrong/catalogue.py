@@ -1,0 +1,188 @@
+"""Catalogues: exercises by lesson, found as texts in folders, and joined with one another."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from typing import Any
+
+from .exercise import Exercise
+from .naming import Symptoms
+from .texts import Text, TextError, exercise_from
+
+SYMPTOMS = "symptoms.json"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An exercise as a list shows it; `load` reads the rest of its text and its Python file."""
+
+    id: str
+    lesson: str
+    points: float
+    load: Callable[[], Exercise]
+
+
+class Catalogue:
+    """Exercises in the order of their lessons, each loaded when it is first asked for.
+
+    Args:
+        listed: the exercises.
+        symptoms: gives what their misconceptions break, by exercise, for naming them sooner.
+    """
+
+    def __init__(
+        self, listed: Iterable[Listed], symptoms: Callable[[], Mapping[str, Symptoms]] = dict
+    ) -> None:
+        self.outline: dict[str, list[Listed]] = {}
+        for one in listed:
+            self.outline.setdefault(one.lesson, []).append(one)
+        self._by_id = {one.id: one for lesson in self.outline.values() for one in lesson}
+        self._loaded: dict[str, Exercise] = {}
+        self._symptoms = symptoms
+
+    @classmethod
+    def of(cls, *exercises: Exercise) -> Catalogue:
+        """A catalogue of these exercises, each in the lesson that it names."""
+        return cls(Listed(e.id, e.lesson, e.points, lambda e=e: e) for e in exercises)  # type: ignore[misc]
+
+    @classmethod
+    def from_folder(cls, folder: Path | str, name: str) -> Catalogue:
+        """The catalogue of the texts `ASSIGNMENT/LESSON/EXERCISE.md` in a folder.
+
+        Args:
+            name: of the package that its modules belong to.
+
+        Raises:
+            TextError: the head of a text can't be read, or two texts have one name.
+        """
+        folder = Path(folder).resolve()
+        _make_package(folder, name)
+        lessons: dict[str, list[Text]] = {}
+        for path in sorted(folder.glob("*/*/*.md")):
+            lessons.setdefault("/".join(path.parts[-3:-1]), []).append(Text(path))
+        return cls(
+            (
+                Listed(text.id, lesson, text.points, lambda text=text: exercise_from(text, name))  # type: ignore[misc]
+                for lesson, texts in lessons.items()
+                for text in _in_order(texts)
+            ),
+            lambda: kept_symptoms(folder / SYMPTOMS),
+        )
+
+    def __add__(self, other: Catalogue) -> Catalogue:
+        """Both together; of two exercises with one id the one on the right counts."""
+        mine = [o for lesson in self.outline.values() for o in lesson if o.id not in other._by_id]
+        theirs = [o for lesson in other.outline.values() for o in lesson]
+        loaded = {**self._loaded, **other._loaded}
+
+        def symptoms() -> dict[str, Symptoms]:
+            kept = {id: s for id, s in self.symptoms.items() if id not in other._by_id}
+            return kept | dict(other.symptoms)
+
+        joined = Catalogue([*mine, *theirs], symptoms)
+        joined._loaded.update(loaded)
+        return joined
+
+    @cached_property
+    def symptoms(self) -> Mapping[str, Symptoms]:
+        """What each misconception breaks, by the exercise's id and its name."""
+        return self._symptoms()
+
+    @property
+    def by_lesson(self) -> dict[str, list[Exercise]]:
+        """All exercises, loaded."""
+        return {
+            lesson: [self._load(one) for one in listed] for lesson, listed in self.outline.items()
+        }
+
+    def _load(self, listed: Listed) -> Exercise:
+        if listed.id not in self._loaded:
+            self._loaded[listed.id] = listed.load()
+        return self._loaded[listed.id]
+
+    def __iter__(self) -> Iterator[Exercise]:
+        return (self._load(one) for listed in self.outline.values() for one in listed)
+
+    def find(self, exercise_id: object) -> Exercise | None:
+        """The exercise of this name, or None.
+
+        Raises:
+            TextError: its text or its Python file has a fault.
+        """
+        listed = self._by_id.get(exercise_id) if isinstance(exercise_id, str) else None
+        return self._load(listed) if listed else None
+
+    def ids(self) -> list[str]:
+        return list(self._by_id)
+
+    def points(self) -> dict[str, float]:
+        """What each exercise is worth."""
+        return {id: listed.points for id, listed in self._by_id.items()}
+
+    def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:
+        """The finished parts that an answer must not call: its own, and others that do the same."""
+        parts = {exercise.id: exercise.finished}
+        for part in exercise.same_as:
+            if not isinstance(part, str):
+                parts[part.__name__] = part
+            elif e := self.find(part):
+                parts[e.id] = e.finished
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def earlier_parts(self, exercise: Exercise, called: Collection[str]) -> dict[str, Any]:
+        """The finished answers of the exercises that this one may call, those among `called`."""
+        found = {id: self.find(id) for id in exercise.uses if id in called}
+        return {id: e.finished or e.reference for id, e in found.items() if e is not None}
+
+
+def _make_package(folder: Path, name: str) -> None:
+    """The Python files of a folder can import its `shared` by this name, even where another folder
+    of that name is nearer to Python."""
+    known = sys.modules.get(name)
+    if known is None or [*getattr(known, "__path__", ())] != [str(folder)]:
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(folder)]
+        sys.modules[name] = module_from_spec(spec)
+
+
+def _in_order(texts: list[Text]) -> list[Text]:
+    """Each text after the one that its field `after` names; by their names where it is silent."""
+    ordered: list[Text] = []
+    waiting = sorted(texts, key=lambda text: text.id)
+    while waiting:
+        there = {text.id for text in ordered}
+        ready = [t for t in waiting if not (after := t.head.get("after")) or after in there]
+        if not ready:
+            ids = {text.id for text in texts}
+            lost = next((t for t in waiting if t.head["after"] not in ids), waiting[0])
+            lost.refuse(1, f"`after: {lost.head['after']}` is no exercise before it")
+        # What follows the last one comes next, so that a chain is not broken by a second one.
+        last = ordered[-1].id if ordered else ""
+        chosen = next((t for t in ready if t.head.get("after") == last), ready[0])
+        ordered.append(chosen)
+        waiting.remove(chosen)
+    return ordered
+
+
+def kept_symptoms(path: Path) -> dict[str, Symptoms]:
+    """From a file that `python -m tools.matrix --keep` writes: the cases on which a misconception
+    breaks each property; empty where there is none."""
+    if not path.is_file():
+        return {}
+    return {
+        id: {
+            name: frozenset((property, i) for property, cases in broken.items() for i in cases)
+            for name, broken in known.items()
+        }
+        for id, known in json.loads(path.read_text(encoding="utf-8")).items()
+    }
+
+
+__all__ = ["Catalogue", "Listed", "Symptoms", "TextError", "kept_symptoms"]

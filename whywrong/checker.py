@@ -1,0 +1,199 @@
+"""One answer from the hand-in to the report: looked at, run under guard, judged with the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from .answers import Described, argument_mismatch, describe, looks_unwritten, names_bound
+from .catalogue import Catalogue
+from .exercise import Case, Exercise
+from .guard import Clock, run
+from .judging import judge, with_names
+from .key import AnswerKey, begin_key, extend_key
+from .observation import Observation
+from .report import Report
+from .settings import restore_functions
+from .watching import part_codes
+
+_keys: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
+KEPT_KEYS = 40
+
+
+def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
+    """The key of an exercise and a seed, begun when first asked for and kept."""
+    place = id(exercise), seed
+    if place not in _keys:
+        if len(_keys) >= KEPT_KEYS:
+            _keys.pop(next(iter(_keys)))
+        _keys[place] = exercise, begin_key(exercise, seed)
+    return _keys[place][1]
+
+
+def check_exercise(
+    exercise: Exercise,
+    answer: Any,
+    seed: int = 0,
+    catalogue: Catalogue | None = None,
+    key: AnswerKey | None = None,
+) -> Report:
+    """The report on an answer to an exercise, without keeping it.
+
+    Args:
+        catalogue: where the exercise stands, for the finished parts that it may or may not call.
+        key: a whole key to judge with; else that of the seed, made as far as it is needed.
+    """
+    catalogue = catalogue or Catalogue.of(exercise)
+    replaced = restore_functions()
+    try:
+        key = key or kept_key(exercise, seed)
+    except Exception as error:
+        said = f"The exercise itself has a fault, not your answer: {type(error).__name__}: {error}"
+        return Report.nothing(exercise, said)
+    try:
+        report = report_on(exercise, Here(exercise, answer, catalogue), key, catalogue)
+        return _with_note_on(replaced, report)
+    except Exception:  # only an object made to deceive gets here: nothing of it can be trusted
+        message = "What was handed in can't be looked at: it raises where Python asks what it is."
+        return Report.nothing(exercise, message)
+
+
+def _with_note_on(replaced: list[str], report: Report) -> Report:
+    if not replaced:
+        return report
+    names = ", ".join(f"`{name}`" for name in replaced[:5])
+    note = f"Before the check, {names} had been replaced in this notebook. It was put back."
+    return replace(report, notes=[*report.notes, note])
+
+
+class HandedIn(Protocol):
+    """An answer, wherever it is: in this process, or in one that nothing is believed of."""
+
+    def described(self) -> Described: ...
+
+    def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
+        """Runs the probe on every case; with `parts`, finished ones in place of the answer's. None
+        at all where its time is over."""
+
+
+@dataclass
+class Here:
+    """An answer in this process, with the time that a check may take."""
+
+    exercise: Exercise
+    answer: Any
+    catalogue: Catalogue
+    clock: Clock = field(default_factory=Clock)
+
+    def described(self) -> Described:
+        return describe(self.answer)
+
+    def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
+        if parts and self.clock.over():
+            return []
+        with names_bound(self.answer, parts):
+            return observe(self.exercise, self.answer, cases, self.catalogue, self.clock)
+
+
+def report_on(
+    exercise: Exercise,
+    handed_in: HandedIn,
+    key: AnswerKey,
+    catalogue: Catalogue,
+    pairs: int | None = None,
+    alone: Report | None = None,
+) -> Report:
+    """The report on an answer that is looked at where it is, and judged here.
+
+    Args:
+        pairs: as in `extend_key`.
+        alone: what became of it with the answer's own parts, where that is known.
+    """
+    described = handed_in.described()
+    refused = _not_an_answer(exercise, described, key.cases)
+    if refused is not None:
+        return refused
+    report = alone
+    if report is None:
+        report = _judged(exercise, key, handed_in.observe(key.cases, {}), catalogue, pairs)
+    if report.passed or exercise.kind == "quiz" or not exercise.uses:
+        return report
+    parts = catalogue.earlier_parts(exercise, described.names)
+    seen = handed_in.observe(key.cases, parts) if parts else []
+    if not seen:
+        return report
+    again = _judged(exercise, key, seen, catalogue, pairs)
+    if not again.passed:
+        return report
+    names = " and ".join(f"`{name}`" for name in parts)
+    note = f"Tried with the course's own {names} in place of yours, which spoilt the result."
+    return replace(again, notes=[*again.notes, note])
+
+
+def _judged(
+    exercise: Exercise,
+    key: AnswerKey,
+    observations: list[Observation],
+    catalogue: Catalogue,
+    pairs: int | None,
+) -> Report:
+    if key.whole:
+        return judge(exercise, key, observations)
+    report = judge(exercise, AnswerKey(key.cases, key.expected), observations)
+    if report.passed or not report.attempted or exercise.kind == "quiz":
+        return report
+    own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
+    if not own:  # finished parts were called: there is no mistake to name
+        return report
+    extend_key(exercise, key, observations, catalogue.symptoms.get(exercise.id), pairs)
+    return with_names(exercise, key, observations, report)
+
+
+def observe(
+    exercise: Exercise,
+    answer: Any,
+    cases: list[Case],
+    catalogue: Catalogue,
+    clock: Clock | None = None,
+) -> list[Observation]:
+    """Runs the probe on every case; notes a stub, and a program as it was found, as not
+    attempted."""
+    parts = part_codes(catalogue.not_to_borrow(exercise))
+    observations = run(exercise, answer, cases, parts, clock)
+    first = observations[0]
+    kinds = list(first.facts.get("types", {}).values())
+    if looks_unwritten(exercise.kind, answer, kinds, exercise.as_found):
+        first.facts["not_attempted"] = True
+    return observations
+
+
+def _not_an_answer(exercise: Exercise, answer: Described, cases: Sequence[Case]) -> Report | None:
+    """A report when what was handed in can't be probed at all, else None."""
+    if answer.missing:
+        return Report.not_attempted(exercise)
+    if exercise.kind == "quiz":
+        return None
+    write = f'Write check("{exercise.id}", {exercise.id})'
+    if exercise.kind == "class" and not answer.is_class:
+        if answer.callable and not answer.forward:
+            return None
+        return Report.nothing(
+            exercise,
+            f"`{exercise.id}` should be a class, and what was handed in is an object "
+            f"({answer.kind}).",
+            f"{write}, without brackets behind the name.",
+        )
+    if not answer.callable:
+        return Report.nothing(
+            exercise,
+            f"`{exercise.id}` should be a {exercise.kind}, and what was handed in is: "
+            f"{answer.kind}.",
+            f"{write}: the function itself, not its result.",
+        )
+    if exercise.kind == "function":
+        mismatch = argument_mismatch(answer.signature, cases)
+        if mismatch:
+            said = f"It will be called as `{exercise.call}`, and {mismatch}."
+            return Report.nothing(exercise, said)
+    return None

@@ -1,0 +1,100 @@
+"""An exception as the student's own: its message, their lines, the shapes at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from torch import Tensor
+
+from .observation import class_name
+
+libraries = {os.path.dirname(os.path.abspath(__file__))}  # folders whose code is no student's
+
+
+class WrongWeights(Exception):
+    """A module's parameters are not the ones the exercise names."""
+
+
+class InALaterCall(Exception):
+    """Raised from the error of a call that came after the one that a case describes."""
+
+
+@contextlib.contextmanager
+def later_calls() -> Iterator[None]:
+    """For calls with other inputs than the case's, or in another mode: that one ran."""
+    try:
+        yield
+    except Exception as error:
+        raise InALaterCall from error
+
+
+def first_lines(error: BaseException) -> str:
+    try:
+        lines = str(error).strip().splitlines()
+    except BaseException:  # a student's exception class may fail at anything
+        return ""
+    return " ".join(line.strip() for line in lines[:3])[:300]
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """An exception as facts: type and its bases, first lines, the student's lines, its kind, and
+    whether it came `later`."""
+    cause = error.__cause__ if isinstance(error, InALaterCall) else None
+    error = error if cause is None else cause
+    frames, local = [], {}
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frames.append((code, traceback.tb_lineno))
+        if not is_library(code.co_filename):
+            local = traceback.tb_frame.f_locals
+        traceback = traceback.tb_next
+    where = student_lines(frames)
+    kind = "exception"
+    if isinstance(error, NotImplementedError) and not first_lines(error):
+        kind = "stub"
+    elif isinstance(error, TypeError) and not where:
+        kind = "call"
+    elif isinstance(error, WrongWeights):
+        kind = "weights"
+    return {
+        "type": class_name(error),
+        "bases": [c.__name__ for c in type(error).__mro__ if issubclass(c, Exception)],
+        "message": str(error) if kind == "weights" else first_lines(error),
+        "where": [*where, *_shapes(local)] if where else [],
+        "kind": kind,
+        **({} if cause is None else {"later": True}),
+    }
+
+
+def _shapes(local: Mapping[str, Any]) -> list[str]:
+    """The tensors at hand in the line that raised, as one line by name and shape."""
+    shapes = [f"{n}: {tuple(v.shape)}" for n, v in local.items() if isinstance(v, Tensor)]
+    return [f"at that moment: {', '.join(shapes[:6])}"] if shapes else []
+
+
+def student_lines(frames: Sequence[tuple[types.CodeType, int]]) -> list[str]:
+    """The frames that are neither ours nor a library's, as `line 3, in f: code`."""
+    lines = []
+    for code, number in frames:
+        if is_library(code.co_filename):
+            continue
+        text = linecache.getline(code.co_filename, number).strip()
+        lines.append(f"line {number}, in {code.co_name}" + (f": {text}" if text else ""))
+    return lines[-5:] if len(lines) <= 5 else [*lines[:2], "…", *lines[-2:]]
+
+
+@cache
+def is_library(filename: str) -> bool:
+    if filename.startswith("<") and not filename.startswith("<ipython"):
+        return filename.startswith("<frozen")
+    path = os.path.abspath(filename)
+    roots = [*libraries, *{sysconfig.get_path(n) for n in ("stdlib", "purelib", "platlib")}]
+    return any(path.startswith(root + os.sep) for root in roots if root)

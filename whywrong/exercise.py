@@ -1,0 +1,293 @@
+"""What an exercise is made of: cases, a probe, an expectation, properties, misconceptions.
+
+The steps of a check are kept apart so that each can run where it is safe:
+
+- `cases(seed)` draws the inputs, anywhere;
+- `probe(answer, case)` runs beside the student's code and brings back plain data;
+- the answer key (`key.py`) holds what is right and what each misconception gives;
+- `judge` (`judging.py`) compares an observation with the key and runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .observation import Observation
+from .programs import Program
+
+Expected = Mapping[str, Tensor]
+Verdict = bool | str | None  # a string: it does not hold, and how; None: it does not apply
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of inputs.
+
+    Args:
+        name: what is particular about it, to be read in a report ("float64", "one token").
+        inputs: plain tensors, numbers, strings, lists and dicts by name, in the order of the call.
+        refuses: when not None, a `ValueError` is the right answer and each of these strings
+            must stand in its message, or one of several with `|` between.
+        options: switches for the probe that are no input of the answer.
+        roles: what the case is there for; properties look for them, never for the name. "small"
+            says that a size of 1, or sizes that coincide, are wanted here.
+    """
+
+    name: str
+    inputs: Mapping[str, Any]
+    refuses: tuple[str, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    roles: frozenset[str] | set[str] = frozenset()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.inputs[name]
+
+    def describe(self) -> str:
+        """The call as a reader would tell it: `Called with x: (2, 5, 3) float32`."""
+        inputs = ", ".join(f"{name}: {describe_value(v)}" for name, v in self.inputs.items())
+        if "args" not in self.options:
+            return f"Called with {inputs}"
+        made = [*map(repr, self.options["args"])]
+        made += [f"{k}={v!r}" for k, v in self.options.get("kwargs", {}).items()]
+        called = f", called with {inputs}" if self.inputs else ""
+        said = ", ".join(
+            f"{n} {v!r}" for n, v in zip(self.names, self.options["args"], strict=False)
+        )
+        return f"Made with ({', '.join(made)}){f' for {said}' if said else ''}{called}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the constructor's arguments, where a reader should be reminded of their order."""
+        return tuple(self.options.get("names", ()))
+
+
+def describe_value(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {describe_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
+        return f"({', '.join(map(describe_value, value))})"
+    return repr(value)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case with what was seen and what is right."""
+
+    case: Case
+    seen: Observation
+    expected: Expected
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that is true of a right answer, judged case by case.
+
+    Args:
+        id: short name, stable.
+        text: the property as a sentence that is true of a right answer.
+        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how it
+            fails ("on the result"); None that it does not apply.
+        credit: counts for partial credit when the values are wrong.
+        gate: no partial credit at all unless it holds (a constant or a copy of the input would
+            otherwise collect points for properties that hold of it by accident).
+        secondary: a wrong answer may keep or break it without being nearer to the right one; with
+            right values, breaking it costs a quarter.
+        role: looks at cases of this role only.
+        any_number: looks at cases whose results are NaN or infinite too.
+        draws: judges what hangs on chance; two answers are alike if it says the same of both.
+        breaks: what to say when it fails; the text itself if empty.
+        explain: `(trial) -> (message, detail)` where a sentence of its own is better.
+    """
+
+    id: str
+    text: str
+    holds: Callable[[Case, Observation, Expected], Verdict]
+    credit: bool = False
+    gate: bool = False
+    secondary: bool = False
+    role: str = ""
+    any_number: bool = False
+    draws: bool = False
+    breaks: str = ""
+    explain: Callable[[Trial], tuple[str, str]] | None = None
+
+    def verdict(self, t: Trial) -> Verdict:
+        """What it says of a case; None if it looks at others, or at what isn't there."""
+        if self.role and self.role not in t.case.roles:
+            return None
+        known = t.seen.verdicts
+        if self.holds not in known:
+            try:
+                known[self.holds] = self.holds(t.case, t.seen, t.expected)
+            except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
+                known[self.holds] = None
+        verdict: Verdict = known[self.holds]
+        return verdict
+
+
+def true_of(text: str, **how: Any) -> Callable[[Callable[..., Verdict]], Property]:
+    """A property made of the function below it, whose name is its id.
+
+    Args:
+        how: the other fields of `Property`.
+
+    >>> @true_of("Every row sums to 1", credit=True)
+    ... def rows(case, seen, expected):
+    ...     return bool(seen.tensors["out"].sum(-1).allclose(torch.ones(1)))
+    >>> rows.id
+    'rows'
+    """
+    return lambda holds: Property(holds.__name__, text, holds, **how)
+
+
+# ---------------------------------------------------------------- misconceptions
+
+
+@dataclass(frozen=True, eq=False)
+class Misconception:
+    """A wrong answer that people give, and what a tutor would say to it.
+
+    Args:
+        id: the idea behind it, one name through the whole course.
+        what: what happened, in one sentence.
+        why: why it matters, in one sentence.
+        look: where to look, without giving it away.
+        program: the wrong answer; None in a quiz.
+        entries: in a quiz, the entries that it answers differently.
+        breaks: in an account, the relation that it breaks.
+        fits: in an account, whether an account that breaks the relation does so in this way.
+    """
+
+    id: str
+    what: str
+    why: str
+    look: str
+    program: Program | None = None
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    breaks: str = ""
+    fits: Callable[[Mapping[str, Any]], bool] | None = None
+
+    @property
+    def answer(self) -> Any:
+        """The wrong function or class; in a quiz, the entries that it answers differently."""
+        return self.entries if self.program is None else self.program.answer
+
+    @property
+    def advice(self) -> tuple[str, str, str]:
+        return self.what, self.why, self.look
+
+    def joined(self, other: Misconception) -> Program | None:
+        """The right answer with both mistakes in it; None where they change the same line."""
+        if self.program is None or other.program is None:
+            return None
+        return self.program.joined(other.program)
+
+
+# ---------------------------------------------------------------- exercises
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One question of a quiz.
+
+    Args:
+        name: its key in the student's dict.
+        answer: the right answer: an int, a tuple of ints (a shape), a list of tuples, a float, or a
+            string that is one of `choices`.
+        why: said when it is right: the reason.
+        ask: said when it is wrong: the question that leads to it.
+        choices: for a string, what can be chosen.
+        ordered: whether the order of a list matters.
+        optional: for a string in an account, whether it may be empty.
+    """
+
+    name: str
+    answer: Any
+    why: str
+    ask: str
+    choices: tuple[str, ...] = ()
+    ordered: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """An exercise of the course; its id is the name of what the student writes.
+
+    Args:
+        id: the name of the function, class or quiz.
+        lesson: the notebook it belongs to, as `assignment/notebook`.
+        call: the signature as the student writes it, or the name of the dict for a quiz.
+        points: the most it can earn, a multiple of 0.25.
+        kind: "function", "class" or "quiz". A quiz with properties is an account (see `accounts`).
+        cases: draws the inputs from a seed.
+        probe: runs an answer on one case. Its method `glance`, where it has one, sees the result
+            alone.
+        expect: the right tensors for one case, in the dtypes asked for.
+        reference: a right answer; in a quiz the right entries.
+        finished: the part that lessons import and an answer may not call; None if there is none.
+        right: the reference as a good student writes it; misconceptions are edits of it.
+        properties: what is true of a right answer beyond what every exercise asks.
+        misconceptions: wrong answers that are told by name.
+        hints: from a nudge to nearly the answer.
+        other_way: another right answer worth reading, as source; shown after full points.
+        forbidden: operator names, as PyTorch spells them, that *are* the exercise.
+        forbidden_text: what to say when one of them is used.
+        notes: remarks that cost nothing, from what was seen.
+        returns: the Python type of the result where it is no tensor ("int", "NoneType").
+        same_as: what does what is asked here, and is not to be called: the ids of other exercises,
+            whose finished answers are meant, and other finished parts.
+        entries: the questions of a quiz.
+        tolerance: largest error by dtype, relative for expected values above one.
+        uses: earlier exercises whose answers this one may call by name. An answer that fails with
+            the reader's own is tried with the finished ones: no fault counts twice.
+        as_found: the broken program that is handed out to be mended; as long as nothing of its
+            code has changed, the exercise isn't attempted yet.
+    """
+
+    id: str
+    lesson: str
+    call: str
+    points: float
+    cases: Callable[[int], list[Case]]
+    probe: Callable[[Any, Case], Observation]
+    expect: Callable[[Case], dict[str, Tensor]]
+    reference: Any
+    kind: str = "function"
+    finished: Any = None
+    right: Program | None = None
+    properties: tuple[Property, ...] = ()
+    misconceptions: Sequence[Misconception] = ()
+    hints: tuple[str, ...] = ()
+    other_way: str = ""
+    forbidden: tuple[str, ...] = ()
+    forbidden_text: str = ""
+    notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
+    returns: str = "Tensor"
+    uses: tuple[str, ...] = ()
+    same_as: tuple[str | Callable[..., Any], ...] = ()
+    entries: tuple[Entry, ...] = ()
+    as_found: Any = None
+    tolerance: Mapping[torch.dtype, float] = field(
+        default_factory=lambda: {torch.float32: 1e-5, torch.float64: 1e-6}
+    )
+
+    def misconception(self, id: str) -> Misconception:
+        return next(m for m in self.misconceptions if m.id == id)
+
+    @cached_property
+    def variants(self) -> dict[str, Misconception]:
+        """Misconceptions by name: the id, with a number where one idea shows in several ways."""
+        named: dict[str, Misconception] = {}
+        for m in self.misconceptions:
+            earlier = sum(other.id == m.id for other in named.values())
+            named[f"{m.id} {earlier + 1}" if earlier else m.id] = m
+        return named

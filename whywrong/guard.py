@@ -1,0 +1,275 @@
+"""Running a student's answer: a time budget, nothing printed, raised or left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import logging
+import os
+import random
+import sys
+import threading
+import time
+import types
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from .errors import describe_error, student_lines
+from .exercise import Case
+from .observation import Observation
+from .settings import Settings
+from .watching import Calls, own_code
+
+DEFAULT_SECONDS = 10.0
+PATIENCE = 3  # times as long an answer may take that waits instead of computing
+
+
+class Output(io.TextIOBase):
+    """Keeps the first lines that were printed and counts the rest."""
+
+    def __init__(self, keep: int = 2000) -> None:
+        self.kept, self.lines, self.keep = "", 0, keep
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if len(self.kept) < self.keep:
+            self.kept += text[: self.keep - len(self.kept)]
+        self.lines += text.count("\n")
+        return len(text)
+
+    def as_fact(self) -> dict[str, Any] | None:
+        if not (self.lines or self.kept):
+            return None
+        lines = self.lines + (not self.kept.endswith("\n"))
+        return {"lines": lines, "first": self.kept.splitlines()[:5]}
+
+
+def time_budget() -> float:
+    """Seconds of processor time for all cases of a check: COURSE_CHECK_SECONDS, else 10."""
+    try:
+        seconds = float(os.environ["COURSE_CHECK_SECONDS"])
+    except (KeyError, ValueError):
+        return DEFAULT_SECONDS
+    return seconds if 0 < seconds < threading.TIMEOUT_MAX else DEFAULT_SECONDS
+
+
+class Probed(Protocol):
+    """What is needed of an exercise to run its answers."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def probe(self) -> Any: ...
+    @property
+    def forbidden(self) -> tuple[str, ...]: ...
+
+
+class Clock:
+    """How long an answer may run: so many seconds of the processor's time, which a busy machine
+    doesn't shorten, and a few times as many on the wall, for an answer that sleeps.
+
+    Args:
+        seconds: of processor time; COURSE_CHECK_SECONDS, else 10, if None.
+        wall: seconds on the wall; `PATIENCE` times as many if None.
+    """
+
+    def __init__(self, seconds: float | None = None, wall: float | None = None) -> None:
+        self.seconds = time_budget() if seconds is None else seconds
+        self._until = time.monotonic() + (PATIENCE * self.seconds if wall is None else wall)
+        self._spent = time.process_time() + self.seconds
+
+    def over(self) -> bool:
+        return time.monotonic() >= self._until or time.process_time() >= self._spent
+
+    def wait_for(self, worker: threading.Thread) -> None:
+        """Until the thread has ended or its time is over."""
+        while worker.is_alive() and not self.over():
+            worker.join(0.05)
+
+
+def run(
+    exercise: Probed,
+    answer: Any,
+    cases: Sequence[Case],
+    parts: Mapping[types.CodeType, str] | None = None,
+    clock: Clock | None = None,
+    watch_all: bool = False,
+) -> list[Observation]:
+    """Probes an answer on all cases, in a thread of its own, within the time budget.
+
+    Returns one observation per case up to the first that ran out of time; never raises on behalf
+    of the answer. With `watch_all` no call of any case goes unwatched; else those of most cases are
+    watched up to the first result.
+    """
+    clock = clock or Clock()
+    observations: list[Observation] = []
+    output, stopped = Output(), threading.Event()
+
+    def work() -> None:
+        settings = Settings.now()  # and as they are put back after each case
+        for number, case in enumerate(cases):
+            whole = watch_all or number == 0 or bool(case.roles & {"typical", "dropout"})
+            calls = Calls(parts, bool(exercise.forbidden), whole) if parts else None
+            seen = _probe(exercise, answer, case, calls, stopped, settings)
+            if stopped.is_set():
+                return
+            observations.append(seen)
+
+    with quiet(output), kept_settings():
+        torch.set_num_threads(1)  # with sizes like these, a second one is waited for
+        worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
+        worker.start()
+        try:
+            clock.wait_for(worker)
+        except KeyboardInterrupt:
+            stopped.set()
+            _stop(worker)
+            raise
+        if worker.is_alive():
+            stopped.set()
+            where = _where_is(worker)
+            _stop(worker)
+            message = f"still running after {clock.seconds:g} seconds"
+            del observations[len(cases) - 1 :]
+            observations.append(_failure("OutOfTime", "time", message, where))
+    if not observations:  # an exception so odd that it could not be described
+        observations.append(_failure("Exception", "exception"))
+    if printed := output.as_fact():
+        observations[0].facts["printed"] = printed
+    return observations
+
+
+def _failure(type: str, kind: str, message: str = "", where: Sequence[str] = ()) -> Observation:
+    error = {"type": type, "bases": [], "message": message, "where": list(where), "kind": kind}
+    return Observation(facts={"error": error})
+
+
+def _probe(
+    exercise: Probed,
+    answer: Any,
+    case: Case,
+    calls: Calls | None,
+    stopped: threading.Event,
+    settings: Settings,
+) -> Observation:
+    """One case, watched: what the probe saw, or the error, and what stayed changed afterwards."""
+    try:
+        with calls.watch() if calls else contextlib.nullcontext():
+            seen = exercise.probe(answer, case)
+    except BaseException as error:
+        seen = Observation(facts={"error": describe_error(error)})
+    if stopped.is_set():  # out of time: the check has put things back and gone on
+        return seen
+    if changed := settings.put_back():
+        seen.facts["left_behind"] = seen.facts.get("left_behind", []) + changed
+    if calls:
+        seen.facts["borrowed"] = sorted(calls.borrowed)
+        if exercise.forbidden:
+            seen.facts["ops"] = sorted({*seen.facts.get("ops", []), *calls.operators})
+    return seen
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """For the course's own code: nothing printed, and the settings as a check has them."""
+    before = own_code.set(True)
+    try:
+        with quiet(), kept_settings():
+            yield
+    finally:
+        own_code.reset(before)
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def _stop(worker: threading.Thread) -> None:
+    """Ends a thread that runs Python code; one that is stuck in a system call is left alone."""
+    deadline = time.monotonic() + 0.6
+    while worker.is_alive() and time.monotonic() < deadline:
+        # The one exception that ends a thread without a word, wherever it strikes.
+        _raise_in(worker.ident or 0, SystemExit)
+        worker.join(0.05)
+    if worker.is_alive():
+        _let_others_run()
+    _forget_half_imported()
+
+
+def _forget_half_imported() -> None:
+    """An import that was stopped half-way would fail for ever after."""
+    for name, module in list(sys.modules.items()):
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            sys.modules.pop(name, None)
+
+
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+class _Swallowed(BaseException):
+    pass
+
+
+def _let_others_run() -> None:
+    """Takes back the flag that a stuck thread has an exception to come.
+
+    While it is up, Python 3.11 hangs in every call that is watched by a profiler. Handling any
+    such exception takes it down; the stuck thread raises it again when it wakes up.
+    """
+    with contextlib.suppress(_Swallowed):
+        _raise_in(threading.get_ident(), _Swallowed)
+        for _ in range(1_000):
+            time.sleep(0)
+
+
+def _where_is(worker: threading.Thread) -> list[str]:
+    frame = sys._current_frames().get(worker.ident or 0)
+    frames = []
+    while frame is not None:
+        frames.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return student_lines(list(reversed(frames)))
+
+
+# ---------------------------------------------------------------- surroundings
+
+
+@contextlib.contextmanager
+def quiet(output: Output | None = None) -> Iterator[None]:
+    """Nothing that is printed or warned of gets out; nbgrader gives 0 for a word on stderr."""
+    output = output or Output()
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        level = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # a handler made earlier still holds the real stderr
+        try:
+            yield
+        finally:
+            logging.disable(level)
+
+
+@contextlib.contextmanager
+def kept_settings() -> Iterator[None]:
+    """Random states and settings are the same after a check as before, and usual within it."""
+    python_state, before = random.getstate(), Settings.now()
+    numpy = sys.modules.get("numpy")
+    numpy_state = numpy.random.get_state() if numpy else None
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        Settings.usual()
+        try:
+            yield
+        finally:
+            before.put_back()
+            random.setstate(python_state)
+            if numpy:
+                numpy.random.set_state(numpy_state)

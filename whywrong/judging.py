@@ -1,0 +1,250 @@
+"""From observations to a report. Compares with the answer key, and runs nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .accounts import judge_account
+from .exercise import Exercise, Property, Trial, Verdict
+from .key import AnswerKey
+from .naming import name_mistakes
+from .observation import Observation
+from .properties import explain_error, explain_kind, finite, standard, wrong_row
+from .quizzes import judge_quiz
+from .report import Report
+from .rows import BehaviourResult, Row
+from .watching import FLOAT32_OF_FLOAT64
+
+
+def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation]) -> Report:
+    """The report on an answer, from what its probe saw and what the key holds.
+
+    Looks at nothing but plain tensors, facts and the key: no student code, no misconception, no
+    expectation is run here.
+    """
+    if exercise.kind == "quiz":
+        read = judge_account if exercise.properties else judge_quiz
+        return read(exercise, observations[0])
+    trials = key.trials(observations)
+    if _unattempted(trials):
+        return Report.not_attempted(exercise)
+    results = _rows(exercise, trials)
+    complete = bool(trials) and len(trials) == len(key.cases)
+    passed = complete and all(r.holds for r in results)
+    forbidden = _forbidden(exercise, observations)
+    if forbidden:
+        results.append(BehaviourResult("own_work", exercise.forbidden_text, False, worded=True))
+        passed = False
+    borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
+    if passed and borrowed:
+        said = (
+            f"This calls the course's own finished part ({', '.join(borrowed)}). Read it if you "
+            "are stuck, then close it and write yours."
+        )
+        return Report.nothing(exercise, said)
+    notes = _notes(exercise, trials, passed)
+    if passed:
+        said, points = "Right on every case.", exercise.points
+        return Report(exercise.id, points, points, True, results, message=said, notes=notes)
+    report = _failed(exercise, trials, results, forbidden, notes)
+    return report if forbidden else with_names(exercise, key, observations, report)
+
+
+def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
+    """What holds and what fails over all cases, without what fails for another reason."""
+    usual = {p.id: p for p in standard(exercise)}
+    found = {id: _result(p, trials) for id, p in usual.items()}
+    errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
+    if errors and all(e.get("kind") == "weights" for e in errors):  # nothing went wrong in a call
+        found["runs"] = replace(found["runs"], text="It has the parameters that were asked for")
+    # Where there is an error, what is left could only mislead.
+    fit = [] if errors else [t for t in trials if usual["shape"].verdict(t) is not False]
+    others = [_result(p, trials, fit) for p in exercise.properties]
+    results = [r for r in (*found.values(), *others) if r.holds is not None]
+    results = _without_consequences(results)
+    if not (found["runs"].holds and found["shape"].holds):  # nothing else was judged on every case
+        results = [r for r in results if not r.holds]
+    return results
+
+
+def _failed(
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    results: list[BehaviourResult],
+    forbidden: Sequence[str],
+    notes: list[str],
+) -> Report:
+    message, detail = _explain(exercise, trials, results, forbidden)
+    return Report(
+        exercise.id,
+        0.0 if forbidden else _partial(exercise, results),
+        exercise.points,
+        False,
+        results,
+        message=message,
+        detail=detail,
+        notes=notes,
+        hints_left=len(exercise.hints),
+        row=_row(exercise, trials) if "First difference at" in detail else None,
+    )
+
+
+def with_names(
+    exercise: Exercise, key: AnswerKey, observations: Sequence[Observation], report: Report
+) -> Report:
+    """The report with the misconceptions that explain the observations, as far as the key goes."""
+    named = name_mistakes(exercise, key.wrong, key.trials(observations))
+    return replace(
+        report,
+        misconceptions=tuple(m.id for m in named),
+        advice=tuple(m.advice for m in named),
+    )
+
+
+def _row(exercise: Exercise, trials: Sequence[Trial]) -> Row | None:
+    rows = (wrong_row(exercise, t) for t in trials if t.case.refuses is None and not t.seen.error)
+    return next((row for row in rows if row is not None), None)
+
+
+def _unattempted(trials: Sequence[Trial]) -> bool:
+    return any(
+        t.seen.facts.get("not_attempted") or (t.seen.error or {}).get("kind") == "stub"
+        for t in trials
+    )
+
+
+# ---------------------------------------------------------------- properties over all cases
+
+
+def _result(
+    property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
+) -> BehaviourResult:
+    """One property over all cases; those of an exercise itself look at the trials in `fit`."""
+    verdicts: list[Verdict] = []
+    if fit is None:
+        verdicts = [property.verdict(t) for t in trials]
+    else:
+        for t in fit:
+            if t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen)):
+                continue  # chance or a NaN would break it for another reason
+            verdicts.append(property.verdict(t))
+    known = [v for v in verdicts if v is not None]
+    holds = all(v is True for v in known) if known else None
+    how = next((v for v in known if isinstance(v, str)), "")
+    worded = holds is False and bool(property.breaks)
+    text = property.breaks if worded else property.text
+    if how and holds is False:
+        text = f"{text}; yours {how}"
+    return BehaviourResult(property.id, text, holds, property.credit, property.gate, worded)
+
+
+FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before anything else
+CONSEQUENCES = {
+    "gradients": {"values", "unmodified"},
+    "half": {"runs", "values", "dtype"},
+    "trains": {"runs", "values", "stable", "gradients"},
+}
+
+
+def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourResult]:
+    """Rows that fail only because another one does are left out."""
+    failed = {r.id for r in results if not r.holds}
+    return [r for r in results if r.holds or not CONSEQUENCES.get(r.id, set()) & failed]
+
+
+def _partial(exercise: Exercise, results: Sequence[BehaviourResult]) -> float:
+    """Three quarters when the values are right and something beside them isn't, all but a quarter
+    point where that is the wording of a refusal; else up to half, by the share of creditable
+    properties, if the answer is more than a constant or a copy."""
+    holds = {r.id: r.holds for r in results}
+    properties = (*standard(exercise), *exercise.properties)
+    secondary = {p.id for p in properties if p.secondary}
+    essential = [r for r in results if r.id not in secondary]
+    if all(r.holds for r in essential) and holds.get("values"):
+        if {r.id for r in results if not r.holds} == {"says_why"}:
+            return exercise.points - 0.25
+        return _quarter(0.75 * exercise.points)
+    if not holds.get("runs") or not holds.get("shape") or not holds.get("finite", True):
+        return 0.0
+    if any(r.gate and not r.holds for r in results):
+        return 0.0
+    credit = [bool(r.holds) for r in results if r.credit]
+    return _quarter(0.5 * exercise.points * sum(credit) / len(credit)) if credit else 0.0
+
+
+def _quarter(points: float) -> float:
+    return math.floor(points * 4) / 4
+
+
+# ---------------------------------------------------------------- forbidden operators, notes
+
+
+def _forbidden(exercise: Exercise, observations: Sequence[Observation]) -> list[str]:
+    used = {op for o in observations for op in o.facts.get("ops", ())}
+    return sorted(used & set(exercise.forbidden))
+
+
+def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[str]:
+    seen = [t.seen for t in trials]
+    notes = []
+    if passed and exercise.notes:
+        notes += exercise.notes([t.case for t in trials], seen)
+    if passed and any(FLOAT32_OF_FLOAT64 in o.facts.get("ops", ()) for o in seen):
+        notes.append(
+            "Your float64 input is converted to float32 on the way. No points are lost; "
+            "`dtype=x.dtype` keeps the precision."
+        )
+    wider = {o.facts["half_dtype"] for o in seen if "half_dtype" in o.facts}
+    if passed and wider:
+        notes.append(f"For a bfloat16 input the result is {wider.pop()}. No points are lost.")
+    printed = seen[0].facts.get("printed") if seen else None
+    if printed:
+        count = printed["lines"]
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        first = "\n".join(printed["first"])
+        notes.append(f"Your code printed {lines} while it was checked. The beginning:\n{first}")
+    return notes
+
+
+# ---------------------------------------------------------------- what to say first
+
+
+def _explain(
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    results: Sequence[BehaviourResult],
+    forbidden: Sequence[str],
+) -> tuple[str, str]:
+    """The first thing that is wrong, as one sentence and the evidence for it."""
+    ordinary = [t for t in trials if t.case.refuses is None]
+    if forbidden and not any(t.seen.error for t in ordinary):
+        return exercise.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
+    properties = {p.id: p for p in (*standard(exercise), *exercise.properties)}
+    for t in ordinary:
+        if t.seen.error:
+            return explain_error(exercise, t)
+        said = (
+            _said(properties["shape"], t)
+            or explain_kind(exercise, t)
+            or _said(properties["values"], t)
+        )
+        if said:
+            return said
+    for id, property in properties.items():
+        for t in trials if id not in FIRST_TOLD else ():
+            said = _said(property, t)
+            if said:
+                return said
+    broken = next((r for r in results if r.holds is False), None)
+    if broken is None:
+        return "Not every case was judged.", ""
+    but = "But:" if broken.worded else "But this does not hold:"
+    return f"The values are right. {but} {broken.text}.", ""
+
+
+def _said(property: Property, t: Trial) -> tuple[str, str] | None:
+    if property.explain is None or property.verdict(t) in (True, None):
+        return None
+    return property.explain(t)

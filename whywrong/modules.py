@@ -1,0 +1,408 @@
+"""Probing classes: weights injected by name, gradients read by name, both modes, two devices."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed, target_device
+from .comparing import same
+from .errors import WrongWeights, first_lines, later_calls
+from .exercise import Case, Expected, Property, Verdict
+from .functions import doubled
+from .observation import Observation, class_name
+from .watching import THERE, Operators, happened_elsewhere, moved, own_code
+
+
+def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
+    """The student's module for a case: constructed, in the case's dtype, with its weights.
+
+    `case.options` holds `args` and `kwargs` of the constructor, `weights` by name, and `dtype`.
+    With `state_dict` they may also go in by `load_state_dict`, however the module keeps them.
+
+    Raises:
+        WrongWeights: the module's parameters have other names or shapes.
+    """
+    module = answer(*case.options.get("args", ()), **case.options.get("kwargs", {}))
+    if not isinstance(module, nn.Module):
+        raise WrongWeights(
+            f"The class should be an nn.Module; calling it gave {type(module).__name__}."
+        )
+    device, dtype = target_device(), dtype or case.options.get("dtype", torch.float32)
+    module = placed(module, device, dtype)
+    weights = case.options.get("weights", {})
+    raised = _loading(module, weights) if case.options.get("state_dict") else "not tried"
+    if raised:
+        try:
+            inject(module, weights)
+        except WrongWeights as error:
+            if type(module).load_state_dict is nn.Module.load_state_dict:
+                raise
+            raise WrongWeights(f"{error} Your `load_state_dict` raised {raised}") from None
+    return module
+
+
+def placed(module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """As `module.to(device, dtype)`, at once where nothing is to be done."""
+    return module if _is_there(module, device, dtype) else module.to(device, dtype)
+
+
+def _is_there(module: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether moving a module would change nothing of it, nor run code of its own."""
+    if getattr(module.to, "__func__", None) is not nn.Module.to:
+        return False
+    for m in module.modules():
+        if getattr(m._apply, "__func__", None) is not nn.Module._apply:
+            return False
+        for t in (*m._parameters.values(), *m._buffers.values()):
+            if t is None:
+                continue
+            if t.device != device or t.grad is not None:
+                return False
+            if t.dtype != dtype and (t.is_floating_point() or t.is_complex()):
+                return False
+    return True
+
+
+def _loading(module: nn.Module, weights: Mapping[str, Tensor]) -> str:
+    """What `load_state_dict` raises, or nothing."""
+    try:
+        module.load_state_dict({name: value.clone() for name, value in weights.items()})
+    except Exception as error:
+        return f"{class_name(error)}: {first_lines(error)}"
+    return ""
+
+
+def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copies weights into a module by name; a name may also be a property that gives a view."""
+    parts = {name: part(module, name) for name in weights}
+    missing = [name for name, mine in parts.items() if not isinstance(mine, Tensor)]
+    if missing:
+        besides = [n for n, _ in module.named_parameters() if n not in weights]
+        raise WrongWeights(
+            f"These parameters are missing: {_listed(missing)}. "
+            + (f"Yours has {len(besides)} besides: {_listed(besides)}." if besides else NO_OTHERS)
+        )
+    with torch.no_grad():
+        for name, value in weights.items():
+            mine = parts[name]
+            if mine.shape != value.shape:
+                raise WrongWeights(
+                    f"The parameter {name} should have shape {tuple(value.shape)}; "
+                    f"yours has {tuple(mine.shape)}."
+                )
+            mine.copy_(value)
+
+
+NO_OTHERS = "Yours has no others."
+
+
+def _listed(names: Sequence[str], most: int = 9) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
+
+
+def part(module: Any, name: str) -> Any:
+    """What a dotted name stands for in a module, or None."""
+    try:
+        for step in name.split("."):
+            module = module[int(step)] if step.isdigit() else getattr(module, step)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
+    return module
+
+
+class ModuleProbe:
+    """Builds a module on a case and sees what `forward` gives, in evaluation and in training.
+
+    Each case gives `out` (evaluation mode) and the facts of `calling.see_calls`; `grad:<input>` and
+    `grad:<weight>`; where the case's dropout is 0, also `train` and its gradients as
+    `train-grad:…`, from training mode; as `traits` the number of trainable numbers, and whether a
+    call changed the mode or a weight. A case of the role "typical" or "device" also gives
+    `elsewhere`, one of the role "typical" `half`. A case with the option `once` gives `out` alone,
+    in evaluation mode: for sizes that take long. One that is to be refused is tried in training
+    mode with the option `train`. The option `others` holds arguments of modules that are made
+    beside it. Without inputs the module is only made.
+
+    Args:
+        gradients: names of inputs that gradients must reach; all injected weights are added.
+        extra: `(make, case, observation)`, for what an exercise wants to see besides; `make()`
+            gives a fresh module in evaluation mode, `make(dtype, as_made=True)` in its first mode.
+    """
+
+    def __init__(
+        self,
+        gradients: Sequence[str] = ("x",),
+        watch: bool = True,
+        extra: Callable[[Callable[[], Any], Case, Observation], None] | None = None,
+    ) -> None:
+        self.gradients = tuple(gradients)
+        self.watch = watch
+        self.extra = extra
+
+    def __call__(self, answer: Any, case: Case) -> Observation:
+        if case.options.get("once") or not case.inputs:
+            return self.glance(answer, case)
+        seen = Observation()
+        seen.facts["traits"] = {}
+        set_seed(1)
+        module = build(answer, case)
+        drawn, before = torch.get_rng_state(), _kept(module)
+        if not self._see_first_calls(answer, module, case, seen) or case.refuses is not None:
+            return seen
+        # To make one takes as long as to call it: one that keeps nothing of a call serves again.
+        steady = _is_steady(seen) and _kept(module) == before
+        self._see_gradients((module if steady else build(answer, case)).eval(), case, seen, "grad:")
+        if not _dropout(case):
+            steady = steady and "gradient_error" not in seen.facts
+            self._see_training(module if steady else build(answer, case), case, seen)
+        if "typical" in case.roles:
+            self._see_another(answer, module, case, seen, drawn)
+        if case.roles & {"typical", "device"}:
+            training = bool(case.options.get("train"))
+            seen.facts["elsewhere"] = happened_there(module.train(training), case)
+        if "typical" in case.roles:
+            half = build(answer, case, torch.bfloat16).eval()
+            see_half(lambda args: half(*args), case, seen)
+        if self.extra:
+            with later_calls():
+                self.extra(partial(_made, answer, case), case, seen)
+        return seen
+
+    def _see_first_calls(
+        self, answer: Any, module: nn.Module, case: Case, seen: Observation
+    ) -> bool:
+        """Its mode, results, operators and parameters; whether there is a result to look at."""
+        for args, kwargs in case.options.get("others", ()):  # what it keeps is its own
+            with contextlib.suppress(Exception):
+                answer(*args, **kwargs)
+        if not all(m.training for m in module.modules()):
+            seen.traits["mode"] = "begins in evaluation mode"
+        operators = Operators() if self.watch and not own_code.get() else None
+        training = bool(case.options.get("train"))
+        with _unchanged(module.train(training), seen.traits):
+            watch = operators.watch() if operators else None
+            worth = see_calls(lambda args: module(*args), case, seen, watch)
+        if operators:
+            seen.facts["ops"] = operators.names()
+        learned = [*module.parameters(), *module.buffers()]
+        seen.traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)
+        if besides := _besides(module, case):
+            seen.facts["besides"] = besides
+        return worth
+
+    def _see_another(
+        self, answer: Any, module: nn.Module, case: Case, seen: Observation, drawn: Tensor
+    ) -> None:
+        """Whether a second module has weights of its own, and other ones under another seed."""
+        set_seed(2)
+        if _shared(module, build(answer, case)):
+            seen.traits["weights"] = "has its weights in common with another one"
+        if torch.equal(drawn, torch.get_rng_state()):  # whatever it was before
+            seen.facts.setdefault("left_behind", []).append("the random seed")
+
+    def _see_training(self, module: nn.Module, case: Case, seen: Observation) -> None:
+        """With a dropout of 0 all is as in evaluation mode."""
+        with _unchanged(module.train(), seen.traits):
+            if case.roles & {"typical", "device", "padded"}:
+                trained = Observation()
+                see_calls(lambda args: module(*args), case, trained)
+                seen.facts["types"]["train"] = trained.facts["types"]["out"]
+                if "out" in trained.tensors:
+                    seen.tensors["train"] = trained.tensors["out"]
+                for fact in ("modified", "unstable", "overwritten", "device", "left_behind"):
+                    if fact in trained.facts:
+                        seen.facts.setdefault(fact, trained.facts[fact])
+                self._see_gradients(module, case, seen, "train-grad:")
+            else:
+                out = self._see_gradients(module, case, seen, "train-grad:")
+                seen.put("train", module(*map(fresh, case.inputs.values())) if out is None else out)
+
+    def glance(self, answer: Any, case: Case) -> Observation:
+        """The result alone, in evaluation mode."""
+        seen = Observation()
+        set_seed(1)
+        module = build(answer, case).eval()
+        if not case.inputs:
+            return seen
+        set_seed(1)
+        with torch.no_grad():
+            seen.put("out", module(*map(fresh, case.inputs.values())))
+        return seen
+
+    def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> Any:
+        """Leaves the module as it was, and gives what it gave."""
+        out = see_gradients(lambda args: module(*args), case, self.gradients, seen, prefix)
+        try:
+            with gradients_as_weights(module):
+                kept = module.state_dict() if case.options.get("state_dict") else {}
+                for name in case.options.get("weights", {}):
+                    value = part(module, name)
+                    value = kept.get(name) if value is None else value
+                    if value is None:  # it was loaded, and is kept in another form
+                        seen.facts.setdefault("unread", []).append(f"{prefix}{name}")
+                    elif not bool(value.isnan().any()):
+                        seen.put(f"{prefix}{name}", value)
+        except Exception as error:
+            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+        return out
+
+
+@contextlib.contextmanager
+def gradients_as_weights(module: nn.Module) -> Iterator[None]:
+    """Each parameter holds its gradient for a while, NaN where it has none; afterwards its own
+    numbers and no gradient.
+
+    A gradient can then be read under the name of its weight, even where that weight is a view of a
+    larger parameter.
+    """
+    before = [(p, p.detach().clone()) for p in module.parameters()]
+    with torch.no_grad():
+        for parameter, _ in before:
+            grad = parameter.grad
+            parameter.copy_(torch.full_like(parameter, torch.nan) if grad is None else grad)
+    yield
+    with torch.no_grad():
+        for parameter, value in before:
+            parameter.copy_(value)
+            parameter.grad = None
+
+
+def _is_steady(seen: Observation) -> bool:
+    """Whether calls of a module have shown nothing that could make another out of it."""
+    unsteady = {"modified", "unstable", "overwritten"} & seen.facts.keys()
+    return not (unsteady or {"mode", "weights"} & seen.traits.keys())
+
+
+def _kept(module: nn.Module) -> list[Any]:
+    """What a module keeps besides its parameters and its mode; two such lists are equal as long as
+    nothing was put there, or written into."""
+    kept: list[Any] = []
+    for m in module.modules():
+        kept += [(n, id(v), _size(v)) for n, v in vars(m).items() if n not in PARTS_AND_MODE]
+        kept += [(n, id(v), v is not None and v._version) for n, v in m._buffers.items()]
+    return kept
+
+
+def _shared(one: nn.Module, other: nn.Module) -> bool:
+    return bool({*map(id, one.parameters())} & {*map(id, other.parameters())})
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, dict | list | set) else 0
+
+
+PARTS_AND_MODE = {"_parameters", "_buffers", "_modules", "training"}
+
+
+@contextlib.contextmanager
+def _unchanged(module: nn.Module, traits: dict[str, Any]) -> Iterator[None]:
+    """Notes whether calls changed the mode of a module, or its weights."""
+    modes = [(m, m.training) for m in module.modules()]
+    before = {n: p.detach().clone() for n, p in module.named_parameters()}
+    yield
+    if any(m.training != mode for m, mode in modes):
+        traits.setdefault("mode", "changed its mode")
+    after = dict(module.named_parameters())
+    if any(not same(p, after.get(n)) for n, p in before.items()):
+        traits["weights"] = "changed its weights"
+
+
+def _made(
+    answer: Any, case: Case, dtype: torch.dtype | None = None, as_made: bool = False
+) -> nn.Module:
+    """A module for further looks: in evaluation mode, or in the mode that it begins in."""
+    module: nn.Module = build(answer, case, dtype)
+    return module if as_made else module.eval()
+
+
+def _besides(module: nn.Module, case: Case) -> list[tuple[str, int]]:
+    """Names and sizes of the first trainable parameters that nobody asked for."""
+    weights = case.options.get("weights", {})
+    found = [(n[:60], p.numel()) for n, p in module.named_parameters() if p.requires_grad]
+    return [f for f in found if f[0] not in weights][:5]
+
+
+def _dropout(case: Case) -> float:
+    return case.options.get("kwargs", {}).get("dropout", 0.0)
+
+
+def happened_there(module: nn.Module, case: Case) -> str:
+    """What becomes of a call on another device, for a module that has run here already."""
+    inputs = [moved(fresh(v)) for v in case.inputs.values()]
+
+    def call() -> Any:
+        return module.to(THERE)(*inputs)
+
+    return happened_elsewhere(call)
+
+
+def expect_module(
+    oracle: Callable[..., Tensor], gradients: Sequence[str] = ("x",)
+) -> Callable[[Case], dict[str, Tensor]]:
+    """An expectation from a float64 oracle `oracle(case, weights, *inputs) -> out`."""
+
+    def expect(case: Case) -> dict[str, Tensor]:
+        if case.refuses is not None:
+            return {}
+        dtype = case.options.get("dtype", torch.float32)
+        weights = {n: doubled(w, True) for n, w in case.options.get("weights", {}).items()}
+        inputs = {n: doubled(v, n in gradients) for n, v in case.inputs.items()}
+        with torch.enable_grad():
+            out = oracle(case, weights, *inputs.values())
+        expected = {"out": out.detach().to(dtype)}
+        if case.options.get("once"):
+            return expected
+        leaves = {n: inputs[n] for n in gradients if isinstance(inputs.get(n), Tensor)} | weights
+        total = (out * cotangent(expected["out"]).double()).sum()
+        grads = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
+        for name, grad in zip(leaves, grads, strict=True):
+            expected[f"grad:{name}"] = grad.to(dtype)
+        if not _dropout(case):
+            expected["train"] = expected["out"]
+            for name in leaves:
+                expected[f"train-grad:{name}"] = expected[f"grad:{name}"]
+        return expected
+
+    return expect
+
+
+def _parameters(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if "trainable" not in seen.traits or case.refuses is not None:
+        return None
+    wanted = sum(w.numel() for w in case.options.get("weights", {}).values())
+    more = seen.traits["trainable"] - wanted
+    if not more:
+        return True
+    besides = seen.facts.get("besides", ())
+    if sum(size for _, size in besides) == more:  # else some have other names, or are few
+        return f"have besides: {', '.join(f'`{name}`' for name, _ in besides)}"
+    return f"are {abs(more):,} too {'many' if more > 0 else 'few'}"
+
+
+def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if "trainable" not in seen.traits:
+        return None
+    return seen.traits.get("mode") or seen.traits.get("weights") or True
+
+
+MODULE_PROPERTIES = (
+    Property(
+        "parameters",
+        "It learns the parameters that it should, and no others",
+        _parameters,
+        secondary=True,
+        breaks="Its trainable parameters are not those it should have",
+    ),
+    Property(
+        "own_state",
+        "It begins in training mode, and a call changes neither its mode nor its weights",
+        _own_state,
+        secondary=True,
+    ),
+)

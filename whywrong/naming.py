@@ -1,0 +1,212 @@
+"""Which misconception, or which two at once, explain what was seen: by comparing with the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from torch import Tensor
+
+from .comparing import agrees, alike
+from .exercise import Exercise, Misconception, Property, Trial
+from .observation import Observation
+from .properties import main_results, standard
+
+Symptom = tuple[str, int]  # a property that fails, and the number of the case
+Symptoms = Mapping[str, frozenset[Symptom]]  # of each misconception, by its name
+FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
+
+
+def name_mistakes(
+    exercise: Exercise,
+    known: Mapping[str, Mapping[int, Observation]],
+    trials: Sequence[Trial],
+) -> list[Misconception]:
+    """The misconception whose code gives what was seen, else the two that do together, else the
+    one that gives the same wrong values wherever both gave some; none if nothing fits.
+
+    Args:
+        known: what each misconception gives, by its name and the number of the case.
+    """
+    if not known:
+        return []
+    shown = symptoms(exercise, trials)
+    named, order, begun = exercise.variants, telling_first(trials, shown), begin_match(shown)
+    matches = [
+        (name, match_all(exercise, trials, wrong, order, begun)) for name, wrong in known.items()
+    ]
+    # Of several, those first whose errors also say the same.
+    exact = [name for name, m in sorted(matches, key=lambda m: not m[1].signatures) if m.exact]
+    close = sorted(
+        (m for m in matches if m[1].near and "+" not in m[0]),
+        key=lambda m: (not m[1].alike, -m[1].explained),
+    )
+    single = [name for name in exact if "+" not in name]
+    chosen = (single or exact or [name for name, _ in close])[:1]
+    return [named[one] for name in chosen for one in name.split("+")]
+
+
+@dataclass
+class Match:
+    """How well one wrong answer explains another, over the cases seen so far."""
+
+    alike: bool = True
+    possible: bool = True  # no value speaks against it
+    complete: bool = False
+    ran: bool = False
+    signatures: bool = True
+    explained: int = 0
+
+    @property
+    def parted(self) -> bool:
+        return not self.alike and not self.possible
+
+    @property
+    def exact(self) -> bool:
+        """Errors that say something else come from another mistake."""
+        return self.complete and self.alike and self.signatures
+
+    @property
+    def near(self) -> bool:
+        return self.complete and self.possible and self.explained >= 2
+
+    def add(self, exercise: Exercise, t: Trial, wrong: Observation) -> None:
+        mine, theirs = t.seen.error, wrong.error
+        self.alike = self.alike and same_observation(exercise, t, wrong)
+        if t.case.refuses is None:
+            self.ran = self.ran or mine is None
+            self.signatures = self.signatures and signature(mine) == signature(theirs)
+        if self.possible:
+            found = same_values(exercise, t, wrong)
+            self.possible = found is not None
+            self.explained += found or 0
+
+
+def match_all(
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    wrong: Mapping[int, Observation],
+    order: Sequence[int],
+    begun: Match,
+) -> Match:
+    """Compares case by case, in this order; a case the key lacks ends the comparison."""
+    match = replace(begun)
+    for i in order:
+        if i not in wrong:
+            return match
+        match.add(exercise, trials[i], wrong[i])
+        if match.parted:
+            return match
+    match.complete = True
+    return match
+
+
+def symptoms(exercise: Exercise, trials: Sequence[Trial]) -> frozenset[Symptom]:
+    """Which properties fail, on which cases."""
+    properties = (*standard(exercise), *exercise.properties)
+    return frozenset((p.id, i) for i, t in enumerate(trials) for p in properties if _fails(p, t))
+
+
+def similarity(a: frozenset[Symptom], b: frozenset[Symptom]) -> float:
+    """Shared symptoms among all that either has, from 0 to 1."""
+    return len(a & b) / len(a | b) if a or b else 1.0
+
+
+def begin_match(shown: frozenset[Symptom]) -> Match:
+    """Nothing compared yet. Without a wrong value nothing but a full likeness counts."""
+    return Match(possible=any(id == "values" for id, _ in shown))
+
+
+def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[int]:
+    """Where an answer is wrong most misconceptions part from it at once, and values say most."""
+    wrong = {i for _, i in shown}
+
+    def rank(i: int) -> tuple[int, int]:
+        case = trials[i].case
+        if ("values", i) in shown:
+            return 0, 0
+        if trials[i].seen.error and case.options.get("once"):
+            sizes = [v.numel() for v in case.inputs.values() if isinstance(v, Tensor)]
+            return 1, sum(sizes)  # the one call shows the error, and a small one costs least
+        return 2 if i in wrong else 3, 0
+
+    return sorted(range(len(trials)), key=rank)
+
+
+def _named(exercise: Exercise, id: str) -> Property:
+    return next(p for p in standard(exercise) if p.id == id)
+
+
+def _fails(property: Property, t: Trial) -> bool:
+    return property.verdict(t) not in (True, None)
+
+
+def signature(error: Mapping[str, object] | None) -> object:
+    """What two errors of the same cause have in common: the type, the numbers, the first words."""
+    if error is None:
+        return None
+    return _signature(str(error["type"]), str(error["message"]))
+
+
+@lru_cache(maxsize=1_000)
+def _signature(kind: str, message: str) -> object:
+    return kind, re.findall(r"\d+", message), re.findall(r"[A-Za-z]+", message)[:4]
+
+
+def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
+    """Whether two answers behaved alike on a case: errors, values, dtypes, side effects."""
+    a, b = t.seen, wrong
+    if (a.error or {}).get("type") != (b.error or {}).get("type"):
+        return False
+    if a.error:
+        theirs = Trial(t.case, b, t.expected)
+        refusal = [_named(exercise, id) for id in ("refuses", "says_why")]
+        same = all(p.verdict(t) == p.verdict(theirs) for p in refusal)
+        return same and _lacks(a.error) == _lacks(b.error or {})
+    if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
+        return False
+    if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):
+        return False
+    if not _same_place(a, b):
+        return False
+    if a.facts.get("unstable"):
+        return True
+    for p in exercise.properties:
+        if not p.draws:
+            continue
+        if p.verdict(t) != p.verdict(Trial(t.case, b, t.expected)):
+            return False
+    names = {
+        n
+        for n in (*a.tensors, *b.tensors)
+        if n != "half" and not n.startswith(("draw:", "judged:"))
+    }
+    return all(
+        n in a.tensors and n in b.tensors and alike(exercise, a.tensors[n], b.tensors[n])
+        for n in names
+    )
+
+
+def _lacks(error: Mapping[str, object]) -> str:
+    """Which weights an error says are missing: what else the module has is its own affair."""
+    return str(error["message"]).split(". ")[0] if error.get("kind") == "weights" else ""
+
+
+def _same_place(a: Observation, b: Observation) -> bool:
+    mine, theirs = a.facts.get("elsewhere"), b.facts.get("elsewhere")
+    return mine == theirs or "unknown" in (mine, theirs)
+
+
+def same_values(exercise: Exercise, t: Trial, wrong: Observation) -> int | None:
+    """How many of the results that both gave are wrong ones; None if any two differ."""
+    telling = 0
+    for name in main_results(t.expected):
+        mine, theirs = t.seen.tensors.get(name), wrong.tensors.get(name)
+        if mine is None or theirs is None:
+            continue
+        if mine.shape != theirs.shape or not alike(exercise, mine.double(), theirs.double()):
+            return None
+        telling += not agrees(exercise, theirs, t.expected[name])
+    return telling

@@ -1,0 +1,431 @@
+"""What every exercise asks of an answer, each with what is said where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .comparing import agrees, close, gradient_agrees
+from .errors_in_words import in_words
+from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
+from .observation import Observation
+from .rows import Row
+
+RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}
+
+
+def main_results(expected: Expected) -> list[str]:
+    """The names of the results themselves, gradients and other evidence left out."""
+    return [n for n in expected if "grad:" not in n]
+
+
+def finite(seen: Observation) -> bool:
+    """Whether all results are, gradients left out."""
+    if finite not in seen.verdicts:  # each property of an exercise asks
+        seen.verdicts[finite] = all(
+            bool(t.isfinite().all())
+            for n, t in seen.tensors.items()
+            if "grad:" not in n and not n.startswith("judged:")
+        )
+    return bool(seen.verdicts[finite])
+
+
+def ran(case: Case, seen: Observation) -> bool:
+    return case.refuses is None and seen.error is None
+
+
+# ---------------------------------------------------------------- whether they hold
+
+
+def _runs(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return None if case.refuses is not None else seen.error is None
+
+
+def _refuses(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if case.refuses is None:
+        return None
+    return seen.error is not None and "ValueError" in seen.error["bases"]
+
+
+def _says_why(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not case.refuses or not _refuses(case, seen, expected) or seen.error is None:
+        return None
+    message = seen.error["message"]
+    return all(any(t in message for t in text.split("|")) for text in case.refuses)
+
+
+def _shape(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not ran(case, seen):
+        return None
+    kinds = seen.facts.get("types", {})
+    return all(
+        kinds.get(n) == exercise.returns
+        and n in seen.tensors
+        and seen.tensors[n].shape == expected[n].shape
+        for n in main_results(expected)
+    )
+
+
+def _values(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not _shape(exercise, case, seen, expected):
+        return None
+    return all(agrees(exercise, seen.tensors[n], expected[n]) for n in main_results(expected))
+
+
+def _dtype(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not _shape(exercise, case, seen, expected):
+        return None
+    return all(seen.tensors[n].dtype == expected[n].dtype for n in main_results(expected))
+
+
+def _finite(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not _shape(exercise, case, seen, expected):
+        return None
+    return all(bool(seen.tensors[n].isfinite().all()) for n in main_results(expected))
+
+
+def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+    unread = seen.facts.get("unread", ())
+    wanted = [n for n in expected if "grad:" in n and n not in unread]
+    off = {"gradient mode", "default device"} & set(seen.facts.get("left_behind", ()))
+    if not wanted or off or seen.facts.get("modified"):
+        return None
+    if not _values(exercise, case, seen, expected):
+        return None
+    return all(gradient_agrees(exercise, seen.tensors.get(n), expected[n]) for n in wanted)
+
+
+def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+    """Roughly right in bfloat16, where the operators of the answer have it."""
+    if "half" in seen.facts:
+        return None if not seen.facts["half"] else f"raised {seen.facts['half']}"
+    half = seen.tensors.get("half")
+    if half is None or not _values(exercise, case, seen, expected):
+        return None
+    right = expected["out"]
+    if half.shape != right.shape:
+        return "has another shape"
+    if not bool(half.isfinite().all()):
+        return "is not finite"
+    scale = right.abs().amax().clamp(min=1.0).float()
+    return bool(((half - right.float()).abs() <= 0.1 * scale).all()) or "is far off"
+
+
+def _device(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    if not ran(case, seen) or seen.error:
+        return None
+    if seen.facts.get("device") or seen.facts.get("elsewhere") in ("here", "two devices"):
+        return False
+    return True if seen.facts.get("elsewhere") == "there" else None
+
+
+def _without(fact: str) -> Callable[[Case, Observation, Expected], Verdict]:
+    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
+        return not seen.facts.get(fact) if ran(case, seen) else None
+
+    return holds
+
+
+def _left_nothing(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return False if seen.facts.get("left_behind") else None
+
+
+def _kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return False if seen.facts.get("overwritten") else None
+
+
+# ---------------------------------------------------------------- what is said where they fail
+
+
+def evidence(t: Trial) -> str:
+    return f"Case: {t.case.name}. {t.case.describe()}"
+
+
+def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
+    error, given = t.seen.error or {}, t.case.describe()
+    if error.get("later"):
+        mode = ", by name or in the other mode" if exercise.kind == "class" else ""
+        given = f"{given}: that ran. A later call, with other inputs{mode}, did not."
+    where = "\n".join(error["where"])
+    if error["kind"] == "time":
+        said = f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
+        return said, "\n".join(filter(None, [given, where]))
+    if error["kind"] == "call":
+        called = "forward" if ".forward() " in error["message"] else exercise.call
+        return f"`{called}` can't be called as asked: {error['message']}", given
+    if error["kind"] == "weights":
+        return error["message"], given
+    said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")
+    meaning = in_words(error["message"])
+    return said + error["message"], "\n".join(filter(None, [given, where, meaning]))
+
+
+def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
+    kinds, given = t.seen.facts.get("types", {}), t.case.describe()
+    for name in main_results(t.expected):
+        kind, what = kinds.get(name, "nothing"), f"The {RESULTS.get(name, name)}"
+        if name == "out" and kind == "NoneType" and exercise.returns != "NoneType":
+            return "Your function returns None: is there a `return`?", given
+        if kind != exercise.returns:
+            wanted = {"Tensor": "an ordinary tensor", "int": "an int", "NoneType": "None"}
+            said = f"{what} should be {wanted.get(exercise.returns, exercise.returns)}."
+            return said, f"{given}\nYours is: {kind}"
+        got, expected = tuple(t.seen.tensors[name].shape), tuple(t.expected[name].shape)
+        if got != expected:
+            shapes = f"{given}\nexpected shape {expected}\ngot shape      {got}"
+            return f"{what} has shape {got}, expected {expected}.", shapes
+    return "A result has another type or shape.", given
+
+
+def explain_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
+    """A result of another kind of number is told before its values are."""
+    if not _shape(exercise, t.case, t.seen, t.expected):
+        return None
+    for name in main_results(t.expected):
+        got, expected = t.seen.tensors[name], t.expected[name]
+        kinds = (got.is_floating_point(), got.dtype == torch.bool)
+        if kinds != (expected.is_floating_point(), expected.dtype == torch.bool):
+            said = f"The result is {_short(got.dtype)}, expected {_short(expected.dtype)}."
+            return said, t.case.describe()
+    return None
+
+
+def explain_values(exercise: Exercise, t: Trial) -> tuple[str, str]:
+    for name in main_results(t.expected):
+        got, expected = t.seen.tensors[name], t.expected[name]
+        wrong = ~close(exercise, got, expected)
+        if not bool(wrong.any()):
+            continue
+        index = tuple(int(i) for i in wrong.nonzero()[0])
+        label = RESULTS.get(name, name)
+        place = f"{label}[{', '.join(map(str, index))}]" if index else label
+        return _how_many(got, expected, wrong), (
+            f"{evidence(t)}\n{_small_inputs(t.case)}"
+            f"First difference at {place}:\n"
+            f"expected {number(expected[index])}\ngot      {number(got[index])}"
+        )
+    return "A value is not right.", evidence(t)
+
+
+def wrong_row(exercise: Exercise, t: Trial, most: int = 8) -> Row | None:
+    """The row of the first wrong number, or the part of it around that number."""
+    if not _shape(exercise, t.case, t.seen, t.expected):
+        return None
+    for name in main_results(t.expected):
+        got, expected = t.seen.tensors[name], t.expected[name]
+        wrong = ~close(exercise, got, expected)
+        if not wrong.dim() or not bool(wrong.any()):
+            continue
+        *place, at = (int(i) for i in wrong.nonzero()[0])
+        start = 0 if wrong.shape[-1] <= most else max(0, at - most // 2)
+        stop = min(start + most, wrong.shape[-1])
+        columns = ":" if stop - start == wrong.shape[-1] else f"{start}:{stop}"
+        index: tuple[int | slice, ...] = (*place, slice(start, stop))
+        return Row(
+            f"{RESULTS.get(name, name)}[{', '.join([*map(str, place), columns])}]",
+            tuple(number(v) for v in expected[index]),
+            tuple(number(v) for v in got[index]),
+            tuple(bool(w) for w in wrong[index]),
+        )
+    return None
+
+
+def _how_many(got: Tensor, expected: Tensor, wrong: Tensor) -> str:
+    if not bool(got.isfinite().all()) and bool(expected.isfinite().all()):
+        bad = int((~got.isfinite()).sum())
+        return f"{bad} of {counted(wrong.numel(), 'number')} {be(bad)} NaN or infinite."
+    count = int(wrong.sum())
+    if wrong.numel() == 1:
+        return "The number differs from the right answer."
+    differ = "differs" if count == 1 else "differ"
+    return f"{count:,} of {wrong.numel():,} numbers {differ} from the right answer."
+
+
+def be(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def _small_inputs(case: Case) -> str:
+    """Inputs that fit on a line, so that a reader can redo the case by hand."""
+    lines = []
+    for name, value in case.inputs.items():
+        if isinstance(value, Tensor) and value.dim() and value.numel() <= 12:
+            lines.append(f"{name} = {_rounded(value.tolist())}\n")
+    return "".join(lines)
+
+
+def _rounded(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_rounded, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def explain_refusal(t: Trial) -> tuple[str, str]:
+    given, error = evidence(t), t.seen.error
+    if error is None:
+        return "This input should be refused with a ValueError, and was accepted.", given
+    return "This input should be refused with a ValueError.", f"{given}\n{_raised(error)}"
+
+
+def explain_wording(t: Trial) -> tuple[str, str]:
+    wanted = " and ".join(dict.fromkeys(text.split("|")[0] for text in t.case.refuses or ()))
+    said = f"The ValueError's message should hold {wanted}."
+    return said, f"{evidence(t)}\n{_raised(t.seen.error or {})}"
+
+
+def _raised(error: Mapping[str, Any]) -> str:
+    return f"got {error['type']}: {error['message']}"
+
+
+def explain_dtype(t: Trial) -> tuple[str, str]:
+    names = main_results(t.expected)
+    name = next(n for n in names if t.seen.tensors[n].dtype != t.expected[n].dtype)
+    got, expected = _short(t.seen.tensors[name].dtype), _short(t.expected[name].dtype)
+    return f"The values are right, but the result is {got}, expected {expected}.", evidence(t)
+
+
+def explain_modified(t: Trial) -> tuple[str, str]:
+    names = ", ".join(t.seen.facts["modified"])
+    return (
+        f"Your code changed its input ({names}). Whoever calls it still needs it as it was.",
+        evidence(t),
+    )
+
+
+def explain_unstable(t: Trial) -> tuple[str, str]:
+    if t.seen.facts["unstable"] == "random":
+        return "Two calls with the same input gave different results.", evidence(t)
+    if t.seen.facts["unstable"] == "memory":
+        said = "A call gave the result of an earlier one: something is kept between calls."
+        return said, evidence(t)
+    said = "The result depends on the global random seed, and this answer needs no chance."
+    return said, evidence(t)
+
+
+def explain_kept(t: Trial) -> tuple[str, str]:
+    said = "A later call wrote into an earlier result: each call needs a tensor of its own."
+    return said, evidence(t)
+
+
+def explain_device(t: Trial) -> tuple[str, str]:
+    if t.seen.facts.get("device"):
+        got, expected = t.seen.facts["device"]
+        return f"The result is on {got}, its input was on {expected}.", evidence(t)
+    if t.seen.facts.get("elsewhere") == "here":
+        said = "Tried with its input on another device, the result came back on the CPU."
+    else:
+        said = "Tried on another device, a tensor that had stayed on the CPU met the input."
+    return f"{said} Make tensors on the input's device, or register them as buffers.", evidence(t)
+
+
+def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
+    unread = t.seen.facts.get("unread", ())
+    for name in (n for n in t.expected if "grad:" in n and n not in unread):
+        got, where = t.seen.tensors.get(name), name.partition("grad:")[2]
+        if gradient_agrees(exercise, got, t.expected[name]):
+            continue
+        mode = " in training mode" if name.startswith("train") else ""
+        if got is None:
+            raised = t.seen.facts.get("gradient_error", "")
+            reason = in_words(raised) or raised
+            if "inplace" in raised or "in-place" in raised:
+                return (
+                    f"The values are right, but no gradient reaches {where}{mode}: a tensor that "
+                    "the gradient needs was written into afterwards.",
+                    "\n".join([evidence(t), reason]),
+                )
+            weight = where in t.case.options.get("weights", {})
+            other = ", or this parameter is frozen or not used" if weight else ""
+            return (
+                f"The values are right, but no gradient reaches {where}{mode}: somewhere the "
+                "result is cut off from it (`.item()`, `.tolist()`, `.detach()`, "
+                f"`torch.no_grad()`, `torch.tensor(…)`){other}.",
+                "\n".join(filter(None, [evidence(t), reason])),
+            )
+        said = f"The values are right, but{mode} the gradient of {where} is not."
+        return said, evidence(t)
+    return "The values are right, but a gradient is not.", evidence(t)
+
+
+def explain_left_behind(t: Trial) -> tuple[str, str]:
+    names = ", ".join(f"`{n}`" if "." in n else n for n in t.seen.facts["left_behind"])
+    return (
+        f"After a call something was not as before: {names}. It was put back; code that runs later "
+        "would have met it.",
+        evidence(t),
+    )
+
+
+def explain_half(t: Trial) -> tuple[str, str]:
+    said = t.seen.facts.get("half") or "the result is far off, not finite, or of another shape"
+    return f"It doesn't work for half precision (bfloat16): {said}.", evidence(t)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def number(value: Tensor) -> str:
+    """One number for a reader: integers and booleans as they are, floats to six digits."""
+    v = value.item()
+    return f"{v:.6g}" if isinstance(v, float) else str(v)
+
+
+# ---------------------------------------------------------------- all of them, in order
+
+
+TEXTS = {
+    "runs": "It runs on every input",
+    "shape": "The result has the right type and shape",
+    "finite": "Every number is finite",
+    "values": "The values are right on every case",
+    "refuses": "Input that makes no sense is refused with a ValueError",
+    "says_why": "The ValueError's message holds the numbers that don't fit",
+    "dtype": "The result has the right dtype",
+    "unmodified": "The input is left as it was",
+    "stable": "The same input gives the same result each time",
+    "kept": "An earlier result stays as it was",
+    "device": "It works on the device of its input",
+    "gradients": "Gradients reach every input that they should",
+    "half": "It works in half precision",
+    "leaves_settings": "PyTorch's settings and functions are as before",
+}
+
+
+@cache
+def standard(exercise: Exercise) -> tuple[Property, ...]:
+    """The properties that every exercise asks, in the order in which they are told."""
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        return partial(function, exercise)
+
+    def essential(id: str, holds: Any, explain: Any) -> Property:
+        return Property(id, TEXTS[id], holds, explain=explain)
+
+    def extra(id: str, holds: Any, explain: Any) -> Property:
+        return Property(id, TEXTS[id], holds, secondary=True, explain=explain)
+
+    return (
+        essential("runs", _runs, of(explain_error)),
+        essential("shape", of(_shape), of(explain_shape)),
+        essential("finite", of(_finite), of(explain_values)),
+        essential("values", of(_values), of(explain_values)),
+        extra("refuses", _refuses, explain_refusal),
+        extra("says_why", _says_why, explain_wording),
+        extra("dtype", of(_dtype), explain_dtype),
+        extra("unmodified", _without("modified"), explain_modified),
+        extra("stable", _without("unstable"), explain_unstable),
+        extra("kept", _kept, explain_kept),
+        extra("device", _device, explain_device),
+        extra("gradients", of(_gradients), of(explain_gradient)),
+        extra("half", of(_half), explain_half),
+        extra("leaves_settings", _left_nothing, explain_left_behind),
+    )

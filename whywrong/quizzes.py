@@ -1,0 +1,229 @@
+"""Quizzes: a dict of short answers, read as plain data and judged an entry at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .exercise import Case, Entry, Exercise, Misconception
+from .observation import Observation, class_name
+from .report import Report
+from .rows import BehaviourResult
+
+MAX_TEXT, MAX_NUMBERS = 200, 1000
+
+
+def quiz(
+    id: str,
+    *,
+    lesson: str,
+    points: float,
+    about: str,
+    entries: Sequence[Entry],
+    misconceptions: Sequence[Misconception],
+    hints: tuple[str, ...],
+) -> Exercise:
+    """An exercise that is answered by a dict.
+
+    Args:
+        about: what the questions are asked of ("B, T, C = 4, 8, 2 and t = 2").
+        misconceptions: their `entries` are only those that they answer otherwise.
+    """
+    return Exercise(
+        id,
+        lesson,
+        call=id,
+        points=points,
+        kind="quiz",
+        cases=lambda seed: [Case(about, {}, options={"entries": tuple(e.name for e in entries)})],
+        probe=read_quiz,
+        expect=lambda case: {},
+        reference={e.name: e.answer for e in entries},
+        entries=tuple(entries),
+        misconceptions=tuple(misconceptions),
+        hints=hints,
+    )
+
+
+def filled(exercise: Exercise, misconception: Misconception) -> dict[str, Any]:
+    """The whole dict that a student with this misconception hands in."""
+    return exercise.reference | dict(misconception.entries)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_quiz(answer: Any, case: Case) -> Observation:
+    """The entries of a dict as numbers, strings and lists of them; anything else by its kind."""
+    seen = Observation()
+    if not isinstance(answer, Mapping):
+        seen.facts["types"] = {"quiz": class_name(answer)}
+        return seen
+    kinds, given = {"quiz": "dict"}, {}
+    for name in case.options["entries"]:
+        if name not in answer:
+            kinds[name] = "missing"
+        elif answer[name] is Ellipsis or answer[name] is None:
+            kinds[name] = "..."
+        else:
+            kinds[name] = class_name(answer[name])
+            value = _plain(answer[name])
+            if value is not None:
+                given[name] = value
+    seen.facts |= {"types": kinds, "given": given}
+    unknown = [str(k)[:60] for k in answer if k not in case.options["entries"]]
+    if unknown:
+        seen.facts["unknown"] = unknown[:5]
+    return seen
+
+
+def _plain(value: Any, room: int = MAX_NUMBERS) -> Any:
+    """A value as JSON has it, or None: tuples, sizes and sets of numbers become lists."""
+    if isinstance(value, str):
+        return value.strip()[:MAX_TEXT]
+    if isinstance(value, Tensor):
+        value = value.tolist() if value.numel() <= room else None
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
+    if isinstance(value, (tuple, list)) and len(value) <= room:
+        parts = [_plain(v, room // max(len(value), 1)) for v in value]
+        return None if any(p is None for p in parts) else parts
+    return None
+
+
+# ---------------------------------------------------------------- judging
+
+
+def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
+    if refused := unreadable(exercise, seen):
+        return refused
+    kinds, given = seen.facts["types"], seen.facts["given"]
+    rows = []
+    for e in exercise.entries:
+        good = e.name in given and _equal(e, given[e.name], e.answer)
+        said = _say(e, kinds.get(e.name), given, good)
+        rows.append(BehaviourResult(e.name, said, good, worded=not good))
+    right = sum(bool(r.holds) for r in rows)
+    passed = right == len(rows)
+    named = None if passed else _named(exercise, given)
+    notes = []
+    if seen.facts.get("unknown"):
+        notes.append(f"Entries that were not asked for: {', '.join(seen.facts['unknown'])}.")
+    share = math.floor(exercise.points * right / len(rows) * 4) / 4
+    return Report(
+        exercise.id,
+        exercise.points if passed else share,
+        exercise.points,
+        passed,
+        rows,
+        misconceptions=(named.id,) if named else (),
+        advice=(named.advice,) if named else (),
+        message="Every entry is right." if passed else f"{right} of {len(rows)} are right.",
+        notes=notes,
+        hints_left=0 if passed else len(exercise.hints),
+    )
+
+
+def unreadable(exercise: Exercise, seen: Observation) -> Report | None:
+    """The report on what is no dict, or one without a single answer; else None."""
+    kinds = seen.facts.get("types", {})
+    if seen.error:
+        return Report.nothing(exercise, seen.error["message"])
+    if kinds.get("quiz") != "dict":
+        kind = kinds.get("quiz")
+        return Report.nothing(exercise, f"A quiz is answered by a dict; yours is: {kind}.")
+    blank = all(kinds.get(e.name) in ("...", "missing") for e in exercise.entries)
+    if blank and not seen.facts.get("unknown"):
+        return Report.not_attempted(exercise)
+    return None
+
+
+def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
+    mine, wanted = _plain(mine), _plain(wanted)
+    if isinstance(wanted, float) and isinstance(mine, (int, float)):
+        rounded = abs(wanted) >= 0.1 and mine == round(wanted, 2)  # as people write it down
+        return rounded or math.isclose(mine, wanted, rel_tol=1e-3, abs_tol=1e-6)
+    if isinstance(wanted, str):
+        return isinstance(mine, str) and mine.casefold() == wanted.casefold()
+    if isinstance(wanted, list) and isinstance(mine, list) and _nested(wanted):
+        mine, wanted = [*map(repr, mine)], [*map(repr, wanted)]
+        return bool(mine == wanted if entry.ordered else sorted(mine) == sorted(wanted))
+    return repr(mine) == repr(wanted)  # 3.0 is no size of a dimension
+
+
+def _nested(value: Any) -> bool:
+    return bool(value) and isinstance(value[0], list)
+
+
+def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -> str:
+    name = entry.name
+    if good:
+        return f"{name} is {spell(entry.answer)}. {entry.why}"
+    if kind == "missing":
+        return f"{name}: there is no such entry in your dict."
+    if kind == "...":
+        return f"{name}: not answered yet."
+    mine, wanted = given.get(name), _plain(entry.answer)
+    if entry.choices and mine not in entry.choices:
+        return f"{name}: choose one of {', '.join(map(repr, entry.choices))}."
+    if mine is None or not _same_kind(mine, wanted):
+        if isinstance(mine, int) and isinstance(wanted, list) and not _nested(wanted):
+            if len(wanted) > 1:
+                return (
+                    f"{name}: {mine} is a number, and {len(wanted)} numbers are asked, in a tuple."
+                )
+            return f"{name}: {mine} is a number; the shape that holds it is ({mine},)."
+        return f"{name}: {_wanted(entry, wanted)}."
+    return f"{name} is not {spell(_as_python(mine))}. {entry.ask}".strip()
+
+
+def _same_kind(mine: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list):
+        return isinstance(mine, list) and _nested(mine) == _nested(wanted) and "." not in repr(mine)
+    if isinstance(wanted, float):
+        return isinstance(mine, int | float) and not isinstance(mine, bool)
+    return type(mine) is type(wanted)
+
+
+def _wanted(entry: Entry, wanted: Any) -> str:
+    if isinstance(wanted, list):
+        if _nested(wanted):
+            return f"a list of {'pairs' if len(wanted[0]) == 2 else 'tuples'} of integers is asked"
+        return "a tuple of integers is asked"
+    if isinstance(wanted, str):
+        return "a text in quotes is asked"
+    return "a number is asked" if isinstance(wanted, float) else "an integer is asked"
+
+
+def _as_python(value: Any) -> Any:
+    """A plain list as the tuple, or the list of tuples, that a student would write."""
+    if isinstance(value, list):
+        return [tuple(v) for v in value] if _nested(value) else tuple(value)
+    return value
+
+
+def spell(value: Any) -> str:
+    """An entry of a quiz as Python would write it: `(4, 8, 2)`, `12`, `[(1, 2), (2, 1)]`."""
+    return str(tuple(value)) if isinstance(value, tuple) else repr(value)
+
+
+def _named(exercise: Exercise, given: Mapping[str, Any]) -> Misconception | None:
+    """The misconception all of whose own entries stand there, the one with most of them first."""
+    entries = {e.name: e for e in exercise.entries}
+    fitting = [
+        m
+        for m in exercise.misconceptions
+        if all(n in given and _equal(entries[n], given[n], v) for n, v in m.entries.items())
+    ]
+    return max(fitting, key=lambda m: len(m.entries), default=None)

@@ -1,0 +1,120 @@
+"""What a student is told: the same report as an HTML card, as text, and as a bare number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .card import card
+from .exercise import Exercise
+from .rows import BehaviourResult, Row, plain_text, points_word
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one `check`.
+
+    `repr(report)` is exactly the points, which is what nbgrader reads; `print(report)` is the
+    text for a terminal; a notebook shows the card. `misconceptions` are the ids of what may be
+    behind a wrong answer, two where it takes two, and `advice` says of each what happened, why it
+    matters and where to look. `hints`, `other_way` and `place` are what a card folds out and adds:
+    the desk knows them.
+    """
+
+    exercise: str
+    points: float
+    max_points: float
+    passed: bool
+    behaviours: list[BehaviourResult] = field(default_factory=list)
+    misconceptions: tuple[str, ...] = ()
+    advice: tuple[tuple[str, str, str], ...] = ()
+    message: str = ""
+    detail: str = ""
+    notes: list[str] = field(default_factory=list)
+    hints_left: int = 0
+    attempted: bool = True
+    row: Row | None = None
+    hints: tuple[str, ...] = ()
+    other_way: str = ""
+    place: str = ""
+
+    @classmethod
+    def nothing(
+        cls, exercise: Exercise | str, message: str, detail: str = "", **more: Any
+    ) -> Report:
+        """No points, and why: nothing was handed in, or no answer, or somebody else's.
+
+        Args:
+            exercise: the exercise, or what was said instead of its name.
+        """
+        if isinstance(exercise, str):
+            return cls(exercise[:60], 0.0, 0.0, False, message=message, **more)
+        left = len(exercise.hints)
+        told = {"message": message, "detail": detail, "hints_left": left, **more}
+        return cls(exercise.id, 0.0, exercise.points, False, **told)
+
+    @classmethod
+    def not_attempted(cls, exercise: Exercise) -> Report:
+        return cls.nothing(exercise, "Not attempted yet.", attempted=False)
+
+    @property
+    def misconception(self) -> str | None:
+        """The id of what may be behind the answer, or None; of two, the first."""
+        return self.misconceptions[0] if self.misconceptions else None
+
+    @property
+    def status(self) -> str:
+        if not self.attempted:
+            return "not attempted yet"
+        if self.passed:
+            return "right"
+        return "partly right" if self.points else "not right yet"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole report as plain data."""
+        return asdict(self) | {"misconception": self.misconception}
+
+    # Full stops matter: nbgrader takes text that is no finite number for full marks.
+    def __repr__(self) -> str:
+        return repr(float(self.points))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self) if _in_terminal() else repr(self))
+
+    def _repr_html_(self) -> str:
+        return card(self)
+
+    def _lines(self) -> Iterable[str]:
+        head = f"{self.exercise}: {self.status}, {self.points:g} of {points_word(self.max_points)}"
+        yield head
+        if self.message and self.attempted:
+            yield f"  {plain_text(self.message)}"
+        for line in self.detail.splitlines():
+            yield f"    {line}"
+        for number, (what, why, look) in enumerate(self.advice):
+            if number:
+                yield "  And at the same time:"
+            yield f"  What happened: {plain_text(what)}"
+            yield f"  Why it matters: {plain_text(why)}"
+            yield f"  Where to look: {plain_text(look)}"
+        for row in self.behaviours:
+            mark = {True: "[ok]   ", False: "[wrong]", None: "[-]    "}[row.holds]
+            yield f"  {mark} {plain_text(row.text)}"
+        for note in self.notes:
+            first, *rest = note.splitlines()
+            yield f"  Note: {plain_text(first)}"
+            yield from (f"    {line}" for line in rest)
+        if self.hints_left and not self.passed:
+            yield f'  Stuck? hint("{self.exercise}")'
+
+
+def _in_terminal() -> bool:
+    try:
+        from IPython.core.getipython import get_ipython
+    except ImportError:
+        return False
+    return type(get_ipython()).__name__ == "TerminalInteractiveShell"

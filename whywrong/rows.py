@@ -1,0 +1,40 @@
+"""What a report and its card are made of: rows, and catalogue text without its marks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BehaviourResult:
+    """One row of a report: a property, and whether it holds (None: could not be tried).
+
+    `worded`: the text says itself what is wrong, so that no word of failing stands before it.
+    """
+
+    id: str
+    text: str
+    holds: bool | None
+    credit: bool = False
+    gate: bool = False
+    worded: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a result in which a number is wrong, as text: expected above got."""
+
+    label: str
+    expected: tuple[str, ...]
+    got: tuple[str, ...]
+    wrong: tuple[bool, ...]
+
+
+def points_word(points: float) -> str:
+    return f"{points:g} point" if points == 1 else f"{points:g} points"
+
+
+def plain_text(text: str) -> str:
+    """Catalogue text without its backticks and stars."""
+    return re.sub(r"(?<![\w*])\*(\w[^*\n]*\w|\w)\*(?![\w*])", r"\1", text).replace("`", "")

@@ -1,0 +1,342 @@
+"""Watching an answer run: which operators, whose functions, and what it does on another device."""
+
+from __future__ import annotations
+
+import _lsprof
+import builtins
+import contextlib
+import os
+import re
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from .answers import functions
+
+TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+# Among the names of operators: a conversion that loses digits.
+FLOAT32_OF_FLOAT64 = "float32 of float64"
+
+# Whether what runs is the course's own: which operators it calls is no question.
+own_code = ContextVar("own_code", default=False)
+
+
+# ---------------------------------------------------------------- which operators ran
+
+
+@cache
+def _operator(func: Any) -> str:
+    """The name of an operator that PyTorch executes."""
+    return str(func._schema.name.split("::")[-1])
+
+
+class Operators:
+    """Names of the operators an answer calls, as written and as executed."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.written: list[str] = []
+
+    def names(self) -> list[str]:
+        return sorted({*self.written, *self.executed})
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        with _Written(self.written), _Executed(self.executed):
+            yield
+
+
+class _Written(TorchFunctionMode):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
+
+
+class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping would import the whole compiler, 1.5 seconds, for nothing
+
+
+class _Executed(_Mode):
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, _operator(func)
+        self.names.append(name)
+        converts = name == "_to_copy" and kwargs.get("dtype") == torch.float32
+        if converts and args[0].dtype == torch.float64:
+            self.names.append(FLOAT32_OF_FLOAT64)
+        return func(*args, **kwargs)
+
+
+class Calls:
+    """What an answer calls, seen by the interpreter: course parts by code, PyTorch's by name.
+
+    Sees what the two modes above don't: other threads, and code that switches modes off.
+
+    Args:
+        parts: the code of course parts, with their names.
+        operators: whether PyTorch's functions are of interest.
+        whole: whether all of a probe is watched, or until `seen_enough` says that a call is over.
+    """
+
+    def __init__(
+        self, parts: Mapping[types.CodeType, str], operators: bool = True, whole: bool = True
+    ) -> None:
+        self.parts = parts
+        self.whole = whole
+        self.names = {code.co_name for code in parts}
+        self.wanted = operators
+        self.borrowed: set[str] = set()
+        self.operators: set[str] = set()
+        self._profiler: _lsprof.Profiler | None = None
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        before = sys.getprofile(), threading.getprofile()
+        _watching.calls = self
+        threading.setprofile(self._note)
+        try:
+            self._profiler = _lsprof.Profiler(subcalls=False, builtins=self.wanted)
+            self._profiler.enable()
+        except ValueError:  # from Python 3.12 on there can be one only
+            self._profiler = None
+            sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            _watching.calls = None
+            self.stop()
+            sys.setprofile(before[0])
+            threading.setprofile(before[1])
+
+    def stop(self) -> None:
+        """What has been called so far is noted, and nothing more is watched."""
+        threading.setprofile(None)
+        if self._profiler is None:
+            sys.setprofile(None)
+            return
+        self._profiler.disable()
+        for entry in self._profiler.getstats():
+            if isinstance(entry.code, types.CodeType):
+                self._note_code(entry.code)
+            elif self.wanted:
+                self.operators.update(_named(entry.code))
+        self._profiler.clear()
+
+    def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """The same in other threads, where each call is told: what is cheap comes first."""
+        if event == "call":
+            self._note_code(frame.f_code)
+        elif event == "c_call" and self.wanted:
+            home = argument.__self__
+            if home is builtins or argument.__name__ in self.operators:
+                return
+            homes = argument.__module__, type(home).__module__
+            if any(str(home).startswith("torch") for home in homes):
+                self.operators.add(argument.__name__)
+
+    def _note_code(self, code: types.CodeType) -> None:
+        if code.co_name in self.names and code in self.parts:
+            self.borrowed.add(self.parts[code])
+        elif code.co_name not in self.operators and code.co_filename.startswith(TORCH):
+            self.operators.add(code.co_name)
+
+
+_OF_TORCH = re.compile(
+    r"<built-in method torch[\w.]*\.(\w+)>|<method '(\w+)' of 'torch[\w.]*' objects>"
+)
+
+
+@cache
+def _named(builtin: str) -> tuple[str, ...]:
+    """The name of a function of PyTorch's that is not written in Python, or nothing."""
+    found = _OF_TORCH.fullmatch(builtin)
+    return (found[1] or found[2],) if found else ()
+
+
+_watching = threading.local()
+
+
+def seen_enough() -> None:
+    """An answer's first call on a case is over: what repeats it need not be watched again."""
+    calls: Calls | None = getattr(_watching, "calls", None)
+    if calls is not None and not calls.whole:
+        calls.stop()
+
+
+def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
+    """The code objects of finished parts, with the name of each."""
+    return {f.__code__: name for name, part in parts.items() for f in functions(part)}
+
+
+# ---------------------------------------------------------------- another device
+
+THERE = torch.device("meta")  # the one name of a device that every build of PyTorch knows
+
+
+TAKES_CPU_POSITIONS = ("index", "index_put", "index_put_", "_index_put_impl_")
+
+
+class TwoDevices(RuntimeError):
+    """A tensor that stayed behind met one that lies on the other device."""
+
+
+class Elsewhere(Tensor):
+    """A tensor that says it lies on another device, and keeps its numbers here.
+
+    It refuses to meet tensors that don't, as tensors on a GPU do, so that a machine without one
+    shows which tensors an answer leaves behind. Numbers in it can be read; `.numpy()` can't be had,
+    as on a GPU.
+    """
+
+    here: Tensor
+
+    @staticmethod
+    def __new__(cls, here: Tensor) -> Elsewhere:
+        return torch.Tensor._make_wrapper_subclass(
+            cls,
+            here.shape,
+            strides=here.stride(),
+            storage_offset=here.storage_offset(),
+            dtype=here.dtype,
+            device=THERE,
+            requires_grad=here.requires_grad,
+        )
+
+    def __init__(self, here: Tensor) -> None:
+        self.here = here.detach()
+
+    def tolist(self) -> Any:
+        return self.here.tolist()
+
+    def numpy(self, **_: Any) -> Any:
+        raise TwoDevices("numpy lives on the CPU")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.numpy()
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[override]
+        return _run_there(func, args, kwargs or {})
+
+
+def _leaves(values: Iterable[Any]) -> Iterator[Any]:
+    """The arguments of an operator; those in lists, which never hold lists, one by one."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
+
+
+def _map(change: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([change(v) for v in value])
+    return change(value)
+
+
+def _here(value: Any) -> Any:
+    return value.here if isinstance(value, Elsewhere) else value
+
+
+def _there(value: Any) -> Any:
+    return Elsewhere(value) if isinstance(value, Tensor) else value
+
+
+def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    name = _operator(func)
+    tensors = [t for t in _leaves((*args, *kwargs.values())) if isinstance(t, Tensor)]
+    mine = [t for t in tensors if isinstance(t, Elsewhere)]
+    device = kwargs.get("device")
+    moves = name in ("_to_copy", "copy_")
+    if mine and not moves and len(mine) < len(tensors):
+        others = [t for t in tensors if t.dim() and not isinstance(t, Elsewhere)]
+        if name in TAKES_CPU_POSITIONS:
+            others = [t for t in others if t is args[0] or t.is_floating_point()]
+        if others:
+            raise TwoDevices("two devices")
+    there = bool(mine) if device is None else torch.device(device) == THERE
+    if name == "copy_":
+        there = isinstance(args[0], Elsewhere)
+    if device is not None:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    out = func(*[_map(_here, a) for a in args], **{k: _map(_here, v) for k, v in kwargs.items()})
+    if not there:
+        return out
+    for t in mine:  # in place: the same object goes back
+        if any(o is t.here for o in _leaves((out,))):
+            return t
+    return _map(_there, out)
+
+
+class AnotherDevice(_Mode):
+    """While it is on, tensors made with `device=x.device` for an `Elsewhere` x lie there too."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if kwargs.get("device") is None and not any(
+            isinstance(t, Elsewhere) for t in _leaves((*args, *kwargs.values()))
+        ):
+            return func(*args, **kwargs)
+        return _run_there(func, args, kwargs)
+
+
+class _MadeThere(TorchFunctionMode):
+    """Tensors made of numbers, with `torch.tensor(…, device=x.device)` and the like: PyTorch would
+    make them on `THERE` itself, where they are no `Elsewhere`."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, source = kwargs or {}, None
+        if func is Tensor.new_tensor:
+            source, *args = args
+            kwargs = {"dtype": source.dtype, "device": source.device, **kwargs}
+        if source is None and func not in (torch.tensor, torch.as_tensor, torch.asarray):
+            return func(*args, **kwargs)
+        numbers = not any(isinstance(t, Tensor) for t in tree_iter((args, kwargs)))
+        device = kwargs.get("device")
+        if not numbers or device is None or torch.device(device) != THERE:
+            return func(*(() if source is None else (source,)), *args, **kwargs)
+        return Elsewhere(torch.tensor(*args, **{**kwargs, "device": torch.device("cpu")}))
+
+
+def moved(value: Any) -> Any:
+    """An input on the other device; lists and numbers as they are."""
+    if isinstance(value, Tensor):
+        return Elsewhere(value.detach().clone())
+    if isinstance(value, tuple):
+        return tuple(map(moved, value))
+    return value
+
+
+def happened_elsewhere(call: Any) -> str:
+    """What becomes of `call()`, whose inputs lie elsewhere: "there", "here", "two devices", or
+    "unknown" where it could not be tried."""
+    try:
+        with torch.no_grad(), AnotherDevice(), _MadeThere():
+            out = call()
+    except TwoDevices:
+        return "two devices"
+    except Exception:
+        return "unknown"
+    if not isinstance(out, Tensor):
+        return "unknown"
+    return "there" if isinstance(out, Elsewhere) else "here"

@@ -1,0 +1,85 @@
+"""Cells as text: what a submission holds, and what nbgrader's metadata and markers say of a cell.
+
+It needs nothing else, and most of nbgrader's commands need no more than this of grading: they are
+not to wait for PyTorch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+CHECK = re.compile(r'check\("(\w+)", \1\)')
+HIDDEN = re.compile(r"\n*^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n*", re.M | re.S)
+DEFINITION = re.compile(r"^(?:(?:async +)?(?:def|class) +(\w+)|(\w+) *(?::[^=\n]*)?=(?!=))", re.M)
+MENDED = re.compile(
+    r"^ *### BEGIN SOLUTION\n(?:(?! *### END SOLUTION$).*\n)*? *### AS FOUND\n"
+    r"((?: *#(?!##).*\n|\n)*) *### END SOLUTION(?:\n|\Z)",
+    re.M,
+)
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell of a submission.
+
+    Args:
+        checks: the exercise whose points this cell is for; it is not run, the answer is judged.
+        locked: the course's own: written by no student.
+    """
+
+    source: str
+    checks: str = ""
+    locked: bool = False
+
+
+def checked_exercise(cell: NotebookNode) -> str | None:
+    """The exercise whose `check(...)` is all that a cell holds (hidden tests aside), or None."""
+    if cell.cell_type != "code":
+        return None
+    match = CHECK.fullmatch(without_hidden_tests(cell.source).strip())
+    return match and match[1]
+
+
+def without_hidden_tests(source: str) -> str:
+    return HIDDEN.sub("", source)
+
+
+def as_found(source: str) -> str:
+    """A cell to be mended as a student gets it: in a solution, below `### AS FOUND`, stand the
+    broken lines, each behind a `#`; they take its place.
+
+    >>> as_found("### BEGIN SOLUTION\\nx = 1\\n### AS FOUND\\n# x = 2\\n### END SOLUTION")
+    'x = 2\\n'
+    """
+    return MENDED.sub(lambda region: re.sub(r"^( *)# ?", r"\1", region[1], flags=re.M), source)
+
+
+def defined_names(source: str) -> list[str]:
+    """Names that a cell defines at its left margin, read without running or parsing it."""
+    return [function or variable for function, variable in DEFINITION.findall(source)]
+
+
+def nbgrader_metadata(
+    grade_id: str,
+    *,
+    grade: bool = False,
+    solution: bool = False,
+    task: bool = False,
+    locked: bool = False,
+    points: float | None = None,
+) -> dict[str, Any]:
+    """A cell's metadata in nbgrader's schema 3."""
+    metadata: dict[str, Any] = {
+        "grade": grade,
+        "grade_id": grade_id,
+        "locked": locked,
+        "schema_version": 3,
+        "solution": solution,
+        "task": task,
+    }
+    return metadata if points is None else {**metadata, "points": points}

@@ -1,0 +1,344 @@
+"""A class's submissions to an assignment: run side by side, entered into the gradebook by one."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import nbgrader.api
+import sqlalchemy
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from . import submissions
+from .cells import Cell
+from .mending import Released, cells_of, mend, released
+from .notebooks import Graded
+from .readable import in_a_line
+from .results import CantKeep, Results, Settings
+from .room import NoRoom
+from .sandbox import NoSandbox
+from .work import end_with_parent
+from .work import work as on_a_worker
+
+CONFIG = "nbgrader_config.py"
+# Bytes of a folder's name: a socket's has 104 at most on macOS, 108 on Linux.
+LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
+
+
+class CantRun(RuntimeError):
+    """Nothing can be graded; the message says why and what to do."""
+
+
+ATTEMPTS = 3  # at running what is left, where a process of ours is killed
+
+
+@dataclass
+class Work:
+    """One notebook of one student.
+
+    Attributes:
+        name: of the result; nothing where there is none to be had.
+        trouble: what a person should look at.
+    """
+
+    student: str
+    notebook: str
+    cells: list[Cell] = field(default_factory=list)
+    name: str = ""
+    trouble: list[str] = field(default_factory=list)
+    graded: Graded | None = None
+
+
+@dataclass
+class Classroom:
+    """An assignment with all that was handed in to it.
+
+    Attributes:
+        course: the course's folder.
+        works: by student and notebook.
+    """
+
+    course: Path
+    assignment: str
+    config: Config
+    notebooks: list[str]
+    works: list[Work]
+
+    @property
+    def students(self) -> list[str]:
+        return sorted({w.student for w in self.works})
+
+
+def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> Classroom:
+    """Reads what was handed in.
+
+    Args:
+        only: one student's alone.
+
+    Raises:
+        CantRun: there is no such course, assignment or student.
+    """
+    if not (course / CONFIG).is_file():
+        raise CantRun(f"There is no {CONFIG} here: type this in the course's folder.")
+    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    config.CourseDirectory.root = str(course)
+    directory = CourseDirectory(config=config)
+    notebooks = _notebooks(directory.db_url, assignment)
+    folder = course / directory.submitted_directory
+    handed_in = sorted(p.name for p in folder.glob("*") if (p / assignment).is_dir())
+    if only and only not in handed_in:
+        raise CantRun(f"{only} has not handed in {assignment}: nbgrader collect {assignment}")
+    if not handed_in:
+        raise CantRun(f"Nobody has handed in {assignment}: nbgrader collect {assignment}")
+    cells = {n: released(directory.db_url, assignment, n) for n in notebooks}
+    works = [
+        work
+        for student in ([only] if only else handed_in)
+        for work in _of(student, folder / student / assignment, cells, settings)
+    ]
+    return Classroom(course, assignment, config, notebooks, works)
+
+
+def _notebooks(db_url: str, assignment: str) -> list[str]:
+    with Gradebook(db_url) as gradebook:
+        try:
+            return sorted(n.name for n in gradebook.find_assignment(assignment).notebooks)
+        except MissingEntry:
+            said = f"The gradebook has no assignment {assignment}"
+            raise CantRun(f"{said}: nbgrader generate_assignment {assignment}") from None
+
+
+def _of(
+    student: str, folder: Path, notebooks: dict[str, dict[str, Released]], settings: Settings
+) -> Iterator[Work]:
+    """One student's notebooks, ready to be run, with what a person should look at."""
+    strange = submissions.strange_in(folder)
+    strange += [
+        f"{in_a_line(p.name)} is no notebook of this assignment"
+        for p in sorted(folder.glob("*.ipynb"))
+        if p.stem not in notebooks
+    ]
+    for notebook, cells in notebooks.items():
+        work = Work(student, notebook, trouble=strange)
+        strange = []
+        path = folder / f"{notebook}.ipynb"
+        if not os.path.lexists(path):
+            work.trouble.append("it was not handed in")
+            yield work
+            continue
+        try:
+            nb = submissions.read(path)
+        except submissions.Unreadable as error:
+            work.trouble.append(f"what was handed in can't be read: {error}")
+            nb = submissions.stand_in(cells, str(error))
+        mend(nb, cells)
+        work.cells = cells_of(nb)
+        work.name = settings.name(work.cells)
+        yield work
+
+
+# Running -------------------------------------------------------------------------------------
+
+
+def run(
+    classroom: Classroom,
+    settings: Settings,
+    results: Results,
+    told: Callable[[int, int], None],
+    complete: Callable[[str], None],
+    workers: int = 0,
+    scheduler: str = "",
+    force: bool = False,
+) -> None:
+    """Runs what has no result yet, the same cells once, and keeps each result when it is there.
+
+    Args:
+        told: called with how many are done, of how many.
+        complete: called with each student of whom all results are there, while others are made.
+        workers: how many run at once on this machine; 0: as many as it has cores.
+        scheduler: the address of a Dask scheduler whose workers run them instead.
+
+    Raises:
+        CantKeep: a result could not be written.
+        CantRun: the scheduler does not answer.
+    """
+    alike, of = defaultdict[str, list[Work]](list), defaultdict[str, list[Work]](list)
+    for work in classroom.works:
+        if work.name:
+            alike[work.name].append(work)
+            of[work.student].append(work)
+    todo = []
+    for name, works in alike.items():
+        if not force and (known := results.find(name)):
+            _take(works, known)
+        else:
+            todo.append(works[0])
+    told(0, len(todo))
+    if not todo:
+        return
+    made = _side_by_side(todo, settings, workers or os.cpu_count() or 1, scheduler)
+    for number, (name, graded) in enumerate(made, 1):
+        if isinstance(graded, str):
+            for work in alike[name]:
+                work.trouble.append(graded)
+        else:
+            results.keep(name, graded)
+            _take(alike[name], graded)
+        told(number, len(todo))
+        for student in dict.fromkeys(work.student for work in alike[name]):
+            if all(work.graded for work in of[student]):
+                complete(student)
+
+
+def _take(works: Sequence[Work], graded: Graded) -> None:
+    for work in works:
+        work.graded = graded
+        work.trouble += graded.happened
+
+
+Made = Iterator[tuple[str, Graded | str]]  # each result's name with it, or with what went wrong
+
+
+def _side_by_side(todo: Sequence[Work], settings: Settings, workers: int, scheduler: str) -> Made:
+    """Results as they come, from processes of this machine or from a scheduler's workers."""
+    if scheduler:
+        return _on_a_cluster(todo, settings, scheduler)
+    return _on_this_machine(todo, settings, min(workers, len(todo)))
+
+
+def _on_this_machine(todo: Sequence[Work], settings: Settings, workers: int) -> Made:
+    context = multiprocessing.get_context(_how_workers_start())
+    context.set_forkserver_preload([f"{__package__}.preloaded"])
+    left = {work.name: work for work in todo}
+    for _ in range(ATTEMPTS):
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
+            names = {
+                pool.submit(on_a_worker, [asdict(c) for c in work.cells], settings): name
+                for name, work in left.items()
+            }
+            for future in as_completed(names):
+                error = future.exception()
+                if isinstance(error, BrokenProcessPool):
+                    continue  # one was killed, and so were all: what is left is tried again
+                del left[names[future]]
+                yield names[future], _outcome(error) if error else Graded(**future.result())
+        if not left:
+            return
+    for name in left:
+        yield name, "it could not be run: a process that grades was killed each time"
+
+
+def _on_a_cluster(todo: Sequence[Work], settings: Settings, scheduler: str) -> Made:
+    import dask
+    from distributed import Client
+    from distributed import as_completed as results_of
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        with dask.config.set({"distributed.comm.timeouts.connect": "10s"}):
+            client = Client(scheduler)
+    except (OSError, TimeoutError) as error:
+        raise CantRun(f"The scheduler at {scheduler} does not answer: {error}") from None
+    with client:
+        names: dict[Any, str] = {}
+        for work in todo:
+            cells = [asdict(c) for c in work.cells]
+            how = {"key": work.name, "pure": False, "priority": -len(names)}
+            names[client.submit(on_a_worker, cells, settings, **how)] = work.name
+        for future in results_of(names):
+            failed = None if future.status == "finished" else future.exception()
+            yield names[future], _outcome(failed) if failed else Graded(**future.result())
+
+
+def _outcome(error: BaseException) -> str:
+    if isinstance(error, NoRoom | NoSandbox):
+        raise CantRun(f"On a worker no submission can be locked in: {error}")
+    return f"it could not be run: {error}"
+
+
+def _how_workers_start() -> str:
+    """PyTorch and the course are loaded once, and a worker is a fork of what has them; but where
+    the folder for temporary files has a name too long for a socket in it, each loads its own."""
+    return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE else "spawn"
+
+
+# The gradebook -------------------------------------------------------------------------------
+
+
+def enrol(classroom: Classroom) -> None:
+    """Makes all students known to the gradebook, by name: its lists have them as they came."""
+    config = classroom.config
+    if not Autograde(config=config).create_student:
+        return
+    with Gradebook(CourseDirectory(config=config).db_url) as gradebook:
+        for student in classroom.students:
+            gradebook.update_or_create_student(student)
+
+
+def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:
+    """Lets nbgrader take a student's results where they are not entered yet; whether it could."""
+    if not force and _up_to_date(classroom, student):
+        return True
+    config = Config(classroom.config)
+    config.CourseDirectory.student_id = student
+    config.CourseDirectory.assignment_id = classroom.assignment
+    converter = Autograde(coursedir=CourseDirectory(config=config), config=config)
+    converter.force = True
+    converter.log.setLevel(logging.ERROR + 1)
+    try:
+        with warnings.catch_warnings(), _one_engine():
+            warnings.simplefilter("ignore")  # nbgrader's database speaks of its own affairs
+            converter.start()
+    except Exception as error:
+        first = next(work for work in classroom.works if work.student == student)
+        first.trouble.append(f"nbgrader could not enter it: {error}")
+        return False
+    return True
+
+
+@contextmanager
+def _one_engine() -> Iterator[None]:
+    """nbgrader opens its gradebook six times a notebook; a third of its time is to learn anew how
+    to ask it."""
+    with patch.object(nbgrader.api, "create_engine", _engine):
+        yield
+
+
+@cache
+def _engine(db_url: str, **how: Any) -> Any:
+    return sqlalchemy.create_engine(db_url, **how)
+
+
+def _up_to_date(classroom: Classroom, student: str) -> bool:
+    """Whether each notebook was entered with the result that it has now."""
+    folder = classroom.course / "autograded" / student / classroom.assignment
+    for work in classroom.works:
+        if work.student != student or not work.name:
+            continue
+        try:
+            entered = submissions.read(folder / f"{work.notebook}.ipynb")
+        except submissions.Unreadable:
+            return False
+        if entered.metadata.get("course", {}).get("result") != work.name:
+            return False
+    return True
+
+
+__all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enrol", "enter", "enter_grades", "run"]

@@ -1,0 +1,95 @@
+"""`course grade`: a class graded side by side, then a table of who, points and what failed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from . import sandbox
+from .classroom import CantRun, enrol, enter, enter_grades, run
+from .flags import flagged
+from .results import FOLDER, CantKeep, Results, Settings
+from .room import remove_left
+from .tables import Table
+
+ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("assignment", help="such as 1-averages")
+    parser.add_argument("--student", default="", help="grade this one alone")
+    parser.add_argument("--workers", type=int, default=0, help="how many at once; all cores")
+    parser.add_argument("--scheduler", default="", help="a Dask scheduler's address")
+    parser.add_argument("--force", action="store_true", help="run again what is known")
+    parser.add_argument(
+        "--trust-submissions", action="store_true", help="run them with your rights, without walls"
+    )
+    parser.add_argument("--csv", type=Path, help="write the table to this file")
+    parser.add_argument("--html", type=Path, help="write the table as a page that prints well")
+
+
+def grade(args: argparse.Namespace) -> int:
+    """Grades a class; what it says and its exit status are for people and for scripts."""
+    course = Path.cwd()
+    try:
+        if args.trust_submissions:
+            os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
+        else:
+            sandbox.demand()
+        tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
+        (course / FOLDER).mkdir(exist_ok=True)
+        with FileLock(course / FOLDER / "lock", timeout=0):
+            settings = Settings.of(course, tier)
+            classroom = enter(course, args.assignment, settings, args.student)
+            enrol(classroom)
+            remove_left()  # there may be nothing to run, and no new room
+            entered: dict[str, bool] = {}
+
+            def enter_one(student: str) -> None:
+                entered[student] = enter_grades(classroom, student, args.force)
+
+            how = args.workers, args.scheduler, args.force
+            run(classroom, settings, Results(course), _progress, enter_one, *how)
+            for student in [s for s in classroom.students if s not in entered]:
+                enter_one(student)
+    except Timeout:
+        return _stop("Somebody else is grading in this folder: wait until that has ended.")
+    except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:
+        return _stop(str(error))
+    table = Table.of(classroom, flagged(classroom))
+    print(table.text())
+    if not args.student:
+        _keep_counts(course / FOLDER / "misconceptions" / f"{args.assignment}.json", table)
+    if args.csv:
+        args.csv.write_text(table.csv(), encoding="utf-8")
+    if args.html:
+        args.html.write_text(table.html(), encoding="utf-8")
+    return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
+
+
+def _keep_counts(place: Path, table: Table) -> None:
+    """What the class misunderstood, for those who tend the catalogue; of a later run, its own."""
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(json.dumps(table.counts(), indent=1) + "\n", encoding="utf-8")
+    print(f"How often each misconception was made: {place.relative_to(Path.cwd())}")
+
+
+def _progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        width = 30 * done // max(of, 1)
+        end = "\n" if done == of else ""
+        print(
+            f"\r[{'#' * width:30}] {done} of {of} notebooks", end=end, file=sys.stderr, flush=True
+        )
+    elif done == of:
+        print(f"{of} notebooks were run.", file=sys.stderr, flush=True)
+
+
+def _stop(said: str) -> int:
+    print(said, file=sys.stderr)
+    return COULD_NOT_RUN

@@ -1,0 +1,97 @@
+"""`course explain`: what was run of an answer, with which inputs, and what came out beside it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor
+
+from whywrong import AnswerKey, Case, Exercise, Observation, kept_key
+from whywrong.course import joined
+
+from . import sandbox
+from .classroom import CantRun, Work, enter
+from .flags import answers
+from .notebooks import watched_verdict
+from .preprocessors import trusted
+from .readable import readable
+from .results import Settings, seed_from
+from .work import room
+
+WIDTH = 96
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("student")
+    parser.add_argument("exercise", help="such as naive_mean")
+
+
+def explain(args: argparse.Namespace) -> int:
+    course = Path.cwd()
+    tier = sandbox.TRUSTED if trusted() else sandbox.SANDBOX
+    try:
+        if not trusted():
+            sandbox.demand()
+        settings = Settings.of(course, tier)
+        exercise = joined(settings.own).find(args.exercise)
+        if exercise is None:
+            raise CantRun(f"There is no exercise {args.exercise}: see `course progress`.")
+        assignment, notebook = exercise.lesson.split("/", 1)
+        classroom = enter(course, assignment, settings, args.student)
+        work = next(w for w in classroom.works if w.notebook == notebook)
+        print("\n".join(_told(work, exercise, settings)))
+    except (CantRun, sandbox.NoSandbox, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _told(work: Work, exercise: Exercise, settings: Settings) -> Iterator[str]:
+    yield f"{work.student}, {exercise.id} in {exercise.lesson}, tier: {settings.tier}"
+    yield from (f"! {said}" for said in work.trouble)
+    yield from ("", "What was handed in", "")
+    yield readable(answers(work).get(exercise.id, "(no cell writes it)"))
+    key = kept_key(exercise, seed_from(settings.secret)(exercise.id))
+    report, seen, happened = watched_verdict(
+        room(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times
+    )
+    yield from ("", "What it was told", "", str(report))
+    yield from (f"! {said}" for said in happened)
+    yield from ("", "What it was tried with", "")
+    if exercise.kind == "quiz":
+        given = seen[0].facts.get("given", {}) if seen else {}
+        for entry in exercise.entries:
+            yield f"  {entry.name}: {given.get(entry.name, '(nothing)')!r}, right: {entry.answer!r}"
+        return
+    for number, case in enumerate(key.cases):
+        yield from _case(key, case, number, seen[number] if number < len(seen) else None)
+
+
+def _case(key: AnswerKey, case: Case, number: int, seen: Observation | None) -> Iterator[str]:
+    yield f"{number + 1}. {case.name}. {case.describe()}"
+    for name, value in case.inputs.items():
+        if isinstance(value, Tensor) and value.numel() <= 24:
+            yield f"     {name} = {shown(value)}"
+    if case.refuses is not None:
+        yield f"     to be refused with a ValueError that says: {' and '.join(case.refuses)}"
+    if seen is None:
+        yield "     not tried: it was over before"
+        return
+    if seen.error:
+        yield f"     raised {seen.error['type']}: {seen.error['message']}"
+    for name, right in key.expected[number].items():
+        got = seen.tensors.get(name)
+        yield f"     {name}: expected {shown(right)}"
+        yield f"     {'':{len(name)}}  got      {shown(got) if got is not None else '(nothing)'}"
+
+
+def shown(value: Tensor) -> str:
+    """A tensor on a line or so: its shape, and its numbers or the first of them."""
+    kind = str(value.dtype).removeprefix("torch.")
+    flat = value.flatten()[:8]
+    numbers = [f"{v:.5g}" if value.is_floating_point() else str(v) for v in flat.tolist()]
+    more = ", …" if value.numel() > len(numbers) else ""
+    return f"{tuple(value.shape)} {kind} [{', '.join(numbers)}{more}]"

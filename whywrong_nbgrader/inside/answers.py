@@ -1,0 +1,72 @@
+"""Looking at answers where they run: described without a call, then observed a case at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from whywrong.answers import describe, looks_unwritten, names_bound
+from whywrong.exercise import Case
+from whywrong.guard import Clock, run
+from whywrong.observation import Observation
+from whywrong.watching import part_codes
+
+
+@dataclass(frozen=True)
+class Probing:
+    """All of an exercise that is needed where its answers run.
+
+    Attributes:
+        watched: the finished parts that an answer must not call.
+    """
+
+    id: str
+    kind: str
+    probe: Any
+    forbidden: tuple[str, ...]
+    as_found: Any
+    watched: Mapping[str, Any]
+
+
+def described(answer: Any) -> dict[str, Any]:
+    """What `describe` says, as JSON has it."""
+    said = describe(answer)
+    arguments = None
+    if said.signature is not None:
+        arguments = [
+            [p.name, p.kind.name, p.default is not p.empty]
+            for p in said.signature.parameters.values()
+        ]
+    return {
+        "missing": said.missing,
+        "kind": said.kind[:100],
+        "is_class": said.is_class,
+        "callable": said.callable,
+        "forward": said.forward,
+        "arguments": arguments,
+        "names": sorted(said.names)[:1000],
+    }
+
+
+def observe(
+    probing: Probing,
+    answer: Any,
+    case: Case,
+    parts: Mapping[str, Any],
+    clock: Clock,
+    first: bool,
+) -> Observation:
+    """One case, watched from beginning to end.
+
+    Args:
+        clock: how long it may take.
+        first: whether it is the first one, which tells a stub.
+    """
+    codes = part_codes(probing.watched)
+    with names_bound(answer, parts):
+        (seen,) = run(probing, answer, [case], codes, clock, watch_all=True)
+    kinds = list(seen.facts.get("types", {}).values())
+    if first and looks_unwritten(probing.kind, answer, kinds, probing.as_found):
+        seen.facts["not_attempted"] = True
+    return seen

@@ -1,0 +1,268 @@
+"""The first process in a sandbox: everything loaded once, and a fork of it for each notebook.
+
+It holds no secret and runs no line of a submission. A fork goes into namespaces of its own, where
+it sees no other process and a folder of nobody else; with it ends all that it has started.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import pickle
+import platform
+import random
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+MOST_PROCESSES, FOLDER_SIZE = 64, "256m"
+SEED = 0  # of what a notebook draws without saying from where
+
+
+def serve(control: socket.socket, loaded: Sequence[str] = (), trusted: bool = False) -> None:
+    """Forks when asked to, and ends a fork when told to; until nobody is there to ask.
+
+    Args:
+        loaded: modules that a lesson needs.
+        trusted: a fork stays where it is, with the rights of who started this.
+    """
+    from .shell import make_shell
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not trusted:
+        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no process of this user may look into this one
+    gc.disable()  # nothing of what is loaded goes
+    shell = make_shell()
+    _load(loaded)
+    _say(control, b"ready")
+    while True:
+        word, fds = _asked(control)
+        if not word:
+            return
+        if not fds:  # a fork was to be ended that had ended by itself
+            continue
+        (fd,) = fds
+        fork = os.fork()
+        if fork == 0:
+            control.close()
+            host = socket.socket(fileno=fd)
+            _as_it_is(host, shell) if trusted else _isolated(libc, host, shell)
+        os.close(fd)
+        _watch_over(control, fork)
+
+
+def _load(modules: Sequence[str]) -> None:
+    """What a lesson needs, so that a fork has it; on one thread, or a fork would hang."""
+    import numpy  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+    from whywrong import errors
+
+    from . import answers  # noqa: F401
+
+    for name in modules:
+        module = importlib.import_module(name)
+        errors.libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
+
+    torch.ones(2, 2, requires_grad=True).sum().backward()
+    gc.freeze()  # a collection in a fork would touch, and so copy, every page that holds an object
+    gc.enable()
+
+
+def _asked(control: socket.socket) -> tuple[bytes, list[int]]:
+    fds = array.array("i")
+    data, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content)
+    return data, list(fds)
+
+
+def _say(control: socket.socket, word: bytes) -> None:
+    control.sendall(word.ljust(8))
+
+
+def _watch_over(control: socket.socket, fork: int) -> None:
+    """Until the fork has ended, by itself or as the host says ("i": interrupt, "k": kill)."""
+    while not os.waitpid(fork, os.WNOHANG)[0]:
+        if select.select([control], [], [], 0.005)[0]:
+            word = control.recv(1)  # nothing: the host is gone
+            os.kill(fork, signal.SIGUSR1 if word == b"i" else signal.SIGUSR2)
+    _say(control, b"ended")
+
+
+def _as_it_is(host: socket.socket, shell: Any) -> None:
+    """Without walls: a process group of its own is all that sets a notebook apart."""
+    os.setsid()
+    with contextlib.suppress(AttributeError):  # where there is none, an endless loop may outlive us
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def end(*_: Any) -> None:
+        os.killpg(0, signal.SIGKILL)
+
+    signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    signal.signal(signal.SIGUSR2, end)
+    _begin_anew()
+    _run(host, shell)
+    end()
+
+
+def _isolated(libc: ctypes.CDLL, host: socket.socket, shell: Any) -> None:
+    """Goes into new namespaces and forks once more: the notebook is the first process there."""
+    code, inner = 1, 0
+
+    def pass_on(number: int, _: Any) -> None:
+        if inner:
+            os.kill(inner, signal.SIGINT if number == signal.SIGUSR1 else signal.SIGKILL)
+        elif number == signal.SIGUSR2:
+            os._exit(code)
+
+    signal.signal(signal.SIGUSR1, pass_on)
+    signal.signal(signal.SIGUSR2, pass_on)
+    try:
+        user, group = os.getuid(), os.getgid()
+        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # or the next three files could not be written
+        if libc.unshare(NEW):
+            raise OSError(ctypes.get_errno(), "no namespaces can be made")
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+        inner = os.fork()
+        if inner == 0:
+            _alone(libc)
+            _run(host, shell)
+            os._exit(0)
+        host.close()
+        os.waitpid(inner, 0)
+        code = 0
+    except OSError as error:
+        print(error, file=sys.__stderr__, flush=True)
+    finally:
+        os._exit(code)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _alone(libc: ctypes.CDLL) -> None:
+    """Nothing of the other processes, an empty folder, no rights, and bounds of its own."""
+    # In namespaces of its own a notebook could mount memory without bounds.
+    with contextlib.suppress(OSError):  # some systems have it read-only
+        _write("/proc/sys/user/max_user_namespaces", "0")
+    _mount(libc, "/proc", "size=4k")
+    for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
+        if not any(path.startswith(f"{place}/") for path in (sys.prefix, sys.base_prefix)):
+            _mount(libc, place, f"size={FOLDER_SIZE}")
+    if not os.access(os.environ.setdefault("TMPDIR", "/tmp"), os.W_OK):
+        os.environ["TMPDIR"] = os.environ["HOME"]
+    _join_new_keyring(libc)
+    os.chdir(os.environ["HOME"])
+    for capability in range(64):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    _drop_capabilities(libc)
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_NPROC, (MOST_PROCESSES, MOST_PROCESSES))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    _begin_anew()
+
+
+def _begin_anew() -> None:
+    """What a process has from the one it was forked from, and should not share with others."""
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    import numpy
+    import torch
+
+    random.seed(SEED)
+    numpy.random.seed(SEED)
+    torch.manual_seed(SEED)
+
+
+def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
+    if libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, options.encode()):
+        raise OSError(ctypes.get_errno(), f"{place} can't be covered")
+
+
+def _join_new_keyring(libc: ctypes.CDLL) -> None:
+    """The kernel keeps words for a session of programs, and this one's may be a person's."""
+    number = {"x86_64": 250, "aarch64": 219}.get(platform.machine())
+    if number:  # where there are no keyrings it fails, and nothing can be left in them
+        libc.syscall(number, 1, None)
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # the third version of the call, this process
+    nothing = (ctypes.c_uint32 * 6)()
+    if libc.capset(header, nothing):
+        raise OSError(ctypes.get_errno(), "capabilities can't be given up")
+
+
+def _run(host: socket.socket, shell: Any) -> None:
+    """Does what the host asks, until it has no more to ask."""
+    from whywrong.guard import Clock
+
+    from . import wire
+    from .answers import described, observe
+
+    probing: Any = None
+    parts: Any = None
+    answer: Any = None
+    begun = 0.0
+    while True:
+        try:
+            asked, data = wire.receive(host)
+        except (wire.Ended, wire.BadMessage):
+            return
+        except KeyboardInterrupt:
+            continue
+        reply = {"token": asked["token"]}
+        try:
+            if asked["do"] == "run":
+                outputs, success = shell.run(asked["source"])
+                wire.send(host, reply | {"outputs": outputs, "success": success})
+            elif asked["do"] == "look":
+                probing, parts = pickle.loads(data)
+                answer = shell.user_ns.get(asked["name"])
+                there = asked["name"] in shell.user_ns
+                wire.send(host, reply | {"described": described(answer), "there": there})
+            elif asked["do"] == "observe":
+                case = pickle.loads(data)
+                bound = parts if asked["parts"] else {}
+                if asked["first"]:
+                    begun = time.process_time()
+                left = asked["computing"] - (time.process_time() - begun)
+                clock = Clock(left, asked["seconds"])
+                seen = observe(probing, answer, case, bound, clock, asked["first"])
+                wire.send(host, reply, _packed(seen))
+        except (wire.Ended, wire.OutOfTime):
+            return
+        except BaseException as error:
+            wire.send(host, reply | {"error": f"{type(error).__name__}: {error}"[:1000]})
+
+
+def _packed(seen: Any) -> bytes:
+    from whywrong.observation import pack
+
+    return pack([seen])
+
+
+if __name__ == "__main__":
+    modules = [word for word in sys.argv[2:] if word != "trusted"]
+    serve(socket.socket(fileno=int(sys.argv[1])), modules, "trusted" in sys.argv[2:])

@@ -1,0 +1,163 @@
+"""Submissions get back what grading rests on, whatever was done to their cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.api import Gradebook
+from nbgrader.utils import is_grade, is_locked
+
+from .cells import Cell, checked_exercise, defined_names, nbgrader_metadata
+from .readable import math_at_rest, writable
+
+IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
+TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what a browser takes for the beginning of a tag
+CHARACTER = re.compile(r"&(?=#|\w+;)")  # another way to write one
+# The end of a link's text, but before a page, a place in this one, or a file beside it.
+LINK = re.compile(r"\](?=[(:](?!\s{0,3}(?:https?://|#|[\w./-]*\s{0,3}\))))")
+MOST_TEXT, MOST_FORMULAS = 20_000, 100
+PICTURE = re.compile(r"!(?=\[)")
+LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
+PUT_BACK = "# This cell was missing from the submission and was put back.\n"
+
+
+@dataclass(frozen=True)
+class Released:
+    """A cell as it was released.
+
+    Args:
+        metadata: nbgrader's, as it has to be again.
+    """
+
+    source: str
+    cell_type: str
+    locked: bool
+    graded: bool
+    metadata: dict[str, Any]
+
+
+def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]:
+    """A notebook's cells in the gradebook, by name."""
+    with Gradebook(db_url) as gradebook:
+        kept = gradebook.find_notebook(notebook, assignment)
+        points = {c.name: c.max_score for c in (*kept.grade_cells, *kept.task_cells)}
+        graded = {cell.name for cell in kept.grade_cells}
+        solutions = {cell.name for cell in kept.solution_cells}
+        tasks = {cell.name for cell in kept.task_cells}
+        return {
+            cell.name: Released(
+                cell.source,
+                cell.cell_type,
+                cell.locked,
+                cell.name in graded | tasks,
+                {
+                    **nbgrader_metadata(
+                        cell.name,
+                        grade=cell.name in graded,
+                        solution=cell.name in solutions,
+                        task=cell.name in tasks,
+                        locked=cell.locked,
+                        points=points.get(cell.name),
+                    ),
+                    "checksum": cell.checksum,
+                    "cell_type": cell.cell_type,
+                },
+            )
+            for cell in kept.source_cells
+        }
+
+
+def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
+    """Gives a submission back, in place, what grading rests on; the names of cells put back.
+
+    Whatever a student did to a cell (copied, deleted, retyped, edited its metadata), it stops the
+    grading of nobody, and what was written runs in nobody's browser.
+    """
+    found = set()
+    for cell in reversed(nb.cells):  # of two copies the later one counts
+        claimed = cell.metadata.get("nbgrader")
+        name = str(claimed.get("grade_id")) if isinstance(claimed, dict) else ""
+        known = name in cells and name not in found
+        ours = known and (cells[name].locked or cells[name].source == cell.source)
+        _tame(cell, keep_text=ours)
+        if not known:
+            continue
+        found.add(name)
+        _retype(cell, cells[name].cell_type)
+        cell.metadata["nbgrader"] = NotebookNode(cells[name].metadata)
+        if cells[name].locked:
+            cell.source = cells[name].source
+    missing = sorted(name for name in cells if cells[name].graded and name not in found)
+    for name in missing:
+        new = new_code_cell if cells[name].cell_type == "code" else new_markdown_cell
+        cell = new(cells[name].source)
+        cell.metadata["nbgrader"] = NotebookNode(cells[name].metadata)
+        nb.cells.insert(_place(nb, checked_exercise(cell)), cell)
+        if cell.cell_type == "code":
+            cell.source = PUT_BACK + cell.source
+        if (nb.nbformat, nb.nbformat_minor) < (4, 5):
+            del cell["id"]
+    nb.metadata = NotebookNode({k: v for k, v in nb.metadata.items() if k == "kernelspec"})
+    nb.metadata["language_info"] = NotebookNode(LANGUAGE)  # its lexer's name stands on each page
+    return missing
+
+
+def _tame(cell: NotebookNode, keep_text: bool) -> None:
+    """Takes from a cell what a browser would run, or a page be led astray by."""
+    cell.metadata = NotebookNode(
+        {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
+    )
+    cell.source = writable(cell.source)
+    if cell.cell_type != "code" and not keep_text:
+        cell.source = at_rest(cell.source)
+        cell.pop("attachments", None)
+
+
+def at_rest(text: str) -> str:
+    """A stranger's Markdown, in which nothing acts on who reads it and nothing is fetched."""
+    if len(text) > MOST_TEXT or text.count("\\begin") > MOST_FORMULAS:
+        text = f"(A text of {len(text):,} characters is left out.)"  # pages would take hours
+    text = TAG.sub("&lt;", CHARACTER.sub("&amp;", text))
+    return math_at_rest(PICTURE.sub("! ", LINK.sub("&#93;", text)))
+
+
+def _place(nb: NotebookNode, exercise: str | None) -> int:
+    """Behind the last cell that defines what is checked.
+
+    Without such a cell the check comes behind the imports, before a demonstration can bring in
+    the finished part under the same name. A graded cell of another kind comes last.
+    """
+    if exercise is None:
+        return len(nb.cells)
+    code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+    places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
+    imports = [i for i in code if IMPORTS_CHECK.search(nb.cells[i].source)]
+    return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
+
+
+def _retype(cell: NotebookNode, cell_type: str) -> None:
+    if cell.cell_type == cell_type:
+        return
+    cell.cell_type = cell_type
+    cell.pop("attachments", None)
+    if cell_type == "code":
+        cell.outputs, cell.execution_count = [], None
+    else:
+        cell.pop("outputs", None)
+        cell.pop("execution_count", None)
+
+
+def cells_of(nb: NotebookNode) -> list[Cell]:
+    """The code cells of a mended notebook."""
+    cells = []
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            bare = NotebookNode(cell_type="code", source=cell.source.removeprefix(PUT_BACK))
+            checks = (checked_exercise(bare) or "") if is_grade(cell) else ""
+            cells.append(Cell(cell.source, checks, is_locked(cell)))
+    return cells

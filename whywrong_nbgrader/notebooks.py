@@ -1,0 +1,415 @@
+"""One notebook from its cells to its points: run in a room, judged here.
+
+A pure function of the cells, the exercises and the seed: what it gives can be kept and found again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import nh3
+
+from whywrong import AnswerKey, Catalogue, Exercise, Observation, Report, kept_key
+from whywrong.failed_runs import names_written
+from whywrong.guard import time_budget
+
+from .cells import Cell
+from .inside import wire
+from .readable import math_at_rest, writable
+from .room import Lodger, Room
+from .verdicts import verdict
+
+MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
+MOST_OPEN = 500  # tags in tags; to clean them takes as long as their number squared
+MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
+TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
+BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
+TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
+TAGS |= {
+    "ol",
+    "p",
+    "pre",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "summary",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "tfoot",
+}
+TAGS |= {"th", "thead", "tr", "u", "ul"}
+STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
+STYLES |= {"height", "margin", "max-width", "opacity", "overflow-x", "padding", "text-align"}
+STYLES |= {"width"}
+ATTRIBUTES = {
+    "*": {"style", "title", "colspan", "rowspan", "scope", "open"},
+    "img": {"src", "alt", "width", "height"},
+}
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that may pass.
+
+    Args:
+        cell: for a cell that is run.
+        check: of computing, for all cases of an exercise together.
+        notebook: for all of it.
+    """
+
+    cell: float = 60.0
+    check: float = 10.0
+    notebook: float = 300.0
+
+    @classmethod
+    def usual(cls) -> Times:
+        """Those above, or as COURSE_CELL_SECONDS, COURSE_CHECK_SECONDS and COURSE_NOTEBOOK_SECONDS
+        say."""
+        return cls(_seconds("CELL", cls.cell), time_budget(), _seconds("NOTEBOOK", cls.notebook))
+
+
+def _seconds(name: str, usual: float) -> float:
+    try:
+        seconds = float(os.environ[f"COURSE_{name}_SECONDS"])
+    except (KeyError, ValueError):
+        return usual
+    return seconds if 0 < seconds < 1e6 else usual
+
+
+@dataclass
+class Graded:
+    """What became of a notebook, as plain data.
+
+    Attributes:
+        outputs: of each code cell.
+        reports: on each exercise, as `Report.to_dict` gives them.
+        happened: what a person should know, in words; nothing for most.
+        tier: what stood between the submission and this machine.
+    """
+
+    outputs: list[list[dict[str, Any]]] = field(default_factory=list)
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    happened: list[str] = field(default_factory=list)
+    tier: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Run:
+    """A notebook on its way: the process it is in, what has been run, what may not be run again."""
+
+    def __init__(self, room: Room, cells: Sequence[Cell], times: Times) -> None:
+        self.room, self.cells, self.times = room, cells, times
+        self.until = time.monotonic() + times.notebook
+        self.lodger: Lodger | None = None
+        self.done: list[int] = []  # cells that a new process needs
+        self.failed: dict[str, str] = {}  # names whose cell failed, and how
+        self.happened: list[str] = []
+        self.room_left = MOST_ALTOGETHER
+        self._process = ExitStack()
+
+    def begin(self) -> None:
+        self.leave()
+        self.lodger = self._process.enter_context(self.room.lent())
+
+    def leave(self) -> None:
+        self.lodger = None
+        self._process.close()
+
+    def left(self, most: float) -> float:
+        return min(most, self.until - time.monotonic())
+
+    def begin_again(self) -> None:
+        """A new process in which the cells have run that did well, and do so again."""
+        while self.left(1.0) > 0:
+            self.begin()
+            for number in self.done:
+                try:
+                    self._ask(self.cells[number].source)
+                except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+                    if self.left(1.0) <= 0:
+                        break
+                    self.done.remove(number)
+                    said = "did not end again as it had before, and is left out from here on"
+                    self.happened.append(f"cell {number + 1} {said}")
+                    break
+            else:
+                return
+        self.begin()
+
+    def _ask(self, source: str) -> dict[str, Any]:
+        assert self.lodger is not None
+        said, _ = self.lodger.ask({"do": "run", "source": source}, b"", self.left(self.times.cell))
+        return said
+
+    def cell(self, number: int) -> list[dict[str, Any]]:
+        """The outputs of a cell."""
+        cell = self.cells[number]
+        try:
+            said = self._ask(cell.source)
+        except wire.OutOfTime:
+            return self._stopped(number)
+        except (wire.Ended, wire.BadMessage) as error:
+            why = self._why(error)
+            self.begin_again()
+            return self._refused(number, f"This cell ended the notebook's process ({why}).")
+        self.done.append(number)
+        outputs = clean_outputs(said.get("outputs"))
+        self._note_names(number, outputs)
+        return self._kept(number, outputs)
+
+    def _kept(self, number: int, outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """A cell's outputs, as long as those of all cells together are not too large."""
+        size = len(json.dumps(outputs)) if outputs else 0
+        if size <= self.room_left:
+            self.room_left -= size
+            return outputs
+        said = f"outputs are left out: a notebook's may have {MOST_ALTOGETHER:,} characters"
+        if self.room_left:
+            self.happened.append(f"from cell {number + 1} on, {said}")
+        self.room_left = 0
+        return [told(f"This cell ran. Its {said}.")]
+
+    def _why(self, error: Exception) -> str:
+        time.sleep(0.15)  # the watch looks ten times a second
+        if self.room.too_much or isinstance(error, wire.BadMessage | wire.Deaf):
+            return self.room.too_much or str(error)
+        return "it left by itself, or it crashed"
+
+    def _stopped(self, number: int) -> list[dict[str, Any]]:
+        """A cell that does not end is interrupted; one that goes on is ended with its process."""
+        assert self.lodger is not None
+        said = f"This cell was still running after {self.times.cell:g} seconds and was stopped."
+        try:
+            self.lodger.interrupt(2.0)
+            self.done.append(number)
+        except (wire.Ended, wire.OutOfTime, wire.BadMessage):
+            if self.room.too_much:
+                said = f"This cell ended the notebook's process ({self.room.too_much})."
+            self.begin_again()
+        return self._refused(number, said)
+
+    def _refused(self, number: int, said: str) -> list[dict[str, Any]]:
+        self.happened.append(f"cell {number + 1}: {said[0].lower()}{said[1:]}")
+        for name in names_written(self.cells[number].source):
+            self.failed[name] = said
+        return [told(said)]
+
+    def _note_names(self, number: int, outputs: list[dict[str, Any]]) -> None:
+        errors = [o["ename"] for o in outputs if o["output_type"] == "error"]
+        for name in names_written(self.cells[number].source):
+            if errors:
+                self.failed[name] = f"The last run of the cell that writes it failed ({errors[0]})."
+            else:
+                self.failed.pop(name, None)
+
+    def judged(
+        self,
+        exercise: Exercise,
+        catalogue: Catalogue,
+        key: AnswerKey,
+        seen: list[Observation] | None = None,
+    ) -> Report:
+        report, lived = self._verdict(exercise, catalogue, key, seen)
+        if not lived and exercise.uses:  # what ended it may be an earlier answer that it calls
+            with_parts, _ = self._verdict(exercise, catalogue, key, seen, report)
+            report = with_parts if with_parts.passed else report
+        if failure := self.failed.get(exercise.id):
+            report = replace(report, notes=[failure, *report.notes])
+        return report
+
+    def _verdict(
+        self,
+        exercise: Exercise,
+        catalogue: Catalogue,
+        key: AnswerKey,
+        seen: list[Observation] | None,
+        alone: Report | None = None,
+    ) -> tuple[Report, bool]:
+        """A report, and whether the notebook's process lived to see it."""
+        assert self.lodger is not None
+        seconds = max(self.left(self.times.check), 0.1)
+        try:
+            return verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone), True
+        except wire.OutOfTime:
+            said = f"It was still running after {self.times.check:g} seconds, and could not be"
+            report = Report.nothing(exercise, f"{said} stopped but with the whole notebook.")
+        except wire.Ended as error:
+            said = "While this answer was checked, it ended the notebook's process"
+            report = Report.nothing(exercise, f"{said} ({self._why(error)}).")
+        self.begin_again()
+        return report, False
+
+
+def grade(
+    cells: Sequence[Cell],
+    catalogue: Catalogue,
+    room: Room,
+    seed_of: Callable[[str], int],
+    times: Times | None = None,
+) -> Graded:
+    """Runs a notebook's cells in order and judges its answers.
+
+    Args:
+        seed_of: which inputs an exercise is tried with.
+    """
+    times = times or Times()
+    graded, run = Graded(tier=room.tier), _Run(room, cells, times)
+    try:
+        run.begin()
+        for number, cell in enumerate(cells):
+            exercise = catalogue.find(cell.checks) if cell.checks else None
+            if run.left(1.0) <= 0:
+                said = f"The notebook's {times.notebook:g} seconds were over before this cell."
+                if said not in run.happened:
+                    run.happened.append(said)
+                if exercise:
+                    report = Report.nothing(exercise, said)
+                    graded.reports[exercise.id] = report.to_dict()
+                    graded.outputs.append([card(report, exercise)])
+                else:
+                    graded.outputs.append([told(said)])
+            elif exercise:
+                report = run.judged(exercise, catalogue, kept_key(exercise, seed_of(exercise.id)))
+                graded.reports[exercise.id] = report.to_dict()
+                graded.outputs.append([card(report, exercise)])
+            else:
+                graded.outputs.append(run.cell(number))
+    finally:
+        run.leave()
+    graded.happened = run.happened
+    return graded
+
+
+def watched_verdict(
+    room: Room,
+    cells: Sequence[Cell],
+    exercise: Exercise,
+    catalogue: Catalogue,
+    key: AnswerKey,
+    times: Times,
+) -> tuple[Report, list[Observation], list[str]]:
+    """One exercise of a notebook once more: the report, what was seen on each case, and what
+    happened on the way."""
+    run = _Run(room, cells, times)
+    seen: list[Observation] = []
+    try:
+        run.begin()
+        for number, cell in enumerate(cells):
+            if cell.checks == exercise.id:
+                break
+            if not cell.checks:
+                run.cell(number)
+        return run.judged(exercise, catalogue, key, seen), seen, run.happened
+    finally:
+        run.leave()
+
+
+# Outputs -------------------------------------------------------------------------------------
+
+
+def card(report: Report, exercise: Exercise) -> dict[str, Any]:
+    """The output of a graded cell: the points, which nbgrader reads, and the card."""
+    report = replace(report, hints=exercise.hints, other_way=exercise.other_way)
+    return {
+        "output_type": "execute_result",
+        "data": {"text/plain": repr(report), "text/html": report._repr_html_()},
+        "metadata": {},
+        "execution_count": None,
+    }
+
+
+def told(said: str) -> dict[str, Any]:
+    """An output that says what happened to a cell."""
+    return {"output_type": "stream", "name": "stdout", "text": f"{said}\n"}
+
+
+def clean_outputs(outputs: Any) -> list[dict[str, Any]]:
+    """Outputs of a known form, in which nothing can run in the browser of who reads them."""
+    if not isinstance(outputs, list):
+        return []
+    return [o for o in map(_clean, outputs[:MOST_OUTPUTS]) if o]
+
+
+def _clean(output: Any) -> dict[str, Any]:
+    kind = output.get("output_type") if isinstance(output, dict) else None
+    if kind == "stream" and isinstance(output.get("text"), str):
+        name = "stderr" if output.get("name") == "stderr" else "stdout"
+        return {"output_type": "stream", "name": name, "text": _text(output["text"])}
+    if kind == "error":
+        lines = output.get("traceback")
+        return {
+            "output_type": "error",
+            "ename": _text(output.get("ename"))[:200],
+            "evalue": _text(output.get("evalue")),
+            "traceback": [_text(t) for t in lines[:200]] if isinstance(lines, list) else [],
+        }
+    if kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
+        made = {"output_type": kind, "data": clean_data(output["data"]), "metadata": {}}
+        return made | ({"execution_count": None} if kind == "execute_result" else {})
+    return {}
+
+
+def clean_data(data: dict[str, Any]) -> dict[str, str]:
+    """Text, pictures of points, and HTML without anything that acts or is fetched."""
+    kept = {}
+    if isinstance(data.get("text/plain"), str):
+        kept["text/plain"] = _text(data["text/plain"])
+    picture = data.get("image/png")
+    if isinstance(picture, str) and len(picture) < MOST_PICTURE and BASE64.fullmatch(picture):
+        kept["image/png"] = picture
+    page = data.get("text/html")
+    if isinstance(page, str) and len(page) < MOST_HTML and _depth(page) < MOST_OPEN:
+        clean = nh3.clean(
+            writable(page),
+            tags=TAGS,
+            attributes=ATTRIBUTES,
+            attribute_filter=_nothing_fetched,
+            url_schemes={"data"},
+            filter_style_properties=STYLES,
+        )
+        if clean.strip():  # else it would be shown in place of what is there besides
+            kept["text/html"] = math_at_rest(clean)
+    return kept
+
+
+def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
+    """Of pictures those of points that the page brings along."""
+    if attribute == "src" and not _is_picture(value):
+        return None
+    return value
+
+
+def _is_picture(source: str) -> bool:
+    return len(source) < MOST_PICTURE and bool(PICTURE.fullmatch(source))
+
+
+def _depth(page: str) -> int:
+    """How many tags are open at once, at most; not fewer than a browser would say."""
+    deepest, depth, open_now = 0, 0, Counter[str]()
+    for closes, name in TAG.findall(page.lower()):
+        step = 1 if not closes else -1 if open_now[name] else 0
+        open_now[name] += step
+        depth += step
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _text(value: Any) -> str:
+    text = writable(value) if isinstance(value, str) else ""
+    if len(text) > MOST_TEXT:
+        return text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
+    return text

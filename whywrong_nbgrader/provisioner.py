@@ -1,0 +1,182 @@
+"""A kernel inside the walls, for whoever asks for one by name: nbclient, nbgrader, nbval.
+
+The kernelspec `course-sandbox` names the provisioner in this module. There is no network inside, so
+the kernel talks through sockets in its own folder. To let this environment's programs find it:
+
+    python -m whywrong_nbgrader.provisioner
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from contextlib import ExitStack, suppress
+from logging import Logger
+from pathlib import Path
+from typing import Any
+
+import psutil
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.provisioning import LocalProvisioner
+from traitlets import Integer
+
+from . import sandbox
+from .room import INSIDE, make_package
+
+KERNEL = "course-sandbox"
+JUPYTER = Path(__file__).parent / "jupyter"  # as JUPYTER_PATH: finds the kernel uninstalled
+FOLDERS = "/tmp"  # not TMPDIR: a socket's address has room for 107 bytes
+LAST_WORDS = 1000
+
+
+class SandboxProvisioner(LocalProvisioner):
+    """Launches a kernel in a sandbox, and ends it if it uses more than it may."""
+
+    memory = Integer(
+        sandbox.LIMITS.memory // sandbox.MIB, help="MiB that a kernel and its processes may hold."
+    ).tag(config=True)
+    processes = Integer(sandbox.LIMITS.processes, help="How many processes it may have.").tag(
+        config=True
+    )
+    folder_size = Integer(
+        sandbox.LIMITS.folder_size // sandbox.MIB, help="MiB that it may write into one place."
+    ).tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._folder = ""
+        self._run: _Run | None = None
+        self._leaving = ExitStack()
+        # A kernel that nobody shuts down leaves nothing behind either.
+        weakref.finalize(self, self._leaving.close)
+
+    @property
+    def too_much(self) -> str:
+        """What the kernel had too much of, if it was ended for that."""
+        return self._run.too_much if self._run else ""
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        sandbox.demand()
+        self._leaving.close()
+        try:
+            folder = self._make_folder()
+            own, shown = folder / "own", folder / "shown"
+            own.mkdir()
+            make_package(shown)
+            manager: Any = self.parent
+            manager.transport, manager.ip, manager.cache_ports = "ipc", str(own / "socket"), False
+            manager.connection_file = str(own / "connection.json")
+            manager._connection_file_written = False
+            launch = await super().pre_launch(**kwargs)
+        except BaseException:
+            self._leaving.close()
+            raise
+        environment = {name: launch["env"][name] for name in self.kernel_spec.env}
+        launch["cmd"] = sandbox.command(
+            launch["cmd"],
+            shown={INSIDE: shown},
+            own=own,
+            # No parent to look after: process 1 of the sandbox can't be outlived.
+            environment={"PYTHONPATH": INSIDE, "JPY_PARENT_PID": "1", **environment},
+            limits=self._limits(),
+        )
+        return launch
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        try:
+            run = _Run(cmd, Path(self._folder), self._limits(), self.log)
+        except BaseException:
+            self._leaving.close()
+            raise
+        self._leaving.callback(run.end)
+        self._run, self.process = run, run.process
+        self.pid = self.pgid = run.process.pid
+        return self.connection_info
+
+    async def send_signal(self, signum: int) -> None:
+        """What ends a kernel ends the sandbox; any other signal reaches the kernel in it."""
+        if signum in (signal.SIGKILL, signal.SIGTERM):
+            self._leaving.close()
+        elif self._run:
+            with suppress(psutil.Error, ValueError):
+                (first,) = self._run.outside.children()
+                min(first.children(), key=psutil.Process.create_time).send_signal(signum)
+
+    async def kill(self, restart: bool = False) -> None:
+        self._leaving.close()
+
+    async def terminate(self, restart: bool = False) -> None:
+        self._leaving.close()
+
+    async def cleanup(self, restart: bool = False) -> None:
+        self._leaving.close()
+        await super().cleanup(restart)
+
+    def _make_folder(self) -> Path:
+        if self._folder:  # a kernel starts again where its clients wait for it
+            os.mkdir(self._folder, 0o700)
+        else:
+            self._folder = tempfile.mkdtemp(prefix="course-kernel-", dir=FOLDERS)
+        self._leaving.callback(_remove, self._folder)
+        return Path(self._folder)
+
+    def _limits(self) -> sandbox.Limits:
+        return sandbox.Limits(
+            memory=self.memory * sandbox.MIB,
+            processes=self.processes,
+            folder_size=self.folder_size * sandbox.MIB,
+        )
+
+
+class _Run:
+    """One kernel in its sandbox, from start to end."""
+
+    def __init__(self, cmd: list[str], folder: Path, limits: sandbox.Limits, log: Logger) -> None:
+        self.too_much, self._log, self._said = "", log, folder / "said"
+        with self._said.open("wb") as out:
+            self.process = sandbox.launch(cmd, stdout=out, stderr=out, start_new_session=True)
+        self.outside = psutil.Process(self.process.pid)
+        self._watch = sandbox.Watch(self.process.pid, self._tell, limits, own=folder / "own")
+
+    def end(self) -> None:
+        self._watch.stop()
+        if self.process.poll() is None:
+            sandbox.end(self.outside)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        elif self.process.returncode and not self.too_much:
+            words = ""
+            with suppress(OSError):
+                words = self._said.read_text(errors="replace")[-LAST_WORDS:]
+            self._log.error("The kernel died (%s) and said: %a", self.process.returncode, words)
+        sandbox.await_end(self._watch.first)
+
+    def _tell(self, too_much: str) -> None:
+        self.too_much = too_much
+        self._log.error("The kernel was ended: %s.", too_much)
+
+
+def _remove(folder: str) -> None:
+    # shutil.rmtree gives up on folders that can't be read, and on very deep ones.
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", folder], capture_output=True)
+
+
+def install(prefix: str = sys.prefix) -> Path:
+    """Let programs of an environment find the kernel by its name; gives its folder there.
+
+    setuptools leaves data files out of an editable installation, and nobody needs it to learn.
+    """
+    source = str(JUPYTER / "kernels" / KERNEL)
+    return Path(KernelSpecManager().install_kernel_spec(source, KERNEL, prefix=prefix))
+
+
+if __name__ == "__main__":
+    print(install())

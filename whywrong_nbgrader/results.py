@@ -1,0 +1,159 @@
+"""What became of notebooks, kept by their content: the same cells are never run twice.
+
+A result hangs on the cells, the exercises, the seed and the course itself, and on nothing else. It
+is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from whywrong.course import installed, joined, own_folders, package_folder
+
+from .cells import Cell
+from .notebooks import Graded, Times, grade
+from .room import HERE, Room
+
+FOLDER = ".grading"  # in the course's folder: the secret, and the results
+
+
+class CantKeep(RuntimeError):
+    """A result could not be written; the message says where and why."""
+
+
+@cache
+def secret(course: Path) -> str:
+    """From what all inputs are drawn: COURSE_GRADING_SEED, else a secret of this folder's own."""
+    given = os.environ.get("COURSE_GRADING_SEED", "").strip()
+    if given:
+        return given
+    place = course / FOLDER / "secret"
+    if not place.exists():
+        _write(place, secrets.token_hex(16))
+        place.chmod(0o600)
+    return place.read_text(encoding="utf-8").strip()
+
+
+def seed_from(text: str) -> Callable[[str], int]:
+    """Which number each exercise's inputs are drawn from: others for others, none to be guessed."""
+
+    def seed_of(exercise: str) -> int:
+        return 1 + int(_digest(text, exercise)[:15], 16)
+
+    return seed_of
+
+
+@cache
+def version() -> str:
+    """The course as it is here: every line of it, and PyTorch's version."""
+    folders = [HERE, package_folder("whywrong")]
+    if course := installed():
+        folders += [package_folder(course.package), course.exercises]
+    sources = [p.read_bytes() for folder in folders for p in texts_of(folder)]
+    return _digest(torch.__version__, *(hashlib.sha256(s).hexdigest() for s in sources))
+
+
+def texts_of(folder: Path) -> list[Path]:
+    """The programs and texts of a folder, in one order on every machine."""
+    return sorted(p for ending in ("py", "md") for p in folder.rglob(f"*.{ending}"))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a result hangs on beside the cells.
+
+    Attributes:
+        secret: from what inputs are drawn.
+        tier: what stands between a submission and this machine.
+        own: the folders of an instructor's own exercises.
+    """
+
+    secret: str
+    tier: str
+    times: Times
+    own: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, course: Path, tier: str) -> Settings:
+        """As they are for a course's folder."""
+        return cls(secret(course), tier, Times.usual(), own_folders())
+
+    def name(self, cells: Sequence[Cell]) -> str:
+        """The name of a result: what it hangs on, in short."""
+        own = _digest(*(p.read_text(encoding="utf-8") for f in self.own for p in texts_of(f)))
+        told = json.dumps([asdict(self.times), [asdict(c) for c in cells]])
+        return _digest(version(), own, self.secret, self.tier, told)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class Results:
+    """Results in a folder, one file each."""
+
+    def __init__(self, course: Path) -> None:
+        self.folder = course / FOLDER / "results"
+
+    def _place(self, name: str) -> Path:
+        return self.folder / name[:2] / f"{name}.json"
+
+    def find(self, name: str) -> Graded | None:
+        """A result that was kept, or None."""
+        try:
+            kept = json.loads(self._place(name).read_text(encoding="utf-8"))
+            return Graded(**kept)
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def keep(self, name: str, graded: Graded) -> None:
+        """Writes a result.
+
+        Raises:
+            CantKeep: the disk is full, or the folder can't be written.
+        """
+        _write(self._place(name), json.dumps(graded.to_dict()))
+
+
+def _write(place: Path, text: str) -> None:
+    made = ""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, made = tempfile.mkstemp(dir=place.parent, prefix=".")
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, place)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(made)
+        raise CantKeep(f"{place.parent} can't be written: {error.strerror or error}") from None
+
+
+def make(room: Room, cells: Sequence[Cell], settings: Settings) -> Graded:
+    """What becomes of a notebook's cells, in a room."""
+    return grade(cells, joined(settings.own), room, seed_from(settings.secret), settings.times)
+
+
+def graded_by(
+    room: Callable[[], Room], results: Results, cells: Sequence[Cell], settings: Settings
+) -> tuple[str, Graded]:
+    """What became of these cells, with its name: found, or made in a room and kept."""
+    name = settings.name(cells)
+    graded = results.find(name)
+    if graded is None:
+        graded = make(room(), cells, settings)
+        results.keep(name, graded)
+    return name, graded

@@ -1,0 +1,232 @@
+"""Rooms: sandboxes in which everything is loaded once, lent to one notebook after another."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from whywrong.course import installed, package_folder
+
+from . import sandbox
+from .inside import wire
+from .sandbox import LIMITS, Limits, Watch
+
+HERE = Path(__file__).resolve().parent
+INSIDE = "/course"
+START_SECONDS = 120.0
+ENVIRONMENT = {
+    "PYTHONPATH": INSIDE,
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "COURSE_GRADED": "1",
+}
+
+
+class NoRoom(RuntimeError):
+    """The sandbox was made, and what runs in it did not begin; the message holds what it said."""
+
+
+def make_package(folder: Path) -> Path:
+    """The packages as a submission may see them, in `folder`: what lessons import and what runs an
+    answer; no exercise, no misconception, no expectation."""
+    course = installed()
+    if course is not None:
+        package = package_folder(course.package)
+        made = folder / course.package
+        shutil.copytree(package, made, ignore=_without(package, *course.kept_out))
+        shutil.copy(HERE / "inside" / "desk.py", made / course.kept_out[0])
+    shutil.copytree(HERE.parent / "whywrong", folder / "whywrong", ignore=_without(HERE))
+    shutil.copytree(HERE / "inside", folder / HERE.name / "inside", ignore=_without(HERE))
+    shutil.copy(HERE / "__init__.py", folder / HERE.name)
+    return folder
+
+
+def _without(folder: Path, *names: str) -> Callable[[str, list[str]], set[str]]:
+    """What is not copied: caches, and these files and folders of `folder`."""
+
+    def left_out(at: str, there: list[str]) -> set[str]:
+        here = names if Path(at).resolve() == folder else ()
+        return {n for n in there if n in here or n == "__pycache__"}
+
+    return left_out
+
+
+def remove_left() -> None:
+    """Removes the folders of rooms whose process was killed."""
+    for left in Path(tempfile.gettempdir()).glob("course-room-*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _own_folder() -> tuple[Path, int]:
+    """A new folder, locked as long as this process is there."""
+    remove_left()
+    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # no other takes it for one left behind
+    lock = os.open(made, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return made.rename(made.with_name(made.name.replace("making", "room"))), lock
+
+
+class Room:
+    """A process in which PyTorch, matplotlib and the course are loaded, behind the walls.
+
+    Args:
+        trusted: without the walls, for who says so: as a child of this process, with its rights.
+    """
+
+    def __init__(self, trusted: bool = False, limits: Limits = LIMITS) -> None:
+        self.trusted, self.limits = trusted, limits
+        self.tier = sandbox.TRUSTED if trusted else sandbox.SANDBOX
+        if not trusted:
+            sandbox.demand()
+        self._folder, self._lock = _own_folder()
+        make_package(self._folder)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.too_much = ""
+        self._control, theirs = socket.socketpair()
+        course = installed()
+        loaded = [f"{course.package}.{name}" for name in course.loaded] if course else []
+        argv = [sys.executable, "-m", f"{HERE.name}.inside.server", str(theirs.fileno()), *loaded]
+        environment = None
+        if self.trusted:
+            argv.append("trusted")
+            environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self._folder)}
+        else:
+            argv = sandbox.command(
+                argv,
+                shown={INSIDE: self._folder},
+                environment=ENVIRONMENT,
+                limits=self.limits,
+                nested=True,
+            )
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
+        self._process = sandbox.launch(
+            argv,
+            env=environment,
+            cwd=self._folder if self.trusted else None,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        self._watch = Watch(self._process.pid, self._note, self.limits)
+        if not self._hears(b"ready", START_SECONDS):
+            self._process.kill()
+            self._process.wait()
+            self._said.seek(0)
+            said = self._said.read().decode(errors="replace").strip()
+            self.close()
+            raise NoRoom(said[-2000:] or "it gave no reason")
+
+    def _note(self, said: str) -> None:
+        self.too_much = said
+
+    def _hears(self, word: bytes, seconds: float) -> bool:
+        self._control.settimeout(seconds)
+        try:
+            return self._control.recv(8).strip() == word
+        except OSError:
+            return False
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Lodger]:
+        """A process of its own for one notebook, that ends with the context, and all in it."""
+        if self._process.poll() is not None:
+            self._end()
+            self._begin()
+        mine, theirs = socket.socketpair()
+        try:
+            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+            theirs.close()
+            yield Lodger(self, mine)
+        finally:
+            mine.close()
+            self._say(b"k")
+            if not self._hears(b"ended", 10):  # it may have ended before it was told to
+                self._end()
+                self._begin()
+
+    def interrupt(self) -> None:
+        """As Ctrl-C would, for what runs now."""
+        self._say(b"i")
+
+    def _say(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._control.settimeout(10)
+            self._control.sendall(word)
+
+    def _end(self) -> None:
+        self._watch.stop()
+        self._control.close()
+        with contextlib.suppress(psutil.Error):
+            sandbox.end(psutil.Process(self._process.pid))
+        self._process.kill()
+        self._process.wait()
+        sandbox.await_end(self._watch.first)
+        self._said.close()
+
+    def close(self) -> None:
+        self._end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Lodger:
+    """The process that a notebook has for itself."""
+
+    def __init__(self, room: Room, to: socket.socket) -> None:
+        self._room, self._to = room, to
+        self._token = ""  # of what was asked last: an answer bears it
+
+    def ask(self, words: dict[str, Any], data: bytes, seconds: float) -> tuple[dict, bytes]:
+        """What it answers; data, whatever it says.
+
+        Raises:
+            wire.Ended, wire.OutOfTime, wire.BadMessage: it gave no answer, none in time, or one
+                that is none.
+        """
+        until = time.monotonic() + seconds
+        self._token = secrets.token_hex(8)
+        wire.send(self._to, words | {"token": self._token}, data, seconds)
+        return self._answer(until)
+
+    def _answer(self, until: float) -> tuple[dict, bytes]:
+        """The answer to what was asked last; what was said before it was asked is no answer."""
+        while True:
+            said, data = wire.receive(self._to, until - time.monotonic())
+            if said.get("token") == self._token:
+                return said, data
+
+    def interrupt(self, seconds: float) -> tuple[dict, bytes]:
+        """What it answers after an interrupt; raises as `ask`."""
+        self._room.interrupt()
+        return self._answer(time.monotonic() + seconds)

@@ -1,0 +1,240 @@
+"""What became of a class: who has how many points, what failed, what was misunderstood."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
+
+from whywrong.rows import plain_text
+
+from .classroom import Classroom
+
+STATES = ("right", "partly right", "not right", "not attempted")
+
+
+@dataclass
+class Line:
+    """One student."""
+
+    student: str
+    points: float
+    score: float
+    late: float
+    reports: dict[str, dict[str, Any]]
+    notes: list[str] = field(default_factory=list)
+    needs_a_person: bool = False
+
+    def failures(self) -> str:
+        """What is not right, and why."""
+        said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
+        return ", ".join(said) or ("all right" if self.reports else "nothing was graded")
+
+
+@dataclass
+class Item:
+    """One exercise over the whole class."""
+
+    exercise: str
+    points: float
+    states: Counter[str]
+    misconceptions: list[tuple[str, int, str]]  # the id, how often, what to say to the class
+    not_named: int = 0  # answers that are wrong for a reason that no misconception gives
+
+
+@dataclass
+class Table:
+    assignment: str
+    full: float
+    lines: list[Line]
+    items: list[Item]
+    tiers: list[str]
+
+    @classmethod
+    def of(cls, classroom: Classroom, flags: Mapping[str, Sequence[str]]) -> Table:
+        """The table of a class that was graded.
+
+        Args:
+            flags: by student, what a person should look at.
+        """
+        lines = []
+        full, scores = _scores(classroom)
+        for student in classroom.students:
+            works = [w for w in classroom.works if w.student == student]
+            reports = {id: r for w in works if w.graded for id, r in w.graded.reports.items()}
+            score, late = scores.get(student, (0.0, 0.0))
+            line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
+            line.notes = [f"{w.notebook}: {said}" for w in works for said in w.trouble]
+            line.notes += flags.get(student, ())
+            missing = all(said == "it was not handed in" for w in works for said in w.trouble)
+            line.needs_a_person = bool(flags.get(student)) or not missing
+            lines.append(line)
+        tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
+        return cls(classroom.assignment, full, lines, _items(lines), tiers)
+
+    @property
+    def needs_a_person(self) -> bool:
+        return any(line.needs_a_person for line in self.lines)
+
+    def text(self) -> str:
+        """For a terminal."""
+        wide = max((len(line.student) for line in self.lines), default=0)
+        said = [f"{self.assignment}: {len(self.lines)} students, {self.full:g} points", ""]
+        for line in self.lines:
+            late = f" - {line.late:g} late" if line.late else ""
+            said.append(f"{line.student:{wide}}  {line.score:6.2f}{late}  {line.failures()}")
+            said += [f"{'':{wide}}  ! {note}" for note in line.notes]
+        said += ["", "Exercises"]
+        for item in self.items:
+            states = ", ".join(f"{item.states[s]} {s}" for s in STATES if item.states[s])
+            said.append(f"  {item.exercise} ({item.points:g}): {states}")
+            for id, count, what in item.misconceptions:
+                said.append(f"    {count} x {id}: {plain_text(what)}")
+        said += ["", f"Graded in the tier: {', '.join(self.tiers) or 'none'}."]
+        return "\n".join(said)
+
+    def counts(self) -> dict[str, dict[str, Any]]:
+        """How often each misconception was made, by exercise: numbers and no names."""
+        return {
+            item.exercise: {
+                **{state: item.states[state] for state in STATES},
+                "not named": item.not_named,
+                "misconceptions": {id: count for id, count, _ in item.misconceptions},
+            }
+            for item in self.items
+        }
+
+    def csv(self) -> str:
+        """For a gradebook: one row per student."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        names = [item.exercise for item in self.items]
+        head = ["assignment", "student", "score", "max_score", "late_penalty", *names]
+        writer.writerow([*head, "misconceptions", "tier", "notes"])
+        for line in self.lines:
+            points = [line.reports[n]["points"] if n in line.reports else "" for n in names]
+            named = [f"{n}: {m}" for n, r in line.reports.items() for m in r["misconceptions"]]
+            row = [self.assignment, line.student, line.score, self.full, line.late, *points]
+            row += ["; ".join(named), " ".join(self.tiers), "; ".join(line.notes)]
+            writer.writerow([_unarmed(cell) for cell in row])
+        return out.getvalue()
+
+    def html(self) -> str:
+        """One page that prints well."""
+        rows = "".join(
+            f"<tr><th scope=row>{_safe(line.student)}</th><td class=n>{line.score:.2f}</td>"
+            f"<td class=n>{f'−{line.late:g}' if line.late else ''}</td><td>"
+            + _safe(line.failures())
+            + "".join(f"<br><b>Look:</b> {_safe(note)}" for note in line.notes)
+            + "</td></tr>"
+            for line in self.lines
+        )
+        items = "".join(
+            f"<tr><th scope=row>{_safe(item.exercise)} ({item.points:g})</th>"
+            + "".join(f"<td class=n>{item.states[s] or ''}</td>" for s in STATES)
+            + "<td>"
+            + "<br>".join(
+                f"{count} × <b>{_safe(id)}</b>: {_safe(plain_text(what))}"
+                for id, count, what in item.misconceptions
+            )
+            + "</td></tr>"
+            for item in self.items
+        )
+        heads = "".join(f"<th scope=col class=n>{s}</th>" for s in STATES)
+        return PAGE.format(
+            title=_safe(self.assignment),
+            about=f"{len(self.lines)} students, {self.full:g} points, {' and '.join(self.tiers)}",
+            rows=rows,
+            heads=heads,
+            items=items,
+        )
+
+
+def _scores(classroom: Classroom) -> tuple[float, dict[str, tuple[float, float]]]:
+    """The most one can have, and each student's score in the gradebook with what lateness cost."""
+    with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
+        full = gradebook.find_assignment(classroom.assignment).max_score
+        scores = {}
+        for student in classroom.students:
+            try:
+                entry = gradebook.find_submission(classroom.assignment, student)
+            except MissingEntry:
+                continue
+            late = sum(n.late_submission_penalty or 0.0 for n in entry.notebooks)
+            scores[student] = max(entry.score - late, 0.0), late
+        return full, scores
+
+
+def _items(lines: Sequence[Line]) -> list[Item]:
+    items: dict[str, Item] = {}
+    sentences: dict[str, str] = {}
+    named: dict[str, Counter[str]] = {}
+    for line in lines:
+        for id, report in line.reports.items():
+            item = items.setdefault(id, Item(id, report["max_points"], Counter(), []))
+            item.states[_state(report)] += 1
+            named.setdefault(id, Counter()).update(report["misconceptions"])
+            wrong = report["attempted"] and not report["passed"]
+            item.not_named += bool(wrong and not report["misconceptions"])
+            for name, advice in zip(report["misconceptions"], report["advice"], strict=False):
+                sentences[name] = advice[0]
+    for id, item in items.items():
+        common = named[id].most_common()
+        item.misconceptions = [(name, count, sentences.get(name, "")) for name, count in common]
+    return list(items.values())
+
+
+def _state(report: Mapping[str, Any]) -> str:
+    if not report["attempted"]:
+        return "not attempted"
+    if report["passed"]:
+        return "right"
+    return "partly right" if report["points"] else "not right"
+
+
+def _failure(exercise: str, report: Mapping[str, Any]) -> str:
+    if not report["attempted"]:
+        return f"{exercise}: not attempted"
+    why = " + ".join(report["misconceptions"])
+    return f"{exercise}: {report['points']:g}" + (f" ({why})" if why else "")
+
+
+def _unarmed(cell: Any) -> Any:
+    """What a spreadsheet would take for a formula, as text."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell
+
+
+def _safe(text: str) -> str:
+    return html.escape(text)
+
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em;
+  color: #1d2429; background: #fff; }}
+table {{ border-collapse: collapse; width: 100%; margin: 1em 0 2em; }}
+th, td {{ text-align: left; vertical-align: top; padding: .35em .6em;
+  border-bottom: 1px solid #c9d1d6; }}
+.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
+thead {{ display: table-header-group; }} tr {{ break-inside: avoid; }}
+@media (prefers-color-scheme: dark) {{ @media screen {{
+  body {{ color: #e4e8ea; background: #16191b; }} th, td {{ border-color: #3b444a; }} }} }}
+@media print {{ body {{ margin: 0; max-width: none; font-size: 10pt; }} }}
+</style>
+<h1>{title}</h1><p>{about}</p>
+<h2>Students</h2>
+<table><thead><tr><th scope=col>Student</th><th scope=col class=n>Points</th>
+<th scope=col class=n>Late</th><th scope=col>What is not right</th></tr></thead>{rows}</table>
+<h2>Exercises</h2>
+<table><thead><tr><th scope=col>Exercise</th>{heads}
+<th scope=col>Misconceptions</th></tr></thead>{items}</table>
+</html>
+"""

@@ -1,0 +1,363 @@
+"""Verdicts on answers in another process, which may say whatever it likes.
+
+The cases are drawn here and go in one at a time; what comes back is data of a known form, or
+nothing. Judged are those data, with the key, which never leaves this process.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import cloudpickle
+import torch
+
+from whywrong import AnswerKey, Case, Catalogue, Exercise, Observation, Report, unpack
+from whywrong.answers import Described
+from whywrong.checker import report_on
+from whywrong.course import installed
+from whywrong.observation import MAX_ELEMENTS
+
+from .inside import wire
+from .inside.answers import Probing
+from .readable import all_readable, readable
+from .room import Lodger
+
+PATIENCE = 6  # times as long as it may compute, an answer may take on a busy machine
+GRACE = 3.0  # seconds after the budget of a check, which an honest process needs to say so
+NOT_INSIDE = "exercises", "own_exercises_"  # packages of which only what a probe needs goes in
+KEPT_CASES = 2000  # all of the course's, about 30 MB
+MOST_TENSORS, MOST_FACTS = 400, 200_000
+MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
+PAIRS = 60  # of mistakes: a number, and no time, or what is said would hang on the machine
+DTYPES = {
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+}
+
+
+class NotThere(Exception):
+    """The notebook has nothing of this name."""
+
+
+class Untrustworthy(Exception):
+    """What came back has not the form of an observation; the message says what is wrong with it."""
+
+
+# What goes in --------------------------------------------------------------------------------
+
+# It is the same for every student, and made once by each process.
+_gone_in: dict[tuple, tuple[Exercise, Catalogue, bytes]] = {}
+_shown: dict[int, tuple[Case, bytes]] = {}
+_by_value: dict[str, Any] = {}
+
+
+def goes_in(exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]) -> bytes:
+    """What a submission's process gets to know of an exercise, for its own use: no expectation, no
+    misconception, no case. Functions that the package inside hasn't are sent as code.
+
+    Args:
+        names: finished parts that may take the place of the answer's own.
+    """
+    place = id(exercise), id(catalogue), *names
+    known = _gone_in.get(place)
+    if known is None or known[0] is not exercise or known[1] is not catalogue:
+        data = _sent(_probing(exercise, catalogue, names))
+        known = _gone_in[place] = exercise, catalogue, data
+    return known[2]
+
+
+def _probing(
+    exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]
+) -> tuple[Probing, dict[str, Any]]:
+    watched = catalogue.not_to_borrow(exercise)
+    found = _finished(catalogue, watched)
+    probing = Probing(
+        exercise.id,
+        exercise.kind,
+        exercise.probe,
+        exercise.forbidden,
+        exercise.as_found,
+        {n: p for n, p in (watched | found).items() if _is_inside(p)},
+    )
+    return probing, {n: p for n, p in names.items() if _is_inside(p)}
+
+
+def _finished(catalogue: Catalogue, ids: Iterable[str]) -> dict[str, Any]:
+    known = map(catalogue.find, ids)
+    return {e.id: e.finished for e in known if e is not None and e.finished}
+
+
+def _is_inside(part: Any) -> bool:
+    """Whether the package inside has it."""
+    course, home = installed(), getattr(part, "__module__", "") or ""
+    if course is None or home.split(".")[0] != course.package:
+        return False
+    return not any(home == f"{course.package}.{n.removesuffix('.py')}" for n in course.kept_out)
+
+
+def _sent(value: Any) -> bytes:
+    for name, module in list(sys.modules.items()):
+        if name.startswith(NOT_INSIDE) and _by_value.get(name) is not module:
+            cloudpickle.register_pickle_by_value(module)
+            _by_value[name] = module
+    data: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    return data
+
+
+def shown_case(case: Case) -> bytes:
+    """A case as it goes in: the words that a refusal must have stay here."""
+    known = _shown.get(id(case))
+    if known is None or known[0] is not case:
+        if len(_shown) >= KEPT_CASES:
+            _shown.clear()
+        data = _sent(replace(case, refuses=None if case.refuses is None else ()))
+        known = _shown[id(case)] = case, data
+    return known[1]
+
+
+# What comes back -----------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """The forms that facts may have."""
+
+    texts: tuple[str, ...] = ("unstable", "elsewhere", "half", "half_dtype", "gradient_error")
+    lists: tuple[str, ...] = ("modified", "device", "left_behind", "borrowed", "unread", "ops")
+    switches: tuple[str, ...] = ("overwritten", "not_attempted")
+
+
+def observation(data: bytes) -> Observation:
+    """An observation from bytes that anybody may have written.
+
+    Raises:
+        Untrustworthy: it has not the form of one.
+    """
+    if int.from_bytes(data[:8], "little") > MOST_HEADER:
+        raise Untrustworthy("it says more of itself than an observation does")
+    try:
+        found = unpack(data)
+    except (ValueError, RecursionError) as error:
+        raise Untrustworthy(readable(str(error)[:200])) from None
+    if len(found) != 1 or len(found[0].tensors) > MOST_TENSORS:
+        raise Untrustworthy("these are not the observations of one case")
+    (seen,) = found
+    for name, tensor in seen.tensors.items():
+        if len(name) > 200 or tensor.dtype not in DTYPES or tensor.numel() > MAX_ELEMENTS:
+            raise Untrustworthy(f"{readable(name[:60])} is no tensor of an exercise")
+    return Observation(seen.tensors, facts(seen.facts))
+
+
+def facts(given: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a known form; others are left out.
+
+    Raises:
+        Untrustworthy: they are too many, or nested too deeply.
+    """
+    _bounded(given)
+    given = all_readable(given)
+    form, kept = Seen(), {}
+    for name in form.texts:
+        if isinstance(given.get(name), str):
+            kept[name] = given[name][:1000]
+    for name in form.lists:
+        if _texts(given.get(name)):
+            kept[name] = [t[:300] for t in given[name]]
+    for name in form.switches:
+        if given.get(name) is True:
+            kept[name] = True
+    for name in ("traits", "given"):
+        if isinstance(given.get(name), dict):
+            kept[name] = given[name]
+    if isinstance(given.get("types"), dict) and _texts(list(given["types"].values())):
+        kept["types"] = given["types"]
+    if _texts(given.get("unknown")):
+        kept["unknown"] = given["unknown"][:5]
+    if _names_with_sizes(given.get("besides")):
+        kept["besides"] = [(name[:60], size) for name, size in given["besides"][:5]]
+    printed = given.get("printed")
+    if isinstance(printed, dict) and _texts(printed.get("first")):
+        if type(printed.get("lines")) is not int:
+            raise Untrustworthy("lines that were printed can't be counted")
+        kept["printed"] = {"lines": printed["lines"], "first": printed["first"][:5]}
+    if "error" in given:
+        kept["error"] = _error(given["error"])
+    return kept
+
+
+def _error(given: Any) -> dict[str, Any]:
+    """An exception as facts; one of another form is one all the same."""
+    given = given if isinstance(given, dict) else {}
+    text = {n: given[n][:2000] for n in ("type", "message") if isinstance(given.get(n), str)}
+    lists = {n: given[n][:20] for n in ("bases", "where") if _texts(given.get(n))}
+    kind = given.get("kind")
+    known = kind in ("exception", "stub", "call", "weights", "time")
+    return {
+        "type": "Exception",
+        "message": "",
+        "bases": [],
+        "where": [],
+        **text,
+        **lists,
+        "kind": kind if known else "exception",
+        **({"later": True} if given.get("later") is True else {}),
+    }
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+
+def _names_with_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list)
+        and [type(part) for part in pair] == [str, int]
+        and 0 <= pair[1] < 2**63
+        for pair in value
+    )
+
+
+def _bounded(value: Any, room: int = MOST_FACTS, depth: int = 8) -> int:
+    """How much room is left behind a value of plain data."""
+    room -= len(value) if isinstance(value, str | list | dict) else 1
+    if room < 0 or depth < 0:
+        raise Untrustworthy("there are more facts than an observation has")
+    parts = value.items() if isinstance(value, dict) else ()
+    for part in value if isinstance(value, list) else (p for pair in parts for p in pair):
+        room = _bounded(part, room, depth - 1)
+    return room
+
+
+def described(said: Any) -> Described:
+    """A description from what a process says of its answer."""
+    if not isinstance(said, dict):
+        raise Untrustworthy("there is no description")
+    _bounded(said)
+    said = all_readable(said)
+    names, kind = said.get("names"), said.get("kind")
+    return Described(
+        missing=said.get("missing") is True,
+        kind=kind[:100] if isinstance(kind, str) else "an object",
+        is_class=said.get("is_class") is True,
+        callable=said.get("callable") is True,
+        forward=said.get("forward") is True,
+        signature=_signature(said.get("arguments")),
+        names=frozenset(names or ()) if _texts(names) else frozenset(),
+    )
+
+
+def _signature(arguments: Any) -> inspect.Signature | None:
+    try:
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    name,
+                    getattr(inspect._ParameterKind, kind),
+                    default=None if given else inspect.Parameter.empty,
+                )
+                for name, kind, given in arguments
+            ]
+        )
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+# Verdicts ------------------------------------------------------------------------------------
+
+
+@dataclass
+class There:
+    """An answer in a lodger's process; `HandedIn` as `report_on` wants it.
+
+    Attributes:
+        name: what it is called there.
+        seconds: that it may compute.
+        seen: what was seen last.
+    """
+
+    exercise: Exercise
+    catalogue: Catalogue
+    lodger: Lodger
+    name: str
+    seconds: float
+    seen: list[Observation] = field(default_factory=list)
+
+    def described(self) -> Described:
+        asked = {"do": "look", "name": self.name}
+        parts = self.catalogue.earlier_parts(self.exercise, set(self.exercise.uses))
+        data = goes_in(
+            self.exercise, self.catalogue, parts | _finished(self.catalogue, sorted(parts))
+        )
+        said, _ = self.lodger.ask(asked, data, self.seconds + GRACE)
+        if said.get("there") is False:
+            raise NotThere
+        if "described" not in said:
+            raise Untrustworthy(readable(str(said.get("error", "it did not say what it is"))[:300]))
+        return described(said["described"])
+
+    def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
+        until = time.monotonic() + PATIENCE * self.seconds
+        self.seen = observations = []
+        for number, case in enumerate(cases):
+            left = max(until - time.monotonic(), 0.0)
+            asked = {"do": "observe", "seconds": left, "computing": self.seconds}
+            asked |= {"first": number == 0, "parts": bool(parts)}
+            said, data = self.lodger.ask(asked, shown_case(case), left + GRACE)
+            if not data:
+                raise Untrustworthy(readable(str(said.get("error", "nothing was seen"))[:300]))
+            observations.append(observation(data))
+            error = observations[-1].error or {}
+            if error.get("kind") == "time":
+                error["message"] = f"still running after {self.seconds:g} seconds"
+                break
+        return observations
+
+
+def verdict(
+    exercise: Exercise,
+    catalogue: Catalogue,
+    lodger: Lodger,
+    key: AnswerKey,
+    seconds: float,
+    seen: list[Observation] | None = None,
+    alone: Report | None = None,
+) -> Report:
+    """The report on the answer that bears the exercise's name in a lodger's process.
+
+    Args:
+        seen: what was seen of it is put in here.
+        alone: as in `report_on`.
+
+    Raises:
+        wire.Ended, wire.OutOfTime: the process is gone, or says nothing any more.
+    """
+    there = There(exercise, catalogue, lodger, exercise.id, seconds)
+    try:
+        return report_on(exercise, there, key.anew(), catalogue, PAIRS, alone)
+    except NotThere:
+        said = (
+            f"NameError: name '{exercise.id}' is not defined. No cell that was run has written it."
+        )
+    except (Untrustworthy, wire.BadMessage) as error:
+        said = f"What came back from this answer can't be judged: {error}."
+    except (wire.Ended, wire.OutOfTime):
+        raise
+    except Exception as error:
+        said = f"What came back from this answer can't be judged ({type(error).__name__})."
+    finally:
+        if seen is not None:
+            seen[:] = there.seen
+    return Report.nothing(exercise, said)
