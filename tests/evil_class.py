@@ -13,7 +13,7 @@ from typing import Any
 from . import evil_files, evil_limits, evil_verdicts  # noqa: F401  (they list their attacks)
 from .evil_kit import ALL, ATTACKS, FULL, THREE, Hand, Place
 
-# Each commit is tested with these: one for each thing that holds attacks, but for pages.
+# Each commit is tested with these (tests/test_grading_runs.py).
 ALWAYS = ("endless-loop", "memory-bomb", "forged-report", "network", "link-to-the-solution")
 
 
@@ -49,9 +49,11 @@ def zed(hand: Hand) -> None:
 HONEST: dict[Callable[[Hand], None], float] = {ada: ALL, ben: 3.25, zoe: 3.0, zed: 0.0}
 
 
-def hand_in(place: Place, attacks: Iterable[str] = ()) -> None:
-    """The honest students hand in, and so do these attackers."""
-    made: list[Callable[[Hand], Any]] = [*HONEST, *(ATTACKS[name].make for name in attacks)]
+def hand_in(
+    place: Place, attacks: Iterable[str] = (), honest: Iterable[Callable[[Hand], None]] = ()
+) -> None:
+    """These attackers and these honest students hand in."""
+    made: list[Callable[[Hand], Any]] = [*honest, *(ATTACKS[name].make for name in attacks)]
     for make in made:
         hand = Hand(place, make.__name__.replace("_", "-"))
         make(hand)

@@ -428,6 +428,7 @@ def made_at_once(id):
     return make_key(COURSE.find(id), 5)
 
 
+@pytest.mark.full("observations across processes")
 class TestJudgingElsewhere:
     @pytest.mark.parametrize("number", [0, 1, -1], ids=["right", "first", "last"])
     @pytest.mark.parametrize("id", THERE)

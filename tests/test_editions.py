@@ -144,6 +144,7 @@ def test_a_stored_traceback_names_no_folder_of_this_machine():
     assert stored.traceback == ["File course_utils/attention.py:7, in softmax"]
 
 
+@pytest.mark.full("editions in detail")
 def test_running_a_notebook_twice_writes_the_same_bytes(tmp_path):
     path = tmp_path / "lesson.ipynb"
     shown = "import sys\nprint(1, flush=True)\nprint(2)\nsys.executable == ''"
@@ -165,6 +166,7 @@ def test_a_cell_that_raises_stops_the_making(tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.full("editions in detail")
 def test_the_student_edition_keeps_the_questions_of_a_quiz(tmp_path):
     quiz = (
         "sizes = {\n    ### BEGIN SOLUTION\n"

@@ -22,7 +22,7 @@ from nbgrader.api import Gradebook, MissingEntry
 
 from tools import ROOT as COURSE
 
-from .evil_class import ALWAYS, HONEST, hand_in
+from .evil_class import HONEST, hand_in
 from .evil_kit import ALL, ATTACKS, Place
 from .evil_limits import LEFT_RUNNING
 from .evil_table import COLUMNS, as_markdown
@@ -34,11 +34,8 @@ from .warm import Warm
 SECONDS = {"CELL": "2", "CHECK": "1.5", "NOTEBOOK": "25"}
 WHOLE_CLASS = 240  # seconds in which the class is graded, on two cores that others use too
 
-pytestmark = pytest.mark.timeout(900)
-full = pytest.mark.full("all attacks but five")
-each_attack = pytest.mark.parametrize(
-    "name", [n if n in ALWAYS else pytest.param(n, marks=full) for n in ATTACKS]
-)
+pytestmark = [pytest.mark.full("all attacks but five"), pytest.mark.timeout(900)]
+each_attack = pytest.mark.parametrize("name", ATTACKS)
 each_honest = pytest.mark.parametrize("name", [student.__name__ for student in HONEST])
 
 
@@ -67,8 +64,8 @@ class Course:
         assert status in (expected or (0,)), said[-3000:]
         return said
 
-    def grade(self, workers: int) -> None:
-        grade = f"course grade {ASSIGNMENT} --workers {workers} --csv grades.csv"
+    def grade(self) -> None:
+        grade = f"course grade {ASSIGNMENT} --workers 2 --csv grades.csv"
         self.log = self.type(grade, 0, 1)
         self.took = self.seconds
         self.type(f"nbgrader generate_feedback {ASSIGNMENT} --quiet")
@@ -112,15 +109,14 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def loud(request, tmp_path_factory):
-    """The class with attackers: a few of them, or all where everything is tested."""
+def loud(tmp_path_factory):
+    """The class with attackers."""
     folder = tmp_path_factory.mktemp("evil")
     clone = fresh_clone(folder / "loud")
     with (clone / "nbgrader_config.py").open("a") as config:
         config.write('\nc.LateSubmissionPlugin.penalty_method = "zero"\n')
-    everything = request.config.getoption("--everything")
     with warm(clone) as one:
-        yield graded(clone, one, ATTACKS if everything else ALWAYS, 2 if everything else 1)
+        yield graded(clone, one, ATTACKS)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +135,7 @@ def warm(course: Path) -> Iterator[Warm]:
         yield one
 
 
-def graded(folder: Path, warm: Warm, attacks: Iterable[str] = (), workers: int = 2) -> Course:
+def graded(folder: Path, warm: Warm, attacks: Iterable[str] = ()) -> Course:
     """A course in which the honest students and these attackers have handed in and are graded."""
     course = Course(folder, warm)
     course.type(f"nbgrader generate_assignment {ASSIGNMENT} --quiet")
@@ -147,9 +143,9 @@ def graded(folder: Path, warm: Warm, attacks: Iterable[str] = (), workers: int =
         gradebook.update_or_create_assignment(ASSIGNMENT, duedate=datetime(2026, 1, 10))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         released = folder / "notebooks" / ASSIGNMENT
-        hand_in(Place(folder, released, listening.getsockname()[1]), attacks)
+        hand_in(Place(folder, released, listening.getsockname()[1]), attacks, HONEST)
         course.before = digests(folder)
-        course.grade(workers)
+        course.grade()
         listening.settimeout(0.1)
         with suppress(TimeoutError):
             course.called = listening.accept()
@@ -183,7 +179,6 @@ def test_an_honest_student_gets_what_is_fair(loud, name):
     assert sum(points for _, _, points, *_ in loud.grades(name)) == fair[name]
 
 
-@full
 @each_honest
 def test_beside_attackers_nothing_changes_for_the_others(quiet, loud, name):
     assert loud.grades(name) == quiet.grades(name)
@@ -302,7 +297,6 @@ def test_the_table_and_the_log_are_lines_of_text(loud):
         assert not any(re.match(r"[=+@-]", str(cell)) for cell in row.values())
 
 
-@full
 def test_links_are_not_followed_when_submissions_are_collected(quiet, tmp_path):
     inbound = tmp_path / "averages-to-transformers" / "inbound"
     solutions = quiet.folder / "solutions" / ASSIGNMENT

@@ -440,6 +440,7 @@ def test_nothing_of_one_notebook_is_there_for_the_next(room):
     assert graded(room, Cell(look)).outputs[0][0]["text"] == "False False False 0 0\n"
 
 
+@full
 def test_without_walls_it_is_said_and_still_judged_outside():
     with Room(trusted=True) as room:
         done = graded(room, START, RIGHT, CHECK)

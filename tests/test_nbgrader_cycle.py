@@ -83,7 +83,7 @@ class Cycle:
             "HOME": str(self.home),
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.course),  # what --editable does
-            "COURSE_CHECK_SECONDS": "2",  # one submission never ends, twice
+            "COURSE_CHECK_SECONDS": "1",  # one submission never ends, twice
         }
         environment.pop("COURSE_GRADING_SEED", None)
         done, said = self.warm.type(line, self.course, environment)
@@ -129,6 +129,7 @@ def test_the_page_for_instructors_and_the_readme_say_the_same():
     assert blocks_for_instructors()[0] == instructors_block()
 
 
+@pytest.mark.full("an answer explained to an instructor")
 def test_a_student_s_complaint_is_answered(cycle):
     (typed,) = blocks_for_instructors()[1]
     assert typed == "course explain ada naive_mean"

@@ -24,9 +24,9 @@ from pages import ACT_MS, ROOT, TOKEN, Server, serve
 from playwright.sync_api import Browser, Locator, Page, Request, expect
 from traitlets.config import PyFileConfigLoader
 
-from tests.evil_class import ATTACKS
-from tests.evil_kit import Hand, Place
-from tests.generated_class import KINDS, Student, make_class, make_course
+from tests.evil_class import ATTACKS, ben, hand_in
+from tests.evil_kit import Place
+from tests.generated_class import Student, make_class, make_course
 from whywrong.course import joined
 from whywrong_nbgrader import sandbox
 
@@ -45,7 +45,12 @@ full = pytest.mark.full("the formgrader in detail")
 ON_PAGES = ["script-in-outputs", "script-in-markdown", "script-in-the-card"]
 SLOW_SOURCE = "a" + ".a" * 50_000  # as nbgrader colours it: half a minute
 LEFT_OUT = ("endless", "deadly", "empty", "same-text", "other-right")
-ONLY_WRONG = {*KINDS} - {"wrong"}
+
+BEN = Student(
+    *("ben", "wrong"),
+    {"03_softmax_masking": {"softmax": 2.0, "masked_softmax": 0.25, "softmax_mean": 0.0}},
+    {"masked_softmax": "mask_after_softmax"},
+)
 
 
 @dataclass
@@ -85,12 +90,9 @@ def formgrader(
         students = make_class(course, ASSIGNMENT, 6, leave_out=LEFT_OUT, short=True)
     else:
         attackers = ON_PAGES[:1]
-        students = make_class(course, ASSIGNMENT, 1, leave_out=ONLY_WRONG, short=True)
+        students = [BEN]
     place = Place(course, course / "notebooks" / ASSIGNMENT, 9)
-    for name in attackers:
-        hand = Hand(place, name)
-        ATTACKS[name].make(hand)
-        hand.finish()
+    hand_in(place, attackers, [ben] if BEN in students else ())
     for right in [s for s in students if s.kind == "right"][:1]:
         slow = course / "submitted" / right.name / ASSIGNMENT / "03_softmax_masking.ipynb"
         notebook = nbformat.read(slow, as_version=4)
