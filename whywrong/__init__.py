@@ -5,7 +5,7 @@ It knows no exercise of the course: a catalogue is handed to it.
 
 from .accounts import account, relation
 from .card import Message
-from .catalogue import Catalogue, Listed
+from .catalogue import Catalogue
 from .checker import check_exercise, kept_key, observe
 from .exercise import Case, Entry, Exercise, Misconception, Property, true_of
 from .functions import FunctionProbe, expect_function
@@ -13,7 +13,6 @@ from .judging import judge
 from .key import AnswerKey, begin_key, extend_key, make_key
 from .modules import ModuleProbe, expect_module
 from .observation import Observation, pack, unpack
-from .quizzes import quiz
 from .report import Report
 from .rows import BehaviourResult
 
@@ -25,7 +24,6 @@ __all__ = [
     "Entry",
     "Exercise",
     "FunctionProbe",
-    "Listed",
     "Message",
     "Misconception",
     "ModuleProbe",
@@ -43,7 +41,6 @@ __all__ = [
     "make_key",
     "observe",
     "pack",
-    "quiz",
     "relation",
     "true_of",
     "unpack",

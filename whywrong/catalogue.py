@@ -14,7 +14,7 @@ from typing import Any
 
 from .exercise import Exercise
 from .naming import Symptoms
-from .texts import Text, TextError, exercise_from
+from .texts import Text, exercise_from
 
 SYMPTOMS = "symptoms.json"
 
@@ -183,6 +183,3 @@ def kept_symptoms(path: Path) -> dict[str, Symptoms]:
         }
         for id, known in json.loads(path.read_text(encoding="utf-8")).items()
     }
-
-
-__all__ = ["Catalogue", "Listed", "Symptoms", "TextError", "kept_symptoms"]
