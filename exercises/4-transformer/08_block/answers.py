@@ -437,7 +437,7 @@ RIGHT = {
 
 
 class ShiftAlone(nn.Module):
-    """Every token gets the same: what came in has no say."""
+    """Every token gets the same result: the input has no effect."""
 
     def __init__(self, d_model, eps=1e-5):
         super().__init__()
