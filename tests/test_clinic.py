@@ -22,8 +22,8 @@ COURSE = joined(())
 
 LESSON = "6-practice/14_pitfall_clinic.ipynb"
 LETTERS = clinic.LETTERS
-FIXES = [e for e in COURSE.by_lesson[LESSON.removesuffix(".ipynb")] if e.as_found]
-PER_PATIENT = {e.as_found.__name__[-1].upper(): e for e in FIXES}
+FIXES = [e for e in COURSE.by_lesson[LESSON.removesuffix(".ipynb")] if e.rules.as_found]
+PER_PATIENT = {e.rules.as_found.__name__[-1].upper(): e for e in FIXES}
 BESIDE = "the old king that the dogs like sees the children again. the cats sleep."
 each_patient = pytest.mark.parametrize("letter", LETTERS)
 

@@ -73,7 +73,7 @@ def test_nothing_goes_in_that_tells_the_answer(exercise):
     secret |= codes(exercise.expect)
     written = [m.program.text for m in exercise.misconceptions if m.program]
     written += [said for m in exercise.misconceptions for said in (m.what, m.why, m.look)]
-    sent = goes_in(exercise, COURSE, COURSE.earlier_parts(exercise, exercise.uses))
+    sent = goes_in(exercise, COURSE, COURSE.earlier_parts(exercise, exercise.rules.uses))
     sent_now = sent
     sent += b"".join(map(shown_case, exercise.cases(7)))
     assert not [code for code in secret if code in sent]

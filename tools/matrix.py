@@ -29,7 +29,7 @@ import torch
 from filelock import FileLock
 
 from whywrong import AnswerKey, Exercise, Report, check_exercise, judge
-from whywrong.checker import observe
+from whywrong.checker import judged, observe
 from whywrong.course import catalogue
 from whywrong.guard import run
 from whywrong.key import begin_key
@@ -37,23 +37,25 @@ from whywrong.naming import symptoms
 from whywrong.quizzes import filled
 
 from . import EXERCISES
+from .attempts import attempts
 from .keys import kept_key
 
 SYMPTOMS, POINTS = EXERCISES / "symptoms.json", EXERCISES / "points.json"
 ANY = "any"  # for an answer whose points depend on the machine
 SEED = 0
-KINDS = ("reference", "other right", "misconception", "not in catalogue")
+KINDS = ("reference", "other right", "misconception", "first attempt", "not in catalogue")
+OUTSIDE = ("first attempt", "not in catalogue")  # their points are kept
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One answer to one exercise. `wanted` is "right", "wrong", or a misconception's id."""
+    """One answer to one exercise. `wanted` is "right", "wrong", or the ids of misconceptions."""
 
     exercise: Exercise
     answer: Any
     kind: str
     name: str
-    wanted: str
+    wanted: str | tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.exercise.id}, {self.kind}, {self.name}"
@@ -62,8 +64,8 @@ class Cell:
         """What it gets with the whole key."""
         e, key = self.exercise, kept_key(self.exercise, SEED)
         if self.kind == "misconception" and e.kind != "quiz":  # it was run for the key already
-            return judge(e, key, list(key.wrong[self.name].values()))
-        return self._judged(key)
+            return judged(e, at_the_desk(e), [*key.wrong[self.name].values()], catalogue())
+        return self._judged(at_the_desk(e) if self.kind == "first attempt" else key)
 
     def with_seed(self, seed: int) -> Report:
         """What it gets on other numbers, without names."""
@@ -74,8 +76,8 @@ class Cell:
         if e.kind == "quiz":
             return check_exercise(e, self.answer, SEED, catalogue(), key)
         if self.kind == "reference":  # it may be itself, and call what it is made to replace
-            return judge(replace(e, forbidden=()), key, run(e, self.answer, key.cases))
-        if key.whole:
+            return judge(replace(e, rules=replace(e.rules, forbidden=())), key, run(e, self.answer, key.cases))
+        if key.whole or key.remembered:
             return check_exercise(e, self.answer, SEED, catalogue(), key)
         return judge(e, key, observe(e, self.answer, key.cases, catalogue()))
 
@@ -83,7 +85,7 @@ class Cell:
         """What is not as it should be, or nothing."""
         if not self._is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
-        if self.kind == "not in catalogue" and self.kept_points not in (report.points, ANY):
+        if self.kind in OUTSIDE and self.kept_points not in (report.points, ANY):
             kept = f"{self.kept_points} are kept: run tools.matrix --keep"
             return f"{self} gets {report.points:g} points, and {kept}:\n{report}"
         if self.kind == "misconception" and self.exercise.kind != "quiz":
@@ -97,12 +99,20 @@ class Cell:
         if self.wanted == "right":
             return report.passed and report.points == self.exercise.points
         refused = not report.passed and report.points < self.exercise.points
-        return refused and (self.wanted == "wrong" or report.misconceptions == (self.wanted,))
+        return refused and (self.wanted == "wrong" or report.misconceptions == self.wanted)
 
     @property
     def kept_points(self) -> float | str | None:
         points = on_file(POINTS).get(self.exercise.id, {})
-        return points.get(self.name) if self.kind == "not in catalogue" else None
+        return points.get(self.name) if self.kind in OUTSIDE else None
+
+
+@cache
+def at_the_desk(exercise: Exercise) -> AnswerKey:
+    """A key that is made as far as an answer asks for it, as a student's is, from the whole one."""
+    whole = kept_key(exercise, SEED)
+    seen = {(name, i, False): o for name, of in whole.wrong.items() for i, o in of.items()}
+    return AnswerKey(whole.cases, whole.expected, remembered=seen)
 
 
 @cache
@@ -139,7 +149,9 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
         yield Cell(e, answer, "other right", name, "right")
     for name, m in e.variants.items():
         answer = filled(e, m) if e.kind == "quiz" else m.answer
-        yield Cell(e, answer, "misconception", name, m.id)
+        yield Cell(e, answer, "misconception", name, (m.id,))
+    for attempt in attempts(e.lesson).get(e.id, ()):
+        yield Cell(e, attempt.answer, "first attempt", attempt.sentence, attempt.named or ())
     for name, answer in wrong.items():
         yield Cell(e, answer, "not in catalogue", name, "wrong")
 
@@ -190,9 +202,9 @@ def _print_matrix(exercises: Sequence[Exercise]) -> int:
         report = cell.report()
         fault = cell.fault(report)
         wrong += bool(fault)
-        kept = f"kept {cell.kept_points}" if cell.kind == "not in catalogue" else ""
+        kept = f"kept {cell.kept_points}" if cell.kind in OUTSIDE else ""
         print(
-            f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name:<34} "
+            f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name[:60]:<34} "
             f"{'pass' if report.passed else 'fail'} {report.points:>5g}/{cell.exercise.points:<4g} "
             f"{kept:<10} {'+'.join(report.misconceptions) or '-':<28} "
             f"{'<-- WRONG' if fault else ''}",
@@ -219,7 +231,7 @@ def _keep(exercises: Sequence[Exercise]) -> int:
     for e in exercises:
         if e.kind != "quiz":
             shown[e.id] = {name: broken(e, name) for name in e.variants}
-        outside = [cell for cell in cells(e) if cell.kind == "not in catalogue"]
+        outside = [cell for cell in cells(e) if cell.kind in OUTSIDE]
         points[e.id] = {c.name: ANY if c.kept_points == ANY else c.report().points for c in outside}
     known = catalogue().ids()
     with FileLock(EXERCISES / ".kept.lock"):

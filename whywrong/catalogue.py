@@ -66,6 +66,8 @@ class Catalogue:
         _make_package(folder, name)
         lessons: dict[str, list[Text]] = {}
         for path in sorted(folder.glob("*/*/*.md")):
+            if not path.stem.isidentifier():  # notes beside the exercises
+                continue
             lessons.setdefault("/".join(path.parts[-3:-1]), []).append(Text(path))
         return cls(
             (
@@ -129,7 +131,7 @@ class Catalogue:
     def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:
         """The finished parts that an answer must not call: its own, and others that do the same."""
         parts = {exercise.id: exercise.finished}
-        for part in exercise.same_as:
+        for part in exercise.rules.same_as:
             if not isinstance(part, str):
                 parts[part.__name__] = part
             elif e := self.find(part):
@@ -138,7 +140,7 @@ class Catalogue:
 
     def earlier_parts(self, exercise: Exercise, called: Collection[str]) -> dict[str, Any]:
         """The finished answers of the exercises that this one may call, those among `called`."""
-        found = {id: self.find(id) for id in exercise.uses if id in called}
+        found = {id: self.find(id) for id in exercise.rules.uses if id in called}
         return {id: e.finished or e.reference for id, e in found.items() if e is not None}
 
 

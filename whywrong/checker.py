@@ -101,13 +101,11 @@ def report_on(
     handed_in: HandedIn,
     key: AnswerKey,
     catalogue: Catalogue,
-    pairs: int | None = None,
     alone: Report | None = None,
 ) -> Report:
     """The report on an answer that is looked at where it is, and judged here.
 
     Args:
-        pairs: as in `extend_key`.
         alone: what became of it with the answer's own parts, where that is known.
     """
     described = handed_in.described()
@@ -116,14 +114,14 @@ def report_on(
         return refused
     report = alone
     if report is None:
-        report = _judged(exercise, key, handed_in.observe(key.cases, {}), catalogue, pairs)
-    if report.passed or exercise.kind == "quiz" or not exercise.uses:
+        report = judged(exercise, key, handed_in.observe(key.cases, {}), catalogue)
+    if report.passed or exercise.kind == "quiz" or not exercise.rules.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)
     seen = handed_in.observe(key.cases, parts) if parts else []
     if not seen:
         return report
-    again = _judged(exercise, key, seen, catalogue, pairs)
+    again = judged(exercise, key, seen, catalogue)
     if not again.passed:
         return report
     names = " and ".join(f"`{name}`" for name in parts)
@@ -131,13 +129,13 @@ def report_on(
     return replace(again, notes=[*again.notes, note])
 
 
-def _judged(
+def judged(
     exercise: Exercise,
     key: AnswerKey,
     observations: list[Observation],
     catalogue: Catalogue,
-    pairs: int | None,
 ) -> Report:
+    """The report on what was seen of an answer, with the key made as far as that takes."""
     if key.whole:
         return judge(exercise, key, observations)
     report = judge(exercise, AnswerKey(key.cases, key.expected), observations)
@@ -146,8 +144,9 @@ def _judged(
     own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
     if not own:  # finished parts were called: there is no mistake to name
         return report
-    extend_key(exercise, key, observations, catalogue.symptoms.get(exercise.id), pairs)
-    return with_names(exercise, key, observations, report)
+    asked = key.anew()  # else what other answers made known would change what this one is told
+    extend_key(exercise, asked, observations, catalogue.symptoms.get(exercise.id))
+    return with_names(exercise, asked, observations, report)
 
 
 def observe(
@@ -163,7 +162,7 @@ def observe(
     observations = run(exercise, answer, cases, parts, clock)
     first = observations[0]
     kinds = list(first.facts.get("types", {}).values())
-    if looks_unwritten(exercise.kind, answer, kinds, exercise.as_found):
+    if looks_unwritten(exercise.kind, answer, kinds, exercise.rules.as_found):
         first.facts["not_attempted"] = True
     return observations
 

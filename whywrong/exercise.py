@@ -48,6 +48,14 @@ class Case:
     def __getitem__(self, name: str) -> Any:
         return self.inputs[name]
 
+    @property
+    def beside_the_idea(self) -> bool:
+        """Whether it asks for another dtype than float32, or for numbers that overflow: an answer
+        that fails on such cases alone has the right idea."""
+        given = (*self.inputs.values(), *self.options.get("weights", {}).values())
+        dtypes = {v.dtype for v in given if isinstance(v, Tensor) and v.is_floating_point()}
+        return "stability" in self.roles or bool(dtypes - {torch.float32})
+
     def describe(self) -> str:
         """The call as a reader would tell it: `Called with x: (2, 5, 3) float32`."""
         inputs = ", ".join(f"{name}: {describe_value(v)}" for name, v in self.inputs.items())
@@ -218,6 +226,28 @@ class Entry:
     optional: bool = False
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What an answer may call, and what is no answer.
+
+    Args:
+        uses: earlier exercises that it may call by name. An answer that fails with the reader's own
+            is tried with the finished ones: no fault counts twice.
+        same_as: what does what is asked here, and is not to be called: the ids of other exercises,
+            whose finished answers are meant, and other finished parts.
+        forbidden: operator names, as PyTorch spells them, that *are* the exercise.
+        forbidden_text: what to say when one of them is used.
+        as_found: the broken program that is handed out to be fixed; as long as nothing of its code
+            has changed, the exercise isn't attempted yet.
+    """
+
+    uses: tuple[str, ...] = ()
+    same_as: tuple[str | Callable[..., Any], ...] = ()
+    forbidden: tuple[str, ...] = ()
+    forbidden_text: str = ""
+    as_found: Any = None
+
+
 @dataclass(frozen=True, eq=False)
 class Exercise:
     """An exercise of the course; its id is the name of what the student writes.
@@ -239,18 +269,11 @@ class Exercise:
         misconceptions: wrong answers that are told by name.
         hints: from a nudge to nearly the answer.
         other_way: another right answer worth reading, as source; shown after full points.
-        forbidden: operator names, as PyTorch spells them, that *are* the exercise.
-        forbidden_text: what to say when one of them is used.
+        rules: what it may call, and what is no answer.
         notes: remarks that cost nothing, from what was seen.
         returns: the Python type of the result where it is no tensor ("int", "NoneType").
-        same_as: what does what is asked here, and is not to be called: the ids of other exercises,
-            whose finished answers are meant, and other finished parts.
         entries: the questions of a quiz.
         tolerance: largest error by dtype, relative for expected values above one.
-        uses: earlier exercises whose answers this one may call by name. An answer that fails with
-            the reader's own is tried with the finished ones: no fault counts twice.
-        as_found: the broken program that is handed out to be mended; as long as nothing of its
-            code has changed, the exercise isn't attempted yet.
     """
 
     id: str
@@ -268,14 +291,10 @@ class Exercise:
     misconceptions: Sequence[Misconception] = ()
     hints: tuple[str, ...] = ()
     other_way: str = ""
-    forbidden: tuple[str, ...] = ()
-    forbidden_text: str = ""
+    rules: Rules = field(default_factory=Rules)
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
     returns: str = "Tensor"
-    uses: tuple[str, ...] = ()
-    same_as: tuple[str | Callable[..., Any], ...] = ()
     entries: tuple[Entry, ...] = ()
-    as_found: Any = None
     tolerance: Mapping[torch.dtype, float] = field(
         default_factory=lambda: {torch.float32: 1e-5, torch.float64: 1e-6}
     )

@@ -115,7 +115,7 @@ def run(
         settings = Settings.now()  # and as they are put back after each case
         for number, case in enumerate(cases):
             whole = watch_all or number == 0 or bool(case.roles & {"typical", "dropout"})
-            calls = Calls(parts, bool(exercise.forbidden), whole) if parts else None
+            calls = Calls(parts, bool(exercise.rules.forbidden), whole) if parts else None
             seen = _probe(exercise, answer, case, calls, stopped, settings)
             if stopped.is_set():
                 return
@@ -170,7 +170,7 @@ def _probe(
         seen.facts["left_behind"] = seen.facts.get("left_behind", []) + changed
     if calls:
         seen.facts["borrowed"] = sorted(calls.borrowed)
-        if exercise.forbidden:
+        if exercise.rules.forbidden:
             seen.facts["ops"] = sorted({*seen.facts.get("ops", []), *calls.operators})
     return seen
 

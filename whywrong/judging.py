@@ -35,7 +35,7 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     passed = complete and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
     if forbidden:
-        results.append(BehaviourResult("own_work", exercise.forbidden_text, False, worded=True))
+        results.append(BehaviourResult("own_work", exercise.rules.forbidden_text, False, worded=True))
         passed = False
     borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
     if passed and borrowed:
@@ -79,7 +79,7 @@ def _failed(
     message, detail = _explain(exercise, trials, results, forbidden)
     return Report(
         exercise.id,
-        0.0 if forbidden else _partial(exercise, results),
+        0.0 if forbidden else _partial(exercise, trials, results),
         exercise.points,
         False,
         results,
@@ -154,24 +154,34 @@ def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourR
     return [r for r in results if r.holds or not CONSEQUENCES.get(r.id, set()) & failed]
 
 
-def _partial(exercise: Exercise, results: Sequence[BehaviourResult]) -> float:
-    """Three quarters when the values are right and something beside them isn't, all but a quarter
-    point where that is the wording of a refusal; else up to half, by the share of creditable
-    properties, if the answer is more than a constant or a copy."""
+def _partial(
+    exercise: Exercise, trials: Sequence[Trial], results: Sequence[BehaviourResult]
+) -> float:
+    """Three quarters for the right idea: where the values are right and something beside them
+    isn't, or where nothing but another dtype or large numbers spoil them; all but a quarter point
+    for the wording of a refusal. Else up to a quarter, by the share of creditable properties, if
+    the answer is more than a constant or a copy."""
     holds = {r.id: r.holds for r in results}
-    properties = (*standard(exercise), *exercise.properties)
-    secondary = {p.id for p in properties if p.secondary}
-    essential = [r for r in results if r.id not in secondary]
-    if all(r.holds for r in essential) and holds.get("values"):
-        if {r.id for r in results if not r.holds} == {"says_why"}:
-            return exercise.points - 0.25
+    if {r.id for r in results if not r.holds} == {"says_why"}:
+        return exercise.points - 0.25
+    usual = [t for t in trials if not t.case.beside_the_idea]
+    if _right_idea(exercise, results) or (
+        len(usual) < len(trials) and _right_idea(exercise, _rows(exercise, usual))
+    ):
         return _quarter(0.75 * exercise.points)
     if not holds.get("runs") or not holds.get("shape") or not holds.get("finite", True):
         return 0.0
     if any(r.gate and not r.holds for r in results):
         return 0.0
     credit = [bool(r.holds) for r in results if r.credit]
-    return _quarter(0.5 * exercise.points * sum(credit) / len(credit)) if credit else 0.0
+    return _quarter(0.25 * exercise.points * sum(credit) / len(credit)) if credit else 0.0
+
+
+def _right_idea(exercise: Exercise, results: Sequence[BehaviourResult]) -> bool:
+    """Whether the values are right, and all that a right idea can't do without."""
+    secondary = {p.id for p in (*standard(exercise), *exercise.properties) if p.secondary}
+    essential = {r.id: r.holds for r in results if r.id not in secondary}
+    return bool(essential.get("values")) and all(essential.values())
 
 
 def _quarter(points: float) -> float:
@@ -183,7 +193,7 @@ def _quarter(points: float) -> float:
 
 def _forbidden(exercise: Exercise, observations: Sequence[Observation]) -> list[str]:
     used = {op for o in observations for op in o.facts.get("ops", ())}
-    return sorted(used & set(exercise.forbidden))
+    return sorted(used & set(exercise.rules.forbidden))
 
 
 def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[str]:
@@ -220,7 +230,7 @@ def _explain(
     """The first thing that is wrong, as one sentence and the evidence for it."""
     ordinary = [t for t in trials if t.case.refuses is None]
     if forbidden and not any(t.seen.error for t in ordinary):
-        return exercise.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
+        return exercise.rules.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
     properties = {p.id: p for p in (*standard(exercise), *exercise.properties)}
     for t in ordinary:
         if t.seen.error:

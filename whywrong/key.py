@@ -7,7 +7,6 @@ and kept: a misconception is followed from case to case only until it parts from
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +19,7 @@ from .naming import symptoms as shown_by
 from .observation import Observation
 from .programs import Program
 
-PAIR_SECONDS = 0.2
+PAIRS = 30  # so many are tried, at any speed: a card says the same each time
 LIKELIEST = 40  # so many misconceptions, or more that are as likely, are compared with an answer
 Named = tuple[str, Misconception]
 
@@ -47,7 +46,7 @@ class AnswerKey:
     remembered: dict[tuple[str, int, bool], Observation] = field(default_factory=dict)
 
     def anew(self) -> AnswerKey:
-        """A key as it was in the beginning: what one answer asked for has no say for the next."""
+        """A key as it was in the beginning: what was looked up for others does not affect it."""
         return AnswerKey(self.cases, self.expected, remembered=self.remembered)
 
     def trials(self, observations: Sequence[Observation]) -> list[Trial]:
@@ -85,7 +84,6 @@ def extend_key(
     key: AnswerKey,
     observations: Sequence[Observation],
     symptoms: Symptoms | None = None,
-    pairs: int | None = None,
 ) -> None:
     """Adds to the key what naming these observations may need.
 
@@ -95,15 +93,13 @@ def extend_key(
     Args:
         symptoms: what each misconception is known to break. With it the most similar are tried
             first, and those that break other things not at all.
-        pairs: how many pairs are tried, where the same is to be said at any time; else as many as
-            fit into a fifth of a second.
     """
     if exercise.kind == "quiz" or not exercise.misconceptions:
         return
     search = Search(exercise, key, key.trials(observations), symptoms or {})
     with undisturbed():
         if not search.one_explains():
-            search.two_explain(pairs)
+            search.two_explain()
 
 
 class Search:
@@ -135,14 +131,11 @@ class Search:
             found = found or match.exact
         return found
 
-    def two_explain(self, pairs: int | None) -> None:
+    def two_explain(self) -> None:
         """Follows two at once, up to the first two that give what was seen."""
         if not any(_says_something(t.seen) for t in self.trials):
             return
-        deadline = time.thread_time() + PAIR_SECONDS  # on a busy machine as many as on a quiet one
-        for name, program in itertools.islice(self.pairs(), pairs):
-            if pairs is None and time.thread_time() > deadline:
-                return
+        for name, program in itertools.islice(self.pairs(), PAIRS):
             try:
                 answer = program.answer
             except SyntaxError:  # two edits that don't go together
@@ -214,6 +207,8 @@ class Search:
         """What a misconception gives on one case; computed once, however often it is needed."""
         case, remembered = self.key.cases[number], self.key.remembered
         place, probe = (name, number, glance is not None), glance or self.exercise.probe
+        if (name, number, False) in remembered:  # whole, it holds what a glance sees
+            return remembered[name, number, False]
         if "+" in name:  # there are too many pairs to remember them all
             return probe_safely(probe, answer, case)
         if place not in remembered:

@@ -47,7 +47,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from .accounts import account
-from .exercise import Entry, Exercise, Misconception
+from .exercise import Entry, Exercise, Misconception, Rules
 from .programs import Edit, Names, Program, place
 from .quizzes import quiz
 
@@ -316,7 +316,7 @@ def exercise_from(text: Text, package: str) -> Exercise:
     for name in ("cases", "probe", "expect"):
         if not hasattr(module, name):
             text.refuse(1, f"{text.id}.py does not define `{name}`")
-    known = ("properties", "notes", "forbidden", "tolerance")
+    known = ("properties", "notes", "tolerance")
     extra = {name: getattr(module, name) for name in known if hasattr(module, name)}
     definitions = re.findall(r"^(class|def)\b", text.right.source, re.M)
     if not definitions:
@@ -336,12 +336,19 @@ def exercise_from(text: Text, package: str) -> Exercise:
         misconceptions=text.misconceptions,
         hints=text.hints,
         other_way=text.other_way,
-        forbidden_text=text.head.get("forbidden_text", ""),
+        rules=_rules(text, module),
         returns=text.head.get("returns", "Tensor"),
+        **extra,
+    )
+
+
+def _rules(text: Text, module: ModuleType) -> Rules:
+    return Rules(
         uses=text.words("uses"),
         same_as=tuple(_found(w) if "." in w else w for w in text.words("same_as")),
+        forbidden=getattr(module, "forbidden", ()),
+        forbidden_text=text.head.get("forbidden_text", ""),
         as_found=_finished(text, "as_found"),
-        **extra,
     )
 
 

@@ -21,6 +21,7 @@ from whywrong import AnswerKey, Case, Catalogue, Exercise, Observation, Report, 
 from whywrong.answers import Described
 from whywrong.checker import report_on
 from whywrong.course import installed
+from whywrong.exercise import Rules
 from whywrong.observation import MAX_ELEMENTS
 
 from .inside import wire
@@ -89,8 +90,7 @@ def _probing(
         exercise.id,
         exercise.kind,
         exercise.probe,
-        exercise.forbidden,
-        exercise.as_found,
+        Rules(forbidden=exercise.rules.forbidden, as_found=exercise.rules.as_found),
         {n: p for n, p in (watched | found).items() if _is_inside(p)},
     )
     return probing, {n: p for n, p in names.items() if _is_inside(p)}
@@ -297,7 +297,7 @@ class There:
 
     def described(self) -> Described:
         asked = {"do": "look", "name": self.name}
-        parts = self.catalogue.earlier_parts(self.exercise, set(self.exercise.uses))
+        parts = self.catalogue.earlier_parts(self.exercise, set(self.exercise.rules.uses))
         data = goes_in(
             self.exercise, self.catalogue, parts | _finished(self.catalogue, sorted(parts))
         )

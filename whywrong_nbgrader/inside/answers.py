@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whywrong.answers import describe, looks_unwritten, names_bound
-from whywrong.exercise import Case
+from whywrong.exercise import Case, Rules
 from whywrong.guard import Clock, run
 from whywrong.observation import Observation
 from whywrong.watching import part_codes
@@ -24,8 +24,7 @@ class Probing:
     id: str
     kind: str
     probe: Any
-    forbidden: tuple[str, ...]
-    as_found: Any
+    rules: Rules
     watched: Mapping[str, Any]
 
 
@@ -67,6 +66,6 @@ def observe(
     with names_bound(answer, parts):
         (seen,) = run(probing, answer, [case], codes, clock, watch_all=True)
     kinds = list(seen.facts.get("types", {}).values())
-    if first and looks_unwritten(probing.kind, answer, kinds, probing.as_found):
+    if first and looks_unwritten(probing.kind, answer, kinds, probing.rules.as_found):
         seen.facts["not_attempted"] = True
     return seen

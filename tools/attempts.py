@@ -1,0 +1,67 @@
+"""First attempts: wrong answers as newcomers type them, and the misconception that a card names.
+
+A lesson's file `first-attempts.md` has a section for each exercise, and in it
+
+    ## What the student did, in one sentence
+    Named: id
+
+and the whole answer, indented. `Named: id + id` says that two are told at once, `Named: nothing`
+that none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from whywrong.programs import Program
+from whywrong.texts import Section, Text, TextError
+
+from . import EXERCISES
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One first attempt; `named` is empty where no misconception is told."""
+
+    sentence: str
+    named: tuple[str, ...]
+    program: Program
+
+    @property
+    def answer(self) -> Any:
+        return self.program.answer
+
+
+@cache
+def attempts(lesson: str) -> dict[str, list[Attempt]]:
+    """The first attempts of a lesson, by exercise.
+
+    Raises:
+        TextError: the file is not in this form.
+    """
+    path = EXERCISES / lesson / "first-attempts.md"
+    if not path.is_file():
+        return {}
+    whole = Section("", tuple(path.read_text(encoding="utf-8").splitlines()), 1)
+    return {
+        section.title: [*_attempts(section, path.with_name(f"{section.title}.md"))]
+        for section in whole.sections("# ")
+    }
+
+
+def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
+    names = Text(path).names
+    for one in section.sections("## "):
+        prose, code = "", ""
+        for prose, code, _ in one.blocks():
+            break
+        label, _, named = prose.strip().partition(":")
+        if label != "Named" or not code:
+            raise TextError(
+                f"first-attempts.md, line {one.first}: expected `Named: id`, then the indented answer."
+            )
+        ids = () if named.strip() == "nothing" else tuple(n.strip() for n in named.split("+"))
+        yield Attempt(one.title, ids, Program(f"{code}\n", names))
