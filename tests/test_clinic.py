@@ -16,6 +16,7 @@ from tools import NOTEBOOKS, SOLUTIONS
 from whywrong import check_exercise
 from whywrong.answers import same_code
 from whywrong.course import joined
+from whywrong.exercise import Rules
 from whywrong_nbgrader.cells import as_found
 
 COURSE = joined(())
@@ -54,7 +55,7 @@ class TestAsFound:
     @each_patient
     def test_under_other_names_it_is_told_by_name_and_gets_nothing(self, letter):
         exercise = PER_PATIENT[letter]
-        report = check_exercise(replace(exercise, as_found=None), clinic.AS_FOUND[letter], 0)
+        report = check_exercise(replace(exercise, rules=Rules()), clinic.AS_FOUND[letter], 0)
         assert (report.points, report.attempted, report.passed) == (0.0, True, False)
         assert report.misconceptions == (exercise.misconceptions[0].id,)
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from whywrong import Case, Catalogue, check_exercise
 from whywrong.calling import on_device
+from whywrong.exercise import Rules
 from whywrong.guard import Clock, run
 from whywrong.settings import restore_functions
 
@@ -136,7 +137,7 @@ class TestTime:
         """The reader's own earlier part takes most of the time and fails; with the finished one
         there would be no end."""
         monkeypatch.setenv("COURSE_CHECK_SECONDS", "1")
-        uses = replace(STANDARDISED, id="second", uses=("standardised",))
+        uses = replace(STANDARDISED, id="second", rules=Rules(uses=("standardised",)))
         space = {"time": time}
         exec(
             "def standardised(x):\n    time.sleep(0.4)\n    1 / 0\n"

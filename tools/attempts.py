@@ -55,13 +55,11 @@ def attempts(lesson: str) -> dict[str, list[Attempt]]:
 def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
     names = Text(path).names
     for one in section.sections("## "):
-        prose, code = "", ""
-        for prose, code, _ in one.blocks():
-            break
+        prose, code, _ = next(one.blocks(), ("", "", 0))
         label, _, named = prose.strip().partition(":")
         if label != "Named" or not code:
             raise TextError(
-                f"first-attempts.md, line {one.first}: expected `Named: id`, then the indented answer."
+                f"first-attempts.md, line {one.first}: expected `Named: id`, then the answer."
             )
         ids = () if named.strip() == "nothing" else tuple(n.strip() for n in named.split("+"))
         yield Attempt(one.title, ids, Program(f"{code}\n", names))

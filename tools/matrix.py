@@ -76,7 +76,11 @@ class Cell:
         if e.kind == "quiz":
             return check_exercise(e, self.answer, SEED, catalogue(), key)
         if self.kind == "reference":  # it may be itself, and call what it is made to replace
-            return judge(replace(e, rules=replace(e.rules, forbidden=())), key, run(e, self.answer, key.cases))
+            return judge(
+                replace(e, rules=replace(e.rules, forbidden=())),
+                key,
+                run(e, self.answer, key.cases),
+            )
         if key.whole or key.remembered:
             return check_exercise(e, self.answer, SEED, catalogue(), key)
         return judge(e, key, observe(e, self.answer, key.cases, catalogue()))

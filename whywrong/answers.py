@@ -67,7 +67,8 @@ def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]
     if signature is None:
         return None
     for case in cases:
-        keywords = case.options.get("keywords", ())
+        ordered = any(p.kind is p.POSITIONAL_ONLY for p in signature.parameters.values())
+        keywords = () if ordered else case.options.get("keywords", ())
         if "args" in case.options:  # what it makes takes the inputs
             bound = case.options["args"], case.options.get("kwargs", {})
         else:
@@ -79,6 +80,15 @@ def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]
             taken = [p.name for p in signature.parameters.values()]
             return f"yours takes ({', '.join(taken)})"
     return None
+
+
+def takes_names(answer: Any) -> bool:
+    """Whether arguments can be given by name: not where a signature ends in `/`."""
+    try:
+        parameters = inspect.signature(answer).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return all(p.kind is not p.POSITIONAL_ONLY for p in parameters)
 
 
 def functions(answer: Any) -> list[types.FunctionType]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .answers import takes_names
 from .calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
 from .errors import later_calls
 from .exercise import Case
@@ -74,6 +75,7 @@ class FunctionProbe:
 def _caller(answer: Any, case: Case) -> Callable[[list[Any]], Any]:
     """The answer on a list of inputs, those in the option `keywords` by name."""
     names, by_name = list(case.inputs), case.options.get("keywords", ())
+    by_name = by_name if takes_names(answer) else ()
 
     def call(args: list[Any]) -> Any:
         given = [a for n, a in zip(names, args, strict=True) if n not in by_name]

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from .errors import describe_error, student_lines
-from .exercise import Case
+from .exercise import Case, Rules
 from .observation import Observation
 from .settings import Settings
 from .watching import Calls, own_code
@@ -67,7 +67,7 @@ class Probed(Protocol):
     @property
     def probe(self) -> Any: ...
     @property
-    def forbidden(self) -> tuple[str, ...]: ...
+    def rules(self) -> Rules: ...
 
 
 class Clock:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from .accounts import judge_account
-from .exercise import Exercise, Property, Trial, Verdict
+from .exercise import Exercise, Misconception, Property, Trial, Verdict
 from .key import AnswerKey
 from .naming import name_mistakes
 from .observation import Observation
@@ -15,6 +16,7 @@ from .properties import explain_error, explain_kind, finite, standard, wrong_row
 from .quizzes import judge_quiz
 from .report import Report
 from .rows import BehaviourResult, Row
+from .texts import shared_sentences
 from .watching import FLOAT32_OF_FLOAT64
 
 
@@ -35,7 +37,9 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     passed = complete and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
     if forbidden:
-        results.append(BehaviourResult("own_work", exercise.rules.forbidden_text, False, worded=True))
+        results.append(
+            BehaviourResult("own_work", exercise.rules.forbidden_text, False, worded=True)
+        )
         passed = False
     borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
     if passed and borrowed:
@@ -95,12 +99,28 @@ def with_names(
     exercise: Exercise, key: AnswerKey, observations: Sequence[Observation], report: Report
 ) -> Report:
     """The report with the misconceptions that explain the observations, as far as the key goes."""
-    named = name_mistakes(exercise, key.wrong, key.trials(observations))
+    trials = key.trials(observations)
+    named = name_mistakes(exercise, key.wrong, trials) or _usual(exercise, trials, report)
     return replace(
         report,
         misconceptions=tuple(m.id for m in named),
         advice=tuple(m.advice for m in named),
     )
+
+
+def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[Misconception]:
+    """What is told in every exercise where the values are right, and what is wrong besides them
+    was seen directly: at most two things."""
+    failing = [r.id for r in report.behaviours if not r.holds]
+    if not set(failing) <= USUAL.keys():
+        return []
+    gradients = {n for t in trials for n in t.expected if "grad:" in n}
+    reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
+    ids = [USUAL[f] for f in failing if not (f == "gradients" and reached)]
+    said = shared_sentences(Path(__file__).with_name("usual.md"))
+    return [
+        Misconception(id, said[id]["what"], said[id]["why"], said[id]["look"]) for id in ids[:2]
+    ]
 
 
 def _row(exercise: Exercise, trials: Sequence[Trial]) -> Row | None:
@@ -140,6 +160,13 @@ def _result(
     return BehaviourResult(property.id, text, holds, property.credit, property.gate, worded)
 
 
+USUAL = {
+    "gradients": "cut_off",
+    "unmodified": "changes_its_input",
+    "dtype": "other_dtype",
+    "device": "stays_on_the_cpu",
+    "kept": "kept_between_calls",
+}
 FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before anything else
 CONSEQUENCES = {
     "gradients": {"values", "unmodified"},

@@ -157,9 +157,16 @@ def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
     if isinstance(wanted, str):
         return isinstance(mine, str) and mine.casefold() == wanted.casefold()
     if isinstance(wanted, list) and isinstance(mine, list) and _nested(wanted):
-        mine, wanted = [*map(repr, mine)], [*map(repr, wanted)]
+        mine, wanted = [*map(repr, _whole(mine))], [*map(repr, wanted)]
         return bool(mine == wanted if entry.ordered else sorted(mine) == sorted(wanted))
-    return repr(mine) == repr(wanted)  # 3.0 is no size of a dimension
+    return repr(_whole(mine)) == repr(wanted)
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers that came out of a division, such as 36.0, as the integers they are."""
+    if isinstance(value, list):
+        return [*map(_whole, value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _nested(value: Any) -> bool:
@@ -174,7 +181,8 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
         return f"{name}: there is no such entry in your dict."
     if kind == "...":
         return f"{name}: not answered yet."
-    mine, wanted = given.get(name), _plain(entry.answer)
+    wanted = _plain(entry.answer)
+    mine = given.get(name) if isinstance(wanted, float) else _whole(given.get(name))
     if entry.choices and mine not in entry.choices:
         return f"{name}: choose one of {', '.join(map(repr, entry.choices))}."
     if mine is None or not _same_kind(mine, wanted):

@@ -224,7 +224,9 @@ class _Run:
         seen: list[Observation] | None = None,
     ) -> Report:
         report, lived = self._verdict(exercise, catalogue, key, seen)
-        if not lived and exercise.rules.uses:  # what ended it may be an earlier answer that it calls
+        if (
+            not lived and exercise.rules.uses
+        ):  # what ended it may be an earlier answer that it calls
             with_parts, _ = self._verdict(exercise, catalogue, key, seen, report)
             report = with_parts if with_parts.passed else report
         if failure := self.failed.get(exercise.id):

@@ -35,7 +35,6 @@ NOT_INSIDE = "exercises", "own_exercises_"  # packages of which only what a prob
 KEPT_CASES = 2000  # all of the course's, about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
 MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
-PAIRS = 60  # of mistakes: a number, and no time, or what is said would hang on the machine
 DTYPES = {
     torch.bool,
     torch.uint8,
@@ -346,7 +345,7 @@ def verdict(
     """
     there = There(exercise, catalogue, lodger, exercise.id, seconds)
     try:
-        return report_on(exercise, there, key.anew(), catalogue, PAIRS, alone)
+        return report_on(exercise, there, key, catalogue, alone)
     except NotThere:
         said = (
             f"NameError: name '{exercise.id}' is not defined. No cell that was run has written it."
