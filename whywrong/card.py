@@ -76,7 +76,7 @@ def _what_is_wrong(report: Any) -> str:
 def _advice(report: Any) -> list[str]:
     parts = []
     for number, (what, why, look) in enumerate(report.advice):
-        lines = [("Why it matters:", why), ("Where to look:", look)]
+        lines = [("Why it matters:", why), ("Where to look:", look)][not why :]
         if number:
             lines.insert(0, ("And at the same time:", what))
         rows = "".join(f"<div><strong>{name}</strong> {rich(text)}</div>" for name, text in lines)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .accounts import judge_account
+from .errors_in_words import meaning
 from .exercise import Exercise, Misconception, Property, Trial, Verdict
 from .key import AnswerKey
 from .naming import name_mistakes
@@ -109,9 +110,18 @@ def with_names(
 
 
 def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[Misconception]:
-    """What is told in every exercise where the values are right, and what is wrong besides them
-    was seen directly: at most two things."""
+    """What is told in every exercise: what the error of Python or PyTorch means; where the values
+    are right, at most two of the things besides them that are not."""
+    errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
+    if errors and errors[0]["kind"] == "exception":
+        told = meaning(errors[0]["message"])
+        return [told] if told else []
     failing = [r.id for r in report.behaviours if not r.holds]
+    kinds = {t.seen.facts.get("types", {}).get("out") for t in trials} - {None}
+    if errors:
+        failing = [errors[0]["kind"]]
+    elif kinds and exercise.returns not in kinds:
+        failing = ["nothing" if kinds == {"NoneType"} else "type"]
     if not set(failing) <= USUAL.keys():
         return []
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
@@ -161,6 +171,9 @@ def _result(
 
 
 USUAL = {
+    "weights": "other_parameters",
+    "nothing": "nothing_returned",
+    "type": "other_type",
     "gradients": "cut_off",
     "unmodified": "changes_its_input",
     "dtype": "other_dtype",

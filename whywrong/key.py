@@ -167,6 +167,8 @@ class Search:
 
         every = itertools.combinations(enumerate(made), 2)
         for (_, one), (_, other) in sorted(every, key=unlikely):
+            if len(self.symptoms.get(one[0], none)) < len(self.symptoms.get(other[0], none)):
+                one, other = other, one  # what spoils more leads
             program = one[1].joined(other[1]) if one[1].id != other[1].id else None
             if program is not None:
                 yield f"{one[0]}+{other[0]}", program

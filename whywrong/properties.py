@@ -160,8 +160,7 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
     if error["kind"] == "weights":
         return error["message"], given
     said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")
-    meaning = in_words(error["message"])
-    return said + error["message"], "\n".join(filter(None, [given, where, meaning]))
+    return said + error["message"], "\n".join(filter(None, [given, where]))
 
 
 def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:

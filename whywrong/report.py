@@ -99,7 +99,8 @@ class Report:
             if number:
                 yield "  And at the same time:"
             yield f"  What happened: {plain_text(what)}"
-            yield f"  Why it matters: {plain_text(why)}"
+            if why:
+                yield f"  Why it matters: {plain_text(why)}"
             yield f"  Where to look: {plain_text(look)}"
         for row in self.behaviours:
             mark = {True: "[ok]   ", False: "[wrong]", None: "[-]    "}[row.holds]
