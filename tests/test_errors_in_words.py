@@ -1,6 +1,7 @@
 """PyTorch's own errors, provoked, and what is said of them."""
 
 import math
+import operator
 import re
 
 import pytest
@@ -89,7 +90,7 @@ PROVOKED = {
     "a tensor as a question": (lambda: not X, "whole tensor"),
     "nothing to go back": (lambda: X.sum().backward(), "no way back"),
     "the root of a number": (lambda: torch.sqrt(4), "given a Python int"),
-    "a list's column": (lambda: [1, 2][:, None], "this is a Python list"),
+    "a list's column": (lambda: operator.getitem([1, 2], (slice(None), None)), "a Python list"),
     "a list compared": (lambda: [1, 2] > X, "A Python list and a tensor"),
     "minus infinity as a text": (lambda: X.masked_fill(X > 0, "-inf"), '`float("-inf")`'),
     "values and places": (lambda: X - X.max(1), "`.values`"),
@@ -105,6 +106,9 @@ PROVOKED = {
     "out of bounds": (lambda: X[3], "no index 3 in a dimension of 2"),
     "too many indices": (lambda: X[0, 0, 0, 0], "which is 3"),
     "a shape of three": (lambda: two_of(X.shape), "How many dimensions"),
+    "a row cut": (lambda: torch.ones(3).tril(), "has one dimension"),
+    "a list of layers called": (lambda: nn.ModuleList()(X), "only holds layers"),
+    "shapes added up": (lambda: sum([X.shape]), "`numel()`"),
     "an argument less": (lambda: two_of(), "was called without 'shape'"),
     "an argument more": (lambda: two_of(1, 2), "takes 1 arguments and was given 2"),
 }
@@ -133,7 +137,7 @@ def test_what_is_not_known_is_left_as_it_is():
     assert in_words("no such thing") == ""
 
 
-def test_the_card_says_it_below_the_error():
+def test_the_card_leads_with_it_and_keeps_the_error():
     report = check("tril_mean", lambda x: torch.ones(5, 5) @ x)
+    assert report.misconception in ("product_of_other_sizes", "sizes_do_not_line_up")
     assert "must match" in report.message or "Expected size" in report.message
-    assert "than you thought?" in report.detail or "lined up from the right" in report.detail

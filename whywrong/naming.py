@@ -156,7 +156,8 @@ def _signature(kind: str, message: str) -> object:
 
 
 def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
-    """Whether two answers behaved alike on a case: errors, values, dtypes, side effects."""
+    """Whether two answers behaved alike on a case: errors, values, side effects; where the values
+    are right, also dtypes and devices. With wrong values those have no bearing on the cause."""
     a, b = t.seen, wrong
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
@@ -165,11 +166,13 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
         refusal = [_named(exercise, id) for id in ("refuses", "says_why")]
         same = all(p.verdict(t) == p.verdict(theirs) for p in refusal)
         return same and _lacks(a.error) == _lacks(b.error or {})
-    if any(a.facts.get(f) != b.facts.get(f) for f in FACTS) or a.traits != b.traits:
+    right = _named(exercise, "values").verdict(t) is True
+    facts = [f for f in FACTS if right or f != "device"]
+    if any(a.facts.get(f) != b.facts.get(f) for f in facts) or a.traits != b.traits:
         return False
     if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):
         return False
-    if not _same_place(a, b):
+    if right and not _same_place(a, b):
         return False
     if a.facts.get("unstable"):
         return True
@@ -184,14 +187,14 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
         if n != "half" and not n.startswith(("draw:", "judged:"))
     }
     return all(
-        n in a.tensors and n in b.tensors and _alike(exercise, a.tensors[n], b.tensors[n], t, n)
+        n in a.tensors and n in b.tensors and _alike(exercise, a.tensors[n], b.tensors[n], right)
         for n in names
     )
 
 
-def _alike(exercise: Exercise, mine: Tensor, theirs: Tensor, t: Trial, name: str) -> bool:
-    if name in t.expected and mine.shape != t.expected[name].shape:
-        mine, theirs = mine.double(), theirs.double()  # beside a wrong shape no dtype counts
+def _alike(exercise: Exercise, mine: Tensor, theirs: Tensor, strictly: bool) -> bool:
+    if not strictly and mine.dtype != theirs.dtype:
+        mine, theirs = mine.float(), theirs.float()
     return alike(exercise, mine, theirs)
 
 

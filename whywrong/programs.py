@@ -46,8 +46,8 @@ class Program:
             ValueError: the lines of an edit are found never, or more than once.
         """
         text = self.source
-        for old, new in self.edits:
-            start, end = place(text, old)
+        places = [(*place(text, old), new) for old, new in self.edits]
+        for start, end, new in sorted(places, reverse=True):  # from the end, so that places stay
             indent = " " * (start - text.rfind("\n", 0, start) - 1)
             text = text[:start] + new.replace("\n", "\n" + indent) + text[end:]
         return text
