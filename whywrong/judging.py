@@ -124,6 +124,10 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
         failing = ["nothing" if kinds == {"NoneType"} else "type"]
     if not set(failing) <= USUAL.keys():
         return []
+    raised = [t.seen.facts["gradient_error"] for t in trials if t.seen.facts.get("gradient_error")]
+    if "gradients" in failing and raised:
+        told = meaning(raised[0])
+        return [told] if told else []
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
     reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
     ids = [USUAL[f] for f in failing if not (f == "gradients" and reached)]

@@ -54,6 +54,7 @@ class Match:
 
     alike: bool = True
     possible: bool = True  # no value speaks against it
+    strict: bool = True  # dtypes and devices count
     complete: bool = False
     ran: bool = False
     signatures: bool = True
@@ -74,7 +75,7 @@ class Match:
 
     def add(self, exercise: Exercise, t: Trial, wrong: Observation) -> None:
         mine, theirs = t.seen.error, wrong.error
-        self.alike = self.alike and same_observation(exercise, t, wrong)
+        self.alike = self.alike and same_observation(exercise, t, wrong, self.strict)
         if t.case.refuses is None:
             self.ran = self.ran or mine is None
             self.signatures = self.signatures and signature(mine) == signature(theirs)
@@ -115,8 +116,10 @@ def similarity(a: frozenset[Symptom], b: frozenset[Symptom]) -> float:
 
 
 def begin_match(shown: frozenset[Symptom]) -> Match:
-    """Nothing compared yet. Without a wrong value nothing but a full likeness counts."""
-    return Match(possible=any(id == "values" for id, _ in shown))
+    """Nothing compared yet. Without a wrong value nothing but a full likeness counts; beside wrong
+    values or shapes dtypes and devices have no bearing on the cause."""
+    wrong = {id for id, _ in shown}
+    return Match(possible="values" in wrong, strict=not wrong & {"values", "shape"})
 
 
 def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[int]:
@@ -155,9 +158,9 @@ def _signature(kind: str, message: str) -> object:
     return kind, re.findall(r"\d+", message), re.findall(r"[A-Za-z]+", message)[:4]
 
 
-def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
-    """Whether two answers behaved alike on a case: errors, values, side effects; where the values
-    are right, also dtypes and devices. With wrong values those have no bearing on the cause."""
+def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: bool) -> bool:
+    """Whether two answers behaved alike on a case: errors, values, side effects; if `strict`, also
+    dtypes and devices."""
     a, b = t.seen, wrong
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
@@ -166,13 +169,12 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
         refusal = [_named(exercise, id) for id in ("refuses", "says_why")]
         same = all(p.verdict(t) == p.verdict(theirs) for p in refusal)
         return same and _lacks(a.error) == _lacks(b.error or {})
-    right = _named(exercise, "values").verdict(t) is True
-    facts = [f for f in FACTS if right or f != "device"]
+    facts = [f for f in FACTS if strict or f != "device"]
     if any(a.facts.get(f) != b.facts.get(f) for f in facts) or a.traits != b.traits:
         return False
     if bool(a.facts.get("gradient_error")) != bool(b.facts.get("gradient_error")):
         return False
-    if right and not _same_place(a, b):
+    if strict and not _same_place(a, b):
         return False
     if a.facts.get("unstable"):
         return True
@@ -187,7 +189,7 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation) -> bool:
         if n != "half" and not n.startswith(("draw:", "judged:"))
     }
     return all(
-        n in a.tensors and n in b.tensors and _alike(exercise, a.tensors[n], b.tensors[n], right)
+        n in a.tensors and n in b.tensors and _alike(exercise, a.tensors[n], b.tensors[n], strict)
         for n in names
     )
 

@@ -36,16 +36,17 @@ def extreme_cases(draw, a, b, c, d):
     """Scores that are equal, as big as the lesson allows, far apart, or -inf."""
     every_other = torch.arange(a) % 2 == 0
     equal = torch.where(every_other, 0.0, 500.0)[:, None].repeat(1, d)
-    offsets = torch.where(every_other, 9_000.0, -9_000.0)[:, None]
-    wide = torch.tensor([[10_000.0, -10_000.0, 0.0], [1.0, 2.0, 3.0]])
+    offsets = torch.where(every_other, 900.0, -900.0)[:, None]
+    wide = torch.tensor([[1_000.0, -1_000.0, 0.0], [1.0, 2.0, 3.0]])
+    big = {"stability"}
     with_inf = draw.normal(b, c)
     with_inf[0, 1] = with_inf[-1, 0] = -INF
     return [
-        Case("all scores of a row equal", {"scores": equal}),
-        Case("scores near 10,000", {"scores": draw.normal(a, b) * 3 + 10_000}),
-        Case("scores near -10,000", {"scores": draw.normal(a, b) * 3 - 10_000}),
-        Case("rows near 9,000 and rows near -9,000", {"scores": draw.normal(a, c) + offsets}),
-        Case("scores far apart", {"scores": wide}),
+        Case("all scores of a row equal", {"scores": equal}, roles=big),
+        Case("scores near 1,000", {"scores": draw.normal(a, b) * 3 + 1_000}, roles=big),
+        Case("scores near -1,000", {"scores": draw.normal(a, b) * 3 - 1_000}, roles=big),
+        Case("rows near 900 and -900", {"scores": draw.normal(a, c) + offsets}, roles=big),
+        Case("scores far apart", {"scores": wide}, roles=big),
         Case("some scores are -inf", {"scores": with_inf}),
     ]
 
