@@ -6,17 +6,20 @@ A lesson's file `first-attempts.md` has a section for each exercise, and in it
     Named: id
 
 and the whole answer, indented. `Named: id + id` says that two are told at once, `Named: nothing`
-that none is.
+that none is. An answer may use the names that its exercise's text gives, and those of earlier
+exercises, as in a notebook.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from whywrong.programs import Program
+from whywrong.course import catalogue
+from whywrong.programs import Names, Program
 from whywrong.texts import Section, Text, TextError
 
 from . import EXERCISES
@@ -53,7 +56,7 @@ def attempts(lesson: str) -> dict[str, list[Attempt]]:
 
 
 def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
-    names = Text(path).names
+    given = Text(path).names
     for one in section.sections("## "):
         prose, code, _ = next(one.blocks(), ("", "", 0))
         label, _, named = prose.strip().partition(":")
@@ -62,4 +65,14 @@ def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
                 f"first-attempts.md, line {one.first}: expected `Named: id`, then the answer."
             )
         ids = () if named.strip() == "nothing" else tuple(n.strip() for n in named.split("+"))
-        yield Attempt(one.title, ids, Program(f"{code}\n", names))
+        yield Attempt(one.title, ids, Program(f"{code}\n", _with_earlier(given, path.stem, code)))
+
+
+def _with_earlier(given: Names, id: str, code: str) -> Names:
+    """With the finished answers of earlier exercises that the code mentions."""
+    known, ids = catalogue(), catalogue().ids()
+    found = (known.find(n) for n in ids[: ids.index(id)] if re.search(rf"\b{n}\b", code))
+    earlier = {e.id: e.finished or e.reference for e in found if e and e.kind != "quiz"}
+    names = Names(given.source)
+    vars(names)["values"] = {**earlier, **given.values}
+    return names
