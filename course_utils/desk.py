@@ -54,16 +54,11 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
 
 def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report:
     """With what only the desk knows: hints, how far the lesson is, a cell that failed."""
-    notes = report.notes
-    if failure := failed_runs.last(exercise.id):
-        notes = [
-            f"The last run of the cell that writes `{exercise.id}` failed ({failure}): this is "
-            "about the version before it.",
-            *notes,
-        ]
+    failure = failed_runs.last(exercise.id)
+    stale = f"The last run of the cell that writes `{exercise.id}` failed ({failure}). "
     return replace(
         report,
-        notes=notes,
+        stale=f"{stale}This result is for your previous version." if failure else "",
         hints=exercise.hints,
         hints_left=min(report.hints_left, hints_left(exercise)),
         other_way=exercise.other_way,

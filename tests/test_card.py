@@ -51,8 +51,9 @@ def test_leads_with_what_is_wrong_and_follows_with_the_evidence():
         "expected",
         "got",
         "That one is to be predicted.",
-        "fails: The values",
-        "2 things hold",
+        "Not true yet:",
+        "The values",
+        "2 checks pass",
         "Stuck? A hint",
     )
 
@@ -74,15 +75,12 @@ def test_shows_the_whole_row_expected_above_got_and_marks_wrong_numbers_by_more_
     assert "First difference at" in str(WRONG)
 
 
-def test_what_fails_says_so_in_a_word():
-    failing = [li.get_text() for li in page(WRONG).find_all("li") if "✗" in li.get_text()]
-    assert len(failing) == 2 and all("fails:" in text for text in failing)
-
-
-def test_a_row_that_says_itself_what_is_wrong_is_not_denied_by_a_word_before_it():
-    said = BehaviourResult("future", "A later token has a say", False, worded=True)
+def test_what_is_not_true_and_what_is_wrong_stand_under_headings_of_their_own():
+    said = BehaviourResult("mask", "Not every hidden key is hidden", False, worded=True)
+    text = page(replace(WRONG, behaviours=[*ROWS, said])).get_text()
+    in_order(text, "Not true yet:", "The values are right", "Still wrong:", "Not every hidden key")
     (row,) = page(replace(WRONG, behaviours=[said])).find_all("li")
-    assert row.find("span")["aria-label"] == "fails" and "fails" not in row.get_text()
+    assert row.find("span")["aria-label"] == "not yet"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_a_row_that_says_itself_what_is_wrong_is_not_denied_by_a_word_before_it(
     [
         ("merge_heads", lambda x: x.flip(2).transpose(1, 2).flatten(2), "Head 0 does not fill"),
         ("softmax", torch.softmax, "Here the softmax is yours"),
-        ("count_parameters", lambda module: 0, "fails: "),
+        ("count_parameters", lambda module: 0, "The values are right"),
         ("wrapper_shapes", {"one head": 3}, "one head: 3 is a number"),
     ],
 )
@@ -101,13 +99,23 @@ def test_what_fails_is_worded_so(id, wrong, begins):
     assert any(row.lstrip("✗").startswith(begins) for row in rows), rows
 
 
-def test_explains_partial_points_by_the_rows_that_carry_them():
-    card = page(WRONG)
-    assert "1 of the 2 that carry points (●), hence 0.5" in card.get_text()
+def test_explains_partial_points_by_the_checks_that_are_scored():
+    right = check_exercise(catalogue().find("tril_mean"), lambda x: x, catalogue=catalogue())
+    assert right.points == 0 and not right.because
+    because = "1 of 2 scored checks (●) pass, 0.25 of the 0.5 points they are worth."
+    card = page(replace(WRONG, because=because))
+    assert f"2 checks pass. {because}" in card.get_text()
     carrying = [li.get_text() for li in card.find_all("li") if "●" in li.get_text()]
     assert len(carrying) == 2
-    right_values = replace(WRONG, points=1.5, behaviours=[replace(ROWS[0], holds=True), *ROWS[1:]])
-    assert "the values are right, hence 1.5 of 2" in page(right_values).get_text()
+
+
+def test_after_a_failed_run_nothing_is_green_and_the_result_is_folded():
+    stale = "The last run failed (SyntaxError). This result is for your previous version."
+    passed = replace(WRONG, passed=True, points=2.0, stale=stale)
+    text = page(passed).get_text()
+    in_order(text, "previous version", stale, "The result of the previous version")
+    assert "✓ naive_mean" not in text and "6px solid var(--jp-success" not in passed._repr_html_()
+    assert repr(passed) == "2.0" and str(passed).splitlines()[1].strip() == stale
 
 
 def test_a_passed_card_has_no_signs_to_puzzle_over():

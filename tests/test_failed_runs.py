@@ -48,7 +48,7 @@ def test_a_syntax_error_and_any_other_failure_is_told_until_the_cell_runs(tmp_pa
         CHECK,
         tmp_path=tmp_path,
     )
-    before = "this is about the version before it"
+    before = "This result is for your previous version."
     assert [before in text for text in said] == [False, False, True, False, True, False]
     assert "(SyntaxError in line 2)" in said[2]
     assert "(ZeroDivisionError)" in said[4]

@@ -12,65 +12,98 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .rows import BehaviourResult, Row, plain_text
+from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
 
 INK = "var(--jp-ui-font-color1, #1f1f1f)"
 FAINT = "var(--jp-ui-font-color2, #595959)"
 PAPER = "var(--jp-layout-color1, #ffffff)"
-TINT = "var(--jp-layout-color2, #f3f3f3)"
 LINE = "var(--jp-border-color2, #c8c8c8)"
 MONO = "var(--jp-code-font-family, ui-monospace, monospace)"
 GOOD = "var(--jp-success-color1, #2e7d32)"
 BAD = "var(--jp-error-color1, #c62828)"
+GREY = "var(--jp-border-color1, #8a8a8a)"
 # By status: the colour of the edge, and the sign.
 STATUS = {
     "right": (GOOD, "✓"),
     "partly right": ("var(--jp-warn-color1, #b26a00)", "◐"),
     "not right yet": (BAD, "✗"),
-    "not attempted yet": ("var(--jp-border-color1, #8a8a8a)", "○"),
+    "not attempted yet": (GREY, "○"),
+    "previous version": (GREY, "!"),
 }
+CELL = f"font-family:{MONO};font-size:13px;padding:0.15em 0.6em;text-align:right;color:{INK};"
+BOX = f"border:1px solid {LINE};border-radius:4px;padding:0.4em 0.8em;"
+STYLES = {
+    "frame": f"color:{INK};background:{PAPER};border:1px solid {LINE};border-left:6px solid EDGE;"
+    "border-radius:4px;padding:0.6em 1em;margin:0.3em 0;max-width:52em;line-height:1.5;"
+    "font-size:14px;text-align:left",
+    "head": "display:flex;flex-wrap:wrap;gap:0 1em;justify-content:space-between",
+    "sign": "color:EDGE;font-weight:700",
+    "line": "margin:0.4em 0",
+    "lead": "margin:0.4em 0;font-weight:600",
+    "last": f"margin:0.5em 0 0;color:{FAINT}",
+    "box": f"{BOX}margin:0.5em 0",
+    "table": "border-collapse:separate;border-spacing:2px;font-size:13px;border:0;margin:0;"
+    "background:none;width:auto",
+    "scroll": "overflow-x:auto;margin:0.3em 0",
+    "caption": f"text-align:left;color:{INK};caption-side:top;padding:0;font-family:{MONO}",
+    "row": "background:none",
+    "row head": f"text-align:left;padding:0.15em 0.8em 0.15em 0;font-weight:600;color:{INK}",
+    "number": f"{CELL}border:1px solid transparent",
+    "wrong number": f"{CELL}border:1px solid {BAD};font-weight:700;text-decoration:underline",
+    "list": "list-style:none;padding:0;margin:0.2em 0 0",
+    "ticks": f"list-style:'✓  ';color:{INK};padding:0 0 0 1.2em;margin:0.5em 0 0",
+    "item": "margin:0;padding-left:1.6em;text-indent:-1.6em",
+    "mark": "display:inline-block;width:1.6em;text-indent:0;color:EDGE;font-weight:700",
+    "fold": "margin:0.5em 0 0",
+    "summary": f"cursor:pointer;display:list-item;color:{INK}",
+    "folded": "padding-left:1.2em",
+    "pre": f"margin:0.3em 0;{BOX}background:none;color:{INK};font-family:{MONO};font-size:13px;"
+    "line-height:1.4;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere",
+    "code": f"font-family:{MONO};color:{INK};background:none;padding:0",
+}
+
+
+def tag(name: str, style: str, body: str, colour: str = "", **attributes: str) -> str:
+    """An element in one of the styles, with a colour for its edge or sign."""
+    look = STYLES[style].replace("EDGE", colour)
+    said = "".join(f' {n.replace("_", "-")}="{escaped(v)}"' for n, v in attributes.items())
+    return f'<{name}{said} style="{look}">{body}</{name}>'
 
 
 def frame(body: str, edge: str, label: str) -> str:
     """A box with a coloured edge, for cards and messages."""
-    return (
-        f'<div role="group" aria-label="{escaped(label)}" style="color:{INK};background:{PAPER};'
-        f"border:1px solid {LINE};border-left:6px solid {edge};border-radius:4px;"
-        "padding:0.6em 1em;margin:0.3em 0;max-width:52em;line-height:1.5;font-size:14px;"
-        f'text-align:left">{body}</div>'
-    )
+    return tag("div", "frame", body, edge, role="group", aria_label=label)
 
 
 def card(report: Any) -> str:
     """The whole card of a `Report`."""
     edge, sign = STATUS[report.status]
-    body = [
-        '<div style="display:flex;flex-wrap:wrap;gap:0 1em;justify-content:space-between">'
-        f'<span><span aria-hidden="true" style="color:{edge};font-weight:700">{sign}</span> '
-        f"{rich(f'`{report.exercise}`')}: <strong>{report.status}</strong></span>"
-        f"<span>{_points(report)}</span></div>"
-    ]
-    if report.attempted:
-        body += [_what_is_wrong(report), _evidence(report), *_advice(report)]
-        body += [_failing(report), _holding(report)]
-    body += [*map(_note, report.notes), _hints(report), _other_way(report)]
+    title = f"{rich(f'`{report.exercise}`')}: <strong>{report.status}</strong>"
+    points = f"{report.points:g} of {points_word(report.max_points)}"
+    head = f"<span>{tag('span', 'sign', sign, edge, aria_hidden='true')} {title}</span>"
+    body = [tag("div", "head", f"{head}<span>{points}</span>")]
+    if report.stale:
+        body.append(tag("p", "lead", rich(report.stale)))
+        body.append(fold("The result of the previous version", _result(report)))
+    else:
+        body += [_result(report), _hints(report), _other_way(report)]
     if report.place:
-        body.append(f'<p style="margin:0.5em 0 0;color:{FAINT}">{rich(report.place)}</p>')
+        body.append(tag("p", "last", rich(report.place)))
     return frame("".join(body), edge, f"Check of {report.exercise}")
 
 
-def _points(report: Any) -> str:
-    unit = "point" if report.max_points == 1 else "points"
-    return f"{report.points:g} of {report.max_points:g} {unit}"
+def _result(report: Any) -> str:
+    parts = []
+    if report.attempted or report.message != NOT_ATTEMPTED:
+        parts = [_what_is_wrong(report), _evidence(report), *_advice(report)]
+        parts += [_failing(report), _holding(report)]
+    return "".join([*parts, *map(_note, report.notes)])
 
 
 def _what_is_wrong(report: Any) -> str:
     """One sentence in bold: the misconception where there is one, else the message."""
-    if report.advice:
-        lead = report.advice[0][0]
-        return f'<p style="margin:0.4em 0"><strong>{rich(lead)}</strong></p>'
-    weight = "normal" if report.passed else "600"
-    return f'<p style="margin:0.4em 0;font-weight:{weight}">{rich(report.message)}</p>'
+    said = report.advice[0][0] if report.advice else report.message
+    return tag("p", "line" if report.passed else "lead", rich(said))
 
 
 def _advice(report: Any) -> list[str]:
@@ -80,10 +113,7 @@ def _advice(report: Any) -> list[str]:
         if number:
             lines.insert(0, ("And at the same time:", what))
         rows = "".join(f"<div><strong>{name}</strong> {rich(text)}</div>" for name, text in lines)
-        parts.append(
-            f'<div style="border:1px solid {LINE};border-radius:4px;padding:0.4em 0.8em;'
-            f'margin:0.5em 0">{rows}</div>'
-        )
+        parts.append(tag("div", "box", rows))
     return parts
 
 
@@ -95,7 +125,7 @@ def _evidence(report: Any) -> str:
     detail = report.detail
     parts = []
     if report.advice and report.message:
-        parts.append(f'<p style="margin:0.4em 0">{rich(report.message)}</p>')
+        parts.append(tag("p", "line", rich(report.message)))
     if report.row is not None:
         detail = detail.split("First difference at")[0].rstrip()
     if detail:
@@ -107,84 +137,66 @@ def _evidence(report: Any) -> str:
 
 def row_table(row: Row) -> str:
     """A row of numbers, expected above got; wrong ones are framed, underlined and bold."""
-    cell = f"font-family:{MONO};font-size:13px;padding:0.15em 0.6em;text-align:right;color:{INK};"
-    plain = f"{cell}border:1px solid transparent"
-    wrong = f"{cell}border:1px solid {BAD};font-weight:700;text-decoration:underline"
-    head = f"text-align:left;padding:0.15em 0.8em 0.15em 0;font-weight:600;color:{INK}"
 
-    def cells(numbers: tuple[str, ...], mark: bool) -> str:
-        return "".join(
-            f'<td style="{wrong if mark and bad else plain}"'
-            + (' title="wrong"' if mark and bad else "")
-            + f">{escaped(n)}</td>"
-            for n, bad in zip(numbers, row.wrong, strict=True)
-        )
+    def line(head: str, numbers: tuple[str, ...], mark: bool) -> str:
+        cells = [tag("th", "row head", head, scope="row")]
+        for n, bad in zip(numbers, row.wrong, strict=True):
+            if mark and bad:
+                cells.append(tag("td", "wrong number", escaped(n), title="wrong"))
+            else:
+                cells.append(tag("td", "number", escaped(n)))
+        return tag("tr", "row", "".join(cells))
 
-    return (
-        '<div style="overflow-x:auto;margin:0.3em 0"><table style="border-collapse:separate;'
-        'border-spacing:2px;font-size:13px;border:0;margin:0;background:none;width:auto">'
-        f'<caption style="text-align:left;color:{INK};caption-side:top;padding:0;'
-        f'font-family:{MONO}">'
-        f"{rich(row.label)}</caption>"
-        f'<tr style="background:none"><th scope="row" style="{head}">expected</th>'
-        f"{cells(row.expected, False)}</tr>"
-        f'<tr style="background:none"><th scope="row" style="{head}">got</th>'
-        f"{cells(row.got, True)}</tr></table></div>"
-    )
+    lines = [
+        tag("caption", "caption", rich(row.label)),
+        line("expected", row.expected, False),
+        line("got", row.got, True),
+    ]
+    return tag("div", "scroll", tag("table", "table", "".join(lines)))
 
 
 # ---------------------------------------------------------------- what fails, what holds
 
 
 def _failing(report: Any) -> str:
-    return _list([r for r in report.behaviours if not r.holds], marked=True)
+    """Properties that are not true yet, and sentences that say what is wrong."""
+    failing = [r for r in report.behaviours if not r.holds]
+    marked = "●" in report.because
+    lists = {
+        "Not true yet": [r for r in failing if not r.worded],
+        "Still wrong": [r for r in failing if r.worded],
+    }
+    return "".join(
+        f"<div>{title}:{_list(rows, marked)}</div>" for title, rows in lists.items() if rows
+    )
 
 
 def _holding(report: Any) -> str:
     holding = [r for r in report.behaviours if r.holds]
     if not holding:
         return ""
-    count = "1 thing holds" if len(holding) == 1 else f"{len(holding)} things hold"
-    return fold(f"{count}{_carried(report)}", _list(holding, marked=bool(_carried(report))))
-
-
-def _carried(report: Any) -> str:
-    """Where partial points come from."""
-    if report.passed or not report.points:
-        return ""
-    carrying = [r for r in report.behaviours if r.credit]
-    values = [r.holds for r in report.behaviours if r.id == "values"]
-    if values and all(values):
-        return f": the values are right, hence {report.points:g} of {report.max_points:g}"
-    held = sum(bool(r.holds) for r in carrying)
-    if not carrying:
-        return ""
-    return f"; {held} of the {len(carrying)} that carry points (●), hence {report.points:g}"
+    count = "1 check passes" if len(holding) == 1 else f"{len(holding)} checks pass"
+    count = f"All {count}" if report.passed and len(holding) > 1 else count
+    marked = "●" in report.because
+    return fold(f"{count}. {report.because}".rstrip(". ") + "." * marked, _list(holding, marked))
 
 
 def _list(rows: list[BehaviourResult], marked: bool) -> str:
-    if not rows:
-        return ""
     if not marked and all(row.holds for row in rows):  # the long list, in each card that is kept
-        items = "".join(f"<li>{rich(row.text)}</li>" for row in rows)
-        style = f"list-style:'✓  ';color:{INK};padding:0 0 0 1.2em;margin:0.5em 0 0"
-        return f'<ul style="{style}">{items}</ul>'
-    items = "".join(_item(row, marked and row.credit) for row in rows)
-    return f'<ul style="list-style:none;padding:0;margin:0.5em 0 0">{items}</ul>'
+        return tag("ul", "ticks", "".join(f"<li>{rich(row.text)}</li>" for row in rows))
+    return tag("ul", "list", "".join(_item(row, marked and row.credit) for row in rows))
 
 
 def _item(row: BehaviourResult, carries: bool) -> str:
-    marks = {True: ("✓", "holds", GOOD), False: ("✗", "fails", BAD), None: ("–", "not tried", INK)}
+    marks = {
+        True: ("✓", "passes", GOOD),
+        False: ("✗", "not yet", BAD),
+        None: ("–", "not tried", INK),
+    }
     mark, said, colour = marks[row.holds]
-    said_first = row.holds is False and not row.worded
-    word = f'<strong style="color:{BAD}">fails:</strong> ' if said_first else ""
-    sign = ' <span role="img" title="carries points" aria-label="carries points">●</span>'
-    return (
-        '<li style="margin:0;padding-left:1.6em;text-indent:-1.6em">'
-        f'<span role="img" aria-label="{said}" style="display:inline-block;width:1.6em;'
-        f'text-indent:0;color:{colour};font-weight:700">{mark}</span>{word}{rich(row.text)}'
-        f"{sign if carries else ''}</li>"
-    )
+    sign = ' <span role="img" title="scored" aria-label="scored">●</span>' if carries else ""
+    shown = tag("span", "mark", mark, colour, role="img", aria_label=said)
+    return tag("li", "item", f"{shown}{rich(row.text)}{sign}")
 
 
 # ---------------------------------------------------------------- notes, hints, another way
@@ -192,8 +204,7 @@ def _item(row: BehaviourResult, carries: bool) -> str:
 
 def _note(note: str) -> str:
     first, *rest = note.splitlines()
-    more = pre("\n".join(rest)) if rest else ""
-    return f'<p style="margin:0.4em 0 0">Note: {rich(first)}</p>{more}'
+    return tag("p", "line", f"Note: {rich(first)}") + (pre("\n".join(rest)) if rest else "")
 
 
 def _hints(report: Any) -> str:
@@ -202,7 +213,7 @@ def _hints(report: Any) -> str:
         return ""
     folded = ""
     for number in range(len(report.hints), 0, -1):
-        text = f'<p style="margin:0.3em 0">{rich(report.hints[number - 1])}</p>'
+        text = tag("p", "line", rich(report.hints[number - 1]))
         title = "Stuck? A hint" if number == 1 else f"Hint {number} of {len(report.hints)}"
         folded = fold(title, text + folded)
     return folded
@@ -216,10 +227,8 @@ def _other_way(report: Any) -> str:
 
 def fold(summary: str, body: str) -> str:
     """Something that opens on a click, and looks like it."""
-    return (
-        f'<details style="margin:0.5em 0 0"><summary style="cursor:pointer;display:list-item;'
-        f'color:{INK}">{rich(summary)}</summary>'
-        f'<div style="padding-left:1.2em">{body}</div></details>'
+    return tag(
+        "details", "fold", tag("summary", "summary", rich(summary)) + tag("div", "folded", body)
     )
 
 
@@ -227,11 +236,7 @@ def fold(summary: str, body: str) -> str:
 
 
 def pre(text: str) -> str:
-    return (
-        f'<pre style="margin:0.3em 0;padding:0.4em 0.8em;border:1px solid {LINE};border-radius:4px;'
-        f"background:none;color:{INK};font-family:{MONO};font-size:13px;line-height:1.4;"
-        f'white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">{escaped(text)}</pre>'
-    )
+    return tag("pre", "pre", escaped(text))
 
 
 def escaped(text: str) -> str:
@@ -240,13 +245,12 @@ def escaped(text: str) -> str:
 
 def rich(text: str) -> str:
     """Escaped text in which `code` is set as code, and *words* are stressed."""
-    code = f'<code style="font-family:{MONO};color:{INK};background:none">\\1</code>'
-    parts = re.split(r"(`[^`]+`)", escaped(text))
-    stressed = [
+    parts = re.split(r"`([^`]+)`", escaped(text))
+    parts[::2] = [
         re.sub(r"(?<![\w*])\*(\w[^*]*\w|\w)\*(?![\w*])", r"<em>\1</em>", p) for p in parts[::2]
     ]
-    parts[::2] = stressed
-    return "".join(re.sub(r"^`([^`]+)`$", code, part) for part in parts)
+    parts[1::2] = [tag("code", "code", p) for p in parts[1::2]]
+    return "".join(parts)
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,10 @@ def _failed(
     notes: list[str],
 ) -> Report:
     message, detail = _explain(exercise, trials, results, forbidden)
+    points, because = (0.0, "") if forbidden else _partial(exercise, trials, results)
     return Report(
         exercise.id,
-        0.0 if forbidden else _partial(exercise, trials, results),
+        points,
         exercise.points,
         False,
         results,
@@ -92,6 +93,7 @@ def _failed(
         detail=detail,
         notes=notes,
         hints_left=len(exercise.hints),
+        because=because,
         row=_row(exercise, trials) if "First difference at" in detail else None,
     )
 
@@ -200,25 +202,34 @@ def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourR
 
 def _partial(
     exercise: Exercise, trials: Sequence[Trial], results: Sequence[BehaviourResult]
-) -> float:
-    """Three quarters for the right idea: where the values are right and something beside them
-    isn't, or where nothing but another dtype or large numbers spoil them; all but a quarter point
-    for the wording of a refusal. Else up to a quarter, by the share of creditable properties, if
-    the answer is more than a constant or a copy."""
+) -> tuple[float, str]:
+    """Points, and where they come from.
+
+    Three quarters for the right idea: where the values are right and something beside them isn't,
+    or where nothing but another dtype or large numbers spoil them; all but a quarter point for the
+    wording of a refusal. Else up to a quarter, by the share of creditable properties, if the answer
+    is more than a constant or a copy.
+    """
     holds = {r.id: r.holds for r in results}
     if {r.id for r in results if not r.holds} == {"says_why"}:
-        return exercise.points - 0.25
+        return exercise.points - 0.25, "Only the message costs a quarter point."
     usual = [t for t in trials if not t.case.beside_the_idea]
     if _right_idea(exercise, results) or (
         len(usual) < len(trials) and _right_idea(exercise, _rows(exercise, usual))
     ):
-        return _quarter(0.75 * exercise.points)
-    if not holds.get("runs") or not holds.get("shape") or not holds.get("finite", True):
-        return 0.0
-    if any(r.gate and not r.holds for r in results):
-        return 0.0
+        return _quarter(0.75 * exercise.points), "The idea is right: three quarters of the points."
+    essential = (holds.get("runs"), holds.get("shape"), holds.get("finite", True))
     credit = [bool(r.holds) for r in results if r.credit]
-    return _quarter(0.25 * exercise.points * sum(credit) / len(credit)) if credit else 0.0
+    if not all(essential) or not credit or any(r.gate and not r.holds for r in results):
+        return 0.0, ""
+    most, held = 0.25 * exercise.points, sum(credit)
+    points = _quarter(most * held / len(credit))
+    many = "scored check (●) passes" if held == len(credit) == 1 else "scored checks (●) pass"
+    return points, (
+        f"{held} of {len(credit)} {many}, {points:g} of the {most:g} points they are worth."
+        if points
+        else ""
+    )
 
 
 def _right_idea(exercise: Exercise, results: Sequence[BehaviourResult]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .card import card
 from .exercise import Exercise
-from .rows import BehaviourResult, Row, plain_text, points_word
+from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,9 @@ class Report:
     `repr(report)` is exactly the points, which is what nbgrader reads; `print(report)` is the
     text for a terminal; a notebook shows the card. `misconceptions` are the ids of what may be
     behind a wrong answer, two where it takes two, and `advice` says of each what happened, why it
-    matters and where to look. `hints`, `other_way` and `place` are what a card folds out and adds:
-    the desk knows them.
+    matters and where to look. `because` says where partial points come from. `hints`, `other_way`
+    and `place` are what a card folds out and adds; `stale` says that this is about an earlier
+    version: the desk knows them.
     """
 
     exercise: str
@@ -35,6 +36,8 @@ class Report:
     hints_left: int = 0
     attempted: bool = True
     row: Row | None = None
+    because: str = ""
+    stale: str = ""
     hints: tuple[str, ...] = ()
     other_way: str = ""
     place: str = ""
@@ -56,7 +59,7 @@ class Report:
 
     @classmethod
     def not_attempted(cls, exercise: Exercise) -> Report:
-        return cls.nothing(exercise, "Not attempted yet.", attempted=False)
+        return cls.nothing(exercise, NOT_ATTEMPTED, attempted=False)
 
     @property
     def misconception(self) -> str | None:
@@ -65,6 +68,8 @@ class Report:
 
     @property
     def status(self) -> str:
+        if self.stale:
+            return "previous version"
         if not self.attempted:
             return "not attempted yet"
         if self.passed:
@@ -91,7 +96,9 @@ class Report:
     def _lines(self) -> Iterable[str]:
         head = f"{self.exercise}: {self.status}, {self.points:g} of {points_word(self.max_points)}"
         yield head
-        if self.message and self.attempted:
+        if self.stale:
+            yield f"  {plain_text(self.stale)}"
+        if self.message != NOT_ATTEMPTED:
             yield f"  {plain_text(self.message)}"
         for line in self.detail.splitlines():
             yield f"    {line}"
@@ -103,8 +110,10 @@ class Report:
                 yield f"  Why it matters: {plain_text(why)}"
             yield f"  Where to look: {plain_text(look)}"
         for row in self.behaviours:
-            mark = {True: "[ok]   ", False: "[wrong]", None: "[-]    "}[row.holds]
-            yield f"  {mark} {plain_text(row.text)}"
+            mark = "[ok]" if row.holds else "[wrong]" if row.worded else "[not yet]"
+            yield f"  {mark:<9} {plain_text(row.text)}{' ●' * (row.credit and bool(self.because))}"
+        if self.because:
+            yield f"  {plain_text(self.because)}"
         for note in self.notes:
             first, *rest = note.splitlines()
             yield f"  Note: {plain_text(first)}"

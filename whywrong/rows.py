@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+NOT_ATTEMPTED = "Not attempted yet."
+
 
 @dataclass(frozen=True)
 class BehaviourResult:
     """One row of a report: a property, and whether it holds (None: could not be tried).
 
-    `worded`: the text says itself what is wrong, so that no word of failing stands before it.
+    `worded`: the text says itself what is wrong; else it is a property that is not true yet.
     """
 
     id: str
