@@ -10,7 +10,7 @@ from torch import nn
 
 from course_utils.desk import check
 from whywrong.errors import first_lines
-from whywrong.errors_in_words import in_words, meanings
+from whywrong.errors_in_words import meaning, meanings
 
 X = torch.zeros(2, 3, 4)
 
@@ -118,7 +118,8 @@ PROVOKED = {
 def test_it_is_told_in_words(provoke, said):
     with pytest.raises(Exception) as raised:
         provoke()
-    assert said in in_words(first_lines(raised.value))
+    known = meaning(first_lines(raised.value))
+    assert known and said in f"{known.what} {known.look}"
 
 
 def test_each_meaning_is_provoked_but_that_of_a_second_device():
@@ -134,7 +135,7 @@ def test_each_meaning_is_provoked_but_that_of_a_second_device():
 
 
 def test_what_is_not_known_is_left_as_it_is():
-    assert in_words("no such thing") == ""
+    assert meaning("no such thing") is None
 
 
 def test_the_card_leads_with_it_and_keeps_the_error():

@@ -31,13 +31,3 @@ def meaning(message: str) -> Misconception | None:
             groups = [*filter(None, found.groups()), "", ""]
             return replace(known, what=known.what.format(*groups), look=known.look.format(*groups))
     return None
-
-
-def in_words(message: str) -> str:
-    """The same as one text, or nothing.
-
-    >>> in_words("index 4 is out of bounds for dimension 0 with size 4")[:41]
-    'There is no index 4 in a dimension of 4: '
-    """
-    known = meaning(message)
-    return f"{known.what} {known.look}" if known else ""

@@ -85,8 +85,8 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     if missing:
         besides = [n for n, _ in module.named_parameters() if n not in weights]
         raise WrongWeights(
-            f"These parameters are missing: {_listed(missing)}. "
-            + (f"Yours has {len(besides)} besides: {_listed(besides)}." if besides else NO_OTHERS)
+            f"{_counted(missing)} missing.\nmissing: {', '.join(missing)}\n"
+            f"yours has besides: {', '.join(besides) or 'none'}"
         )
     with torch.no_grad():
         for name, value in weights.items():
@@ -99,12 +99,8 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
             mine.copy_(value)
 
 
-NO_OTHERS = "Yours has no others."
-
-
-def _listed(names: Sequence[str], most: int = 9) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "none") + more
+def _counted(names: Sequence[str]) -> str:
+    return "1 parameter is" if len(names) == 1 else f"{len(names)} parameters are"
 
 
 def part(module: Any, name: str) -> Any:

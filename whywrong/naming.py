@@ -202,7 +202,7 @@ def _alike(exercise: Exercise, mine: Tensor, theirs: Tensor, strictly: bool) -> 
 
 def _lacks(error: Mapping[str, object]) -> str:
     """Which weights an error says are missing: what else the module has is its own affair."""
-    return str(error["message"]).split(". ")[0] if error.get("kind") == "weights" else ""
+    return str(error["message"]).split("\nyours")[0] if error.get("kind") == "weights" else ""
 
 
 def _same_place(a: Observation, b: Observation) -> bool:

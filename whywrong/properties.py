@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from .comparing import agrees, close, gradient_agrees
-from .errors_in_words import in_words
 from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from .observation import Observation
 from .rows import Row
@@ -158,7 +157,8 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
         called = "forward" if ".forward() " in error["message"] else exercise.call
         return f"`{called}` can't be called as asked: {error['message']}", given
     if error["kind"] == "weights":
-        return error["message"], given
+        said, _, listed = error["message"].partition("\n")
+        return said, "\n".join(filter(None, [given, listed]))
     said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")
     return said + error["message"], "\n".join(filter(None, [given, where]))
 
@@ -299,14 +299,15 @@ def explain_modified(t: Trial) -> tuple[str, str]:
     )
 
 
+UNSTABLE = {
+    "random": "Two calls with the same input gave different results.",
+    "memory": "A call gave the result of an earlier one: something is kept between calls.",
+    "seed": "The result depends on the global random seed, and this answer needs no chance.",
+}
+
+
 def explain_unstable(t: Trial) -> tuple[str, str]:
-    if t.seen.facts["unstable"] == "random":
-        return "Two calls with the same input gave different results.", evidence(t)
-    if t.seen.facts["unstable"] == "memory":
-        said = "A call gave the result of an earlier one: something is kept between calls."
-        return said, evidence(t)
-    said = "The result depends on the global random seed, and this answer needs no chance."
-    return said, evidence(t)
+    return UNSTABLE[t.seen.facts["unstable"]], evidence(t)
 
 
 def explain_kept(t: Trial) -> tuple[str, str]:
@@ -332,25 +333,13 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
         if gradient_agrees(exercise, got, t.expected[name]):
             continue
         mode = " in training mode" if name.startswith("train") else ""
-        if got is None:
-            raised = t.seen.facts.get("gradient_error", "")
-            reason = in_words(raised) or raised
-            if "inplace" in raised or "in-place" in raised:
-                return (
-                    f"The values are right, but no gradient reaches {where}{mode}: a tensor that "
-                    "the gradient needs was written into afterwards.",
-                    "\n".join([evidence(t), reason]),
-                )
-            weight = where in t.case.options.get("weights", {})
-            other = ", or this parameter is frozen or not used" if weight else ""
-            return (
-                f"The values are right, but no gradient reaches {where}{mode}: somewhere the "
-                "result is cut off from it (`.item()`, `.tolist()`, `.detach()`, "
-                f"`torch.no_grad()`, `torch.tensor(…)`){other}.",
-                "\n".join(filter(None, [evidence(t), reason])),
-            )
-        said = f"The values are right, but{mode} the gradient of {where} is not."
-        return said, evidence(t)
+        if got is not None:
+            return f"The values are right, but{mode} the gradient of {where} is not.", evidence(t)
+        weight = where in t.case.options.get("weights", {})
+        other = ", or this parameter is frozen or not used" if weight else ""
+        said = f"The values are right, but no gradient reaches {where}{mode}{other}."
+        raised = t.seen.facts.get("gradient_error", "")
+        return said, "\n".join(filter(None, [evidence(t), raised]))
     return "The values are right, but a gradient is not.", evidence(t)
 
 
