@@ -54,7 +54,7 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
         said, points = "Right on every case.", exercise.points
         return Report(exercise.id, points, points, True, results, message=said, notes=notes)
     report = _failed(exercise, trials, results, forbidden, notes)
-    return report if forbidden else with_names(exercise, key, observations, report)
+    return with_names(exercise, key, observations, report)
 
 
 def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
@@ -103,6 +103,8 @@ def with_names(
 ) -> Report:
     """The report with the misconceptions that explain the observations, as far as the key goes."""
     trials = key.trials(observations)
+    if any(r.id == "own_work" for r in report.behaviours):
+        return replace(report, misconceptions=("built_in",), advice=(_told("built_in").advice,))
     named = name_mistakes(exercise, key.wrong, trials) or _usual(exercise, trials, report)
     return replace(
         report,
@@ -133,10 +135,12 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
     reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
     ids = [USUAL[f] for f in failing if not (f == "gradients" and reached)]
-    said = shared_sentences(Path(__file__).with_name("usual.md"))
-    return [
-        Misconception(id, said[id]["what"], said[id]["why"], said[id]["look"]) for id in ids[:2]
-    ]
+    return [_told(id) for id in ids[:2]]
+
+
+def _told(id: str) -> Misconception:
+    said = shared_sentences(Path(__file__).with_name("usual.md"))[id]
+    return Misconception(id, said["what"], said["why"], said["look"])
 
 
 def _row(exercise: Exercise, trials: Sequence[Trial]) -> Row | None:
