@@ -73,7 +73,6 @@ def test_lines_are_those_a_student_reads_in_front_of_the_answer():
         cell("a = 1\n\nb = 2  # why"),
         cell(STUB),  # def, docstring, your code here
         cell(QUIZ),  # four lines: the questions stay
-        cell('# hint("double")  # remove the first #'),
         cell("try:\n    x\nfinally:\n    report_environment()"),
         cell('check("double", double)\n### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS'),
     ]

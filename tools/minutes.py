@@ -41,7 +41,7 @@ SITTING = re.compile(r"^#{1,2} (Sitting \d+ of \d+|Workshop)\b.*", re.M)
 HEADING = re.compile(r"^#{1,2} .*", re.M)
 PREDICTION = re.compile(r"\*\*(?:predict|guess)", re.I)
 STATED = re.compile(r"(?<=\()(?P<about>about )?\d+ minutes?(?=\)$)", re.M)
-PROMISED = re.compile(r"\babout \d+ minutes\b")
+PROMISED = re.compile(r"\babout\s+\d+\s+minutes\b")
 EXERCISE = re.compile(r"^### Exercise: `(\w+)`", re.M)
 DIFFICULTY = re.compile(r"^(\*Difficulty: [●○]{3}) · .*\*$", re.M)
 
@@ -50,7 +50,7 @@ UNREAD = re.compile(r"(?<=\])\([^)]*\)|\$\$.*?\$\$|<[^>\n]*>", re.S)
 WORD = re.compile(r"\S*\w\S*")
 SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.S)
 QUIZ_ENTRY = re.compile(r"^ *[\"'].*:", re.M)
-NOT_READ = ("report_environment()", "# hint(")
+NOT_READ = ("report_environment()",)
 
 
 @dataclass(frozen=True)

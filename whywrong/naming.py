@@ -150,6 +150,8 @@ def signature(error: Mapping[str, object] | None) -> object:
     """What two errors of the same cause have in common: the type, the numbers, the first words."""
     if error is None:
         return None
+    if error.get("kind") == "weights":  # how many others there are tells, not what they are called
+        return _lacks(error), str(error["message"]).count(",")
     return _signature(str(error["type"]), str(error["message"]))
 
 

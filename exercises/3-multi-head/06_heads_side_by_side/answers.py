@@ -303,11 +303,5 @@ WRONG = {
         "pairs twice": {**SHAPES, "pairs that give width 2": [(1, 2), (1, 2)]},
         "pairs that are numbers": {**SHAPES, "pairs that give width 2": 2},
         "one pair as a tuple": {**SHAPES, "pairs that give width 2": (1, 2)},
-        "floats": {
-            "one head": (2.0, 5.0, 4.0),
-            "concatenation": (2.0, 5.0, 12.0),
-            "result": (2.0, 5.0, 12.0),
-            "pairs that give width 2": [(1.0, 2.0), (2.0, 1.0)],
-        },
     },
 }

@@ -425,6 +425,7 @@ RIGHT = {
     "why_positions": {
         "other case": RIGHT_REASONS | {"rotated": "q and k"},
         "in another order": dict(reversed(RIGHT_REASONS.items())),
+        "a whole number from a division": RIGHT_REASONS | {"same score": 15.0},
         "a list for a tuple": RIGHT_REASONS | {"counted from the mask": [0, 0, 1, 1, 2]},
     },
 }
@@ -490,7 +491,6 @@ WRONG = {
     },
     "why_positions": {
         "two wrong": RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"},
-        "a float": RIGHT_REASONS | {"same score": 15.0},
         "the distance": RIGHT_REASONS | {"same score": 5},
         "padding counted, then clamped": RIGHT_REASONS | {"counted from the mask": (0, 0, 1, 2, 2)},
         "another word": RIGHT_REASONS | {"all positions + 7": "relative"},
