@@ -78,6 +78,11 @@ def padding_anywhere(draw: Draw, B: int, T: int) -> Tensor:
     return pad_mask
 
 
+def holes(draw: Draw, B: int, T: int) -> Tensor:
+    """The first and the third token of each text are padding: also for a batch of one text."""
+    return (torch.arange(T) % 2 == 0).logical_and(torch.arange(T) < 3).expand(B, T).clone()
+
+
 def blind(draw: Draw, B: int, T: int) -> Tensor:
     """Padding in front; one text, not the first, is padding alone."""
     mask = padding_in_front(draw, B, T)
@@ -153,6 +158,7 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         case("one token, one channel", every_second, (7, 1, 1, 1, 5), "small"),
         *(
             [
+                case("one text", holes, (1, 5, 3, 4), "small"),
                 case("no mask", None, roles="plain device"),
                 case("a mask without padding", lambda draw, B, T: torch.zeros(B, T) > 0),
             ]

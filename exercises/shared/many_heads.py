@@ -21,6 +21,7 @@ from .draw import Draw
 from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, beside, dropout_case, see_dropout, split
 from .heads import (
     PROJECTIONS,
+    holes,
     linear_weights,
     padding_anywhere,
     padding_behind,
@@ -170,6 +171,7 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
     behind, front, anywhere, turned = (distinct_sizes(draw) for _ in range(4))
     blind = padding_in_front(draw, front.B, front.T)
     blind[draw.integer(1, front.B - 1)] = True  # not the first: its mask for all would hide all
+    one = Sizes(1, 5, 3, 4, 2, 7)
     full = torch.tensor([[True, False, False], [False, False, True]])
     return [
         case("three tokens, two heads of width 1", Sizes(1, 3, 3, 1, 2, 3), roles="small"),
@@ -195,6 +197,7 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
             "one head, as many tokens as fit", Sizes(2, 3, 5, 4, 1, 3), full, roles="small device"
         ),
         case("one token", Sizes(1, 1, 4, 3, 2, 5), roles="small"),
+        case("one text, padded", one, holes(draw, 1, one.T), roles="small", once=True),
         cases.loud(),
         cases.equal_scores(distinct_sizes(draw)),
         cases.dropout(3),

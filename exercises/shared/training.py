@@ -59,7 +59,13 @@ class Watched(nn.Module):
         return out
 
 
+def _two_groups(parameters: Any) -> torch.optim.Optimizer:
+    first, *others = parameters
+    return torch.optim.SGD([{"params": [first]}, {"params": others, "lr": 0.2}], lr=0.5)
+
+
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD with two groups": _two_groups,
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.5),
     "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.3, momentum=0.9),
     # With the usual eps of 1e-8 the result depends on how tiny gradients are rounded.
@@ -139,6 +145,7 @@ def step_cases(seed: int) -> list[Case]:
         case("four steps of AdamW", 1.0, optimizer="AdamW", steps=4, training=False),
         case("four steps with momentum", 3.0, optimizer="SGD with momentum", steps=4),
         case("float64", 2.0, optimizer="AdamW", steps=2, dtype=torch.float64),
+        case("three steps, two groups", 3.0, optimizer="SGD with two groups", steps=3),
         case("two tokens", 0.5, sizes=(5, 2, 4, 7), roles="small"),
         case("one text", 3.0, sizes=(1, 6, 4, 9), roles="small"),
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
 from whywrong import Case, Observation
 from whywrong.exercise import Expected, Verdict
 
@@ -15,3 +17,14 @@ def trait(name: str) -> Callable[..., Verdict]:
         return seen.traits.get(name)
 
     return holds
+
+
+def see_without_gradients(call: Callable[[], object], case: Case, seen: Observation) -> None:
+    """One call by somebody who has switched gradients off: they have to be off afterwards too."""
+    if "typical" not in case.roles:
+        return
+    with torch.no_grad():
+        call()
+        switched_on = torch.is_grad_enabled()
+    if switched_on:
+        seen.facts.setdefault("left_behind", []).append("gradient mode")

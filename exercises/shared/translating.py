@@ -13,7 +13,7 @@ from whywrong.calling import fresh, see_calls, set_seed
 from whywrong.comparing import same
 from whywrong.watching import THERE, happened_elsewhere, moved
 
-from .traits import trait
+from .traits import see_without_gradients, trait
 
 
 class TranslateProbe:
@@ -45,6 +45,8 @@ class TranslateProbe:
 
         if not see_calls(call, case, seen):
             return seen
+        args = [fresh(v) for v in case.inputs.values()]
+        see_without_gradients(lambda: call(args), case, seen)
         model = models[0]
         new = self.make(case).state_dict()
         seen.facts["traits"] = {

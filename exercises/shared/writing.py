@@ -27,8 +27,8 @@ def writer_numbers(draw: Draw, V: int, context_length: int) -> dict[str, Tensor]
 class Writer(nn.Module):
     """A model whose next word depends on every word that it sees and on the position of each.
 
-    In training mode it prefers another word. Longer texts than its context length raise an error.
-    `recorded` counts the calls that were recorded for gradients.
+    In training mode, which its layer has too, it prefers another word. Longer texts than its context
+    length raise an error. `recorded` counts the calls that were recorded for gradients.
     """
 
     token: Tensor
@@ -40,6 +40,7 @@ class Writer(nn.Module):
         self.context_length = len(numbers["position"])
         for name, value in numbers.items():
             setattr(self, name, nn.Parameter(value.clone()))
+        self.inner = nn.Identity()  # it has a mode of its own
         self.recorded = 0
 
     def read(self, ids: Tensor, begin: int = 0) -> Tensor:
@@ -52,7 +53,7 @@ class Writer(nn.Module):
     def logits(self, sums: Tensor) -> Tensor:
         logits = torch.sin(7 * sums) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
         self.recorded += logits.requires_grad
-        return logits.roll(1, -1) if self.training else logits
+        return self.inner(logits.roll(1, -1) if self.inner.training else logits)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.logits(self.read(ids).cumsum(dim=1))
@@ -62,7 +63,7 @@ def fate_of(model: Any, case: Case) -> dict[str, bool]:
     """Whether a writer has the mode of the case and its numbers, and was never recorded."""
     values = {n: p.detach().cpu() for n, p in model.named_parameters()}
     return {
-        "mode": model.training == case.options["training"],
+        "mode": all(part.training == case.options["training"] for part in model.modules()),
         "quiet": not model.recorded,
         "kept": all(same(values.get(n), v) for n, v in case.options["numbers"].items())
         and all(p.requires_grad and p.grad is None for p in model.parameters()),

@@ -28,6 +28,11 @@ def cases(seed):
         *mask_shapes(draw, B, H, T, S),
         Case("float64", {"scores": double * 2, "hidden": hidden}),
         Case("as many keys as queries", alike, roles={"small"}),
+        Case(
+            "one query",
+            {"scores": draw.normal(1, 1, S), "hidden": draw.hidden(1, S)},
+            roles={"small"},
+        ),
         Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S)}),
         Case("visible scores near -100", {"scores": faint, "hidden": hidden}),
         Case("hidden scores of 100, others near -50", {"scores": loud, "hidden": hidden}),

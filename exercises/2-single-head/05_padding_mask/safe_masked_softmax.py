@@ -33,6 +33,7 @@ def cases(seed):
         case("every row sees something", (T, S), draw.hidden(T, S)),
         case("one empty row", (T, S), draw.with_empty_row(T, S), "typical"),
         case("nothing hidden", (S, T), torch.zeros(S, T) > 0, "open"),
+        case("one query", (1, 1, S), draw.hidden(1, S), "small"),
         case("all hidden", (H, T), torch.ones(H, T) > 0),
         case("padding before the text", (2, 4, 4), padding_in_front([1, 3], 4), "small"),
         *mask_shapes(case, draw, B, H, T, S),

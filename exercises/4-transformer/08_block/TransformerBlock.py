@@ -6,7 +6,7 @@ from exercises.shared.blocks import BlockSizes, block_oracle, block_sizes, block
 from exercises.shared.branch_dropout import BRANCH_DROPOUT, block_dropout_case, see_branch_dropout
 from exercises.shared.draw import Draw
 from exercises.shared.dropout import TRAINS
-from exercises.shared.heads import blind, padding_anywhere, padding_behind
+from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import LISTENS, NO_FUTURE, NOTHING_KEPT, PADDING_SILENT
 from whywrong import Case, ModuleProbe, expect_module, true_of
 from whywrong.calling import fresh, set_seed
@@ -61,6 +61,9 @@ def cases(seed):
         block_case(draw, "float64, made by position", pad_mask=padding_behind, **by_position),
         block_case(draw, "one head, as many tokens as fit", all_fit, pad_mask=full, roles="small"),
         block_case(draw, "one token", one, roles="small"),
+        block_case(
+            draw, "one text, padded", BlockSizes(1, 4, 3, 2, 7), pad_mask=holes, roles="small"
+        ),
         block_case(draw, "a stream of big numbers", size=30.0, dtype=torch.float64),
         block_case(draw, "a stream of small numbers", size=0.01),
         turned,

@@ -1,5 +1,7 @@
 """How an answer to `apply_rope` is judged."""
 
+import contextlib
+
 import torch
 
 from exercises.shared.draw import Draw
@@ -57,6 +59,9 @@ def see_scores(answer, case, seen):
     """More calls: one query and one key at every position."""
     if "typical" not in case.roles:
         return
+    long = torch.ones(1, 1, 1_025, 2, dtype=torch.bfloat16)  # 1,024 and 1,023 are one there
+    with contextlib.suppress(Exception):
+        seen.put_judged("long", answer(long)[0, 0, -2:].float())
     x = case["x"]
     query, key = (v.expand(-1, -1, 7, -1).contiguous() for v in (x[:, :, :1], x[:, :, 1:2]))
     seen.put("scores", answer(fresh(query)) @ answer(fresh(key)).transpose(-2, -1))
@@ -97,7 +102,19 @@ def first_pair(case, seen, expected):
     return near(seen.tensors["out"][..., :2], expected["out"][..., :2])
 
 
-properties = (turns, first_token, lengths, relative, first_pair)
+@true_of(
+    "Angles are exact for a bfloat16 input too, at a thousand positions",
+    secondary=True,
+    role="typical",
+    breaks="Angles are as coarse as a bfloat16 input, which can't tell position 1,023 from 1,024",
+)
+def exact_angles(case, seen, expected):
+    t = torch.tensor([1023.0, 1024.0], dtype=torch.float64)
+    wanted = torch.stack([t.cos() - t.sin(), t.sin() + t.cos()], dim=-1)
+    return near(seen.tensors["judged:long"], wanted, 0.02)
+
+
+properties = (turns, first_token, lengths, relative, first_pair, exact_angles)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"x": "B H T D", "base": None}

@@ -17,7 +17,7 @@ from exercises.shared.dropout import (
     see_dropout,
     split,
 )
-from exercises.shared.heads import blind, padding_anywhere, padding_behind
+from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import NOTHING_KEPT
 from exercises.shared.two_texts import (
     WHOLE_ATTENTION,
@@ -111,6 +111,7 @@ def cases(seed):
         case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", **once),
         case("float64, made by position", given="by position", **double, **once),
         case("as many queries as keys", as_many, padding_behind, **small),
+        case("one text, padded", TwoSizes(1, 3, 5, 4, 2), holes, **small),
         case("one query, one head", TwoSizes(2, 1, 3, 5, 1), **small),
         scores_of_100(draw),
         equal,
@@ -142,6 +143,10 @@ def see_cross(make, case, seen):
     one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
     seen.put("in training", call(one, x, context))
     if mask is None:
+        tokens = fresh(context)
+        with torch.no_grad():
+            seen.put("one object", made()(tokens, tokens))
+        seen.put("two objects", call(made(), context, context))
         seen.put("last key", call(other, x, plus_one(context, (slice(None), -1))))
         seen.put("last query", call(made(), plus_one(x, (slice(None), -1)), context))
     else:
@@ -203,6 +208,11 @@ def nothing_seen(case, seen, expected):
     return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
 
 
+@true_of("A text that attends to itself is a context like any other", role="typical")
+def to_itself(case, seen, expected):
+    return near(seen.tensors["one object"], seen.tensors["two objects"])
+
+
 ELSEWHERE = ("drops channels of the values", "drops channels of the result")
 
 
@@ -233,6 +243,7 @@ properties = (
     own_question,
     padding,
     nothing_seen,
+    to_itself,
     NOTHING_KEPT,
     dropout,
     TRAINS,

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from exercises.shared.draw import Draw
-from exercises.shared.heads import blind, padding_anywhere, padding_behind
+from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.post_dropout import HEADS, WIDE, WIDTH, post_dropout_case
 from exercises.shared.two_texts import (
     ENCODER,
@@ -38,6 +38,7 @@ def cases(seed):
         case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", **once),
         case("small tokens, a loud network, made by position", **quiet),
         post_dropout_case(draw, (WIDTH, HEADS, WIDE), weights, context=False),
+        case("one text, padded", TwoSizes(1, 4, 0, 3, 2, 7), pad_mask=holes, roles="small", **once),
         case("one token", TwoSizes(2, 1, 0, 5, 3, 7), roles="small", **once),
         strided,
     ]

@@ -22,6 +22,7 @@ class Tree(nn.Module):
         self.next_logits = case.options["next_logits"]
         self.dtype = case.options.get("dtype", torch.float64)
         self.bias = nn.Parameter(torch.zeros(self.next_logits.V, dtype=self.dtype))
+        self.inner = nn.Identity()  # it has a mode of its own
         self.recorded = 0
 
     def forward(self, source, decoder_input, source_pad_mask=None):
@@ -29,7 +30,7 @@ class Tree(nn.Module):
         logits = decoder_input.new_tensor(rows, dtype=self.dtype)
         if any(row != self.source for row in source.tolist()):
             logits = logits.flip(-1)
-        logits = logits.roll(1, -1) if self.training else logits
+        logits = logits.roll(1, -1) if self.inner.training else logits
         logits = logits + self.bias
         self.recorded += logits.requires_grad
         return logits

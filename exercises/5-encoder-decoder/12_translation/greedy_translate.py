@@ -21,6 +21,7 @@ class Scribe(nn.Module):
         for name, value in case.options["numbers"].items():
             setattr(self, name, nn.Parameter(value.clone()))
         self.register_buffer("lengths", case.options["lengths"].clone())
+        self.inner = nn.Identity()  # it has a mode of its own
         self.recorded = 0
 
     def forward(self, source, decoder_input, source_pad_mask=None):
@@ -34,7 +35,7 @@ class Scribe(nn.Module):
             read = read.masked_fill(source_pad_mask[:, :, None], 0.0)
         written = (self.writes[decoder_input] * self.position[:T]).cumsum(dim=1)  # (B, T, C)
         logits = torch.sin(5 * (written + read.sum(dim=1)[:, None])) @ self.head  # (B, T, V)
-        logits = logits.roll(1, -1) if self.training else logits
+        logits = logits.roll(1, -1) if self.inner.training else logits
         self.recorded += logits.requires_grad
         steps = torch.arange(1, T + 1, device=source.device)
         ends = (self.lengths[source[:, 0]][:, None] == steps).unsqueeze(-1)  # (B, T, 1)

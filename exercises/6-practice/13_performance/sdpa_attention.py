@@ -28,6 +28,7 @@ def cases(seed):
     for name in PARTS:  # as they come from `split_heads`
         turned[name] = turned[name].transpose(1, 2).contiguous().transpose(1, 2)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    padding_of_five = draw.hidden(5, 5)
     by_name, once, small = {"keywords": (*PARTS, "hidden")}, {"once": True}, {"small"}
     each_text, columns = draw.hidden(B, 1, T, S), draw.hidden(B, 1, 1, S)
     blind = draw.with_empty_row(B, 1, T, S)
@@ -43,6 +44,8 @@ def cases(seed):
         Case("not contiguous in memory", turned),
         Case("the future", inputs(draw, square, future), options=once, roles=small),
         Case("as many queries as keys", inputs(draw, square), options=once, roles=small),
+        Case("a square mask, not the future", inputs(draw, square, padding_of_five), roles=small),
+        Case("one text, one head", inputs(draw, (1, 1, T, S, D)), options=once, roles=small),
     ]
 
 

@@ -3,6 +3,7 @@
 import torch
 
 from exercises.shared.draw import Draw
+from exercises.shared.traits import see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
 from whywrong import Case, Observation, true_of
 from whywrong.calling import see_calls, target_device
@@ -45,6 +46,7 @@ def cases(seed):
         case("a long beginning", 2, 17, 6),
         case("one word", 2, 6, 1, "small"),
         case("none", 3, 4, 0, "small"),
+        case("one text", 1, 4, 3, "small"),
     ]
 
 
@@ -63,6 +65,7 @@ def probe(answer, case):
         return answer(models[-1], *args[1:])
 
     if see_calls(call, case, seen):
+        see_without_gradients(lambda: call(list(case.inputs.values())), case, seen)
         seen.facts["traits"] = {"pushed": models[0].pushed, **fate_of(models[0], case)}
     return seen
 
