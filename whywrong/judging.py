@@ -227,7 +227,7 @@ def _partial(
     if not all(essential) or not credit or any(r.gate and not r.holds for r in results):
         return 0.0, ""
     most, held = 0.25 * exercise.points, sum(credit)
-    points = _quarter(most * held / len(credit))
+    points = round(4 * most * held / len(credit)) / 4
     many = "scored check (●) passes" if held == len(credit) == 1 else "scored checks (●) pass"
     return points, (
         f"{held} of {len(credit)} {many}, {points:g} of the {most:g} points they are worth."

@@ -27,8 +27,8 @@ def writer_numbers(draw: Draw, V: int, context_length: int) -> dict[str, Tensor]
 class Writer(nn.Module):
     """A model whose next word depends on every word that it sees and on the position of each.
 
-    In training mode, which its layer has too, it prefers another word. Texts longer than its context
-    raise an error. `recorded` counts the calls that were recorded for gradients.
+    In training mode it prefers another word; it has a layer with a mode of its own. Texts longer
+    than its context raise an error. `recorded` counts the calls that were recorded for gradients.
     """
 
     token: Tensor
