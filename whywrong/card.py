@@ -39,7 +39,6 @@ STYLES = {
     "head": "display:flex;flex-wrap:wrap;gap:0 1em;justify-content:space-between",
     "sign": "color:EDGE;font-weight:700",
     "line": "margin:0.4em 0",
-    "lead": "margin:0.4em 0;font-weight:600",
     "last": f"margin:0.5em 0 0;color:{FAINT}",
     "box": f"{BOX}margin:0.5em 0",
     "table": "border-collapse:separate;border-spacing:2px;font-size:13px;border:0;margin:0;"
@@ -83,7 +82,7 @@ def card(report: Any) -> str:
     head = f"<span>{tag('span', 'sign', sign, edge, aria_hidden='true')} {title}</span>"
     body = [tag("div", "head", f"{head}<span>{points}</span>")]
     if report.stale:
-        body.append(tag("p", "lead", rich(report.stale)))
+        body.append(tag("p", "line", f"<strong>{rich(report.stale)}</strong>"))
         body.append(fold("The result of the previous version", _result(report)))
     else:
         body += [_result(report), _hints(report), _other_way(report)]
@@ -103,7 +102,7 @@ def _result(report: Any) -> str:
 def _what_is_wrong(report: Any) -> str:
     """One sentence in bold: the misconception where there is one, else the message."""
     said = report.advice[0][0] if report.advice else report.message
-    return tag("p", "line" if report.passed else "lead", rich(said))
+    return tag("p", "line", rich(said) if report.passed else f"<strong>{rich(said)}</strong>")
 
 
 def _advice(report: Any) -> list[str]:
