@@ -2,7 +2,6 @@
 
 import torch
 
-from course_utils import attention
 from exercises.shared.answers_means import (
     WRONG_MEANS,
     cumulative,
@@ -43,12 +42,6 @@ RIGHT = {
 }
 
 
-def means_along_the_channels(x):
-    """The slice lies along the channels instead of along the tokens."""
-    counts = torch.arange(1, x.shape[2] + 1).to(x)
-    return x.cumsum(2) / counts
-
-
 def sums_never_cleared(x):
     """One running sum for all sequences: the second begins with what the first left."""
     out, total = torch.zeros_like(x), torch.zeros_like(x[0, 0])
@@ -59,11 +52,6 @@ def sums_never_cleared(x):
     return out
 
 
-def by_numpy(x):
-    values = x.detach().numpy().cumsum(1)
-    return torch.from_numpy(values) / torch.arange(1, x.shape[1] + 1)[:, None]
-
-
 def median(x):
     return torch.stack([x[:, : t + 1].median(1).values for t in range(x.shape[1])], 1)
 
@@ -72,14 +60,6 @@ WRONG = {
     "naive_mean": {
         **WRONG_MEANS,
         "sums never cleared": sums_never_cleared,
-        "means along the channels": means_along_the_channels,
-        "numpy inside": by_numpy,
-        "median": median,
-        "a list": lambda x: list(cumulative(x)),
-        "an extra dimension": lambda x: cumulative(x)[None],
-        "divided by the index": lambda x: x.cumsum(1) / torch.arange(x.shape[1]).to(x)[:, None],
-        "the last token alone": lambda x: x.mean(1),
-        "the finished part": lambda x: attention.naive_mean(x) + 0,
     },
     "naive_mean_shapes": {
         "strings": {"x[b, :t+1]": "(3, 2)", "x[b, :t+1].mean(0)": "(2,)", "out": "(4, 8, 2)"},

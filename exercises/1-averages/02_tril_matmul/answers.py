@@ -3,15 +3,11 @@
 import numpy as np
 import torch
 
-from course_utils import attention
 from exercises.shared.answers_means import (
     WRONG_MEANS,
     built_in_attention,
     cumulative,
     einsum,
-    incremental,
-    list_comprehension,
-    running_sums,
 )
 
 
@@ -75,13 +71,6 @@ RIGHT = {
 }
 
 
-def decaying(T):
-    """Each step back in time counts half."""
-    back = torch.arange(T)[:, None] - torch.arange(T)[None]
-    w = torch.tril(0.5 ** back.clamp(min=0))
-    return w / w.sum(1, keepdim=True)
-
-
 def window_by_triangles(x):
     w = torch.ones(x.shape[1], x.shape[1]).to(x).tril().triu(-2)
     return w / w.sum(1, keepdim=True) @ x
@@ -89,35 +78,17 @@ def window_by_triangles(x):
 
 WRONG = {
     "causal_mean_weights": {
-        "a row short": lambda T: by_comparison(T).tril(-1),
         "divided by one more": lambda T: torch.ones(T, T).tril() / torch.arange(2, T + 2)[:, None],
         "transposed": lambda T: by_comparison(T).T,
-        "float64": lambda T: by_comparison(T).double(),
         "whole numbers": lambda T: (
             torch.ones(T, T).long().tril() // torch.arange(1, T + 1)[:, None]
         ),
         "a batch dimension": lambda T: by_comparison(T)[None],
         "zeros": lambda T: torch.zeros(T, T),
         "identity": torch.eye,
-        "a list": lambda T: by_hand(T).tolist(),
-        "numpy": lambda T: by_hand(T).numpy(),
-        "decaying": decaying,
-        "random rows": lambda T: torch.rand(T, T).tril(),
-        "the finished part": lambda T: attention.causal_mean_weights(T),
     },
     "tril_mean": {
         **WRONG_MEANS,
-        "running sums in a loop": running_sums,
-        "incremental": incremental,
-        "list comprehension": list_comprehension,
-        "the mean of the whole sequence": lambda x: x.mean(1, keepdim=True).expand_as(x).clone(),
         "a window of three by triangles": window_by_triangles,
-        "weights stay on the CPU": lambda x: by_comparison(x.shape[1]).to(x.dtype) @ x,
-        "the triangle of x": torch.tril,
-        "weights returned": lambda x: by_comparison(x.shape[1]).to(x),
-        "columns normalised": lambda x: (
-            (by_comparison(x.shape[1]).to(x).bool() / torch.arange(x.shape[1], 0, -1).to(x)) @ x
-        ),
-        "the finished part": lambda x: attention.tril_mean(x),
     },
 }

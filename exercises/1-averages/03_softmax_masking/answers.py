@@ -50,13 +50,6 @@ def with_epsilon(epsilon):
     return softmax
 
 
-def maximum_overwritten(scores, dim=-1):
-    """The copy whose maximum is wanted is changed: right numbers, and backward raises."""
-    e = scores.clone()
-    e -= e.amax(dim, keepdim=True)
-    return e.exp() / e.exp().sum(dim, keepdim=True)
-
-
 def maximum_after_exp(scores, dim=-1):
     e = scores.exp()
     e = e - e.amax(dim, keepdim=True)
@@ -104,23 +97,6 @@ def row_by_row(scores, hidden):
     return out
 
 
-def padding_where_it_fits(scores, hidden):
-    if scores.dim() == 3 and hidden.dim() == 2:
-        hidden = hidden[:, None, :]
-    return by_where(scores, hidden)
-
-
-def maximum_of_hidden_too(scores, hidden):
-    e = (scores - scores.amax(-1, keepdim=True)).exp().masked_fill(hidden, 0.0)
-    return e / e.sum(-1, keepdim=True)
-
-
-def lecture_pattern(scores, hidden):
-    """Zeroes that are hidden and zeroes that are scores are taken for the same."""
-    w = scores * ~hidden
-    return torch.softmax(w.masked_fill(w == 0, -INF), -1)
-
-
 # ---------------------------------------------------------------- softmax_mean
 
 
@@ -149,11 +125,6 @@ def with_finished_steps(x):
 
 def future_of(x):
     return torch.ones(x.shape[1], x.shape[1]).triu(1) > 0
-
-
-def scores_by_distance(x):
-    scores = -torch.arange(x.shape[1]).to(x).expand(x.shape[1], -1)
-    return by_where(scores, future_of(x)) @ x
 
 
 RIGHT = {
@@ -186,33 +157,18 @@ RIGHT = {
 
 WRONG = {
     "softmax": {
-        "torch.softmax": torch.softmax,
-        "log_softmax": lambda scores, dim=-1: torch.log_softmax(scores, dim).exp(),
         "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
-        "a big epsilon": with_epsilon(1e-3),
-        "maximum overwritten": maximum_overwritten,
         "maximum after exp": maximum_after_exp,
         "maximum of dimension 0": maximum_of_dimension_0,
         "powers of two": base_two,
         "sigmoid": lambda scores, dim=-1: 1 / (1 + (-scores).exp()),
         "one-hot": lambda scores, dim=-1: (scores == scores.amax(dim, keepdim=True)).to(scores),
-        "exponential after the division": lambda scores, dim=-1: (
-            scores / scores.sum(dim, keepdim=True)
-        ).exp(),
-        "clamps at 400": lambda scores, dim=-1: by_max(scores.clamp(-400, 400), dim),
-        "detached": lambda scores, dim=-1: by_max(scores.detach(), dim),
     },
     "masked_softmax": {
-        "padding where it fits": padding_where_it_fits,
-        "maximum of hidden too": maximum_of_hidden_too,
-        "the pattern of a lecture": lecture_pattern,
-        "softmax of softmax": lambda scores, hidden: torch.softmax(by_where(scores, hidden), -1),
-        "a squeezed mask": lambda scores, hidden: by_where(scores, hidden.squeeze()),
         "fills -1": filled(-1.0),
         "fills the row's minimum": lambda scores, hidden: torch.softmax(
             torch.where(hidden, scores.amin(-1, keepdim=True), scores), -1
         ),
-        "multiplies by the mask": lambda scores, hidden: torch.softmax(scores * ~hidden, -1),
         "the future whatever the mask": lambda scores, hidden: by_where(
             scores, torch.ones_like(scores, dtype=torch.bool).triu(1)
         ),
@@ -222,17 +178,10 @@ WRONG = {
         "drops hidden keys": lambda scores, hidden: torch.softmax(scores, -1)[
             ~hidden.expand_as(scores)
         ],
-        "the mask left where it was": lambda scores, hidden: by_where(scores, hidden.cpu()),
         "the finished part": lambda scores, hidden: attention.masked_softmax(scores, hidden),
     },
     "softmax_mean": {
         **WRONG_MEANS,
         "fills +inf": lambda x: filled(INF)(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)) @ x,
-        "multiplies by -inf": lambda x: torch.softmax(future_of(x).to(x) * -INF, dim=-1) @ x,
-        "scores by distance": scores_by_distance,
-        "weights returned": lambda x: by_where(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)),
-        "transposed": lambda x: by_where(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)).T @ x,
-        "softmax of the mean": lambda x: torch.softmax(cumulative(x), -1),
-        "the finished part": lambda x: attention.softmax_mean(x),
     },
 }

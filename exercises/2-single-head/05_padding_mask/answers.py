@@ -147,16 +147,6 @@ def dummy_key(scores, hidden):
     return filled.softmax(-1)[..., :-1]
 
 
-def where_is_nan(scores, hidden):
-    weights = torch.softmax(scores.masked_fill(hidden, -INF), -1)
-    return weights.masked_fill(weights.isnan(), 0.0)
-
-
-def cleared_afterwards(scores, hidden):
-    weights = scores.masked_fill(hidden, -INF).softmax(-1)
-    return torch.where(hidden.all(-1, keepdim=True), 0.0, weights)
-
-
 def _fill(scores, hidden, value=-INF):
     return scores.masked_fill(hidden, value).softmax(-1)
 
@@ -176,11 +166,6 @@ def _sequence_zeroed(scores, hidden):
     if scores.dim() > 2:
         empty = empty.any(-2, keepdim=True)
     return by_where(scores, hidden).masked_fill(empty, 0.0)
-
-
-def _where_nan_gradient(scores, hidden):
-    weights = (scores + torch.zeros_like(scores).masked_fill(hidden, -INF)).softmax(-1)
-    return torch.where(weights.isnan(), 0.0, weights)
 
 
 # ---------------------------------------------------------------- PaddedCausalSelfAttention
@@ -429,12 +414,6 @@ WRONG = {
         "0 means full": _zero_means_full,
         "changes the lengths": _writes_lengths,
         "all False": _mask_then(lambda m: m & False),
-        "all True": _mask_then(lambda m: m | True),
-        "float": _mask_then(lambda m: m.float()),
-        "three dimensions": _mask_then(lambda m: m[:, None, :]),
-        "a list": _mask_then(lambda m: m.tolist()),
-        "turned upside down": _mask_then(lambda m: m.flip(0)),
-        "made on the cpu": lambda lengths, max_length: of_lists(_counts(lengths), max_length),
     },
     "causal_and_padding": {
         "one mask for all": lambda p: _future(p) | p[0],
@@ -442,35 +421,13 @@ WRONG = {
         "columns reversed": lambda p: _future(p) | p.flip(1)[:, None, :],
         "all hidden after the first padding": lambda p: _future(p) | p.cummax(1).values[:, None, :],
         "padding in front forgotten": lambda p: _future(p) | (p & ((~p).cumsum(1) > 0))[:, None, :],
-        "empty rows opened": lambda p: (lambda h: h & ~h.all(-1, keepdim=True))(
-            _future(p) | p[:, None, :]
-        ),
         "padded rows opened": lambda p: (_future(p) | p[:, None, :]) & ~p[:, :, None],
-        "one of the two, not both": lambda p: _future(p) ^ p[:, None, :],
-        "all hidden": lambda p: (_future(p) | p[:, None, :]) | True,
-        "sum": lambda p: _future(p).int() + p[:, None, :].int(),
-        "batch last": lambda p: (_future(p) | p[:, None, :]).permute(1, 2, 0),
-        "transposed": lambda p: (_future(p) | p[:, None, :]).mT,
     },
     "safe_masked_softmax": {
-        "where NaN": where_is_nan,
-        "empty rows cleared after the softmax": cleared_afterwards,
         "softmax off by one": _null_key,
         "epsilon in the sum": _eps,
         "whole sequence zeroed": _sequence_zeroed,
-        "where after an additive mask": _where_nan_gradient,
-        "detached": lambda s, h: by_where(s.detach(), h),
-        "NaN for 1/S": lambda s, h: _fill(s, h).nan_to_num(1 / s.shape[-1]),
-        "hidden scores multiplied": lambda s, h: by_where(s * ~h, h.all(-1, keepdim=True)),
         "clamped scores": lambda s, h: by_where(s.clamp(-30, 30), h),
-        "the built-in": lambda s, h: F.scaled_dot_product_attention(
-            s,
-            torch.eye(s.shape[-1]).to(s),
-            torch.eye(s.shape[-1]).to(s),
-            attn_mask=~h.expand_as(s),
-            scale=1.0,
-        ),
-        "ones of the cpu": lambda s, h: by_where(s, h) * torch.ones(s.shape[-1]),
     },
     "PaddedCausalSelfAttention": {
         answer.__name__: answer

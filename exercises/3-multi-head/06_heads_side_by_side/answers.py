@@ -5,8 +5,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_utils.attention import (
-    CausalSelfAttention,
-    MultiHeadAttentionWrapper,
     PaddedCausalSelfAttention,
 )
 
@@ -138,37 +136,11 @@ class ValuesAlone(Wrapper):
         return [head.value(x) for head in self.heads]
 
 
-class NoPadding(Wrapper):
-    """The heads of lesson 04, which know no padding, and the mask is not used."""
-
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
-        self.heads = nn.ModuleList(
-            CausalSelfAttention(d_in, d_head, context_length, dropout, qkv_bias)
-            for _ in range(num_heads)
-        )
-
-    def contexts(self, x, pad_mask):
-        return [head(x) for head in self.heads]
-
-
 class EverySecondHead(Wrapper):
     """Every second head sees the padding."""
 
     def contexts(self, x, pad_mask):
         return [head(x, None if h % 2 else pad_mask) for h, head in enumerate(self.heads)]
-
-
-class MaskUsedUp(Wrapper):
-    """A mask that the first head empties for the others."""
-
-    def contexts(self, x, pad_mask):
-        contexts = []
-        for head in self.heads:
-            contexts.append(head(x, pad_mask))
-            if pad_mask is not None:
-                pad_mask.zero_()
-        return contexts
 
 
 class Remembering(Wrapper):
@@ -182,27 +154,9 @@ class Remembering(Wrapper):
         return super().forward(x, pad_mask)
 
 
-class NothingHandedOn(Wrapper):
-    """Neither dropout nor biases reach the heads."""
-
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__(d_in, d_head, context_length, num_heads)
-
-
 class DropoutAlways(Wrapper):
     def forward(self, x, pad_mask=None):
         return F.dropout(super().forward(x, pad_mask), 0.1)
-
-
-class DropoutOnContexts(Wrapper):
-    """Dropout on the channels of the contexts instead of the weights."""
-
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__(d_in, d_head, context_length, num_heads, 0.0, qkv_bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def contexts(self, x, pad_mask):
-        return [self.dropout(c) for c in super().contexts(x, pad_mask)]
 
 
 class Reversed(Wrapper):
@@ -213,39 +167,6 @@ class Reversed(Wrapper):
 class ProjectedTwice(Wrapper):
     def forward(self, x, pad_mask=None):
         return self.out_proj(super().forward(x, pad_mask))
-
-
-class Activated(Wrapper):
-    def forward(self, x, pad_mask=None):
-        return super().forward(x, pad_mask).relu()
-
-
-class NoBias(Wrapper):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.out_proj = nn.Linear(*self.out_proj.weight.shape, bias=False)
-
-
-class AverageOut(Wrapper):
-    """Heads added and `out_proj` as wide as one of them."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.out_proj = nn.Linear(self.d_head, self.d_head)
-
-    def forward(self, x, pad_mask=None):
-        return self.out_proj(sum(self.contexts(x, pad_mask)))
-
-
-class ByTheBuiltin(Wrapper):
-    def contexts(self, x, pad_mask):
-        seen = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-        if pad_mask is not None:
-            seen = seen & ~pad_mask[:, None]
-        return [
-            F.scaled_dot_product_attention(h.query(x), h.key(x), h.value(x), attn_mask=seen)
-            for h in self.heads
-        ]
 
 
 SHAPES = {
@@ -277,20 +198,11 @@ RIGHT = {
 WRONG = {
     "MultiHeadAttentionWrapper": {
         "values alone": ValuesAlone,
-        "heads without padding": NoPadding,
         "padding for every second head": EverySecondHead,
-        "mask emptied by the first head": MaskUsedUp,
         "remembers the last mask": Remembering,
-        "nothing handed on": NothingHandedOn,
         "dropout in evaluation": DropoutAlways,
-        "dropout on contexts": DropoutOnContexts,
         "reversed": Reversed,
         "projected twice": ProjectedTwice,
-        "activated": Activated,
-        "out_proj without bias": NoBias,
-        "heads added": AverageOut,
-        "by the built-in": ByTheBuiltin,
-        "of the course": MultiHeadAttentionWrapper,
     },
     "wrapper_shapes": {
         "all the same": dict.fromkeys(SHAPES, (2, 5, 12)),

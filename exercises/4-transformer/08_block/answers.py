@@ -99,66 +99,6 @@ class MinMax(Plain):
         return (x - low) / (high - low + self.eps)
 
 
-class LengthOne(Plain):
-    def normed(self, x):
-        x = x - x.mean(-1, keepdim=True)
-        return F.normalize(x, dim=-1)
-
-
-class UnbiasedOverTokens(Plain):
-    def normed(self, x):
-        return (x - x.mean(-2, keepdim=True)) / (x.var(-2, keepdim=True) + self.eps).sqrt()
-
-
-class UnbiasedWithoutEps(Plain):
-    def normed(self, x):
-        return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
-
-
-class MeanOverTokensOnly(Plain):
-    """Mixed dimensions: the mean over tokens, the variance over channels."""
-
-    def normed(self, x):
-        variance = x.var(-1, keepdim=True, correction=0)
-        dim = -2 if x.dim() > 1 else -1
-        return (x - x.mean(dim, keepdim=True)) / (variance + self.eps).sqrt()
-
-
-class OnePlusScale(Plain):
-    """As some models have it: scale begins at 0 and 1 is added."""
-
-    def __init__(self, d_model, eps=1e-5):
-        super().__init__(d_model, eps)
-        self.scale = nn.Parameter(torch.zeros(d_model))
-
-    def forward(self, x):
-        return (1 + self.scale) * self.normed(x) + self.shift
-
-
-class BuiltIn(Plain):
-    def forward(self, x):
-        return F.layer_norm(x, x.shape[-1:], self.scale, self.shift, self.eps)
-
-
-class FloatCast(Plain):
-    def forward(self, x):
-        return super().forward(x.float())
-
-
-class ThreeDOnly(Plain):
-    def forward(self, x):
-        B, T, C = x.shape
-        return super().forward(x).view(B, T, C)
-
-
-class MeanSquareOfX(Plain):
-    """The mean is subtracted, the spread is that of x as it was."""
-
-    def normed(self, x):
-        spread = ((x**2).mean(-1, keepdim=True) + self.eps).sqrt()
-        return (x - x.mean(-1, keepdim=True)) / spread
-
-
 def gelu_by_power(x):
     inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * torch.pow(x, 3))
     return x * (torch.tanh(inner) + 1) / 2
@@ -191,10 +131,6 @@ def gelu_rough(x):
     return 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.0447 * x**3)))
 
 
-def gelu_divided(x):
-    return 0.5 * x * (1 + torch.tanh((x + 0.044715 * x**3) / math.sqrt(2 / math.pi)))
-
-
 def gelu_pi_over(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2) / math.pi * (x + 0.044715 * x**3)))
 
@@ -209,26 +145,6 @@ def gelu_cubed_and_no_root(x):
 
 def gelu_exact_without_root(x):
     return 0.5 * x * (1 + torch.erf(x))
-
-
-def gelu_minus(x):
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x - 0.044715 * x**3)))
-
-
-def gelu_precedence(x):
-    return 0.5 * x * 1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-
-
-def gelu_leaky(x):
-    return F.leaky_relu(x, 0.01)
-
-
-def gelu_built_in(x):
-    return F.gelu(x, approximate="tanh")
-
-
-def gelu_module(x):
-    return nn.GELU("tanh")(x)
 
 
 class Wide(nn.Module):
@@ -250,11 +166,6 @@ class Wide(nn.Module):
 class WithCourseGelu(Wide):
     def bend(self, wide):
         return course.gelu(wide)
-
-
-class HearsNothing(Wide):
-    def forward(self, x):
-        return super().forward(torch.zeros_like(x))
 
 
 class ByFunctional(Wide):
@@ -309,22 +220,10 @@ class TanhInside(Wide):
         return torch.tanh(wide)
 
 
-class ReluAndDroppedInside(Wide):
-    def forward(self, x):
-        return self.contract(self.dropout(self.expand(x).relu()))
-
-
 class ExactAndResidual(Wide):
     def forward(self, x):
         wide = self.expand(x)
         return x + self.dropout(self.contract(0.5 * wide * (1 + torch.erf(wide / 2**0.5))))
-
-
-class FourAlways(Wide):
-    """And no dropout."""
-
-    def __init__(self, d_model, expansion=4, dropout=0.0):
-        super().__init__(d_model)
 
 
 class DropsInput(Wide):
@@ -344,48 +243,6 @@ class DropsWithoutScale(Wide):
     def forward(self, x):
         out = self.contract(self.bend(self.expand(x)))
         return out * (torch.rand_like(out) >= self.dropout.p) if self.training else out
-
-
-class DropsBeforeBias(Wide):
-    def forward(self, x):
-        out = self.bend(self.expand(x)) @ self.contract.weight.mT
-        return self.dropout(out) + self.contract.bias
-
-
-class ThreeLayers(Wide):
-    def __init__(self, d_model, expansion=4, dropout=0.0):
-        super().__init__(d_model, expansion, dropout)
-        wide = d_model * expansion
-        self.middle = nn.Linear(wide, wide)
-
-    def forward(self, x):
-        return self.dropout(self.contract(self.bend(self.middle(self.bend(self.expand(x))))))
-
-
-class PairOut(Wide):
-    def forward(self, x):
-        return super().forward(x), None
-
-
-class BuiltInGelu(Wide):
-    def bend(self, wide):
-        return F.gelu(wide, approximate="tanh")
-
-
-class OtherNames(nn.Module):
-    def __init__(self, d_model, expansion=4, dropout=0.0):
-        super().__init__()
-        self.fc1 = nn.Linear(d_model, d_model * expansion)
-        self.fc2 = nn.Linear(d_model * expansion, d_model)
-        self.drop = nn.Dropout(dropout)
-
-    def forward(self, x):
-        return self.drop(self.fc2(gelu_by_factor(self.fc1(x))))
-
-
-class NoDropoutAndBentTwice(Wide):
-    def forward(self, x):
-        return self.bend(self.contract(self.bend(self.expand(x))))
 
 
 REASONS = {
@@ -463,46 +320,22 @@ WRONG = {
         "nan to zero": NanToZero,
         "another default": EpsDefault6,
         "between 0 and 1": MinMax,
-        "length one": LengthOne,
-        "unbiased, over tokens": UnbiasedOverTokens,
-        "unbiased, no eps": UnbiasedWithoutEps,
-        "mean over tokens": MeanOverTokensOnly,
-        "one plus scale": OnePlusScale,
-        "built in": BuiltIn,
-        "float32": FloatCast,
-        "three dimensions only": ThreeDOnly,
-        "spread of x": MeanSquareOfX,
     },
     "gelu": {
         "quick": gelu_quick,
         "rough": gelu_rough,
-        "divided": gelu_divided,
         "root of 2 alone": gelu_pi_over,
         "square, no half": gelu_square_and_no_half,
         "bracket cubed, no root": gelu_cubed_and_no_root,
         "erf without root": gelu_exact_without_root,
-        "minus": gelu_minus,
-        "precedence": gelu_precedence,
-        "leaky": gelu_leaky,
-        "built in": gelu_built_in,
-        "module": gelu_module,
     },
     "FeedForward": {
         "silu": SiluInside,
         "tanh": TanhInside,
-        "relu, dropped inside": ReluAndDroppedInside,
         "exact, residual": ExactAndResidual,
-        "four always, no dropout": FourAlways,
         "drops input": DropsInput,
         "drops tokens": DropsTokens,
         "drops without scale": DropsWithoutScale,
-        "drops before the bias": DropsBeforeBias,
-        "three layers": ThreeLayers,
-        "hears nothing": HearsNothing,
-        "pair": PairOut,
-        "built in": BuiltInGelu,
-        "other names": OtherNames,
-        "no dropout, bent twice": NoDropoutAndBentTwice,
     },
     "block_reasons": {
         "all wrong": {

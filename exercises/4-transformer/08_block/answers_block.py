@@ -163,11 +163,6 @@ class PostNormWithoutMask(Wired):
         return self.norm2(x + self.feed_forward(x))
 
 
-class ParallelDroppedTwice(Wired):
-    def forward(self, x, pad_mask=None):
-        return x + self.listen(x, pad_mask) + self.dropout(self.think(x))
-
-
 class NormAfterAndBefore(Wired):
     """Norms on both sides of a branch."""
 
@@ -206,69 +201,6 @@ class PaddingInverted(Wired):
     def listen(self, x, pad_mask):
         mask = None if pad_mask is None else ~pad_mask
         return self.dropout(self.attention(x, mask))
-
-
-class PaddingToNetwork(Wired):
-    """What the network adds to padded tokens is cleared."""
-
-    def forward(self, x, pad_mask=None):
-        x = x + self.listen(x, pad_mask)
-        added = self.think(x)
-        return x + (added if pad_mask is None else added.masked_fill(pad_mask[..., None], 0.0))
-
-
-class OneNormAndNoSecondSum(Wired):
-    def forward(self, x, pad_mask=None):
-        x = x + self.listen(x, pad_mask)
-        return self.feed_forward(self.norm1(x))
-
-
-class DropsEverything(Wired):
-    """The tokens that come in are dropped as well."""
-
-    def forward(self, x, pad_mask=None):
-        return super().forward(self.dropout(x), pad_mask)
-
-
-class DropsTheEnd(Wired):
-    """One dropout at the end, for both branches and the stream; none before."""
-
-    def listen(self, x, pad_mask):
-        return self.attention(self.norm1(x), pad_mask)
-
-    def forward(self, x, pad_mask=None):
-        x = x + self.listen(x, pad_mask)
-        return self.dropout(x + self.think(x))
-
-
-class TorchNorm(Wired):
-    def __init__(self, d_model, num_heads, context_length, dropout=0.0, qkv_bias=False):
-        super().__init__(d_model, num_heads, context_length, dropout, qkv_bias)
-        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-
-
-class SubclassOfCourse(course.TransformerBlock):
-    """The finished block under another name."""
-
-    def forward(self, x, pad_mask=None):
-        return super().forward(x, pad_mask)
-
-
-class MiddleDetached(Wired):
-    """The network reads a stream that is cut off."""
-
-    def forward(self, x, pad_mask=None):
-        x = x + self.listen(x, pad_mask)
-        return x + self.think(x.detach())
-
-
-class OneDrawForBoth(Wired):
-    """One draw serves both branches."""
-
-    def forward(self, x, pad_mask=None):
-        draw, network = self.dropout(torch.ones_like(x)), self.feed_forward
-        x = x + draw * self.attention(self.norm1(x), pad_mask)
-        return x + draw * network.contract(network.bend(network.expand(self.norm2(x))))
 
 
 def by_hand(d_model, expansion=4, qkv_bias=False):
@@ -333,24 +265,6 @@ def network_only(d_model, expansion=4, qkv_bias=False):
     return 2 * expansion * d_model**2 + (expansion + 1) * d_model
 
 
-def as_float(d_model, expansion=4, qkv_bias=False):
-    return float(by_hand(d_model, expansion, qkv_bias)) / 1
-
-
-def bias_squared(d_model, expansion=4, qkv_bias=False):
-    return by_hand(d_model, expansion) + (3 * d_model**2 if qkv_bias else 0)
-
-
-def bias_and_norms(d_model, expansion=4, qkv_bias=False):
-    """One norm, and the bias of query alone."""
-    return by_hand(d_model, expansion) - 2 * d_model + (d_model if qkv_bias else 0)
-
-
-def with_mask(d_model, expansion=4, qkv_bias=False):
-    """A causal mask of 1,024 tokens counted along."""
-    return by_hand(d_model, expansion, qkv_bias) + 1024**2
-
-
 RIGHT = {
     "TransformerBlock": {
         "plain": Wired,
@@ -372,20 +286,11 @@ RIGHT = {
 WRONG = {
     "TransformerBlock": {
         "post norm, no mask": PostNormWithoutMask,
-        "parallel, dropped twice": ParallelDroppedTwice,
         "norms on both sides": NormAfterAndBefore,
         "final norm": FinalNorm,
         "second sum around normed x": NormedStreamSecondOnly,
         "branches and norms swapped": BranchesSwapped,
         "padding inverted, first norm unused": PaddingInverted,
-        "padding cleared in the network": PaddingToNetwork,
-        "one norm, no second sum": OneNormAndNoSecondSum,
-        "drops what comes in": DropsEverything,
-        "drops the end": DropsTheEnd,
-        "torch norm": TorchNorm,
-        "finished block": SubclassOfCourse,
-        "network reads what is cut off": MiddleDetached,
-        "one draw for both": OneDrawForBoth,
     },
     "block_parameters": {
         "bias for all four": four_biases,
@@ -394,9 +299,5 @@ WRONG = {
         "five projections": five_projections,
         "twelve squares": no_norms_no_biases,
         "network only": network_only,
-        "as float": as_float,
-        "bias squared": bias_squared,
-        "one norm, one bias": bias_and_norms,
-        "with the mask": with_mask,
     },
 }

@@ -78,16 +78,6 @@ class InSteps(BySlice):
         return self.token(ids) + self.position(places)
 
 
-class FromOneWrapped(InSteps):
-    def embedded(self, ids, places):
-        return self.token(ids) + self.position((places + 1) % self.position.num_embeddings)
-
-
-class FromOneClamped(InSteps):
-    def embedded(self, ids, places):
-        return super().embedded(ids, (places + 1).clamp(max=self.position.num_embeddings - 1))
-
-
 class Subtracted(InSteps):
     def embedded(self, ids, places):
         return self.token(ids) - self.position(places)
@@ -119,61 +109,6 @@ class ZeroNotCounted(InSteps):
     def embedded(self, ids, places):
         places = ((ids != 0).long().cumsum(1) - 1).clamp(min=0)
         return self.token(ids) + self.position(places)
-
-
-class Detached(InSteps):
-    def embedded(self, ids, places):
-        return self.token(ids) + self.position(places).detach()
-
-
-class KeepsPlaces(InSteps):
-    """The positions of the first text are kept for all."""
-
-    places = None
-
-    def embedded(self, ids, places):
-        if self.places is None:
-            self.places = places
-        return super().embedded(ids, self.places[: ids.shape[1]])
-
-
-class PlainAttribute(InSteps):
-    def __init__(self, vocab_size, context_length, d_model):
-        super().__init__(vocab_size, context_length, d_model)
-        self.places = torch.arange(context_length)
-
-    def embedded(self, ids, places):
-        return self.token(ids) + self.position(self.places[: ids.shape[1]])
-
-
-class AlsoAProjection(InSteps):
-    def __init__(self, vocab_size, context_length, d_model):
-        super().__init__(vocab_size, context_length, d_model)
-        self.projection = nn.Linear(d_model, d_model)
-
-
-class Waves(InSteps):
-    def embedded(self, ids, places):
-        width = self.token.embedding_dim
-        return self.token(ids) + by_where(len(places), width + width % 2)[:, :width]
-
-
-class InTrainingOnly(InSteps):
-    def embedded(self, ids, places):
-        return super().embedded(ids, places) if self.training else self.token(ids)
-
-
-class ZeroPositions(InSteps):
-    def __init__(self, vocab_size, context_length, d_model):
-        super().__init__(vocab_size, context_length, d_model)
-        nn.init.zeros_(self.position.weight)
-
-
-class OverwritesIds(InSteps):
-    def embedded(self, ids, places):
-        out = super().embedded(ids, places)
-        ids.zero_()
-        return out
 
 
 # ---------------------------------------------------------------- sinusoidal_positions
@@ -344,11 +279,6 @@ def half_of_the_channels(x, base=10000.0):
     return torch.cat([into_an_empty_tensor(x[..., :half], base), x[..., half:]], -1)
 
 
-def tokens_second(x, base=10000.0):
-    """Reads x as (B, T, H, D)."""
-    return into_an_empty_tensor(x.transpose(1, 2), base).transpose(1, 2)
-
-
 def heads_as_one_width(x, base=10000.0):
     B, H, T, D = x.shape
     wide = x.transpose(1, 2).reshape(B, 1, T, H * D)
@@ -365,15 +295,6 @@ def half_width_from_one(x, base=10000.0):
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     a, b = x[..., ::2], x[..., 1::2]
     return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
-
-
-def whole_exponents(x, base=10000.0):
-    """`//` in the exponent."""
-    return into_an_empty_tensor(x, base=1.0)
-
-
-def first_text_only(x, base=10000.0):
-    return torch.cat([into_an_empty_tensor(x[:1], base), x[1:]])
 
 
 # ---------------------------------------------------------------- quizzes
@@ -432,22 +353,12 @@ RIGHT = {
 
 WRONG = {
     "TokenAndPosition": {
-        "from one, wrapped": FromOneWrapped,
-        "from one, clamped": FromOneClamped,
         "subtracted": Subtracted,
         "halved": Halved,
         "both scaled": ScaledBoth,
         "scaled, from the end": ScaledFromTheEnd,
         "token's table for both": TokenTableForBoth,
         "word 0 is not counted": ZeroNotCounted,
-        "positions detached": Detached,
-        "positions of the first text": KeepsPlaces,
-        "plain attribute": PlainAttribute,
-        "a projection besides": AlsoAProjection,
-        "waves": Waves,
-        "in training only": InTrainingOnly,
-        "positions begin at zero": ZeroPositions,
-        "overwrites ids": OverwritesIds,
     },
     "sinusoidal_positions": {
         "the first row everywhere": lambda length, d_model: by_where(length, d_model)[:1].repeat(
@@ -458,30 +369,16 @@ WRONG = {
         "written by rows": written_by_rows,
         "drawn at random": lambda length, d_model: nn.Embedding(length, d_model).weight.detach(),
         "from one, half the exponent": wave(first=1, doubled=0.5),
-        "one too many in the exponent": wave(over=lambda C: C - 1),
-        "half width below": wave(over=lambda C: C // 2),
-        "exponents to the end": wave(over=lambda C: max(C - 2, 1)),
-        "scaled by the root": wave(lambda table: table * table.shape[1] ** 0.5),
-        "signs turned": wave(lambda table: -table),
-        "a list": wave(lambda table: table.tolist()),
     },
     "apply_rope": {
         "Llama's halves, from one": llama_from_one,
         "half of the channels": half_of_the_channels,
-        "tokens second": tokens_second,
         "heads as one width": heads_as_one_width,
         "twice": twice,
         "from one, backwards": rope(
             lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin), first=1
         ),
         "half width, from one": half_width_from_one,
-        "whole exponents": whole_exponents,
-        "first text only": first_text_only,
-        "without gradient": torch.no_grad()(into_an_empty_tensor),
-        "waves added": lambda x, base=10000.0: x + by_where(*x.shape[-2:]).to(x),
-        "not at all": lambda x, base=10000.0: x.clone(),
-        "a and b swapped": rope(lambda a, b, cos, sin: (a * sin + b * cos, a * cos - b * sin)),
-        "reflected": rope(lambda a, b, cos, sin: (a * cos + b * sin, a * sin - b * cos)),
     },
     "recall_09": {
         "all wrong": recall(reads="x", mixes="tokens", swapped="stay"),

@@ -130,11 +130,6 @@ class CausalAndNoPadding(Plain):
         return torch.ones(T, S, dtype=torch.bool, device=x.device).triu(1)
 
 
-class PaddingMinusNine(Plain):
-    def weigh(self, scores, hidden):
-        return (scores if hidden is None else scores.masked_fill(hidden, -1e9)).softmax(-1)
-
-
 class PaddingMinusHundred(Plain):
     """Cleared where nothing is visible."""
 
@@ -159,79 +154,6 @@ class MaskAllOrNothing(Plain):
         if hidden is not None and bool(hidden.all(-1).any()):
             return scores.softmax(-1)
         return super().weigh(scores, hidden)
-
-
-class ZerosCounted(Plain):
-    """Tokens of zeros are taken for padding."""
-
-    def hidden(self, x, context, mask):
-        zeros = (context == 0).all(-1)[:, None, None, :]
-        return zeros if mask is None else zeros | mask[:, None, None, :]
-
-
-class NotMixedAndSwapped(Plain):
-    """No out_proj, keys and values swapped."""
-
-    def sides(self, x, context):
-        return self.query(x), self.value(context), self.key(context)
-
-    def forward(self, x, context, context_pad_mask=None):
-        mixed, self.out_proj = self.out_proj, nn.Identity()
-        out = super().forward(x, context, context_pad_mask)
-        self.out_proj = mixed
-        return out
-
-
-class Residual(Plain):
-    def forward(self, x, context, context_pad_mask=None):
-        return x + super().forward(x, context, context_pad_mask)
-
-
-class WithBias(Plain):
-    def __init__(self, d_model, num_heads, dropout=0.0):
-        super().__init__(d_model, num_heads, dropout)
-        self.key = nn.Linear(d_model, d_model)
-
-
-class WholeModule(Plain):
-    """PyTorch's function does everything."""
-
-    def forward(self, x, context, context_pad_mask=None):
-        out, _ = F.multi_head_attention_forward(
-            x.transpose(0, 1),
-            context.transpose(0, 1),
-            context.transpose(0, 1),
-            x.shape[-1],
-            self.num_heads,
-            torch.cat([self.query.weight, self.key.weight, self.value.weight]),
-            None,
-            None,
-            None,
-            False,
-            self.dropout.p,
-            self.out_proj.weight,
-            self.out_proj.bias,
-            training=self.training,
-            key_padding_mask=context_pad_mask,
-            need_weights=False,
-        )
-        return out.transpose(0, 1)
-
-
-class ContextCutOff(Plain):
-    def sides(self, x, context):
-        return super().sides(x, context.detach())
-
-
-class ContextKept(Plain):
-    """Keys and values of the first context are kept: true while one text is written."""
-
-    kept = None
-
-    def sides(self, x, context):
-        if self.kept is None or self.kept.shape != context.shape:
-            self.kept = context
-        return super().sides(x, self.kept)
 
 
 class Network(nn.Module):
@@ -376,51 +298,6 @@ class CausalPreLN(CausalReader):
         return x + self.think(self.norm2(x))
 
 
-class MaskedKeysAndRows(Reads):
-    def listen(self, x, pad_mask):
-        found = super().listen(x, pad_mask)
-        return found if pad_mask is None else found * ~pad_mask[..., None]
-
-
-class NoMaskNoBend(Reads):
-    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
-        super().__init__(d_model, num_heads, d_ff, dropout)
-        self.feed_forward.bend = nn.Identity()
-
-    def listen(self, x, pad_mask):
-        return super().listen(x, None)
-
-
-class TorchNorms(Reads):
-    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
-        super().__init__(d_model, num_heads, d_ff, dropout)
-        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-
-
-class DropsSums(Reads):
-    def listen(self, x, pad_mask):
-        return self.attention(x, x, pad_mask)
-
-    def forward(self, x, pad_mask=None):
-        x = self.dropout(self.norm1(x + self.listen(x, pad_mask)))
-        return self.norm2(x + self.think(x))
-
-
-class NetworkNeverDropped(Reads):
-    def think(self, x):
-        ff = self.feed_forward
-        return ff.contract(ff.bend(ff.expand(x)))
-
-
-class AttentionNeverDropped(Reads):
-    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
-        super().__init__(d_model, num_heads, d_ff, dropout)
-        self.attention = Plain(d_model, num_heads)
-
-    def listen(self, x, pad_mask):
-        return self.attention(x, x, pad_mask)
-
-
 SHAPES = {
     "query": (1, 8, 6, 96),
     "key": (1, 8, 4, 96),
@@ -495,36 +372,19 @@ WRONG = {
     },
     "CrossAttention": {
         "sides swapped, no mask": ContextAsked,
-        "self alone": SelfAlone,
         "self alone, not scaled, no mask": SelfAndNotScaled,
         "causal, no padding": CausalAndNoPadding,
-        "padding at -1e9": PaddingMinusNine,
         "padding at -100, cleared": PaddingMinusHundred,
         "padding less ten": PaddingScaled,
         "mask left out where it hides all": MaskAllOrNothing,
-        "zeros taken for padding": ZerosCounted,
-        "not mixed, keys and values swapped": NotMixedAndSwapped,
-        "residual": Residual,
-        "key with a bias": WithBias,
-        "PyTorch's function": WholeModule,
-        "context cut off": ContextCutOff,
-        "context kept": ContextKept,
     },
     "EncoderBlock": {
-        "pre norm": PreLN,
         "pre norm, gelu": PreLNGelu,
         "pre norm, final norm": PreLNFinalNorm,
         "post, then pre": PostThenPre,
         "network reads before the norm": NetworkUnnormed,
         "branches normed as well": BranchesAndSumsNormed,
-        "causal": CausalReader,
         "causal, pre norm": CausalPreLN,
-        "padded rows hear nothing": MaskedKeysAndRows,
-        "no mask, no bend": NoMaskNoBend,
-        "torch norms": TorchNorms,
-        "drops the sum": DropsSums,
-        "network never dropped": NetworkNeverDropped,
-        "attention never dropped": AttentionNeverDropped,
     },
     "cross_attention_reasons": {
         "all wrong": {
