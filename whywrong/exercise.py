@@ -1,12 +1,4 @@
-"""What an exercise is made of: cases, a probe, an expectation, properties, misconceptions.
-
-The steps of a check are kept apart so that each can run where it is safe:
-
-- `cases(seed)` draws the inputs, anywhere;
-- `probe(answer, case)` runs beside the student's code and brings back plain data;
-- the answer key (`key.py`) holds what is right and what each misconception gives;
-- `judge` (`judging.py`) compares an observation with the key and runs nothing.
-"""
+"""What an exercise is made of: cases, a probe, an expectation, properties, misconceptions."""
 
 from __future__ import annotations
 

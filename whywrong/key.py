@@ -103,12 +103,7 @@ def extend_key(
 
 
 class Search:
-    """The search for the misconceptions that give what was seen.
-
-    Args:
-        trials: the observations beside their cases and what is right.
-        symptoms: what each misconception is known to break, if anything is.
-    """
+    """The search for the misconceptions that give what was seen, as in `extend_key`."""
 
     def __init__(
         self, exercise: Exercise, key: AnswerKey, trials: Sequence[Trial], symptoms: Symptoms

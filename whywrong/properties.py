@@ -293,10 +293,7 @@ def explain_dtype(t: Trial) -> tuple[str, str]:
 
 def explain_modified(t: Trial) -> tuple[str, str]:
     names = ", ".join(t.seen.facts["modified"])
-    return (
-        f"Your code changed its input ({names}). Whoever calls it still needs it as it was.",
-        evidence(t),
-    )
+    return f"Your code changed its input ({names}). The caller still needs it.", evidence(t)
 
 
 UNSTABLE = {
