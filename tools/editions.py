@@ -249,6 +249,9 @@ def main(arguments: list[str]) -> None:
         print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'as it was'}", flush=True)
     for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):
         minutes.state_totals(page, points)
+    start = nbformat.read(SOLUTIONS / START_PAGE, as_version=4)
+    normalise(start)  # a cell whose totals have changed has another id
+    (SOLUTIONS / START_PAGE).write_text(written(start), encoding="utf-8")
     make_student_edition()
     print(f"{NOTEBOOKS.name}/ is what {SOLUTIONS.name}/ makes")
 

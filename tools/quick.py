@@ -24,7 +24,7 @@ THE_MATRIX = "the exercises"
 # Test files whose tests bear the name of a lesson or of an exercise.
 ABOUT_LESSONS = (
     *("test_editions", "test_minutes", "test_guesses", "test_exercises"),
-    *("test_other_ways", "test_judging", "test_rooms"),
+    *("test_other_ways", "test_judging", "test_rooms", "test_families"),
 )
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
 
@@ -50,7 +50,9 @@ def parts(name: str) -> dict[str, list[str]]:
     pytest = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider"]
     stem = name.split("/")[1]
     ids = [one.id for one in catalogue().outline.get(name, ())]
-    about = " or ".join([stem, "is_what_solutions", "test_rooms", *(f"{id}" for id in ids)])
+    about = " or ".join(
+        [stem, "index", "is_what_solutions", "test_rooms", *(f"{id}" for id in ids)]
+    )
     found = {
         "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
         "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],
