@@ -524,3 +524,11 @@ class TestTheReport:
     def test_a_numpy_answer_says_so(self):
         report = check("naive_mean", lambda x: numpy.cumsum(x.numpy(), 1))
         assert "ndarray" in str(report)
+
+
+def test_an_earlier_fault_does_not_stand_before_a_fault_of_this_answer():
+    mine = {"torch": torch, "causal_mean_weights": lambda T: torch.tril(torch.ones(T, T))}
+    exec("def tril_mean(x): return causal_mean_weights(x.shape[1]).to(x.dtype) @ x", mine)
+    report = check("tril_mean", mine["tril_mean"])
+    assert (report.points, report.misconception) == (1.5, "stays_on_the_cpu")
+    assert "`causal_mean_weights`" in report.notes[-1]

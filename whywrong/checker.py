@@ -122,10 +122,10 @@ def report_on(
     if not seen:
         return report
     again = judged(exercise, key, seen, catalogue)
-    if not again.passed:
+    if again.points <= report.points:
         return report
     names = " and ".join(f"`{name}`" for name in parts)
-    note = f"Tried with the course's own {names} in place of yours, which spoilt the result."
+    note = f"Your {names} spoils the result: this was tried with the course's in place of yours."
     return replace(again, notes=[*again.notes, note])
 
 
