@@ -13,7 +13,7 @@ from .observation import Observation, class_name
 from .report import Report
 from .rows import BehaviourResult
 
-MAX_TEXT, MAX_NUMBERS = 200, 1000
+MAX_TEXT, MAX_NUMBERS = 200, 20_000
 
 
 def quiz(
