@@ -9,7 +9,7 @@ from exercises.shared.draw import Draw
 from exercises.shared.traits import see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
 from whywrong import Case, Observation
-from whywrong.calling import see_calls, set_seed, target_device
+from whywrong.calling import fresh, see_calls, set_seed, target_device
 from whywrong.watching import THERE, happened_elsewhere, moved
 
 
@@ -61,7 +61,7 @@ class GenerateProbe:
 
         if not see_calls(call, case, seen):
             return seen
-        see_without_gradients(lambda: call(list(case.inputs.values())), case, seen)
+        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, seen)
         seen.facts["traits"] = fate_of(models[0], case)
         rest = [moved(v) for v in list(case.inputs.values())[1:]]
         seen.facts["elsewhere"] = happened_elsewhere(

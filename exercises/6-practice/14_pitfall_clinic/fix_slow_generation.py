@@ -6,7 +6,7 @@ from exercises.shared.draw import Draw
 from exercises.shared.traits import see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
 from whywrong import Case, Observation, true_of
-from whywrong.calling import see_calls, target_device
+from whywrong.calling import fresh, see_calls, target_device
 from whywrong.properties import evidence
 
 
@@ -65,7 +65,7 @@ def probe(answer, case):
         return answer(models[-1], *args[1:])
 
     if see_calls(call, case, seen):
-        see_without_gradients(lambda: call(list(case.inputs.values())), case, seen)
+        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, seen)
         seen.facts["traits"] = {"pushed": models[0].pushed, **fate_of(models[0], case)}
     return seen
 
