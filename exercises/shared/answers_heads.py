@@ -63,3 +63,19 @@ class PlainPadded(Plain):
 
     def weigh(self, scores):
         return by_where(scores, self.hidden(scores))
+
+
+class Fused:
+    """One projection `qkv` for query, key and value; the three names give views of it."""
+
+    class Part:
+        def __init__(self, weight, bias):
+            self.weight, self.bias = weight, bias
+
+    def part(self, i):
+        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[i]
+        return self.Part(self.qkv.weight.chunk(3)[i], bias)
+
+    query = property(lambda self: self.part(0))
+    key = property(lambda self: self.part(1))
+    value = property(lambda self: self.part(2))

@@ -4,9 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_utils.attention import (
-    PaddedCausalSelfAttention,
-)
+from course_utils.attention import PaddedCausalSelfAttention
+from exercises.shared.answers_heads import Fused
 
 
 class Wrapper(nn.Module):
@@ -50,25 +49,13 @@ class SumOfProjectedHeads(Wrapper):
         return sum(mixed) + self.out_proj.bias
 
 
-class OwnHead(nn.Module):
+class OwnHead(Fused, nn.Module):
     """One head by einsum and a finite fill, with the projections fused into one parameter."""
-
-    class Part:
-        def __init__(self, weight, bias):
-            self.weight, self.bias = weight, bias
 
     def __init__(self, d_in, d_head, dropout, qkv_bias):
         super().__init__()
         self.qkv = nn.Linear(d_in, 3 * d_head, bias=qkv_bias)
         self.dropout = nn.Dropout(dropout)
-
-    def part(self, i):
-        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[i]
-        return self.Part(self.qkv.weight.chunk(3)[i], bias)
-
-    query = property(lambda self: self.part(0))
-    key = property(lambda self: self.part(1))
-    value = property(lambda self: self.part(2))
 
     def forward(self, x, pad_mask=None):
         T = x.shape[1]
@@ -87,26 +74,6 @@ class OwnHeads(Wrapper):
         self.heads = nn.ModuleList(
             OwnHead(d_in, d_head, dropout, qkv_bias) for _ in range(num_heads)
         )
-
-
-class Accumulated(Wrapper):
-    """One wider tensor in each round, from a list that grows by `append`."""
-
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        nn.Module.__init__(self)
-        self.heads = nn.ModuleList()
-        for _ in range(num_heads):
-            head = PaddedCausalSelfAttention(
-                d_in, d_head, context_length, dropout=dropout, qkv_bias=qkv_bias
-            )
-            self.heads.append(head)
-        self.out_proj = nn.Linear(in_features=d_head * num_heads, out_features=d_head * num_heads)
-
-    def forward(self, x, pad_mask=None):
-        context = x[..., :0]
-        for head in self.heads:
-            context = torch.cat((context, head(x, pad_mask)), 2)
-        return self.out_proj(context)
 
 
 class HeadsInTheBatch(Wrapper):
@@ -136,13 +103,6 @@ class ValuesAlone(Wrapper):
         return [head.value(x) for head in self.heads]
 
 
-class EverySecondHead(Wrapper):
-    """Every second head sees the padding."""
-
-    def contexts(self, x, pad_mask):
-        return [head(x, None if h % 2 else pad_mask) for h, head in enumerate(self.heads)]
-
-
 class Remembering(Wrapper):
     """Keeps the mask of an earlier call when none is given."""
 
@@ -164,11 +124,6 @@ class Reversed(Wrapper):
         return super().contexts(x, pad_mask)[::-1]
 
 
-class ProjectedTwice(Wrapper):
-    def forward(self, x, pad_mask=None):
-        return self.out_proj(super().forward(x, pad_mask))
-
-
 SHAPES = {
     "one head": (2, 5, 4),
     "concatenation": (2, 5, 12),
@@ -181,7 +136,6 @@ RIGHT = {
         "written into place": WrittenIntoPlace,
         "sum of projected heads": SumOfProjectedHeads,
         "heads with fused projections": OwnHeads,
-        "accumulated": Accumulated,
         "heads in the batch": HeadsInTheBatch,
     },
     "wrapper_shapes": {
@@ -198,11 +152,9 @@ RIGHT = {
 WRONG = {
     "MultiHeadAttentionWrapper": {
         "values alone": ValuesAlone,
-        "padding for every second head": EverySecondHead,
         "remembers the last mask": Remembering,
         "dropout in evaluation": DropoutAlways,
         "reversed": Reversed,
-        "projected twice": ProjectedTwice,
     },
     "wrapper_shapes": {
         "all the same": dict.fromkeys(SHAPES, (2, 5, 12)),

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-INF = float("inf")
-
+from exercises.shared.answers_heads import INF, Fused
 
 PROJECTIONS = ("query", "key", "value")
 
@@ -36,28 +35,9 @@ def split_by_loop(x, num_heads):
     return out
 
 
-def split_by_einsum(x, num_heads):
-    B, T, C = x.shape
-    D = even(C, num_heads)
-    return torch.einsum("bthd->bhtd", x.reshape(B, T, num_heads, D))
-
-
-def split_by_index(x, num_heads):
-    D = even(x.shape[-1], num_heads)
-    channels = torch.arange(x.shape[-1], device=x.device).view(num_heads, D)
-    return x[:, :, channels].movedim(2, 1)
-
-
 def split_uneven(x, num_heads):
     """Pads the width with zeros until it can be divided."""
     return split_by_stack(F.pad(x, (0, -x.shape[-1] % num_heads)), num_heads)
-
-
-def merge_into_place(x):
-    B, H, T, D = x.shape
-    out = x.new_empty(B, T, H * D)
-    out.view(B, T, H, D).copy_(x.transpose(1, 2))
-    return out
 
 
 def merge_by_cat(x):
@@ -141,12 +121,8 @@ class Einsum(Split):
         return F.linear(context.flatten(2), self.out_proj.weight, self.out_proj.bias)
 
 
-class Fused(Split):
-    """One projection for query, key and value; the names give views of it."""
-
-    class Part:
-        def __init__(self, weight, bias):
-            self.weight, self.bias = weight, bias
+class OneProjection(Fused, Split):
+    """One projection for all three."""
 
     def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
         nn.Module.__init__(self)
@@ -154,14 +130,6 @@ class Fused(Split):
         self.qkv = nn.Linear(d_in, 3 * d_out, bias=qkv_bias)
         self.out_proj = nn.Linear(d_out, d_out)
         self.dropout = nn.Dropout(dropout)
-
-    def part(self, i):
-        bias = None if self.qkv.bias is None else self.qkv.bias.chunk(3)[i]
-        return self.Part(self.qkv.weight.chunk(3)[i], bias)
-
-    query = property(lambda self: self.part(0))
-    key = property(lambda self: self.part(1))
-    value = property(lambda self: self.part(2))
 
     def project(self, x):
         B, T, _ = x.shape
@@ -173,51 +141,6 @@ class Filled(Split):
 
     def weights(self, scores, hidden):
         return scores.masked_fill(hidden, -1e9).softmax(-1) * ~hidden.all(-1, keepdim=True)
-
-
-class WithParts(nn.Module):
-    """A helper class for a head's work, a static method for the mask, and more options."""
-
-    class Attend(nn.Module):
-        def __init__(self, dropout):
-            super().__init__()
-            self.drop = nn.Dropout(p=dropout)
-
-        def forward(self, q, k, v, hidden):
-            scores = torch.einsum("...td,...sd->...ts", q, k).mul_(q.shape[-1] ** -0.5)
-            empty = hidden.all(-1, keepdim=True).expand_as(scores[..., :1])
-            weights = torch.softmax(scores.masked_fill_(hidden & ~empty, -INF), -1)
-            return self.drop(weights.masked_fill(hidden, 0)) @ v
-
-    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__()
-        even(d_out, num_heads)
-        for name in PROJECTIONS:
-            self.add_module(name, nn.Linear(d_in, d_out, bias=qkv_bias))
-        self.attend, self.out_proj = self.Attend(dropout), nn.Linear(d_out, d_out)
-        self.sizes = context_length, num_heads
-
-    @staticmethod
-    def hidden(T, device, pad_mask):
-        places = torch.arange(T, device=device)
-        hidden = places > places[:, None]
-        return hidden if pad_mask is None else hidden | pad_mask[:, None, None]
-
-    def forward(self, x, pad_mask=None, *, return_weights=False):
-        limit, heads = self.sizes
-        T = x.size(1)
-        if T > limit:
-            raise ValueError(f"got {T} tokens, the limit is {limit}")
-        layers = (self.query, self.key, self.value)
-        q, k, v = (layer(x).unflatten(-1, (heads, -1)).movedim(-2, -3) for layer in layers)
-        out = self.attend(q, k, v, self.hidden(T, x.device, pad_mask))
-        return self.out_proj(torch.cat(out.unbind(-3), -1))
-
-
-class OnlyQuerySplitByView(Split):
-    def project(self, x):
-        q, k, v = super().project(x)
-        return self.query(x).reshape(q.shape), k, v
 
 
 class HidesByMinus100(Split):
@@ -246,11 +169,6 @@ class RowsAndColumns(Split):
     def hidden(self, scores, pad_mask):
         hidden = super().hidden(scores, pad_mask)
         return hidden if pad_mask is None else hidden | pad_mask[:, None, :, None]
-
-
-class DropoutTwice(Split):
-    def weights(self, scores, hidden):
-        return self.dropout(super().weights(scores, hidden))
 
 
 SHAPES = {
@@ -283,21 +201,17 @@ RIGHT = {
         "stack": split_by_stack,
         "unflatten": split_by_unflatten,
         "loop": split_by_loop,
-        "einsum": split_by_einsum,
-        "index": split_by_index,
     },
     "merge_heads": {
         "cat": merge_by_cat,
         "contiguous view": merge_by_view,
         "permute and flatten": lambda x: x.permute(0, 2, 1, 3).flatten(-2),
-        "into place": merge_into_place,
     },
     "MultiHeadAttention": {
         "plain": Split,
         "a loop over heads": HeadLoop,
         "einsum and an additive mask": Einsum,
-        "one fused projection": Fused,
-        "with parts": WithParts,
+        "one fused projection": OneProjection,
         "hides by -1e9, empty rows cleared": Filled,
     },
     "split_reasons": {
@@ -318,25 +232,19 @@ WRONG = {
         "zeros": lambda x, num_heads: torch.zeros_like(split_by_stack(x, num_heads)),
         "pads an uneven width": split_uneven,
         "reversed": lambda x, num_heads: split_by_stack(x, num_heads).flip(1),
-        "always two heads": lambda x, num_heads: split_by_stack(x, 2),
     },
     "merge_heads": {
         "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
         "the first head alone": lambda x: merge_by_cat(
             torch.cat([x[:, :1], torch.zeros_like(x[:, 1:])], dim=1)
         ),
-        "identity": lambda x: x,
         "reversed": lambda x: merge_by_cat(x.flip(1)),
-        "largest head": lambda x: x.amax(1),
-        "joined with the batch": lambda x: x.transpose(0, 1).flatten(0, 1),
     },
     "MultiHeadAttention": {
-        "only the query split by view": OnlyQuerySplitByView,
         "hides by -100": HidesByMinus100,
         "nan_to_num behind an additive mask": NaNToNum,
         "itself always visible": SelfAlwaysVisible,
         "rows and columns hidden": RowsAndColumns,
-        "dropout twice": DropoutTwice,
     },
     "split_reasons": {
         "token 3": {**REASONS, "token in row 0 of head 1": 3},

@@ -32,14 +32,6 @@ class ByVarMean(Plain):
         return (x - mean) * torch.rsqrt(variance + self.eps)
 
 
-class ByStd(Plain):
-    def normed(self, x):
-        std = x.std(-1, keepdim=True, correction=0)
-        return (x - x.mean(-1, keepdim=True)) / torch.hypot(
-            std, torch.tensor(self.eps, dtype=x.dtype, device=x.device).sqrt()
-        )
-
-
 class ByLength(Plain):
     """A token's length is √C, all but for eps."""
 
@@ -68,12 +60,6 @@ class MeanOfSquares(Plain):
         return (x - mean) / torch.sqrt(variance + self.eps)
 
 
-class EpsTwice(Plain):
-    def normed(self, x):
-        x = x - x.mean(-1, keepdim=True)
-        return x / (((x**2).mean(-1, keepdim=True) + self.eps).sqrt() + self.eps)
-
-
 class EpsClamped(Plain):
     """The variance is clamped from below instead."""
 
@@ -91,12 +77,6 @@ class NanToZero(Plain):
 class EpsDefault6(Plain):
     def __init__(self, d_model, eps=1e-6):
         super().__init__(d_model, eps)
-
-
-class MinMax(Plain):
-    def normed(self, x):
-        low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
-        return (x - low) / (high - low + self.eps)
 
 
 def gelu_by_power(x):
@@ -118,29 +98,8 @@ def gelu_as_published(x):
     return 0.5 * x * (1 + torch.tanh(factor * (x + 0.044715 * torch.pow(x, 3))))
 
 
-def gelu_by_exp(x):
-    inner = math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)
-    return x / (1 + torch.exp(-inner.clamp(-80, 80)))
-
-
-def gelu_quick(x):
-    return x * torch.sigmoid(1.7 * x)
-
-
 def gelu_rough(x):
     return 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.0447 * x**3)))
-
-
-def gelu_pi_over(x):
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2) / math.pi * (x + 0.044715 * x**3)))
-
-
-def gelu_square_and_no_half(x):
-    return x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**2)))
-
-
-def gelu_cubed_and_no_root(x):
-    return 0.5 * x * (1 + torch.tanh(2 / math.pi * (x + 0.044715 * x) ** 3))
 
 
 def gelu_exact_without_root(x):
@@ -188,14 +147,6 @@ class InSequence(Wide):
         return self.steps(x)
 
 
-class Unrolled(Wide):
-    """A token at a time."""
-
-    def forward(self, x):
-        tokens = [self.contract(self.bend(self.expand(token))) for token in x.unbind(1)]
-        return self.dropout(torch.stack(tokens, dim=1))
-
-
 class OwnDraw(Wide):
     """Dropout by hand, without its module."""
 
@@ -210,20 +161,9 @@ class OwnDraw(Wide):
         return out * (torch.rand_like(out) >= self.p) / (1 - self.p)
 
 
-class SiluInside(Wide):
-    def bend(self, wide):
-        return F.silu(wide)
-
-
 class TanhInside(Wide):
     def bend(self, wide):
         return torch.tanh(wide)
-
-
-class ExactAndResidual(Wide):
-    def forward(self, x):
-        wide = self.expand(x)
-        return x + self.dropout(self.contract(0.5 * wide * (1 + torch.erf(wide / 2**0.5))))
 
 
 class DropsInput(Wide):
@@ -266,7 +206,6 @@ RIGHT = {
     "LayerNorm": {
         "plain": Plain,
         "by var_mean": ByVarMean,
-        "by std and hypot": ByStd,
         "by length": ByLength,
         "a token at a time": TokenByToken,
         "mean of squares": MeanOfSquares,
@@ -276,14 +215,12 @@ RIGHT = {
         "by factor": gelu_by_factor,
         "by sigmoid": gelu_by_sigmoid,
         "as published": gelu_as_published,
-        "by exp": gelu_by_exp,
     },
     "FeedForward": {
         "plain": Wide,
         "with the course's gelu": WithCourseGelu,
         "by functional": ByFunctional,
         "in sequence": InSequence,
-        "a token at a time": Unrolled,
         "dropout by hand": OwnDraw,
     },
     "block_reasons": {
@@ -315,24 +252,16 @@ WRONG = {
     },
     "LayerNorm": {
         "the shift alone": ShiftAlone,
-        "eps twice": EpsTwice,
         "variance clamped": EpsClamped,
         "nan to zero": NanToZero,
         "another default": EpsDefault6,
-        "between 0 and 1": MinMax,
     },
     "gelu": {
-        "quick": gelu_quick,
         "rough": gelu_rough,
-        "root of 2 alone": gelu_pi_over,
-        "square, no half": gelu_square_and_no_half,
-        "bracket cubed, no root": gelu_cubed_and_no_root,
         "erf without root": gelu_exact_without_root,
     },
     "FeedForward": {
-        "silu": SiluInside,
         "tanh": TanhInside,
-        "exact, residual": ExactAndResidual,
         "drops input": DropsInput,
         "drops tokens": DropsTokens,
         "drops without scale": DropsWithoutScale,

@@ -45,12 +45,6 @@ class ByOneHot(BySlice):
         return hot @ self.token.weight + self.position.weight[: ids.shape[1]]
 
 
-class ByLoop(BySlice):
-    def forward(self, ids):
-        rows = [self.token(ids[:, t]) + self.position.weight[t] for t in range(ids.shape[1])]
-        return torch.stack(rows, dim=1)
-
-
 class OwnParameters(nn.Module):
     """Tables that are no nn.Embedding, of the same spread."""
 
@@ -81,21 +75,6 @@ class InSteps(BySlice):
 class Subtracted(InSteps):
     def embedded(self, ids, places):
         return self.token(ids) - self.position(places)
-
-
-class Halved(InSteps):
-    def embedded(self, ids, places):
-        return super().embedded(ids, places) / 2
-
-
-class ScaledBoth(InSteps):
-    def embedded(self, ids, places):
-        return super().embedded(ids, places) * self.token.embedding_dim**0.5
-
-
-class ScaledFromTheEnd(InSteps):
-    def embedded(self, ids, places):
-        return self.token(ids) * self.token.embedding_dim**0.5 + self.position(places.flip(0))
 
 
 class TokenTableForBoth(InSteps):
@@ -144,14 +123,6 @@ def by_shifted_sine(length, d_model):
     return torch.sin(angles + (channels % 2) * math.pi / 2).float()
 
 
-def by_where(length, d_model):
-    channel = torch.arange(d_model, dtype=torch.float64)
-    angles = torch.outer(
-        torch.arange(length, dtype=torch.float64), 10000 ** (-(channel // 2) * 2 / d_model)
-    )
-    return torch.where(channel % 2 == 0, angles.sin(), angles.cos()).to(torch.float32)
-
-
 def by_numpy(length, d_model):
     import numpy as np
 
@@ -165,34 +136,9 @@ def in_float32_by_power(length, d_model):
     return torch.cat([angles.sin()[..., None], angles.cos()[..., None]], -1).view(length, d_model)
 
 
-def wave(change=lambda table: table, first=0, over=lambda C: C, doubled=1.0):
-    """An answer with a mistake: another first position, another divisor, other exponents."""
-
-    def answer(length, d_model):
-        even = torch.arange(0, d_model, 2).double() * doubled
-        positions = torch.arange(first, first + length)
-        angles = positions[:, None] / 10000.0 ** (even / over(d_model))
-        return change(torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float())
-
-    return answer
-
-
 def halves_from_one(length, d_model):
     angles = torch.arange(1, length + 1)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.cat([angles.sin(), angles.cos()], 1)
-
-
-def halves_half_exponent(length, d_model):
-    angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(d_model // 2) / d_model)
-    return torch.cat([angles.sin(), angles.cos()], 1)
-
-
-def written_by_rows(length, d_model):
-    """Even rows and odd rows, not channels."""
-    angles = torch.arange(length)[:, None] / 10000 ** (2 * (torch.arange(d_model) // 2) / d_model)
-    table = angles.clone()
-    table[0::2], table[1::2] = angles[0::2].sin(), angles[1::2].cos()
-    return table
 
 
 # ---------------------------------------------------------------- apply_rope
@@ -247,27 +193,6 @@ def token_by_token(x, base=10000.0):
     return torch.stack(rows, 2)
 
 
-def through_halves(x, base=10000.0):
-    """Llama's way, on channels put into another order and back."""
-    angles = rope_angles(x, base).repeat(1, 2)
-    order = torch.cat([torch.arange(0, x.shape[-1], 2), torch.arange(1, x.shape[-1], 2)])
-    halves = x[..., order.to(x.device)]
-    a, b = halves.chunk(2, -1)
-    turned = halves * angles.cos().to(x.dtype) + torch.cat([-b, a], -1) * angles.sin().to(x.dtype)
-    return turned[..., order.argsort().to(x.device)]
-
-
-def rope(change, first=0):
-    """`change(a, b, cos, sin)` gives the two new channels."""
-
-    def answer(x, base=10000.0):
-        angles = rope_angles(x, base, first)
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        return torch.stack(change(x[..., ::2], x[..., 1::2], cos, sin), -1).flatten(-2)
-
-    return answer
-
-
 def llama_from_one(x, base=10000.0):
     angles = rope_angles(x, base, first=1).repeat(1, 2)
     a, b = x.chunk(2, -1)
@@ -287,14 +212,6 @@ def heads_as_one_width(x, base=10000.0):
 
 def twice(x, base=10000.0):
     return into_an_empty_tensor(into_an_empty_tensor(x, base), base)
-
-
-def half_width_from_one(x, base=10000.0):
-    rates = base ** (-2 * torch.arange(0, x.shape[-1], 2) / x.shape[-1])
-    angles = torch.arange(1, x.shape[-2] + 1)[:, None] * rates
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    a, b = x[..., ::2], x[..., 1::2]
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 
 
 # ---------------------------------------------------------------- quizzes
@@ -321,14 +238,12 @@ RIGHT = {
         "by buffer": ByBuffer,
         "by cumsum": ByCumsum,
         "by one-hot": ByOneHot,
-        "by loop": ByLoop,
         "own parameters": OwnParameters,
     },
     "sinusoidal_positions": {
         "by loops": by_loops,
         "by exp and log": by_exp_and_log,
         "by a shifted sine": by_shifted_sine,
-        "by where": by_where,
         "by numpy": by_numpy,
         "in float32 by a power": in_float32_by_power,
     },
@@ -337,7 +252,6 @@ RIGHT = {
         "by matrices": by_matrices,
         "into an empty tensor": into_an_empty_tensor,
         "token by token": token_by_token,
-        "through halves": through_halves,
     },
     "recall_09": {
         "other case": recall(reads="Norm1(x)", mixes="HEADS"),
@@ -354,31 +268,19 @@ RIGHT = {
 WRONG = {
     "TokenAndPosition": {
         "subtracted": Subtracted,
-        "halved": Halved,
-        "both scaled": ScaledBoth,
-        "scaled, from the end": ScaledFromTheEnd,
         "token's table for both": TokenTableForBoth,
         "word 0 is not counted": ZeroNotCounted,
     },
     "sinusoidal_positions": {
-        "the first row everywhere": lambda length, d_model: by_where(length, d_model)[:1].repeat(
-            length, 1
-        ),
+        "the first row everywhere": lambda length, d_model: by_loops(1, d_model).repeat(length, 1),
         "halves from one": halves_from_one,
-        "halves with half the exponent": halves_half_exponent,
-        "written by rows": written_by_rows,
         "drawn at random": lambda length, d_model: nn.Embedding(length, d_model).weight.detach(),
-        "from one, half the exponent": wave(first=1, doubled=0.5),
     },
     "apply_rope": {
         "Llama's halves, from one": llama_from_one,
         "half of the channels": half_of_the_channels,
         "heads as one width": heads_as_one_width,
         "twice": twice,
-        "from one, backwards": rope(
-            lambda a, b, cos, sin: (a * cos + b * sin, b * cos - a * sin), first=1
-        ),
-        "half width, from one": half_width_from_one,
     },
     "recall_09": {
         "all wrong": recall(reads="x", mixes="tokens", swapped="stay"),

@@ -42,11 +42,6 @@ def _then(change):
     return lambda ids, length, stride: change(*windows_by_index(ids, length, stride))
 
 
-def windows_wrap(ids, length, stride):
-    """The last target is the first token again, so there is one window more."""
-    return windows_by_index(torch.cat([ids, ids[:1]]), length, stride)
-
-
 def windows_of_gaps(ids, length, stride):
     """`stride` is taken for the overlap."""
     return windows_by_index(ids, length, max(1, length - stride))
@@ -54,15 +49,11 @@ def windows_of_gaps(ids, length, stride):
 
 WINDOWS_WRONG = {
     "the last target wraps round": _then(lambda a, b: (a, torch.cat([a[:, 1:], a[:, :1]], 1))),
-    "text wrapped round": windows_wrap,
     "stride and length swapped": lambda ids, length, stride: windows_by_index(ids, stride, length),
     "overlap given": windows_of_gaps,
     "targets shuffled": _then(lambda a, b: (a, b.flip(0))),
     "a list of pairs": _then(lambda a, b: list(zip(a, b, strict=True))),
-    "one tensor": _then(lambda a, b: torch.cat([a, b])),
     "float": _then(lambda a, b: (a.float(), b.float())),
-    "swapped, stride ignored": lambda ids, length, stride: windows_by_index(ids, length, 1)[::-1],
-    "no shift, one window too few": _then(lambda a, b: (a[:-1], a[:-1]) if len(a) > 1 else (a, a)),
     "of the course": finished.sliding_windows,
 }
 
@@ -114,13 +105,6 @@ def _loss_then(change):
     return lambda logits, ids, pad_id=None: change(loss_by_gather(logits, ids, pad_id))
 
 
-def loss_rolled(logits, ids, pad_id=None):
-    """Rolled targets, the last of which is the first token."""
-    targets = ids.roll(-1, dims=1)
-    real = targets == targets if pad_id is None else targets != pad_id
-    return F.cross_entropy(logits[real], targets[real])
-
-
 def loss_ignores_inputs_and_targets(logits, ids, pad_id=None):
     real = ids[:, 1:] == ids[:, 1:]
     if pad_id is not None:
@@ -128,30 +112,10 @@ def loss_ignores_inputs_and_targets(logits, ids, pad_id=None):
     return F.cross_entropy(logits[:, :-1][real], ids[:, 1:][real])
 
 
-def loss_pad_is_weighted(logits, ids, pad_id=None):
-    """The class weight of padding is 0, with the mean over all positions."""
-    targets, V = ids[:, 1:].flatten(), logits.shape[-1]
-    weight = torch.ones(V, dtype=logits.dtype)
-    if pad_id is not None:
-        weight[pad_id] = 0.0
-    flat = logits[:, :-1].flatten(0, 1)
-    return F.cross_entropy(flat, targets, weight=weight, reduction="none").mean()
-
-
 LOSS_WRONG = {
-    "the last target is the first token": loss_rolled,
     "inputs and targets of padding left out": loss_ignores_inputs_and_targets,
-    "padding weighted 0": loss_pad_is_weighted,
-    "negative": _loss_then(lambda loss: -loss),
-    "float": _loss_then(float),
     "perplexity": _loss_then(lambda loss: loss.exp()),
     "two results": _loss_then(lambda loss: (loss, loss.exp())),
-    "no shift, sum": lambda logits, ids, pad_id=None: F.cross_entropy(
-        logits.flatten(0, 1), ids.flatten(), reduction="sum"
-    ),
-    "backwards, padding counted": lambda logits, ids, pad_id=None: F.cross_entropy(
-        logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten()
-    ),
     "mean of squares": lambda logits, ids, pad_id=None: (
         (torch.softmax(logits[:, :-1], -1) - F.one_hot(ids[:, 1:], logits.shape[-1]))
         .square()
@@ -238,11 +202,6 @@ def probabilities_cold_is_flat(logits, temperature=1.0, top_k=None, top_p=None):
     return probabilities_by_shift(logits, temperature or 1.0, top_k, top_p)
 
 
-def probabilities_k_wins(logits, temperature=1.0, top_k=None, top_p=None):
-    """Only one of the cuts is made."""
-    return probabilities_by_shift(logits, temperature, top_k, None if top_k else top_p)
-
-
 def probabilities_both_on_whole(logits, temperature=1.0, top_k=None, top_p=None):
     """What both cuts keep, each looking at the whole."""
     if temperature == 0 or top_k is None or top_p is None:
@@ -268,36 +227,31 @@ def probabilities_min_p(logits, temperature=1.0, top_k=None, top_p=None):
     return shares / shares.sum(-1, keepdim=True)
 
 
+def probabilities_p_by_value(logits, temperature=1.0, top_k=None, top_p=None):
+    """What is as likely as the last word that top_p keeps is kept too."""
+    kept = probabilities_by_shift(logits, temperature, top_k, top_p)
+    if temperature == 0 or top_p is None:
+        return kept
+    shares = probabilities_by_shift(logits, temperature, top_k)
+    least = shares.masked_fill(kept == 0, 1.0).amin(-1, keepdim=True)
+    shares = shares.masked_fill(shares < least, 0.0)
+    return shares / shares.sum(-1, keepdim=True)
+
+
 def probabilities_in_place(logits, temperature=1.0, top_k=None, top_p=None):
     if temperature:
         logits /= temperature
     return probabilities_by_shift(logits, float(temperature > 0), top_k, top_p)
 
 
-def probabilities_k_by_value(logits, temperature=1.0, top_k=None, top_p=None):
-    """Ties, and k before the temperature: the same but for ties."""
-    if temperature and top_k is not None:
-        least = logits.topk(min(top_k, logits.shape[-1]), -1).values[..., -1:]
-        logits = logits.masked_fill(logits < least, -math.inf)
-    return probabilities_by_shift(logits, temperature, None, top_p)
-
-
-def probabilities_sorted(logits, temperature=1.0, top_k=None, top_p=None):
-    """Two at once: the order of size, and temperature 0 taken for 1."""
-    shares = probabilities_cold_is_flat(logits, temperature, top_k, top_p)
-    return shares.sort(-1, descending=True).values
-
-
 PROBABILITIES_WRONG = {
     "a very small temperature": probabilities_tiny_temperature,
     "temperature 0 is 1": probabilities_cold_is_flat,
-    "top_k alone where there are both": probabilities_k_wins,
     "each cut looks at the whole": probabilities_both_on_whole,
     "drawn": probabilities_drawn,
     "min-p": probabilities_min_p,
+    "top_p by value": probabilities_p_by_value,
     "divides in place": probabilities_in_place,
-    "top_k by value": probabilities_k_by_value,
-    "sorted, temperature 0 is 1": probabilities_sorted,
     "no cuts": lambda logits, temperature=1.0, top_k=None, top_p=None: probabilities_by_shift(
         logits, temperature
     ),
@@ -361,33 +315,18 @@ def generate_by_recursion(model, ids, max_new_tokens):
 def make_generate(
     crop=lambda ids, n: ids[:, -n:],
     choose=lambda logits: logits[:, -1].argmax(-1, keepdim=True),
-    end=lambda model, mode: model.train(mode),
-    answer=lambda ids, T: ids,
     join=lambda ids, new: torch.cat([ids, new], 1),
-    quiet=torch.no_grad,
 ):
     def generate(model, ids, max_new_tokens):
-        mode, T = model.training, ids.shape[1]
+        mode = model.training
         model.eval()
-        with quiet():
+        with torch.no_grad():
             for _ in range(max_new_tokens):
                 ids = join(ids, choose(model(crop(ids, model.context_length))))
-        end(model, mode)
-        return answer(ids, T)
+        model.train(mode)
+        return ids
 
     return generate
-
-
-def generate_in_blocks(model, ids, max_new_tokens):
-    """Appends what every position predicts."""
-    mode = model.training
-    model.eval()
-    T = ids.shape[1]
-    with torch.no_grad():
-        while ids.shape[1] < T + max_new_tokens:
-            ids = torch.cat([ids, model(ids[:, -model.context_length :]).argmax(-1)], 1)
-    model.train(mode)
-    return ids[:, : T + max_new_tokens]
 
 
 def generate_stops_at_length(model, ids, max_new_tokens):
@@ -406,25 +345,15 @@ def generate_leaves_gradients_off(model, ids, max_new_tokens):
 
 
 GENERATE_WRONG = {
-    "appends all positions": generate_in_blocks,
     "stops at the context": generate_stops_at_length,
     "freezes the model": generate_freezes,
     "leaves gradients off": generate_leaves_gradients_off,
-    "crops to the beginning, evaluation left on": make_generate(
-        crop=lambda ids, n: ids[:, :n], end=lambda model, mode: None
-    ),
-    "draws at a low temperature": make_generate(
-        choose=lambda logits: torch.multinomial((logits[:, -1] / 0.3).softmax(-1), 1)
-    ),
     "over the batch": make_generate(
         choose=lambda logits: logits[:, -1].argmax(0)[: len(logits), None]
     ),
     "context and one more": make_generate(crop=lambda ids, n: ids[:, -n - 1 :]),
-    "new tokens alone": make_generate(answer=lambda ids, T: ids[:, T:]),
-    "recorded": make_generate(quiet=torch.enable_grad),
     "in front": make_generate(join=lambda ids, new: torch.cat([new, ids], 1)),
     "sliding window returned": make_generate(join=lambda ids, new: torch.cat([ids[:, 1:], new], 1)),
-    "always training afterwards": make_generate(end=lambda model, mode: model.train()),
     "of the course": finished.generate,
 }
 

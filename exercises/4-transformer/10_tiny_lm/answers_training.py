@@ -9,22 +9,7 @@ from torch import nn
 
 from course_utils import language_model as finished
 from course_utils import transformer
-
-
-def loss_by_gather(logits, ids, pad_id=None):
-    logs = logits[:, :-1].log_softmax(-1)
-    picked = logs.gather(-1, ids[:, 1:, None]).squeeze(-1)
-    real = torch.ones_like(picked) if pad_id is None else (ids[:, 1:] != pad_id).to(picked.dtype)
-    return -(picked * real).sum() / real.sum()
-
-
-def loss_by_module(logits, ids, pad_id=None):
-    criterion = nn.CrossEntropyLoss(ignore_index=-1 if pad_id is None else pad_id)
-    return criterion(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
-
-
-def loss_no_shift(logits, ids, pad_id=None):
-    return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
+from course_utils.language_model import next_token_loss
 
 
 class Blocks(nn.Module):
@@ -51,23 +36,7 @@ class Blocks(nn.Module):
 
 
 class ByHand(Blocks):
-    """The head as a product, the embedding as two lookups, kept lengths as a property."""
-
-    def __init__(self, *args, **named):
-        super().__init__(*args, **named)
-        del self.context_length
-
-    @property
-    def context_length(self):
-        return self.embed.position.num_embeddings
-
-    @context_length.setter
-    def context_length(self, value):
-        pass
-
-    @context_length.deleter
-    def context_length(self):
-        pass
+    """The head as a product, the embedding as two lookups."""
 
     def forward(self, ids):
         T = ids.shape[1]
@@ -85,14 +54,6 @@ class WithPadMask(Blocks):
         for block in self.blocks:
             x = block(x, pad_mask)
         return self.head(self.norm(x))
-
-
-class Recursive(Blocks):
-    def through(self, x, layer):
-        return x if layer < 0 else self.blocks[layer](self.through(x, layer - 1))
-
-    def forward(self, ids):
-        return self.head(self.norm(self.through(self.embed(ids), len(self.blocks) - 1)))
 
 
 class CopiedBlocks(Blocks):
@@ -114,20 +75,6 @@ class Aliased(Blocks):
         return self.all(ids)
 
 
-class GPT2Style(Blocks):
-    """Drops the embedding too, as GPT-2 does: not what is asked here."""
-
-    def __init__(self, vocab_size, d_model, num_heads, context_length, num_layers, dropout=0.0):
-        super().__init__(vocab_size, d_model, num_heads, context_length, num_layers, dropout)
-        self.drop = nn.Dropout(dropout)
-
-    def forward(self, ids):
-        x = self.drop(self.embed(ids))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
 class PositionsFromOne(Blocks):
     def forward(self, ids):
         T = ids.shape[1]
@@ -135,24 +82,6 @@ class PositionsFromOne(Blocks):
         x = self.embed.token(ids) + self.embed.position(places)
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))
-
-
-class NormTwice(Blocks):
-    def forward(self, ids):
-        x = self.norm(self.embed(ids))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-class NoAttention(Blocks):
-    """Blocks by hand, their attention forgotten."""
-
-    def forward(self, ids):
-        x = self.embed(ids)
-        for block in self.blocks:
-            x = x + block.feed_forward(block.norm2(x))
         return self.head(self.norm(x))
 
 
@@ -173,13 +102,6 @@ class HeadByEmbedding(Blocks):
         for block in self.blocks:
             x = block(x)
         return self.norm(x) @ self.embed.token.weight.mT
-
-
-class MeanOfBlocks(Blocks):
-    def forward(self, ids):
-        x = self.embed(ids)
-        x = torch.stack([block(x) for block in self.blocks]).mean(0)
-        return self.head(self.norm(x))
 
 
 class OneHead(Blocks):
@@ -215,46 +137,14 @@ class BiasedBlocks(Blocks):
         )
 
 
-class PlainListNoNorm(Blocks):
-    """Two at once: a plain list, and no last norm."""
-
-    def __init__(self, *args, **named):
-        super().__init__(*args, **named)
-        blocks = list(self.blocks)
-        del self.blocks
-        self.blocks = blocks
-
-    def forward(self, ids):
-        x = self.embed(ids)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
-
-
-class AddedNoNorm(Blocks):
-    """Two at once: each block is added again, and there is no last norm."""
-
-    def forward(self, ids):
-        x = self.embed(ids)
-        for block in self.blocks:
-            x = x + block(x)
-        return self.head(x)
-
-
 MODEL_WRONG = {
-    "drops the embedding": GPT2Style,
     "positions from 1": PositionsFromOne,
-    "norm twice": NormTwice,
-    "no attention": NoAttention,
     "Post-LN": PostNorm,
     "the embedding for a head": HeadByEmbedding,
-    "mean of blocks": MeanOfBlocks,
     "one head": OneHead,
     "a parameter more": ExtraParameter,
     "last norm shared": SharedNorm,
     "biases in the blocks": BiasedBlocks,
-    "plain list, no norm": PlainListNoNorm,
-    "added again, no norm": AddedNoNorm,
     "of the course": finished.TinyLM,
 }
 
@@ -273,7 +163,7 @@ def step_by_autograd(model, ids, optimizer, max_norm=1.0):
     """Gradients by `autograd.grad`, clipped by hand."""
     model.train()
     learned = [p for p in model.parameters() if p.requires_grad]
-    loss = loss_by_gather(model(ids), ids)
+    loss = next_token_loss(model(ids), ids)
     grads = torch.autograd.grad(loss, learned, allow_unused=True)
     length = sum(g.square().sum() for g in grads if g is not None).sqrt()
     factor = torch.clamp(max_norm / (length + 1e-6), max=1.0)
@@ -288,7 +178,7 @@ def step_by_closure(model, ids, optimizer, max_norm=1.0):
 
     def closure():
         optimizer.zero_grad()
-        loss = loss_by_module(model(ids), ids)
+        loss = next_token_loss(model(ids), ids)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         return loss
@@ -302,7 +192,7 @@ def step_in_parts(model, ids, optimizer, max_norm=1.0):
     optimizer.zero_grad()
     total = 0.0
     for row in ids:
-        loss = loss_by_gather(model(row[None]), row[None]) / len(ids)
+        loss = next_token_loss(model(row[None]), row[None]) / len(ids)
         loss.backward()
         total += loss.item()
     nn.utils.clip_grad_norm_(model.parameters(), max_norm)
@@ -313,44 +203,30 @@ def step_in_parts(model, ids, optimizer, max_norm=1.0):
 def step_after_a_look(model, ids, optimizer, max_norm=1.0):
     """A look in evaluation mode is recorded, and nothing is learned from it."""
     model.eval()
-    loss_by_module(model(ids), ids)
+    next_token_loss(model(ids), ids)
     return make_step()(model, ids, optimizer, max_norm)
 
 
-def clipped(model, max_norm):
-    nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-
-
-def make_step(
-    before=lambda model: model.train(),
-    loss=loss_by_module,
-    clear=lambda optimizer: optimizer.zero_grad(),
-    clip=clipped,
-    returned=lambda loss: loss.item(),
-):
+def make_step(returned=lambda loss: loss.item()):
     def step(model, ids, optimizer, max_norm=1.0):
-        before(model)
-        value = loss(model(ids), ids)
-        clear(optimizer)
-        value.backward()
-        clip(model, max_norm)
+        model.train()
+        loss = next_token_loss(model(ids), ids)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
-        return returned(value)
+        return returned(loss)
 
     return step
-
-
-def _train_top_only(model):
-    model.training = True
 
 
 def step_ignores_momentum(model, ids, optimizer, max_norm=1.0):
     """The step by hand, with the optimizer's learning rate."""
     model.train()
-    loss = loss_by_module(model(ids), ids)
+    loss = next_token_loss(model(ids), ids)
     optimizer.zero_grad()
     loss.backward()
-    clipped(model, max_norm)
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     with torch.no_grad():
         for p in model.parameters():
             if p.grad is not None:
@@ -358,21 +234,11 @@ def step_ignores_momentum(model, ids, optimizer, max_norm=1.0):
     return loss.item()
 
 
-def step_clips_too_late(model, ids, optimizer, max_norm=1.0):
-    """Two at once: no mode, clip after the step."""
-    loss = loss_by_module(model(ids), ids)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    clipped(model, max_norm)
-    return loss.item()
-
-
 def step_looks_afterwards(model, ids, optimizer, max_norm=1.0):
     """The loss after the step, from a recorded call in evaluation mode."""
     make_step()(model, ids, optimizer, max_norm)
     model.eval()
-    loss = loss_by_module(model(ids), ids)
+    loss = next_token_loss(model(ids), ids)
     model.train()
     return loss.item()
 
@@ -382,24 +248,11 @@ def step_of_a_copy(model, ids, optimizer, max_norm=1.0):
 
 
 STEP_WRONG = {
-    "mode of the top alone": make_step(before=_train_top_only),
-    "clips one by one": make_step(
-        clip=lambda model, n: [nn.utils.clip_grad_norm_(p, n) for p in model.parameters()]
-    ),
     "by hand, without the optimizer": step_ignores_momentum,
-    "no mode, clips after the step": step_clips_too_late,
-    "no shift, never cleared": make_step(loss=loss_no_shift, clear=lambda optimizer: None),
-    "no clip, tensor": make_step(clip=lambda model, n: None, returned=lambda loss: loss),
-    "evaluation, never cleared": make_step(
-        before=lambda model: model.eval(), clear=lambda optimizer: None
-    ),
     "perplexity returned": make_step(returned=lambda loss: math.exp(loss.item())),
     "loss in a list": make_step(returned=lambda loss: [loss.item()]),
-    "shift made twice": make_step(
-        loss=lambda logits, ids: loss_by_module(logits[:, :-1], ids[:, 1:])
-    ),
     "trains a copy": step_of_a_copy,
-    "does nothing": lambda model, ids, optimizer, max_norm=1.0: loss_by_module(
+    "does nothing": lambda model, ids, optimizer, max_norm=1.0: next_token_loss(
         model.train()(ids), ids
     ).item(),
     "looks afterwards": step_looks_afterwards,
@@ -412,7 +265,6 @@ RIGHT = {
         "appended": Blocks,
         "by hand": ByHand,
         "with a pad_mask": WithPadMask,
-        "recursive": Recursive,
         "copied blocks": CopiedBlocks,
         "under two names": Aliased,
     },

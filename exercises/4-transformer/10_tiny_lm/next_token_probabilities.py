@@ -46,6 +46,7 @@ def cases(seed):
         case("top_k, then top_p", steep, "small", top_k=3, top_p=0.7),
         case("all three", drawn(0.8, 5, 0.75), temperature=0.8, top_k=5, top_p=0.75),
         case("temperature 2 and top_p 0.55", drawn(2.0, None, 0.55), temperature=2.0, top_p=0.55),
+        case("temperature 0.03", drawn() + 3.0, "stability", temperature=0.03),
         case("float64", drawn(1.3, 4, 0.8, dtype=double), temperature=1.3, top_k=4, top_p=0.8),
         case("one row", drawn(1.0, 3, 0.8, shape=(V,)), top_k=3, top_p=0.8),
         case("not contiguous in memory", drawn(shape=(V, B)).T.contiguous().T, top_k=2),
@@ -96,6 +97,9 @@ def oracle(logits, temperature=1.0, top_k=None, top_p=None):
     return torch.tensor(rows, dtype=torch.float64).view(logits.shape)
 
 
+TIES = {"top_k": (2, 2), "top_p": (0.5, 3), "temperature": (0, 1)}  # and how many words are left
+
+
 def see_ties(answer, case, seen):
     """How many words are left of those that are equally likely, whichever they are; nothing where
     the result is no probability."""
@@ -103,9 +107,9 @@ def see_ties(answer, case, seen):
         return
     tied = torch.tensor([[1.0, 1.0, 0.0, 1.0, 1.0]], device=target_device())
     kept = {}
-    for name, options in (("top_k", {"top_k": 2}), ("cold", {"temperature": 0.0})):
+    for name, (value, _) in TIES.items():
         with contextlib.suppress(Exception):  # other cases ask for these, and report an error
-            out = answer(tied.clone(), **options)
+            out = answer(tied.clone(), **{name: value})
             if out.shape == tied.shape and bool((out >= 0).all()) and bool(out.isfinite().all()):
                 kept[name] = int((out > 1e-6).sum())
     seen.facts["traits"] = {"ties": kept}
@@ -152,11 +156,10 @@ def cold(case, seen, expected):
 )
 def ties(case, seen, expected):
     kept = seen.traits["ties"]
-    if len(kept) < 2:
+    if kept.keys() != TIES.keys():
         return None
-    if kept["top_k"] != 2:
-        return f"keeps {kept['top_k']} for top_k=2"
-    return kept["cold"] == 1 or f"divides the probability among {kept['cold']} at temperature 0"
+    wrong = [f"keeps {kept[n]} for {n}={v}" for n, (v, right) in TIES.items() if kept[n] != right]
+    return wrong[0] if wrong else True
 
 
 properties = (matters, sums, keeps, cold, ties)

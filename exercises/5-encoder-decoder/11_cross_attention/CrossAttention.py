@@ -175,7 +175,7 @@ expect = expect_module(cross_oracle, gradients=("x", "context"))
 
 
 @true_of("A query attends to the context", gate=True, role="typical")
-def listens(case, seen, expected):
+def reads_context(case, seen, expected):
     return not near(seen.tensors["out"][:, -1], seen.tensors["last key"][:, -1])
 
 
@@ -188,7 +188,7 @@ def whole_context(case, seen, expected):
 
 
 @true_of("A query changes its own row, and no other", credit=True, role="typical")
-def own_question(case, seen, expected):
+def own_row(case, seen, expected):
     out, other = seen.tensors["out"], seen.tensors["last query"]
     return near(out[:, :-1], other[:, :-1]) and not near(out[:, -1], other[:, -1])
 
@@ -220,9 +220,11 @@ ELSEWHERE = ("drops channels of the values", "drops channels of the result")
     "In training, dropout sets single weights or channels to 0, once, and scales the others by "
     "1/(1 - p)",
     role="dropout",
+    secondary=True,
     any_number=True,
     draws=True,
-    breaks=DROPOUT.breaks,
+    breaks="In training, dropout should set single weights or channels to 0, once, and scale the "
+    "others by 1/(1 - p)",
 )
 def dropout(case, seen, expected):
     """On the weights, the values or the result, but once."""
@@ -238,9 +240,9 @@ def dropout(case, seen, expected):
 
 
 properties = (
-    listens,
+    reads_context,
     whole_context,
-    own_question,
+    own_row,
     padding,
     nothing_seen,
     to_itself,

@@ -4,58 +4,7 @@ import torch
 from torch import nn
 
 from course_utils import transformer as course
-from course_utils.attention import MultiHeadAttention
-
-
-class Plain(nn.Module):
-    """The plain answer, in steps that the others replace."""
-
-    def __init__(self, d_model, num_heads, dropout=0.0):
-        super().__init__()
-        self.num_heads = num_heads
-        self.d_head = d_model // num_heads
-        self.query = nn.Linear(d_model, d_model, bias=False)
-        self.key = nn.Linear(d_model, d_model, bias=False)
-        self.value = nn.Linear(d_model, d_model, bias=False)
-        self.out_proj = nn.Linear(d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
-
-    def heads(self, x):
-        B, T, _ = x.shape
-        return x.view(B, T, self.num_heads, self.d_head).transpose(1, 2)
-
-    def hidden(self, x, context, mask):
-        return None if mask is None else mask[:, None, None, :]
-
-    def weigh(self, scores, hidden):
-        if hidden is None:
-            return scores.softmax(-1)
-        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
-        return scores.softmax(-1).masked_fill(hidden, 0.0)
-
-    def sides(self, x, context):
-        return self.query(x), self.key(context), self.value(context)
-
-    def forward(self, x, context, context_pad_mask=None):
-        q, k, v = (self.heads(t) for t in self.sides(x, context))
-        scores = q @ k.mT / self.d_head**0.5
-        weights = self.weigh(scores, self.hidden(x, context, context_pad_mask))
-        out = self.dropout(weights) @ v
-        return self.out_proj(out.transpose(1, 2).reshape(x.shape))
-
-
-class Network(nn.Module):
-    def __init__(self, d_model, d_ff, dropout=0.0):
-        super().__init__()
-        self.expand = nn.Linear(d_model, d_ff)
-        self.contract = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
-
-    def bend(self, x):
-        return x.clamp(min=0)
-
-    def forward(self, x):
-        return self.dropout(self.contract(self.bend(self.expand(x))))
+from course_utils.attention import CrossAttention, MultiHeadAttention
 
 
 class Writes(nn.Module):
@@ -65,9 +14,9 @@ class Writes(nn.Module):
         super().__init__()
         self.self_attention = self.looking_back(d_model, num_heads, context_length, dropout)
         self.norm1 = course.LayerNorm(d_model)
-        self.cross_attention = Plain(d_model, num_heads, dropout)
+        self.cross_attention = CrossAttention(d_model, num_heads, dropout)
         self.norm2 = course.LayerNorm(d_model)
-        self.feed_forward = Network(d_model, d_ff, dropout)
+        self.feed_forward = course.ReLUFeedForward(d_model, d_ff, dropout)
         self.norm3 = course.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
@@ -99,16 +48,21 @@ class WritesByLoop(Writes):
 
 
 class WritesWithTriangle(Writes):
-    """Self-attention is cross-attention on itself, with a triangle of its own."""
+    """Self-attention has a triangle of its own, and -1e9 instead of -inf."""
 
-    class Back(Plain):
-        def hidden(self, x, context, mask):
-            T = x.shape[1]
-            future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
-            return future if mask is None else future | mask[:, None, None]
-
+    class Back(CrossAttention):
         def forward(self, x, pad_mask=None):
-            return super().forward(x, x, pad_mask)
+            heads = (self.num_heads, -1)
+            q, k, v = (f(x).unflatten(-1, heads).transpose(1, 2) for f in self.sides())
+            hidden = torch.ones(q.shape[2], q.shape[2], device=x.device).triu(1).bool()
+            if pad_mask is not None:
+                hidden = hidden | pad_mask[:, None, None]
+            scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(hidden, -1e9)
+            weights = self.dropout(scores.softmax(-1) * ~hidden)
+            return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+
+        def sides(self):
+            return self.query, self.key, self.value
 
     def looking_back(self, d_model, num_heads, context_length, dropout):
         return self.Back(d_model, num_heads, dropout)
@@ -128,29 +82,23 @@ class WritesWithThreeDropouts(Writes):
         found = self.norm1(x + self.listen(x, pad_mask))
         told = self.norm2(found + self.ask(found, context, context_pad_mask))
         ff = self.feed_forward
-        thought = ff.dropout(ff.contract(self.drops[1](ff.bend(ff.expand(told)))))
+        thought = ff.dropout(ff.contract(self.drops[1](ff.expand(told).clamp(min=0))))
         return self.norm3(told + thought)
 
 
-class WritesPreLN(Writes):
-    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
-        x = x + self.listen(self.norm1(x), pad_mask)
-        x = x + self.ask(self.norm2(x), context, context_pad_mask)
-        return x + self.feed_forward(self.norm3(x))
-
-
-class SeesAll(Writes):
-    """Self-attention without a triangle or a limit."""
+class SeesAllPreLN(Writes):
+    """Self-attention without a triangle or a limit, and Pre-LN."""
 
     def looking_back(self, d_model, num_heads, context_length, dropout):
-        return Plain(d_model, num_heads, dropout)
+        return CrossAttention(d_model, num_heads, dropout)
 
     def listen(self, x, pad_mask):
         return self.dropout(self.self_attention(x, x, pad_mask))
 
-
-class SeesAllPreLN(SeesAll):
-    forward = WritesPreLN.forward
+    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
+        x = x + self.listen(self.norm1(x), pad_mask)
+        x = x + self.ask(self.norm2(x), context, context_pad_mask)
+        return x + self.feed_forward(self.norm3(x))
 
 
 class OneMaskForBoth(Writes):

@@ -38,14 +38,6 @@ def forcing_by_index(targets, bos_id):
     return torch.where(first, bos_id, targets[:, places])
 
 
-def forcing_smears_aloud(targets, bos_id):
-    out = targets.clone()
-    for t in range(1, out.shape[1]):
-        out[:, t] = out[:, t - 1]
-    out[:, 0] = bos_id
-    return out
-
-
 def forcing_labels_spoilt(targets, bos_id):
     out = forcing_by_roll(targets, bos_id)
     targets[:, -1] = 0
@@ -62,20 +54,10 @@ def forcing_drops_eos(targets, bos_id):
 
 
 FORCING_WRONG = {
-    "smears aloud": forcing_smears_aloud,
     "spoils the labels": forcing_labels_spoilt,
     "eos drops out": forcing_drops_eos,
     "bos is 1": lambda targets, bos_id: F.pad(targets, (1, -1), value=1),
-    "last dropped, no bos": lambda targets, bos_id: targets[:, :-1],
-    "first row alone": lambda targets, bos_id: torch.cat([torch.tensor([bos_id]), targets[0, :-1]])[
-        None
-    ],
-    "all bos": lambda targets, bos_id: torch.full_like(targets, bos_id),
-    "labels": lambda targets, bos_id: targets,
-    "left, bos in front": lambda targets, bos_id: F.pad(targets[:, 1:], (1, 0), value=bos_id),
-    "twice, the labels changed": lambda targets, bos_id: forcing_by_roll(
-        forcing_by_roll(targets, bos_id), bos_id
-    ),
+    "first row alone": lambda targets, bos_id: F.pad(targets[:1], (1, -1), value=bos_id),
     "as a list": lambda targets, bos_id: forcing_by_pad(targets, bos_id).tolist(),
 }
 
@@ -185,19 +167,17 @@ def _fixed_room(model, source, bos_id, eos_id, max_length, source_pad_mask=None)
 def make_greedy(
     ask=lambda model, source, text, mask: model(source, text, mask),
     fill=lambda word, ended, eos: word.masked_fill(ended, eos),
-    rounds=lambda most: most,
-    stop=lambda ended: ended.all(),
     answer=lambda text, eos, most: text[:, 1:],
 ):
     def function(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
         text = source.new_full((len(source), 1), bos_id)
         ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-        for _ in range(rounds(max_length)):
+        for _ in range(max_length):
             logits = ask(model, source, text, source_pad_mask)
             word = fill(logits[:, -1].argmax(-1), ended, eos_id)
             text = torch.cat([text, word[:, None]], 1)
             ended = ended | (word == eos_id)
-            if stop(ended):
+            if ended.all():
                 break
         return answer(text, eos_id, max_length)
 
@@ -207,17 +187,6 @@ def make_greedy(
 def greedy_gradients_off(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
     torch.set_grad_enabled(False)
     return greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
-
-
-def greedy_returns_inside(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
-    """Where all have ended, the mode isn't restored."""
-    training = model.training
-    model.eval()
-    out = greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
-    if (out == eos_id).any(1).all():
-        return out
-    model.train(training)
-    return out
 
 
 def greedy_only_the_loop(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
@@ -236,18 +205,10 @@ def _zeroed_sources(model, source, text, mask):
 
 GREEDY_WRONG = {
     "gradients off": greedy_gradients_off,
-    "mode forgotten at the end": greedy_returns_inside,
     "one round recorded": greedy_only_the_loop,
     "mask of the first row": make_greedy(ask=_first_mask),
     "zeros for padding": make_greedy(ask=_zeroed_sources),
-    "any, and bos kept": make_greedy(stop=lambda ended: ended.any(), answer=lambda t, e, m: t),
-    "never stops, fills": make_greedy(stop=lambda ended: False),
-    "counts bos": make_greedy(rounds=lambda most: most - 1),
     "fills with minus one": make_greedy(fill=lambda word, ended, eos: word.masked_fill(ended, -1)),
-    "fills, mask forgotten": make_greedy(
-        ask=lambda model, source, text, mask: model(source, text),
-        fill=lambda word, ended, eos: word.masked_fill(ended, 0),
-    ),
     "padded to the end": make_greedy(
         answer=lambda text, eos, most: F.pad(text[:, 1:], (0, most + 1 - text.shape[1]), value=eos)
     ),
@@ -273,41 +234,37 @@ def make_beam(
     treatment="set aside",
     logs=_logs,
     score=lambda total, ids: total / len(ids),
-    add=lambda total, log: total + log,
-    begin=((0.0, ()),),
-    keep=lambda longer, width: sorted(longer, reverse=True)[:width],
-    finals=lambda done, going: done + going,
     choose=max,
-    answer=lambda source, ids, bos: torch.tensor([ids], device=source.device),
+    answer=lambda source, ids: torch.tensor([ids], device=source.device),
 ):
     """Beam search with pairs; `treatment` says what becomes of texts that have ended."""
 
     def function(model, source, bos_id, eos_id, max_length, beam_width):
-        going, done = list(begin) * (beam_width if len(begin) > 1 else 1), []
+        going, done = [(0.0, ())], []
         for _ in range(max_length):
             longer = [
-                (add(total, log), (*ids, word))
+                (total + log, (*ids, word))
                 for total, ids in going
                 for word, log in enumerate(logs(model, source, bos_id, ids))
             ]
             if treatment == "compete":
                 longer += done
             if treatment == "stays full":
-                ordered = keep(longer, len(longer))
+                ordered = sorted(longer, reverse=True)
                 done += [h for h in ordered[:beam_width] if h[1][-1] == eos_id]
                 going = [h for h in ordered if h[1][-1] != eos_id][:beam_width]
                 if len(done) >= beam_width:
                     break
                 continue
             room = beam_width - len(done) if treatment == "shrinks" else beam_width
-            best = keep(longer, room)
+            best = sorted(longer, reverse=True)[:room]
             ended = [h for h in best if h[1][-1] == eos_id]
             done = ended if treatment == "compete" else done + ended
             going = [h for h in best if h[1][-1] != eos_id]
             if not going:
                 break
-        _, ids = choose((score(total, ids), ids) for total, ids in finals(done, going))
-        return answer(source, list(ids), bos_id)
+        _, ids = choose((score(total, ids), ids) for total, ids in done + going)
+        return answer(source, list(ids))
 
     return beam(function)
 
@@ -350,10 +307,6 @@ def _products(model, source, bos_id, eos_id, max_length, beam_width):
     return source.new_tensor([best[1]])
 
 
-def _logits(model, source, bos_id, ids):
-    return model(source, torch.tensor([[bos_id, *ids]], device=source.device))[0, -1].tolist()
-
-
 def _without_bos(model, source, bos_id, ids):
     return _logs(model, source, bos_id if not ids else ids[0], ids[1:] if ids else [])
 
@@ -363,26 +316,25 @@ def beam_of_the_course(model, source, bos_id, eos_id, max_length, beam_width):
     return source.new_tensor([best.ids])
 
 
+def _eos_of_any_rank(model, source, bos_id, eos_id, max_length, beam_width):
+    """Each text that ends is set aside, among the best extensions or not."""
+    going, done = [(0.0, [])], []
+    for _ in range(max_length):
+        longer = []
+        for total, ids in going:
+            for word, log in enumerate(_logs(model, source, bos_id, ids)):
+                (done if word == eos_id else longer).append((total + log, [*ids, word]))
+        going = sorted(longer, reverse=True)[:beam_width]
+    return source.new_tensor([max(done + going, key=lambda h: h[0] / len(h[1]))[1]])
+
+
 BEAM_WRONG = {
-    "sums, last step": make_beam(add=lambda total, log: log),
-    "logits, not normalised": make_beam(logs=_logits, score=lambda total, ids: total),
     "bos forgotten": make_beam(logs=_without_bos),
     "square root of the length": make_beam(score=lambda total, ids: total / math.sqrt(len(ids))),
     "wu's penalty": make_beam(score=lambda total, ids: total / ((5 + len(ids)) ** 0.6 / 6**0.6)),
     "the worst": make_beam(choose=min),
-    "only ended ones, not normalised": make_beam(
-        finals=lambda done, going: done or going, score=lambda total, ids: total
-    ),
-    "the first that ended": make_beam(finals=lambda done, going: (done + going)[:1]),
-    "not sorted": make_beam(keep=lambda longer, width: longer[:width]),
-    "sums of exponentials": make_beam(add=lambda total, log: total + math.exp(log)),
-    "duplicates, not normalised": make_beam(
-        begin=((0.0, ()), (0.0, ())), score=lambda total, ids: total
-    ),
-    "eos cut off, bos in front": make_beam(
-        answer=lambda source, ids, bos: torch.tensor([[bos, *ids[:-1]]], device=source.device)
-    ),
-    "a list": make_beam(answer=lambda source, ids, bos: ids),
+    "eos of any rank": beam(_eos_of_any_rank),
+    "a list": make_beam(answer=lambda source, ids: ids),
     "the search of the course": beam_of_the_course,
 }
 

@@ -69,10 +69,6 @@ def masked_by(mask):
     return answer
 
 
-def after(change):
-    return lambda query, key, value, hidden=None: change(sdpa_plain(query, key, value, hidden))
-
-
 def sdpa_empty_opened(query, key, value, hidden=None):
     if hidden is None:
         return SDPA(query, key, value)
@@ -101,26 +97,11 @@ def sdpa_causal_if_square(query, key, value, hidden=None):
 
 
 SDPA_WRONG = {
-    "inverted, causal on top": lambda query, key, value, hidden=None: SDPA(
-        query, key, value, attn_mask=hidden, is_causal=True
-    ),
     "empty rows opened": sdpa_empty_opened,
     "hidden after the softmax": sdpa_values_cleared,
     "by hand where masked": sdpa_by_hand_where_masked,
     "causal if square": sdpa_causal_if_square,
-    "causal where hidden": masked_by(lambda hidden, query: causal_mask(query.shape[2]) & ~hidden),
-    "swapped and inverted": lambda query, key, value, hidden=None: SDPA(
-        query, value, key, None if hidden is None else torch.atleast_2d(hidden)
-    ),
-    "NaN for empty rows": after(lambda out: out.where(out != 0, torch.nan)),
     "first head's mask": masked_by(lambda hidden, query: ~hidden[..., :1, :, :]),
-    "minus fifty": masked_by(lambda hidden, query: -50.0 * hidden.to(query.dtype)),
-    "scaled twice and added": lambda query, key, value, hidden=None: SDPA(
-        query / query.shape[-1] ** 0.5,
-        key,
-        value,
-        None if hidden is None else torch.atleast_2d(hidden).to(query.dtype),
-    ),
     "scaled by the model's width": lambda query, key, value, hidden=None: SDPA(
         query,
         key,
@@ -129,7 +110,6 @@ SDPA_WRONG = {
         scale=(query.shape[1] * query.shape[-1]) ** -0.5,
     ),
     "mask required": lambda query, key, value, hidden: sdpa_plain(query, key, value, hidden),
-    "a pair": after(lambda out: (out, out)),
     "of the course": finished.sdpa_attention,
 }
 
@@ -222,28 +202,15 @@ def step_in_spare_room(query, key, value, cache):
 
 STEP_WRONG = {
     "spare room": step_in_spare_room,
-    "is_causal, newest in front": step(
-        join=lambda kept, new: torch.cat([new, kept], 2),
-        attend=lambda q, k, v: SDPA(q, k, v, is_causal=True),
-    ),
-    "old cache, newest not heard": lambda query, key, value, cache: (
-        (value, (key, value)) if cache is None else (SDPA(query, *cache), cache)
-    ),
-    "without a scale": step(attend=lambda q, k, v: (q @ k.mT).softmax(-1) @ v),
-    "a mean": step(attend=lambda q, k, v: v.mean(2, keepdim=True)),
     "at most 6": step(join=lambda kept, new: torch.cat([kept, new], 2)[:, :, -6:]),
     "the cache detached": lambda query, key, value, cache: step()(
         query, key, value, cache and tuple(t.detach() for t in cache)
     ),
     "a stacked cache": step(back=lambda out, keys, values: (out, torch.stack([keys, values]))),
-    "a dict": step(back=lambda out, k, v: {"output": out, "cache": (k, v)}),
-    "the pair reversed": step(back=lambda out, keys, values: ((keys, values), out)),
-    "values first": step(back=lambda out, keys, values: (out, (values, keys))),
     "squeezed": step(back=lambda out, keys, values: (out[:, :, 0], (keys, values))),
     "begins with zeros": step(
         begin=lambda key, value: (torch.cat([0 * key, key], 2), torch.cat([0 * value, value], 2))
     ),
-    "along the heads": step(join=lambda kept, new: torch.cat([kept, new], 1)),
     "added up": step(join=lambda kept, new: kept + new),
     "of the course": finished.cached_attention_step,
 }
@@ -261,7 +228,6 @@ QUIZZES_WRONG = {
             "temperature 0.5": 2,
             "running sum, twice the tokens": 2,
         },
-        "words": {"winner of the beam": "the longer", "temperature 0.5": "likelier"},
         "a float": {
             "winner of the beam": "the longer",
             "temperature 0.5": "likelier",
@@ -269,10 +235,6 @@ QUIZZES_WRONG = {
         },
     },
     "attention_cost": {
-        "all the same": dict.fromkeys(
-            ("Q Kᵀ", "weights · V", "scores", "bytes of the cache"), 12_000
-        ),
-        "shapes": {"Q Kᵀ": (3, 5, 10, 10), "weights · V": (3, 5, 10, 8), "scores": (10, 10)},
         "both products in one": {
             "Q Kᵀ": 24_000,
             "weights · V": 24_000,
@@ -288,9 +250,7 @@ QUIZZES_WRONG = {
         "in text": {"Q Kᵀ": "12000", "weights · V": 12_000, "scores": 1_500},
     },
     "performance_reasons": {
-        "squares everywhere": {"scores, T doubles: times": 4, "cache, T doubles: times": 4},
         "bytes for MiB": {"MiB of GPT-2's cache": 37_748_736},
-        "millions of bytes": {"MiB of GPT-2's cache": 37.7},
         "no tuple": {"texts and tokens read": 8, "keys seen": 0},
         "swapped": {"positions without a cache": 10, "positions with a cache": 55},
     },

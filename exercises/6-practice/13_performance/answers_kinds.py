@@ -252,42 +252,12 @@ KINDS_RIGHT = {
 }
 
 
-class LastBlind(ByModule):
-    def empty(self, pad_mask):
-        return pad_mask.all(1, keepdim=True).expand_as(pad_mask)
-
-
 class GradientLost(ByModule):
     def settled(self, out, pad_mask):
         if pad_mask is None:
             return out
         bias = self.core.out_proj.bias.detach().to(out.dtype)
         return torch.where(self.empty(pad_mask)[..., None], bias, out)
-
-
-class WithWeights(ByModule):
-    """With the weights that nobody asked for: NaN on the way back."""
-
-    def attended(self, x, pad_mask):
-        future = causal_mask(x.shape[1], x.device)
-        return self.core(x, x, x, key_padding_mask=pad_mask, attn_mask=future)[0]
-
-
-class InTrainingOnly(ByModule):
-    """Leaves NaN in evaluation mode."""
-
-    def settled(self, out, pad_mask):
-        return super().settled(out, pad_mask if self.training else None)
-
-
-class BiasesKept(ByModule):
-    def built(self, width, heads, dropout, qkv_bias):
-        return nn.MultiheadAttention(width, heads, batch_first=True)
-
-
-class NoBiases(ByModule):
-    def built(self, width, heads, dropout, qkv_bias):
-        return nn.MultiheadAttention(width, heads, dropout, bias=False, batch_first=True)
 
 
 class FirstMask(ByModule):
@@ -302,28 +272,12 @@ class NoFutureWhenPadded(ByModule):
         return self.core(x, x, x, key_padding_mask=pad_mask, need_weights=False)[0]
 
 
-class NotAModule:
-    def __init__(self, *sizes):
-        self.inner = ByModule(*sizes)
-
-    def __call__(self, x, pad_mask=None):
-        return self.inner(x, pad_mask)
-
-
 KINDS_WRONG = {
-    "blind if all is": maker(torch=LastBlind),
     "the bias gets no gradient": maker(torch=GradientLost),
-    "with weights": maker(torch=WithWeights),
-    "healed in training only": maker(torch=InTrainingOnly),
-    "biases kept, no dropout": maker(torch=BiasesKept),
-    "no biases at all": maker(torch=NoBiases),
     "first text's padding": maker(torch=FirstMask),
     "no future where padded": maker(torch=NoFutureWhenPadded),
-    "no module": maker(torch=NotAModule),
     "sdpa where unmasked": maker(sdpa=OnlyUnmasked),
-    "torch for sdpa": maker(sdpa=ByModule),
     "bias and dropout swapped": maker(made=lambda kind, a, b, c, h, p, q: kind(a, b, c, h, q, p)),
-    "one for all": maker(sdpa=Split, torch=Split),
     "finished torch": maker(torch=finished.TorchMultiHeadAttention),
     "evaluation mode": maker(made=lambda kind, *sizes: kind(*sizes).eval()),
     "kept and shared": functools.cache(maker()),

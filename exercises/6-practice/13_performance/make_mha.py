@@ -94,7 +94,7 @@ def cases(seed):
         case("split", "split", roles="typical way"),
         case("torch: padding in front", "torch", padding=blind, roles=front),
         case("sdpa: padding in front", "sdpa", padding=blind, roles=front),
-        case("torch: float64, qkv_bias", "torch", bias=True, dtype=torch.float64),
+        case("torch: float64, qkv_bias", "torch", bias=True, dtype=torch.float64, once=True),
         case("sdpa: qkv_bias", "sdpa", bias=True, once=True, roles="way"),
         case("wrapper: qkv_bias", "wrapper", padding=blind, bias=True, roles="blind", once=True),
         draws.full("wrapper: as many tokens as fit", "wrapper"),

@@ -62,13 +62,10 @@ PLACED_RIGHT = {
 
 PLACED_WRONG = {
     "as found": patients.patient_f,
-    "clamped": placed(lambda p, N: p.clamp(max=N - 1)),
     "minus one where it overflows": placed(lambda p, N: p - (p == N).long()),
     "minus one for full texts": placed(lambda p, N: p - (p.amax(1, keepdim=True) == N).long()),
     "minus two": placed(lambda p, N: (p - 2).clamp(min=0)),
-    "one token fewer": placed(lambda p, N: p.clamp(max=N - 1), lambda T, N: T >= N),
     "zeros for everyone": placed(lambda p, N: p * 0),
-    "padding counts": placed(lambda p, N: torch.arange(p.shape[1]).expand_as(p)),
     "from the end": placed(lambda p, N: (p.amax(1, keepdim=True) - p).clamp(max=N - 1)),
     "multiplied": placed(from_zero, join=lambda w, r: w * r),
     "refuses a full text": placed(from_zero, lambda T, N: T >= N),
@@ -151,15 +148,8 @@ STEP_RIGHT = {
 
 STEP_WRONG = {
     "as found": patients.patient_d,
-    "shifted only": step(clear=False, when="after"),
     "cleared only": step(same_token, when="after"),
     "clipped only": step(same_token, clear=False),
-    "shifted and cleared": step(when="after"),
-    "shifted and clipped": step(clear=False),
-    "cleared and clipped": step(same_token),
-    "cleared afterwards": step(clear="after"),
-    "clipped before": step(when="before"),
-    "by value": step(clip=nn.utils.clip_grad_value_),
     "summed": step(lambda m, i: F.cross_entropy(m(i[:, :-1]).mT, i[:, 1:], reduction="sum")),
     "evaluating": step(mode=False),
     "a tensor": step(back=lambda loss: loss),
@@ -255,15 +245,10 @@ WORDS_RIGHT = {
 
 WORDS_WRONG = {
     "as found": patients.patient_h,
-    "everything, no cache": written(lambda ids, new, cache, i: (ids, None)),
-    "everything with the cache": written(lambda ids, new, cache, i: (ids, cache)),
-    "newest without it": written(lambda ids, new, cache, i: (new, None)),
     "last eight": written(lambda ids, new, cache, i: (ids[:, -8:], None)),
     "anew every third word": written(
         lambda ids, new, cache, i: (ids, None) if i % 3 == 0 else (new, cache)
     ),
-    "two at a time": written(lambda ids, new, cache, i: (ids[:, -2:], cache) if i else (ids, None)),
-    "beginning forgotten": written(lambda ids, new, cache, i: (ids[:, -1:], cache)),
     "first cache dropped": written(lambda ids, new, cache, i: (new, None if i == 1 else cache)),
     "noisy": written(lambda ids, new, cache, i: (new, cache), quiet=False),
     "left in evaluation": lambda m, ids, n: words_by_list(m.eval(), ids, n),

@@ -40,12 +40,12 @@ def cases(seed):
 
 
 def loud_padding(draw):
-    """Each query scores near 100 with the padding, and near 0 with real tokens."""
+    """Each query scores near 0 with the padding, and near -100 with real tokens."""
     inputs = {part: draw.normal(2, 5, 6, 3, dtype=torch.float64) for part in PARTS}
     pad_mask = padding_in_front(draw, 2, 6)
     far = (100 * 3**0.5) ** 0.5
-    inputs["query"][..., 0], inputs["key"][..., 0] = far, far * pad_mask[:, None]
-    return Case("scores of padding near 100", inputs | {"pad_mask": pad_mask})
+    inputs["query"][..., 0], inputs["key"][..., 0] = far, -far * ~pad_mask[:, None]
+    return Case("scores of real tokens near -100", inputs | {"pad_mask": pad_mask})
 
 
 def oracle(query, key, value, pad_mask):

@@ -31,7 +31,9 @@ def cases(seed):
     return [
         case("three tokens, one head", (1, 3, 5, 1, 9, 3, 1), roles="small", once=True),
         case("random tokens", seven_sizes(draw, layers=2), roles="typical"),
-        case("float64, made by name", dtype=torch.float64, by_name=True, once=True),
+        with_low_scores(
+            case("float64, made by name", dtype=torch.float64, by_name=True, once=True)
+        ),
         case("as many tokens as fit", (3, 7, 11, 2, 5, 7, 2), roles="small", once=True),
         case("30 texts, four layers", (30, 3, 50, 2, 6, 7, 4), roles="small", once=True),
         with_small_tokens(case("small tokens", (4, 6, 11, 2, 5, 8, 2), roles="small", once=True)),
@@ -42,6 +44,17 @@ def with_small_tokens(case):
     """Tokens so small that a norm's `eps` counts."""
     for name in ("embed.token.weight", "embed.position.weight"):
         case.options["weights"][name] *= 0.01
+    return case
+
+
+def with_low_scores(case):
+    """All scores of block 0 are near -100, so that a mask needs a number below that."""
+    weights, heads = case.options["weights"], case.options["heads"]
+    weights["blocks.0.norm1.scale"].fill_(1)
+    weights["blocks.0.norm1.shift"].fill_(1)  # channels of the normed stream sum to C
+    for name, sign in (("query", 1), ("key", -1)):
+        weight = weights[f"blocks.0.attention.{name}.weight"]  # (C, C)
+        weight += sign * 10 / (len(weight) / heads) ** 0.25 / len(weight)
     return case
 
 
@@ -194,8 +207,20 @@ def begins(case, seen, expected):
     return "have nothing but zeros" if largest is not None and largest == 0 else True
 
 
+@true_of(
+    "The last token does not affect the first",
+    gate=True,
+    role="typical",
+    breaks="The last token affects the first",
+)
+def hides(case, seen, expected):
+    """A mask that begins a column too late does that as well."""
+    return near(seen.tensors["long again"][:, 0], seen.tensors["changed"][:, 0])
+
+
 properties = (
     *TEXT_PROPERTIES,
+    hides,
     right_alone("embed_alone", f"Your `embed`, {ALONE}", "embed"),
     right_alone(
         "norms_alone", "Your norms, tried by themselves, give what the course's give", *NORMS

@@ -202,32 +202,14 @@ MY_RUN_RIGHT = {
 
 MY_RUN_WRONG = {
     "a poem": ZEN,
-    "no bigram": without(LETTERS, "bigram loss"),
-    "no predictions": without(LETTERS, "predicted parameters", "predicted first loss"),
     "predictions still open": LETTERS | {"predicted parameters": ..., "predicted first loss": None},
     "a curve of one number": LETTERS | {"losses": [3.604]},
-    "no text": LETTERS | {"text": ""},
     "NaN": LETTERS | {"held-out loss": math.nan},
-    "one layer more": LETTERS | {"num_layers": 3},
-    "a vocabulary of another text": LETTERS | {"vocab_size": 103, "predicted first loss": 4.63},
     "loss in bits, parameters too few": LETTERS
     | {"first loss": 5.1, "losses": [5.1, 3.4, 3.0, 2.9, 2.7], "parameters": 100_000},
     "fewer tokens than steps, and no bigram beaten": LETTERS
     | {"tokens predicted": 20_000, "held-out loss": 2.5},
     "as good as a bigram": LETTERS | {"held-out loss": LETTERS["bigram loss"]},
-    "all losses equal": LETTERS | {"losses": [3.604] * 5},
-    "a held-out loss of 0": LETTERS | {"held-out loss": 0.0},
-    "trained on what is held out": LETTERS | {"held-out tokens": 180_000},
-    "a list of values": list(LETTERS.values()),
-    "a bigram of 3.44": LETTERS | {"bigram loss": 3.44},
-    "half as hard on new text": LETTERS | {"losses": [3.6, 2.3, 2.02], "held-out loss": 1.1},
-    "six losses of three steps": LETTERS
-    | {"steps": 3, "tokens predicted": 3 * 32 * 32, "losses": [3.6, 3.3, 3.0, 2.6, 2.3, 1.9]},
-    "thirty steps of one token": LETTERS
-    | {"steps": 30, "batch size": 1, "window": 1, "tokens predicted": 30},
-    "a last loss of 0": LETTERS | {"losses": [3.6, 2.0, 0.0]},
-    "theory instead of the measurement": LETTERS | {"first loss": 3.4},
-    "a negative prediction": LETTERS | {"predicted first loss": -3.4},
     "an entry's name mistyped": without(LETTERS, "held-out loss") | {"held out loss": 1.92},
 }
 
@@ -290,6 +272,15 @@ BETTER_WITHOUT = BEFORE | {
 }
 
 
+SMALL = BEFORE | {
+    "loss": 1.924,
+    "loss without it": 1.931,
+    "predicted change": 0.007,
+    "measured change": 0.007,
+    "why": "",
+}
+
+
 IN_CHINESE = BEFORE | {
     "name": "看前一个字母",
     "why": "其他的头也看前一个字母，所以损失只增加一点。",
@@ -307,30 +298,20 @@ MY_HEAD_RIGHT = {
     "why is the stream": BEFORE | {"why": "The stream brings the same."},
     "named for what is left": BEFORE
     | {"name": "anywhere but the first letter", "score": 0.97, "score of even weights": 0.93},
+    "a small change": SMALL,
     "does nothing": WORTH_NOTHING | {"name": "does nothing"},
 }
 
 
 MY_HEAD_WRONG = {
     "differs, and why is open": BEFORE | {"why": ...},
-    "differs, and why is a dash": BEFORE | {"why": "-"},
-    "why is one word": BEFORE | {"why": "Redundancy."},
     "a prediction in words": BEFORE | {"predicted change": "a little"},
-    "name is its place": BEFORE | {"name": "Layer 0, head 3"},
-    "name is empty": BEFORE | {"name": ""},
-    "negative head": BEFORE | {"head": -1},
-    "head 4 of 4": BEFORE | {"head": 4},
     "score above 1": BEFORE | {"score": 1.3},
     "score and even weights swapped": BEFORE | {"score": 0.099, "score of even weights": 0.79},
-    "change turned": BEFORE | {"measured change": -0.113},
-    "change in percent": BEFORE | {"measured change": 5.9},
-    "loss below zero predicted": BEFORE | {"predicted change": -2.0},
-    "no losses": BEFORE | {"loss": 0, "loss without it": 0.113},
+    "a small change turned": SMALL | {"measured change": -0.007},
+    "a small change of another run": SMALL | {"measured change": 0.012},
     "percent, and counted from 1": BEFORE | {"score": 79, "head": 4},
     "NaN": BEFORE | {"score": math.nan},
-    "even weights of 0": BEFORE | {"score of even weights": 0},
-    "a loss of 200": BEFORE | {"loss without it": 200, "measured change": 198.08},
-    "a name for any head": BEFORE | {"name": "does something"},
 }
 
 

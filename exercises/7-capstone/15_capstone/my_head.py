@@ -10,7 +10,7 @@ NAME, SCORE, EVEN = "name", "score", "score of even weights"
 PREDICTED, LOSS, WITHOUT = "predicted change", "loss", "loss without it"
 MEASURED, WHY = "measured change", "why"
 
-ROUNDED = 0.0151  # three numbers of two decimals
+ROUNDED = 0.0151  # three numbers of two decimals; nothing coarser is asked for
 ALIKE, LEAST = 0.25, 0.01  # of the larger change, and in nats: up to here two changes agree
 REASON = 4  # words; whether they are a reason is for a person to judge
 LARGE = 5  # nats: a guess among 148 tokens
@@ -19,11 +19,20 @@ MOST = 20  # nats: e to this is more tokens than any vocabulary has
 # In a language without blanks one character counts as a word.
 WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]{2,}")
 ADDRESS = {"head", "layer", "number", "the", "of", "in", "my", "best", "one", "no"}
-VAGUE = {"it", "to", "at", "is", "do", "does", "some", "something", "things", "looks", "attends"}
 
 
 def words(text):
     return set(WORD.findall(text.casefold()))
+
+
+def decimals(value):
+    """How many decimals a number is given with: five where it has more."""
+    return next((n for n in range(5) if abs(value - round(value, n)) < 1e-6), 5)
+
+
+def rounding(d):
+    """How far the change may be from the difference, by the decimals that are given."""
+    return min(ROUNDED, sum(0.51 * 10 ** -decimals(d[n]) for n in (MEASURED, WITHOUT, LOSS)))
 
 
 # ---------------------------------------------------------------- relations
@@ -35,7 +44,7 @@ def there_is_such_a_head(d):
 
 
 def has_a_name(d):
-    return bool(words(d[NAME]) - ADDRESS - VAGUE)
+    return bool(words(d[NAME]) - ADDRESS)
 
 
 def is_a_share(d):
@@ -58,7 +67,7 @@ def losses_are_losses(d):
 
 def change_follows(d):
     off = d[MEASURED] - (d[WITHOUT] - d[LOSS])
-    return abs(off) <= ROUNDED or f"is off by {abs(off):.2g}"
+    return abs(off) <= rounding(d) or f"is off by {abs(off):.2g}"
 
 
 def can_be_predicted(d):
@@ -75,7 +84,7 @@ def is_explained(d):
 
 properties = (
     relation("place", "The head is one of the model's, counted from 0", there_is_such_a_head),
-    relation("name", "The head has a name that says what it does", has_a_name),
+    relation("name", "The head has a name in words, and not only its place", has_a_name),
     relation(
         "share",
         "Both scores are shares of the weight, from 0 to 1, and even weights have some",
@@ -94,8 +103,8 @@ properties = (
 # ---------------------------------------------------------------- which contradiction it is
 
 
-def near(value, wanted):
-    return abs(value - wanted) <= max(ROUNDED, 0.02 * abs(wanted))
+def near(d, wanted):
+    return abs(d[MEASURED] - wanted) <= max(rounding(d), 0.02 * abs(wanted))
 
 
 def is_a_ratio(d):
@@ -106,12 +115,12 @@ def is_a_ratio(d):
 
 fits = {
     "heads_counted_from_one": lambda d: d[LAYER] == d[LAYERS] or d[HEAD] == d[HEADS],
-    "name_is_an_address": lambda d: not words(d[NAME]) - ADDRESS,
+    "name_is_an_address": lambda d: words(d[NAME]) and words(d[NAME]) <= ADDRESS,
     "score_in_percent": lambda d: 2 < max(d[SCORE], d[EVEN]) <= 100 and min(d[SCORE], d[EVEN]) >= 0,
     "even_weights_of_zero": lambda d: d[EVEN] == 0 and 0 <= d[SCORE] <= 1,
     "loss_not_positive": lambda d: min(d[LOSS], d[WITHOUT]) <= 0,
-    "sign_turned": lambda d: near(d[MEASURED], d[LOSS] - d[WITHOUT]),
-    "loss_for_its_change": lambda d: near(d[MEASURED], d[WITHOUT]),
+    "sign_turned": lambda d: near(d, d[LOSS] - d[WITHOUT]),
+    "loss_for_its_change": lambda d: near(d, d[WITHOUT]),
     "ratio_for_a_change": is_a_ratio,
     "why_is_missing": lambda d: not words(d[WHY]),
 }
