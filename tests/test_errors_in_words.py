@@ -54,6 +54,11 @@ def two_of(shape):
     return first, second
 
 
+def with_nothing():
+    with torch.no_grad:
+        pass
+
+
 PROVOKED = {
     "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "holds numbers"),
     "numbers joined": (lambda: torch.ones(3) | torch.ones(3), "`|`, `&` and `~`"),
@@ -64,7 +69,7 @@ PROVOKED = {
     "a product of other dtypes": (lambda: X.double() @ torch.ones(4, 2), "dtype of the input"),
     "a layer of another dtype": (lambda: nn.Linear(4, 2)(X.double()), "Double, the other Float"),
     "half a product": (lambda: X.bfloat16() @ X.transpose(1, 2), "dtype of the input"),
-    "not transposed": (lambda: X @ X, "2 and 4 were wanted, 2 and 3 came"),
+    "not transposed": (lambda: X @ X, "left one is 4 here, the right one 3"),
     "no size of 1": (lambda: X + torch.zeros(2, 3), "a size of 4 meets a size of 3"),
     "stretched": (lambda: X.expand(2, 5, 4), "3 numbers can't fill 5 places"),
     "numbers lost": (lambda: X.view(2, 5), "2, 5 multiplied together should be 24"),
@@ -111,6 +116,42 @@ PROVOKED = {
     "shapes added up": (lambda: sum([X.shape]), "`numel()`"),
     "an argument less": (lambda: two_of(), "was called without 'shape'"),
     "an argument more": (lambda: two_of(1, 2), "takes 1 arguments and was given 2"),
+    "numbers as a condition": (lambda: torch.where(X, X, X), "`torch.where`"),
+    "a power": (lambda: X ^ X, "`x ** 2`"),
+    "too large for half": (
+        lambda: X.half().masked_fill(X > 0, -1e9),
+        "float16 ends at 65,504",
+    ),
+    "an attribute of a function": (lambda: two_of.weight, "looked for in a function"),
+    "a method misspelled": (lambda: X.masked_fil(X > 0, 0), "`masked_fil`"),
+    "a function misspelled": (lambda: torch.squeez(X), "`torch` has nothing called `squeez`"),
+    "one number of many": (lambda: X.item(), "holds more than one"),
+    "no forward": (lambda: Made(bool)(X), "has no method `forward`"),
+    "an argument unknown": (lambda: two_of(form=3), "no argument of that name"),
+    "Python's own sum": (lambda: sum(X, dim=1), "`x.sum(dim=…)`"),
+    "rows of unequal length": (lambda: torch.tensor([[1, 2], [3]]), "2 here, 1 there"),
+    "a number joined": (lambda: torch.cat([X, 0]), "number 1 in the list"),
+    "tensors without a list": (lambda: torch.cat(X, X), "takes a list of tensors"),
+    "a list in a sum": (lambda: operator.add(X, [1.0]), "a Python list or tuple with a number"),
+    "an index of a fraction": (lambda: X[torch.tensor([0.5])], "an index is a whole number"),
+    "a shape's end": (lambda: X.shape[3], "beyond the end of a tuple"),
+    "a number indexed": (lambda: X.sum()[0], "nothing to index"),
+    "more than there are": (lambda: X.topk(5), "more entries than there are"),
+    "a norm of another width": (lambda: nn.LayerNorm(5)(X), "last dimension of 5"),
+    "one prediction": (
+        lambda: nn.functional.cross_entropy(X[0, 0], torch.tensor([1, 2])),
+        "(N, V)",
+    ),
+    "ids as logits": (lambda: torch.ones(2, 3).long().softmax(1), "whole numbers"),
+    "with and no brackets": (with_nothing, "`with torch.no_grad():`"),
+    "a method not called": (lambda: X.size[1], "`x.size(1)`"),
+    "a shape called": (lambda: X.shape(1), "A Size was called"),
+    "a list of no layers": (lambda: nn.ModuleList([3]), "of type `int`"),
+    "a layer for a list": (lambda: nn.ModuleList(nn.Linear(2, 3)), "a single Linear"),
+    "super without brackets": (lambda: super.__init__(), "both pairs of brackets"),
+    "half a head": (lambda: X.view(2, 3, 2.0, 2), "`//`"),
+    "a tensor as an end": (lambda: torch.arange(X), "`end` takes one Python number"),
+    "a number's length": (lambda: len(3), "of type `int`"),
 }
 
 

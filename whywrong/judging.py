@@ -226,7 +226,7 @@ def _partial(
     credit = [bool(r.holds) for r in results if r.credit]
     if not all(essential) or not credit or any(r.gate and not r.holds for r in results):
         return 0.0, ""
-    most, held = 0.25 * exercise.points, sum(credit)
+    most, held = _quarter(0.25 * exercise.points), sum(credit)
     points = round(4 * most * held / len(credit)) / 4
     many = "scored check (●) passes" if held == len(credit) == 1 else "scored checks (●) pass"
     return points, (
