@@ -31,14 +31,9 @@ DARK = "min(1, var(--jp-shadow-base-lightness, 0))"
 FILTER = f"invert(calc({INVERSION} * {DARK})) hue-rotate(calc(180deg * {DARK}))"
 
 
-def strength(number: float, largest: float, signed: bool) -> float:
-    """How strongly a number is coloured, from −1 to 1.
-
-    Of numbers of both signs it grows evenly. Of weights it grows as the square root, so that small
-    ones can be seen.
-    """
-    share = max(-1.0, min(1.0, number / largest)) if largest > 0 else 0.0
-    return share if signed else max(0.0, share) ** 0.5
+def strength(number: float, largest: float) -> float:
+    """How strongly a number is coloured, from −1 to 1: in proportion to it."""
+    return max(-1.0, min(1.0, number / largest)) if largest > 0 else 0.0
 
 
 def shade(strength: float) -> RGB:

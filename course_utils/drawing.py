@@ -22,7 +22,6 @@ from matplotlib.colors import (
     LinearSegmentedColormap,
     ListedColormap,
     Normalize,
-    PowerNorm,
 )
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -264,25 +263,10 @@ def write_digits(
 
 
 def draw_scale(figure: Figure, axes: Sequence[Axes], colormap: Colormap, norm: Normalize) -> None:
-    """The bar of colours. Its colours are evenly spaced; its ticks stand where the numbers are."""
+    """The bar of colours, with its numbers."""
     mappable = matplotlib.cm.ScalarMappable(norm=norm, cmap=colormap)
     bar = figure.colorbar(mappable, ax=axes, fraction=0.06, pad=0.03, aspect=18)
     bar.outline.set(linewidth=0.6, edgecolor="#bbbbbb")
-    if isinstance(norm, PowerNorm):
-        bar.set_ticks(_bent_ticks(norm), minor=False)
-
-
-def _bent_ticks(norm: Normalize) -> list[float]:
-    """Round numbers that stand apart on a scale that isn't even, the largest first."""
-    assert norm.vmin is not None and norm.vmax is not None
-    size = norm.vmax - norm.vmin
-    unit = 10 ** math.floor(math.log10(size))
-    digits = [0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
-    ticks: list[float] = []
-    for tick in sorted((norm.vmin + digit * unit for digit in digits), reverse=True):
-        if tick <= norm.vmax and all(abs(norm(tick) - norm(other)) > 0.12 for other in ticks):
-            ticks.append(tick)
-    return ticks
 
 
 def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> None:
@@ -380,7 +364,7 @@ def paint(
         largest = max(-low, high)
         return SIGNED, Normalize(-largest, largest, clip=True)
     low = low if limits else 0.0
-    return WEIGHTS, PowerNorm(0.5, low, high if high > low else low + 1, clip=True)
+    return WEIGHTS, Normalize(low, high if high > low else low + 1, clip=True)
 
 
 def _number(value: float, digits: int) -> str:

@@ -56,7 +56,7 @@ def heatmap(
     """Draw one `(T, S)` matrix with its numbers in the cells.
 
     A matrix with numbers below zero is drawn with orange for these, white for zero and blue above
-    it; any other one with blue that grows as the square root, as in the attention map.
+    it; any other one with blue that grows in proportion to the number, as in the attention map.
 
     Args:
         matrix: `(T, S)`; `-inf` is drawn as hidden, NaN as such.

@@ -1,14 +1,16 @@
-"""Guesses: what you think will come out, typed in before you see it. They give no points.
+"""Predictions: what you think will come out, typed in before you see it. They give no points.
 
-    guess_sum = ...  # a number
+    predicted_sum = ...  # a number
 
-    reveal(guess_sum, 28 * 4)
+    reveal(predicted_sum, 28 * 4)
 
-And the words of a figure that would give the answer away: `caption` fetches them by name.
+And words that would give an answer away, kept by name: `caption` finds those of a figure, `recall`
+the answers to a lesson's first questions.
 """
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import tomllib
@@ -20,27 +22,63 @@ import torch
 
 from .rounding import fixed
 
-SAME = "as you guessed"
-OTHER = "not what you guessed: find out why before you read on"
-NONE_YET = "none yet: type it over the dots above and run both cells again"
+SAME = "as you predicted"
+OTHER = "not what you predicted: find out why before you read on"
+NONE_YET = "No prediction yet. Type it over the dots above and run both cells again."
+
+
+class Folded:
+    """A result that a page hides until it is clicked; as text only what is asked for."""
+
+    def __init__(self, said: str, result: str) -> None:
+        self.said, self.result = said, result
+
+    def __repr__(self) -> str:
+        return self.said
+
+    def _repr_html_(self) -> str:
+        shown = f"<details><summary>Or show the result.</summary>{html.escape(self.result)}"
+        return f"<p>{html.escape(self.said)}</p>{shown}</details>"
 
 
 def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
-    """Print a guess beside the result, and whether they are the same. Whatever is guessed, it runs.
+    """Show a prediction next to the result, and whether they are the same. It never raises.
+
+    Without a prediction, a page shows the result folded.
 
     Args:
-        guess: a number, a word, True or False, or a list of such; `...`, or a list that still
-            holds one, is no guess yet. Words are compared without regard to case and blanks.
+        guess: a number, a word, True or False, or a list of such; `...`, or a list with a `...`, is
+            no prediction yet. Words are compared without regard to case and blanks.
         result: the same for what came out; a tensor counts as a list.
         within: how far a number may be off.
     """
     guess, result = _plain(guess), _plain(result)
     if _unanswered(guess):
-        said, verdict = NONE_YET, ""
-    else:
-        same = _same(guess, result, within)
-        said, verdict = _shown(guess), f"  ({SAME})" if same else f"  ({OTHER})"
-    print(f"your guess: {said}\nthe result: {_shown(result)}{verdict}")
+        from IPython.display import display  # not needed where a class is graded
+
+        display(Folded(NONE_YET, _shown(result)))
+        return
+    verdict = SAME if _same(guess, result, within) else OTHER
+    print(f"your prediction: {_shown(guess)}\nthe result: {_shown(result)}  ({verdict})")
+
+
+def recall(lesson: str, answers: list[Any]) -> None:
+    """Say which answers to a lesson's first questions are right, and why.
+
+    Args:
+        lesson: its number, as in "04".
+        answers: what you typed, in the order of the questions; `...` is no answer yet.
+    """
+    kept = captions()[lesson]["recall"]
+    for number, (answer, right, why) in enumerate(
+        zip(answers, kept["answers"], kept["because"], strict=True), start=1
+    ):
+        if _unanswered(answer):
+            print(f"{number}: no answer yet")
+        elif _same(_plain(answer), right, 0.01):
+            print(f"{number}: right. {why}")
+        else:
+            print(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up.")
 
 
 def caption(name: str, **numbers: Any) -> dict[str, str]:
@@ -59,7 +97,7 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
 
 
 @cache
-def captions() -> dict[str, dict[str, dict[str, str]]]:
+def captions() -> dict[str, dict[str, dict[str, Any]]]:
     """All of captions.toml, by lesson and by name."""
     return tomllib.loads(Path(__file__).with_name("captions.toml").read_text(encoding="utf-8"))
 

@@ -316,7 +316,7 @@ def test_colours_darken_or_lighten_steadily_so_that_they_print_in_grey(themed, s
 @pytest.mark.parametrize("signed", [False, True])
 def test_neighbouring_steps_of_a_fifth_tell_apart(themed, eyes, signed):
     numbers = np.arange(-1 if signed else 0, 1.01, 0.2)
-    shades = [themed(colours.shade(colours.strength(x, 1, signed))) for x in numbers]
+    shades = [themed(colours.shade(colours.strength(x, 1))) for x in numbers]
     assert min(map(apart, shades, shades[1:], [eyes] * len(shades))) > 2 * NOTICED
 
 

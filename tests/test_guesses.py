@@ -7,7 +7,8 @@ import re
 import pytest
 import torch
 
-from course_utils.guesses import NONE_YET, OTHER, SAME, caption, captions, reveal
+from course_utils import guesses
+from course_utils.guesses import NONE_YET, OTHER, SAME, Folded, caption, captions, recall, reveal
 from tools import SOLUTIONS
 
 from .test_editions import code_cells
@@ -22,10 +23,21 @@ def said(capsys, guess, result, **options) -> str:
 
 
 @pytest.mark.parametrize("guess", [..., None, [..., ...], (4.67, ...)])
-def test_what_is_not_guessed_yet_shows_the_result_all_the_same(guess, capsys):
-    assert said(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == (
-        f"your guess: {NONE_YET}\nthe result: [4.67, 5.33]\n"
-    )
+def test_without_a_prediction_the_result_is_folded(guess, capsys):
+    assert said(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == f"{NONE_YET}\n"
+    page = Folded(NONE_YET, "a < b")._repr_html_()
+    assert re.search(r"<details><summary>.*</summary>a &lt; b</details>", page)
+
+
+def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsys):
+    kept = {"answers": ["after", 3, True], "because": ["So it is.", "One, two, three.", "Always."]}
+    monkeypatch.setattr(guesses, "captions", lambda: {"04": {"recall": kept}})
+    recall("04", ["After", 2, ...])
+    assert capsys.readouterr().out.splitlines() == [
+        "1: right. So it is.",
+        "2: not 2. Think again, or look it up.",
+        "3: no answer yet",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,9 +77,9 @@ def test_a_guess_that_is_not(guess, result, capsys):
 
 
 def test_a_shape_is_shown_as_one(capsys):
-    assert said(capsys, ..., torch.Size([3])).endswith("the result: (3,)\n")
+    assert "the result: (3,) " in said(capsys, (3,), torch.Size([3]))
     assert said(capsys, [4, 8], torch.Size([4, 8])).splitlines() == [
-        "your guess: [4, 8]",
+        "your prediction: [4, 8]",
         f"the result: (4, 8)  ({SAME})",
     ]
 
@@ -87,12 +99,16 @@ def test_a_title_is_kept_by_name():
 def test_the_captions_kept_for_a_lesson_are_those_it_uses(path):
     number = path.stem[:2]
     kept = captions().get(number, {})
-    used = CAPTION.findall("\n".join(cell.source for cell in code_cells(path)))
-    assert set(used) == {(number, figure) for figure in kept}
+    code = "\n".join(cell.source for cell in code_cells(path))
+    used = {figure for lesson, figure in CAPTION.findall(code) if lesson == number}
+    used |= {"recall"} if f'recall("{number}", [..., ..., ...])' in code else set()
+    assert used == kept.keys()
+    if "recall" in kept:
+        assert [len(part) for part in kept["recall"].values()] == [3, 3]
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_every_guess_is_left_open_and_revealed_in_a_later_cell(path):
+def test_every_prediction_is_left_open_and_revealed_in_a_later_cell(path):
     typed: set[str] = set()
     revealed: set[str] = set()
     for cell in code_cells(path):
@@ -103,7 +119,9 @@ def test_every_guess_is_left_open_and_revealed_in_a_later_cell(path):
                 revealed.add(ast.unparse(node.args[0]))
                 assert revealed <= typed, f"no cell to type the guess in:\n{cell.source}"
         for node in tree.body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("guess_"):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith(
+                ("guess_", "predicted_")
+            ):
                 answers = node.value.elts if isinstance(node.value, ast.List) else [node.value]
                 assert {ast.unparse(answer) for answer in answers} == {"..."}, cell.source
                 typed.add(ast.unparse(node.targets[0]))

@@ -521,10 +521,9 @@ function scaleOf(rows, source, view) {
  * As `colours.strength` in Python has it.
  * @type {(x: number, scale: Scale) => number}
  */
-function shadeOf(x, { signed, largest }) {
+function shadeOf(x, { largest }) {
   if (!(largest > 0) || !Number.isFinite(largest)) return 0;
-  const share = clamp(x / largest, -1, 1);
-  return Math.round(STRONGEST * (signed ? share : Math.sqrt(Math.max(0, share))));
+  return Math.round(STRONGEST * clamp(x / largest, -1, 1));
 }
 
 /** @type {(numbers: Numbers, view: View) => Numbers} */
@@ -1110,11 +1109,11 @@ function drawGrid(map, id, family) {
 }
 
 /**
- * The ramp, and a tick where each number's colour is: of weights they are unevenly spaced.
+ * Ticks of the ramp: numbers, and where their colours are.
  * @type {(scale: Scale) => { at: number, x: number }[]}
  */
 function ticksOf({ signed, low, largest }) {
-  if (!signed) return [0, 0.05, 0.2, 0.5, 1].map((x) => ({ at: Math.sqrt(x), x: x * largest }));
+  if (!signed) return [0, 0.25, 0.5, 0.75, 1].map((x) => ({ at: x, x: x * largest }));
   return low < 0
     ? [-1, -0.5, 0, 0.5, 1].map((x) => ({ at: (x + 1) / 2, x: x * largest }))
     : [0, 0.5, 1].map((x) => ({ at: x, x: x * largest }));

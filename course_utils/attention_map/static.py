@@ -95,7 +95,7 @@ def table(
                 parts.append(f'<td style="{CELL}">hidden</td>')
                 continue
             weight = weights[query][key]
-            shade = fixed(0.6 * weight**0.5, 2)
+            shade = fixed(0.6 * weight, 2)
             parts.append(
                 f'<td style="{CELL};background:rgba({BLUE},{shade})">{fixed(weight, 2)}</td>'
             )

@@ -266,9 +266,7 @@ def test_the_legend_s_ticks_stand_where_the_numbers_colours_are(notebook, full):
             )
         )
 
-    assert ticks() == pytest.approx(
-        {"0": 0, "0.05": 0.05**0.5, "0.20": 0.2**0.5, "0.50": 0.5**0.5, "1": 1}
-    )
+    assert ticks() == pytest.approx({"0": 0, "0.25": 0.25, "0.50": 0.5, "0.75": 0.75, "1": 1})
     full.locator(".body").get_by_label("colours up to the largest weight").check()
     largest = f"{weights_in_kernel(notebook).max():.0f}"
     assert ticks()[largest] == 1
@@ -303,7 +301,7 @@ def test_cells_have_the_colours_that_python_gives_their_numbers(notebook, full, 
             if masked and is_hidden:
                 assert dot is None
             else:
-                shade = 64 * colours.strength(x, largest, signed)
+                shade = 64 * colours.strength(x, largest)
                 near = [SHADES[k] for k in SHADES if abs(k - shade) <= 1]
                 assert dot in near
 
