@@ -495,7 +495,7 @@ def arrows(
             look: dict[str, Any] = {"color": line_look(i)["color"], "width": 0.012}
             axes.quiver(*tail, *vector, angles="xy", scale_units="xy", scale=1, **look)
             sideways = np.array([-vector[1], vector[0]]) / max(float(np.hypot(*vector)), 1e-6)
-            middle, away = tail + 0.55 * vector, tuple(11 * sideways)
+            middle, away = tuple(tail + 0.55 * vector), tuple(11 * sideways)
             side = "right" if sideways[0] < -0.3 else "left" if sideways[0] > 0.3 else "center"
             axes.annotate(name, middle, away, textcoords="offset points", ha=side, va="center")
         points = np.array([point for _, tail, vector in drawn for point in (tail, tail + vector)])
