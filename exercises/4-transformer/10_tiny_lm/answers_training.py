@@ -243,18 +243,10 @@ def step_looks_afterwards(model, ids, optimizer, max_norm=1.0):
     return loss.item()
 
 
-def step_of_a_copy(model, ids, optimizer, max_norm=1.0):
-    return make_step()(copy.deepcopy(model), ids, optimizer, max_norm)
-
-
 STEP_WRONG = {
     "by hand, without the optimizer": step_ignores_momentum,
     "perplexity returned": make_step(returned=lambda loss: math.exp(loss.item())),
     "loss in a list": make_step(returned=lambda loss: [loss.item()]),
-    "trains a copy": step_of_a_copy,
-    "does nothing": lambda model, ids, optimizer, max_norm=1.0: next_token_loss(
-        model.train()(ids), ids
-    ).item(),
     "looks afterwards": step_looks_afterwards,
     "of the course": finished.training_step,
 }
