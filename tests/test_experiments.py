@@ -103,23 +103,27 @@ class TestNanHunt:
 
 
 class TestDepth:
-    """Lesson 08's figures; its table of what learns is `depth.train`, minutes of it."""
+    """Lesson 08: what residuals and norms do, each with its control."""
 
-    def test_plain_stacks_lose_the_gradient_and_residuals_keep_it(self):
-        depths = [1, 8, 48]
-        ((what, lines),) = depth.by_depth(depths).items()
-        assert what == "gradient at the first block"
-        assert lines["plain"][0] > 0.05 and 0 < lines["plain"][2] < 1e-40
-        for name in ("Post-LN", "Pre-LN"):
-            assert all(0.3 < length < 1.3 for length in lines[name]), name
+    @pytest.mark.parametrize("seed", range(3))
+    def test_gradients_at_the_first_of_48_blocks(self, seed):
+        first = {name: depth.gradient_norms(name, 48, seed)[0] for name in depth.WIRINGS}
+        assert first["neither"] < 1e-50
+        assert 1e-5 < first["norms alone"] < 0.1
+        assert first["residuals alone"] > 100
+        assert 0.3 < first["Pre-LN"] < 1.3 and 0.3 < first["Post-LN"] < 1.3
 
     @pytest.mark.parametrize("seed", range(3))
     def test_pre_norm_spreads_the_change_over_the_blocks(self, seed):
-        """The last of 24 blocks gets less than alone; behind a norm on the stream it gets more."""
+        """The last of 24 blocks gets less than alone; after a norm on the stream it gets more."""
         last = {name: depth.gradient_norms(name, 24, seed)[1] for name in depth.WIRINGS}
         assert last["Pre-LN"] < last["Post-LN"]
 
-    def test_a_shallow_stack_of_either_kind_learns_the_token_before(self):
-        """In a few seconds; stacks of 24 are what the lesson tells of."""
-        for name in ("Post-LN", "Pre-LN"):
-            assert depth.train(name, depth=2) < 0.5, name
+    @pytest.mark.parametrize("seed", range(3))
+    def test_six_blocks_learn_with_residuals_and_not_without(self, seed):
+        for name in depth.WIRINGS:
+            loss = depth.train(name, 6, seed=seed)
+            assert loss < 0.05 if name not in ("neither", "norms alone") else loss > 2.4, name
+
+    def test_24_blocks_learn_slowly_without_norms(self):
+        assert depth.train("residuals alone", 24) > 0.2 > depth.train("Pre-LN", 24)
