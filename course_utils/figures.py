@@ -11,7 +11,7 @@ lightness round, so that its background is the page's own.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -212,7 +212,6 @@ def score_distributions(
     scores: Mapping[int, Tensor],
     title: str,
     *,
-    bins: int = 60,
     alt: str | None = None,
 ) -> Picture:
     """Draw how dot products spread, as they are and divided by √D.
@@ -220,7 +219,6 @@ def score_distributions(
     Args:
         scores: unscaled dot products of any shape by the width D of their vectors.
         title: what to see.
-        bins: of each histogram.
         alt: the text alternative; by default the standard deviations.
     """
     raw = {D: array(tensor).ravel() for D, tensor in scores.items()}
@@ -228,27 +226,25 @@ def score_distributions(
         "as they are: q · k": raw,
         "scaled: q · k / √D": {D: values / math.sqrt(D) for D, values in raw.items()},
     }
-    described = []
+    described, named = [], {D: f"D = {D}: std" for D in raw}
     with drawing.style():
-        figure = drawing.figure(8.0, 3.4, title)
+        figure = drawing.figure(9.6, 3.4, title)
         left, right = figure.subplots(1, 2)
         for axes, (name, groups) in zip((left, right), panels.items(), strict=True):
             limit = max(float(np.abs(values).max()) for values in groups.values())
-            edges = np.linspace(-limit, limit, bins + 1)
+            edges = np.linspace(-limit, limit, 161 if axes is left else 61)
+            lines = []
             for i, (D, values) in enumerate(groups.items()):
                 spread = f"{values.std():.1f}"
-                axes.stairs(
-                    np.histogram(values, edges, density=True)[0],
-                    edges,
-                    label=f"D = {D}, std {spread}",
-                    **line_look(i),
-                )
+                density = np.histogram(values, edges, density=True)[0]
+                lines.append(axes.stairs(density, edges, **line_look(i)))
+                named[D] += f" {spread}," if axes is left else f" scaled {spread}"
                 described.append(f"{name.split(':')[0]}, D = {D}: {spread}")
             axes.set_title(name, fontsize=10)
             axes.set_xlabel("score")
             axes.set_ylabel("density")
             axes.set_ylim(bottom=0)
-            axes.legend(fontsize=8, handlelength=2.6, loc="upper right")
+        figure.legend(lines, named.values(), loc="outside right upper", handlelength=2.6)
     text = f"Histograms: {drawing.sentence(title)} Standard deviations: {'; '.join(described)}."
     return Picture(figure, alt or text)
 
@@ -262,7 +258,6 @@ def loss_curve(
     steps: int | None = None,
     xlabel: str = "step",
     ylabel: str = "loss (nats per token)",
-    legend: Literal["upper right", "center right"] = "upper right",
     alt: str | None = None,
 ) -> Picture:
     """Draw losses against the steps of training, one line a name.
@@ -273,12 +268,11 @@ def loss_curve(
         floor: a value that no model can beat, such as the entropy of the data; a labelled line.
         levels: other values to compare with, by name; lines with their names beside them.
         steps: how far the axis goes; by default as far as the losses.
-        legend: where the names of the lines stand.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
     """
     with drawing.style():
-        figure = drawing.figure(6.4, 3.6, title)
+        figure = drawing.figure(7.6, 3.6, title)
         axes = figure.add_subplot()
         for i, (name, values) in enumerate(losses.items()):
             by_step = values if isinstance(values, Mapping) else dict(enumerate(values, start=1))
@@ -303,7 +297,7 @@ def loss_curve(
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
         if levels is None or len(losses) > 1:
-            axes.legend(loc=legend, handlelength=3)
+            figure.legend(loc="outside right upper", handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
         described += f", with a floor at {floor:.2f}"
@@ -337,7 +331,7 @@ def cost_curve(
     """
     x = array(sizes)
     with drawing.style():
-        figure = drawing.figure(6.4, 3.8, title)
+        figure = drawing.figure(8.0, 3.8, title)
         axes = figure.add_subplot()
         for i, (name, values) in enumerate(costs.items()):
             if len(values) != len(sizes):
@@ -360,12 +354,12 @@ def cost_curve(
         axes.set_yscale("log")
         axes.set_xticks(x, [f"{size:g}" for size in x])
         axes.minorticks_off()
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
-        axes.legend(loc="upper left", handlelength=3)
+        axes.set_xlabel(f"{xlabel}, logarithmic")
+        axes.set_ylabel(f"{ylabel}, logarithmic")
+        figure.legend(loc="outside right upper", handlelength=3)
     described = f"{ylabel} against {xlabel} from {x[0]:g} to {x[-1]:g} for {', '.join(costs)}"
     if power is not None:
-        described += f", beside a line that grows as size to the power {power:g}"
+        described += f", next to a line that grows as size to the power {power:g}"
     return Picture(figure, alt or f"Line chart: {drawing.sentence(title)} {described}.")
 
 
@@ -388,14 +382,14 @@ def points_and_lines(
     """
     wide = torch.linspace(float(x.min()) - 0.5, float(x.max()) + 0.5, 2)
     with drawing.style():
-        figure = drawing.figure(6.0, 3.6, title)
+        figure = drawing.figure(7.4, 3.6, title)
         axes = figure.add_subplot()
         for i, (name, line) in enumerate(lines.items()):
             axes.plot(array(wide), array(line(wide)), label=name, **line_look(i))
         axes.plot(array(x), array(y), "D", color="black", markersize=7, label="the points")
         axes.set_xlabel("x")
         axes.set_ylabel("y")
-        axes.legend(loc="upper left", handlelength=3)
+        figure.legend(loc="outside right upper", handlelength=3)
     points = ", ".join(f"({a:g}, {b:g})" for a, b in zip(array(x), array(y), strict=True))
     described = f"the points {points} and a line for each of: {', '.join(lines)}"
     return Picture(figure, alt or f"Line chart: {drawing.sentence(title)} {described}.")
@@ -421,7 +415,7 @@ def curve_panels(
     """
     x, described = array(sizes), []
     with drawing.style():
-        figure = drawing.figure(8.0, 3.3, title)
+        figure = drawing.figure(9.4, 3.3, title)
         drawn = figure.subplots(1, len(panels), squeeze=False).flat
         for axes, (what, curves) in zip(drawn, panels.items(), strict=True):
             for i, (name, values) in enumerate(curves.items()):
@@ -432,12 +426,14 @@ def curve_panels(
             axes.set_xscale("log", base=2)
             if everything.min() > 0 and everything.max() > 1000 * everything.min():
                 axes.set_yscale("log")
+                what += ", logarithmic"
             else:
                 axes.set_ylim(0, 1.05 * everything.max())
             axes.set_xticks(x, [f"{size:g}" for size in x])
             axes.minorticks_off()
-            axes.set(xlabel=xlabel, ylabel=what)
-            axes.legend(loc="best", fontsize=8, handlelength=3)
+            axes.set(xlabel=f"{xlabel}, logarithmic", ylabel=what)
+        handles = axes.get_legend_handles_labels()
+        figure.legend(*handles, loc="outside right upper", handlelength=3)
     return Picture(figure, alt or f"Line charts: {drawing.sentence(title)} {'; '.join(described)}.")
 
 
@@ -459,14 +455,56 @@ def curves(
         alt: the text alternative.
     """
     with drawing.style():
-        figure = drawing.figure(6.0, 3.4, title)
+        figure = drawing.figure(7.4, 3.4, title)
         axes = figure.add_subplot()
         axes.axhline(0, color="#bbbbbb", linewidth=0.8)
         axes.axvline(0, color="#bbbbbb", linewidth=0.8)
         for i, (name, y) in enumerate(values.items()):
             axes.plot(array(x), array(y), label=name, **line_look(i))
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.legend(loc="upper left", handlelength=3)
+        figure.legend(loc="outside right upper", handlelength=3)
+    return Picture(figure, alt)
+
+
+def arrows(
+    vectors: Mapping[str, tuple[float, float]],
+    title: str,
+    *,
+    chain: Sequence[str] = (),
+    alt: str,
+) -> Picture:
+    """Draw vectors of width 2 as arrows from the origin.
+
+    Args:
+        vectors: two numbers by name.
+        title: what to see.
+        chain: names of arrows that are drawn tip to tail; their sum is drawn from the origin.
+        alt: the text alternative.
+    """
+    start = np.zeros(2)
+    drawn: list[tuple[str, np.ndarray, np.ndarray]] = []
+    for name, pair in vectors.items():
+        drawn.append((name, start if name in chain else np.zeros(2), np.array(pair)))
+        start = start + np.array(pair) if name in chain else start
+    if chain:
+        drawn.append((" + ".join(chain), np.zeros(2), start))
+    with drawing.style():
+        figure = drawing.figure(4.6, 4.0, title)
+        axes = figure.add_subplot()
+        for i, (name, tail, vector) in enumerate(drawn):
+            look: dict[str, Any] = {"color": line_look(i)["color"], "width": 0.012}
+            axes.quiver(*tail, *vector, angles="xy", scale_units="xy", scale=1, **look)
+            sideways = np.array([-vector[1], vector[0]]) / max(float(np.hypot(*vector)), 1e-6)
+            middle, away = tuple(tail + 0.55 * vector), tuple(11 * sideways)
+            side = "right" if sideways[0] < -0.3 else "left" if sideways[0] > 0.3 else "center"
+            axes.annotate(name, middle, away, textcoords="offset points", ha=side, va="center")
+        points = np.array([point for _, tail, vector in drawn for point in (tail, tail + vector)])
+        room = 0.18 * (np.ptp(points, axis=0).max() or 1.0)
+        axes.set_xlim(points[:, 0].min() - room, points[:, 0].max() + room)
+        axes.set_ylim(points[:, 1].min() - room, points[:, 1].max() + room)
+        axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
+        axes.axvline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
+        axes.set(xlabel="channel 0", ylabel="channel 1", aspect="equal")
     return Picture(figure, alt)
 
 

@@ -134,7 +134,7 @@ class TranslatingLine(ipywidgets.VBox):
 
 def _cell(share: float) -> str:
     """A cell the bluer the larger its weight, on a light page and on a dark one."""
-    strength = 0.55 * colours.strength(share, 1.0, signed=False)
+    strength = 0.55 * colours.strength(share, 1.0)
     return (
         f'<td style="text-align:center;min-width:3.5em;background:rgba(38,122,209,{strength:.2f})">'
         f"{share:.2f}</td>"

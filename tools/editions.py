@@ -30,6 +30,7 @@ KERNEL_ARGUMENTS = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_le
 
 BEGIN_SOLUTION = "### BEGIN SOLUTION"
 KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
+SETUP = "try:\n    from course_utils import report_environment"
 MEASURED = "measured"
 UNSTORED = "unstored"
 
@@ -103,6 +104,10 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
 def normalise(notebook: NotebookNode) -> None:
     """Leave in a notebook, in place, only what is the same each time it is run and saved."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
+    first = [cell for cell in notebook.cells if cell.cell_type == "code"][:2]
+    if first and first[0].source.startswith(SETUP):
+        for cell in first:  # folded away: the first thing to read is the problem
+            cell.metadata["jupyter"] = {"source_hidden": True}
     notebook.metadata = NotebookNode(
         kernelspec={
             "display_name": "Python 3 (ipykernel)",
