@@ -154,38 +154,69 @@ def training_step(
     return loss.item()
 
 
-def train(
-    model: nn.Module,
-    batches: Tensor | Sequence[Tensor],
-    learning_rate: float = 6e-3,
-    levels: Mapping[str, float] | None = None,
-    threads: int | None = 1,
-) -> list[float]:
-    """Take one step of AdamW on each batch, each shorter than the one before; show the loss live.
+def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) -> list[float]:
+    """Take one step of AdamW on each batch, with a learning rate that falls to 0.
 
-    Loshchilov and Hutter 2019. The learning rate falls to 0 in a straight line: long steps find
-    the valley, short ones its ground.
+    Loshchilov and Hutter 2019. At step i of n, from 0, the learning rate is
+    `learning_rate * (1 - i / n)`: long steps come near a minimum, short ones settle there.
 
     Args:
         model: `(B, T)` ids to `(B, T, V)` logits.
-        batches: `(steps, B, T)` ids; T is at most one more than the model's context length.
+        batches: n of `(B, T)` ids; T is at most one more than the model's context length.
         learning_rate: of the first step.
-        levels: losses to compare with, by name: lines in the live curve.
-        threads: how many compute. With one, losses don't depend on how many there are, and others
-            on a busy machine don't hold it up; None takes all.
 
     Returns:
         The loss before each step.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=len(batches))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     losses = []
-    with use_threads(threads), LiveLoss(len(batches), levels) as live:
-        for ids in batches:
-            losses.append(training_step(model, ids, optimizer))
-            schedule.step()
-            live.show(losses)
+    for i, ids in enumerate(batches):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * (1 - i / len(batches))
+        losses.append(training_step(model, ids, optimizer))
     return losses
+
+
+@contextmanager
+def watch_training(
+    model: nn.Module,
+    batches: Sequence[Tensor],
+    levels: Mapping[str, float] | None = None,
+    threads: int | None = 1,
+) -> Iterator[None]:
+    """Show the loss live while a loop of anybody's trains the model on these batches, in order.
+
+    Args:
+        model: what is trained.
+        batches: what it is trained on, each once.
+        levels: losses to compare with, by name: lines in the live curve.
+        threads: how many compute. With one, losses don't depend on how many there are, and others
+            on a busy machine don't hold it up; None takes all.
+    """
+    losses: list[float] = []
+
+    def look(_: nn.Module, __: object, logits: Tensor) -> None:
+        if model.training and len(losses) < len(batches):
+            losses.append(next_token_loss(logits.detach(), batches[len(losses)]).item())
+            live.show(losses)
+
+    with use_threads(threads), LiveLoss(len(batches), levels) as live:
+        hook = model.register_forward_hook(look)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def train(
+    model: nn.Module,
+    batches: Sequence[Tensor],
+    learning_rate: float = 6e-3,
+    levels: Mapping[str, float] | None = None,
+) -> list[float]:
+    """`train_lm`, watched live on one thread."""
+    with watch_training(model, batches, levels):
+        return train_lm(model, batches, learning_rate)
 
 
 @torch.no_grad()

@@ -173,6 +173,18 @@ def test_the_table_has_every_weight_to_two_digits_and_each_row_with_its_sum():
                 assert abs(float(cell) - shown.weights[query, key].item()) <= 0.005001
 
 
+def test_the_table_shows_the_step_that_is_asked_for():
+    two = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    at = {"queries": ["a", "b"], "causal": True, "scale": 0.5, "values": torch.eye(2), "row": 1}
+    source = html_of(attention_map(two, step="scores", **at))
+    assert "<caption" in source and ">Scores: one row per query" in source
+    assert Table(source).rows[1:] == [["a", "1.00", "-2.00"], ["b", "0.50", "3.00"]]
+    source = html_of(attention_map(two, step="masked", **at))
+    assert Table(source).rows[1:] == [["a", "0.50", "hidden"], ["b", "0.25", "1.50"]]
+    source = html_of(attention_map(two, step="weighted sum", **at))
+    assert "“b”: 0.22 · (1.00, 0.00) + 0.78 · (0.00, 1.00) = (0.22, 0.78)" in source
+
+
 def test_the_table_can_be_read_where_styles_and_classes_are_taken_away():
     shown = attention_map(scores(4, 6, 6), WORDS, hidden=torch.ones(6, 6).triu(1).bool(), row=2)
     source = html_of(shown)
@@ -180,7 +192,7 @@ def test_the_table_can_be_read_where_styles_and_classes_are_taken_away():
     assert "<style" not in source and "<script" not in source
     assert Table(bare).rows == Table(source).rows
     assert repr(shown).partition(": ")[2] in bare
-    assert "<caption>Attention weights, head 0 of 4: one row a query, one column a key" in bare
+    assert "<caption>Attention weights, head 0 of 4: one row per query, one column per key" in bare
     scopes = [attributes.get("scope") for tag, attributes in Table(bare).tags if tag == "th"]
     assert scopes == ["col"] * 8 + ["row"] * 6
 

@@ -151,6 +151,7 @@ PROVOKED = {
     "super without brackets": (lambda: super.__init__(), "both pairs of brackets"),
     "half a head": (lambda: X.view(2, 3, 2.0, 2), "`//`"),
     "a tensor as an end": (lambda: torch.arange(X), "`end` takes one Python number"),
+    "a key of a list": (lambda: operator.getitem([{"a": 1}], "a"), "the key of a dict"),
     "a number's length": (lambda: len(3), "of type `int`"),
 }
 

@@ -99,6 +99,15 @@ class Cell:
                 return f"{self} breaks {shown}, and {known} is kept: run tools.matrix --keep"
         return ""
 
+    def why(self, report: Report) -> str:
+        """A fault in a few words."""
+        if self._is_as_wanted(report):
+            return f"another result is kept; python -m tools.matrix --keep {self.exercise.id}"
+        if self.wanted == "right" or report.passed:
+            return f"should be {'right' if self.wanted == 'right' else 'refused'}"
+        told = " and ".join(report.misconceptions) or "nothing"
+        return f"should be named {' and '.join(self.wanted) or 'nothing'}, is named {told}"
+
     def _is_as_wanted(self, report: Report) -> bool:
         if self.wanted == "right":
             return report.passed and report.points == self.exercise.points
@@ -211,7 +220,7 @@ def _print_matrix(exercises: Sequence[Exercise]) -> int:
             f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name[:60]:<34} "
             f"{'pass' if report.passed else 'fail'} {report.points:>5g}/{cell.exercise.points:<4g} "
             f"{kept:<10} {'+'.join(report.misconceptions) or '-':<28} "
-            f"{'<-- WRONG' if fault else ''}",
+            f"{f'<-- WRONG: {cell.why(report)}' if fault else ''}",
             flush=True,
         )
     print(f"{wrong} answers judged wrong")

@@ -26,6 +26,8 @@ ABOUT_LESSONS = (
     *("test_editions", "test_minutes", "test_guesses", "test_exercises"),
     *("test_other_ways", "test_judging", "test_rooms", "test_families"),
 )
+# Tests of these files that look at all lessons at once.
+ABOUT_ALL = ("one_sentence", "ids_are_words", "answers_belong", "graded_once", "every_link")
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
 
 
@@ -50,9 +52,7 @@ def parts(name: str) -> dict[str, list[str]]:
     pytest = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider"]
     stem = name.split("/")[1]
     ids = [one.id for one in catalogue().outline.get(name, ())]
-    about = " or ".join(
-        [stem, "index", "is_what_solutions", "test_rooms", *(f"{id}" for id in ids)]
-    )
+    about = " or ".join([stem, "index", "is_what_solutions", "test_rooms", *ABOUT_ALL, *ids])
     found = {
         "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
         "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],
@@ -64,7 +64,7 @@ def parts(name: str) -> dict[str, list[str]]:
 def wrong_cells(said: str) -> str:
     """The lines of the matrix that aren't as they should be, or its end where it could not run."""
     lines = said.splitlines()
-    return "\n".join([line for line in lines if line.endswith("WRONG")] or lines[-20:])
+    return "\n".join([line for line in lines if "<-- WRONG" in line] or lines[-20:])
 
 
 def start(command: list[str]) -> subprocess.Popen:

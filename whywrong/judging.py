@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .accounts import judge_account
 from .errors_in_words import meaning
-from .exercise import Exercise, Misconception, Property, Trial, Verdict
+from .exercise import Exercise, Misconception, Property, Trial
 from .key import AnswerKey
 from .naming import name_mistakes
 from .observation import Observation
@@ -162,16 +162,13 @@ def _result(
     property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
 ) -> BehaviourResult:
     """One property over all cases; those of an exercise itself look at the trials in `fit`."""
-    verdicts: list[Verdict] = []
-    if fit is None:
-        verdicts = [property.verdict(t) for t in trials]
-    else:
-        for t in fit:
-            if t.seen.facts.get("unstable") or not (property.any_number or finite(t.seen)):
-                continue  # chance or a NaN would break it for another reason
-            verdicts.append(property.verdict(t))
-    known = [v for v in verdicts if v is not None]
+    clear = trials if fit is None else [t for t in fit if property.any_number or finite(t.seen)]
+    if fit is not None:  # chance would break it for another reason, as a NaN would
+        clear = [t for t in clear if not t.seen.facts.get("unstable")]
+    known = [v for v in map(property.verdict, clear) if v is not None]
     holds = all(v is True for v in known) if known else None
+    if holds and fit is not None and not all(property.any_number or finite(t.seen) for t in fit):
+        holds = None
     how = next((v for v in known if isinstance(v, str)), "")
     worded = holds is False and bool(property.breaks)
     text = property.breaks if worded else property.text

@@ -1,6 +1,7 @@
 """An attention map as words and as an HTML table: no script, no style sheet, no kernel."""
 
 import html
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -8,7 +9,8 @@ from course_utils.rounding import fixed
 
 TABLE_SIZE = 24  # tokens a side; a longer map shows a part, so that a saved notebook stays small
 CELL = "padding:2px 6px;text-align:right"  # pages that take both away run the digits together
-BLUE = "38,122,209"  # of colours.ABOVE, see-through, because the page may be light or dark
+# Of colours.ABOVE and BELOW, see-through, because the page may be light or dark.
+BLUE, ORANGE = "38,122,209", "197,103,2"
 
 
 def visible(label: object) -> str:
@@ -55,15 +57,18 @@ def sentence(
 
 
 def table(
-    weights: Sequence[Sequence[float]],
+    numbers: Sequence[Sequence[float]],
     hidden: Sequence[Sequence[bool]],
     queries: Sequence[str],
     keys: Sequence[str],
     title: str,
     row: int,
     notes: Sequence[str],
+    sums: bool = True,
 ) -> str:
     """The map as an HTML table with digits in its cells, then `notes`, one paragraph each.
+
+    With `sums` the numbers are weights, and a last column gives the sum of each row.
 
     Colour is only ever added to a digit or a word, by inline styles that are see-through: the
     table reads the same on a light page, on a dark one, and where styles are taken away.
@@ -74,7 +79,9 @@ def table(
     rows = range(first_row, min(first_row + TABLE_SIZE, len(queries)))
     columns = range(first_key, min(first_key + TABLE_SIZE, len(keys)))
 
-    caption = f"{title}: one row a query, one column a key"
+    caption = f"{title}: one row per query, one column per key"
+    seen = [abs(x) for one in numbers for x in one if math.isfinite(x)]
+    largest = 1.0 if sums else max([*seen, 1e-9])
     if len(rows) < len(queries) or len(columns) < len(keys):
         caption += (
             f"; queries {rows[0]}–{rows[-1]} of {len(queries)}"
@@ -87,19 +94,19 @@ def table(
         f'<thead><tr><th scope="col" style="{CELL}">query</th>',
     ]
     parts += [f'<th scope="col" style="{CELL}">{html.escape(keys[key])}</th>' for key in columns]
-    parts.append(f'<th scope="col" style="{CELL}">sum</th></tr></thead><tbody>')
+    last = f'<th scope="col" style="{CELL}">sum</th>' if sums else ""
+    parts.append(f"{last}</tr></thead><tbody>")
     for query in rows:
         parts.append(f'<tr><th scope="row" style="{CELL}">{html.escape(queries[query])}</th>')
         for key in columns:
             if hidden[query][key]:
                 parts.append(f'<td style="{CELL}">hidden</td>')
                 continue
-            weight = weights[query][key]
-            shade = fixed(0.6 * weight, 2)
-            parts.append(
-                f'<td style="{CELL};background:rgba({BLUE},{shade})">{fixed(weight, 2)}</td>'
-            )
-        parts.append(f'<td style="{CELL}">{fixed(sum(weights[query]), 3)}</td></tr>')
+            number = numbers[query][key]
+            colour = f"{ORANGE if number < 0 else BLUE},{fixed(0.6 * abs(number) / largest, 2)}"
+            parts.append(f'<td style="{CELL};background:rgba({colour})">{fixed(number, 2)}</td>')
+        total = f'<td style="{CELL}">{fixed(sum(numbers[query]), 3)}</td>' if sums else ""
+        parts.append(f"{total}</tr>")
     parts.append("</tbody></table>")
     parts += [f"<p>{html.escape(note)}</p>" for note in notes]
     parts.append("</div>")

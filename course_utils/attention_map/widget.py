@@ -16,6 +16,13 @@ from course_utils.attention_map import static
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST_NUMBERS = 4_000_000  # what a page takes without a pause: 144 heads of 128 × 128 fit
 COLDEST, HOTTEST = 0.1, 10.0
+# What the table shows at a step before the weights, and whether it is scaled.
+STATIC_STEPS = {
+    "query · key": ("Products of queries and keys", False),
+    "scores": ("Scores", False),
+    "scaled": ("Scaled scores", True),
+    "masked": ("Masked scores", True),
+}
 
 
 def attention_map(
@@ -110,6 +117,7 @@ class AttentionMap(anywidget.AnyWidget):
         self._scores = scores  # (L, H, T, S)
         self._queries = queries
         self._keys = keys
+        self._values = values  # (L or 1, H or 1, S, D)
         self._masks = masks  # each (L or 1, H or 1, T or 1, S), True is hidden
         self._scale = 1.0 if scale is None else scale
         self._head_names = head_names
@@ -215,17 +223,42 @@ class AttentionMap(anywidget.AnyWidget):
     def _html(self) -> str:
         place = self._place()
         others = [head for head in range(self._scores.shape[1]) if head != self.head]
+        scores = self._scores[self.layer, self.head].double()
         hidden = self._hidden(self.layer, self.head)
+        if self.step in ("query · key", "scores", "scaled"):
+            hidden = scores == -math.inf
+        what, scale = STATIC_STEPS.get(self.step, ("Attention weights", None))
+        weights = self._weights(self.layer, self.head)
+        numbers = weights if scale is None else scores * (self._scale if scale else 1.0)
+        sentences = [self._sentence(self.head), *self._arithmetic(weights)]
         return static.table(
-            self._weights(self.layer, self.head).tolist(),
+            numbers.tolist(),
             hidden.tolist(),
             self._queries,
             self._keys,
-            title=f"Attention weights{place and ', ' + place}",
+            title=f"{what}{place and ', ' + place}",
             row=self.row,
-            notes=[self._sentence(self.head)]
+            notes=sentences
             + [f"head {head}{self._named(head)}: {self._sentence(head)}" for head in others],
+            sums=scale is None,
         )
+
+    def _arithmetic(self, weights: torch.Tensor) -> list[str]:
+        """The weighted sum of the chosen row in digits, if that is the step and it is short."""
+        if self.step != "weighted sum" or self._values is None:
+            return []
+        values = self._values[self.layer % len(self._values)]
+        values = values[self.head % len(values)].double()
+        if values.numel() > 24:
+            return []
+        row = weights[self.row]
+        parts = [
+            f"{static.fixed(float(w), 2)} · {_vector(v)}"
+            for w, v in zip(row, values, strict=True)
+            if w
+        ]
+        query = static.names(self._queries)[self.row]
+        return [f"context of {query}: {' + '.join(parts)} = {_vector(row @ values)}"]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
@@ -242,6 +275,10 @@ class AttentionMap(anywidget.AnyWidget):
         display(bundle, raw=True)
         # Without the widget, empty HTML is nothing on a page, and empty text an empty grey box.
         display({WIDGET_VIEW: view, "text/html": "", "text/plain": ""}, raw=True)
+
+
+def _vector(vector: torch.Tensor) -> str:
+    return f"({', '.join(static.fixed(float(number), 2) for number in vector)})"
 
 
 def _size(tensor: torch.Tensor) -> str:

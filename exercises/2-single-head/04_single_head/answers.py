@@ -36,33 +36,15 @@ def by_broadcasting(query, key):
     return product.sum(-1) * torch.rsqrt(torch.tensor(query.shape[-1], dtype=query.dtype))
 
 
-def hidden_already(query, key):
-    T, S = query.shape[1], key.shape[1]
-    return by_einsum(query, key).masked_fill(torch.ones(T, S, dtype=torch.bool).triu(1), -INF)
-
-
-def key_divided(query, key):
-    key /= math.sqrt(key.shape[-1])
-    return query @ key.mT
-
-
 SCORES_WRONG = {
     "distance": lambda query, key: -torch.cdist(query, key) / math.sqrt(query.shape[-1]),
     "cosine": lambda query, key: F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT,
     "whole root": lambda query, key: query @ key.mT / math.isqrt(query.shape[-1]),
-    "eight always": lambda query, key: query @ key.mT / 8,
-    "future hidden already": hidden_already,
-    "detached": lambda query, key: by_einsum(query.detach(), key.detach()),
-    "numpy": lambda query, key: by_einsum(query.detach(), key.detach()).numpy(),
     "batch mixed": lambda query, key: (
         torch.einsum("btd,csd->bts", query, key) / math.sqrt(query.shape[-1])
     ),
     "query against itself": lambda query, key: by_einsum(query, query),
     "batch dropped": lambda query, key: by_einsum(query, key)[0],
-    "keys viewed": lambda query, key: (
-        query @ key.view(key.shape[0], key.shape[2], key.shape[1]) / query.shape[-1] ** 0.5
-    ),
-    "key divided": key_divided,
 }
 
 
@@ -149,38 +131,9 @@ class UniformDropout(Plain):
 # ---------------------------------------------------------------- CausalSelfAttention: wrong
 
 
-class MaskCached(Plain):
-    """Makes its mask at the first call and never again."""
-
-    mask = None
-
-    def future(self, scores):
-        if self.mask is None:
-            self.mask = super().future(scores)
-        return self.mask[: scores.shape[-2], : scores.shape[-1]]
-
-
-class MaskMadeOnTheCpu(Plain):
-    def future(self, scores):
-        return torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-
-
-class NoGradient(Plain):
-    @torch.no_grad()
-    def forward(self, x):
-        return super().forward(x)
-
-
 class DropoutOnValues(Plain):
     def attend(self, q, k, v):
         return self.weigh(by_einsum(q, k)) @ self.dropout(v)
-
-
-class DropoutLineWithoutEffect(Plain):
-    def attend(self, q, k, v):
-        weights = self.weigh(by_einsum(q, k))
-        self.dropout(weights)
-        return weights @ v
 
 
 class BuiltIn(Plain):
@@ -188,25 +141,10 @@ class BuiltIn(Plain):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-class ScaledTwice(Plain):
-    def weigh(self, scores):
-        return super().weigh(scores / math.sqrt(self.d_out))
-
-
-class ZeroFill(Plain):
-    def fill(self, scores):
-        return scores.tril()
-
-
 class RenormalisedAfterwards(Plain):
     def weigh(self, scores):
         weights = scores.softmax(-1).tril()
         return weights / weights.sum(-1, keepdim=True)
-
-
-class InfinityTimesZero(Plain):
-    def fill(self, scores):
-        return scores + self.future(scores) * -INF
 
 
 class ExpWithoutMaximum(Plain):
@@ -234,34 +172,14 @@ class BiasNotUsed(Plain):
         return self.attend(x @ self.query.weight.T, x @ self.key.weight.T, x @ self.value.weight.T)
 
 
-class OtherNames(nn.Module):
-    def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
-        super().__init__()
-        self.W_q = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_k = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_v = nn.Linear(d_in, d_out, bias=qkv_bias)
-
-    def forward(self, x):
-        return F.softmax(by_einsum(self.W_q(x), self.W_k(x)), -1) @ self.W_v(x)
-
-
 HEADS_RIGHT = (TrilBuffer, Additive, PlainTensorMoved, Fused, TokenByToken, UniformDropout)
 HEADS_WRONG = (
-    MaskCached,
-    MaskMadeOnTheCpu,
-    NoGradient,
     DropoutOnValues,
-    DropoutLineWithoutEffect,
-    BuiltIn,
-    ScaledTwice,
-    ZeroFill,
     RenormalisedAfterwards,
-    InfinityTimesZero,
     ExpWithoutMaximum,
     ValuesFromQueries,
     OutProjection,
     BiasNotUsed,
-    OtherNames,
 )
 
 

@@ -272,24 +272,6 @@ class OwnValueForEmptyRows(PlainPadded):
         return torch.where(((~self.pad).cumsum(1) == 0)[..., None], v, out)
 
 
-class PaddedQueriesNeverLook(PlainPadded):
-    """Padded rows are cleared where there is anything to see."""
-
-    def attend(self, q, k, v):
-        out = super().attend(q, k, v)
-        return out if self.pad is None else out * ~self.pad[..., None]
-
-
-class NaNPatchedAtTheEnd(PlainPadded):
-    """NaN weights; the result is patched, the gradients of the projections are not."""
-
-    def weigh(self, scores):
-        return _fill(scores, self.hidden(scores))
-
-    def attend(self, q, k, v):
-        return super().attend(q, k, v).nan_to_num()
-
-
 class CausalWithoutPaddingOnly(PlainPadded):
     def future(self, scores):
         future = super().future(scores)
@@ -304,32 +286,9 @@ class RenormalisedOverReal(PlainPadded):
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
 
 
-class PaddedValuesCleared(PlainPadded):
-    """The values of padding are 0; its weights stay."""
-
-    def attend(self, q, k, v):
-        if self.pad is not None:
-            v = v.masked_fill(self.pad[..., None], 0.0)
-        scores = by_einsum(q, k)
-        return self.dropout(by_where(scores, self.future(scores))) @ v
-
-
 class DropoutBeforeMask(PlainPadded):
     def attend(self, q, k, v):
         return self.weigh(self.dropout(by_einsum(q, k))) @ v
-
-
-class NothingDroppedWherePadded(PlainPadded):
-    def attend(self, q, k, v):
-        weights = self.weigh(by_einsum(q, k))
-        return (self.dropout(weights) if self.pad is None else weights) @ v
-
-
-class VisibleMask(PlainPadded):
-    """Takes `True` as visible, as PyTorch's function does."""
-
-    def columns(self, pad):
-        return ~pad[:, None, :]
 
 
 class PadMaskAsFloatPenalty(PlainPadded):
@@ -338,11 +297,6 @@ class PadMaskAsFloatPenalty(PlainPadded):
     def weigh(self, scores):
         scores = scores if self.pad is None else scores + self.pad[:, None, :] * -INF
         return by_where(scores, self.future(scores).expand_as(scores))
-
-
-class PaddingOnTheCpu(PlainPadded):
-    def columns(self, pad):
-        return torch.tensor(pad.tolist())[:, None, :]
 
 
 # ---------------------------------------------------------------- all of them
@@ -437,16 +391,10 @@ WRONG = {
             LongestOnly,
             MaskOfLastCall,
             OwnValueForEmptyRows,
-            PaddedQueriesNeverLook,
-            NaNPatchedAtTheEnd,
             CausalWithoutPaddingOnly,
             RenormalisedOverReal,
-            PaddedValuesCleared,
             DropoutBeforeMask,
-            NothingDroppedWherePadded,
-            VisibleMask,
             PadMaskAsFloatPenalty,
-            PaddingOnTheCpu,
         )
     },
 }

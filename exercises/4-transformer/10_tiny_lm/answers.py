@@ -52,8 +52,6 @@ WINDOWS_WRONG = {
     "stride and length swapped": lambda ids, length, stride: windows_by_index(ids, stride, length),
     "overlap given": windows_of_gaps,
     "targets shuffled": _then(lambda a, b: (a, b.flip(0))),
-    "a list of pairs": _then(lambda a, b: list(zip(a, b, strict=True))),
-    "float": _then(lambda a, b: (a.float(), b.float())),
     "of the course": finished.sliding_windows,
 }
 
@@ -115,13 +113,11 @@ def loss_ignores_inputs_and_targets(logits, ids, pad_id=None):
 LOSS_WRONG = {
     "inputs and targets of padding left out": loss_ignores_inputs_and_targets,
     "perplexity": _loss_then(lambda loss: loss.exp()),
-    "two results": _loss_then(lambda loss: (loss, loss.exp())),
     "mean of squares": lambda logits, ids, pad_id=None: (
         (torch.softmax(logits[:, :-1], -1) - F.one_hot(ids[:, 1:], logits.shape[-1]))
         .square()
         .mean()
     ),
-    "a fixed pad of -100": lambda logits, ids, pad_id=None: loss_by_gather(logits, ids, -100),
     "of the course": finished.next_token_loss,
 }
 
@@ -193,23 +189,8 @@ def probabilities_by_order(logits, temperature=1.0, top_k=None, top_p=None):
     return ordered.gather(-1, order.argsort(-1))
 
 
-def probabilities_tiny_temperature(logits, temperature=1.0, top_k=None, top_p=None):
-    """Temperature 0 by a very small one: infinite logits."""
-    return probabilities_by_shift(logits, max(temperature, 1e-40), top_k, top_p)
-
-
 def probabilities_cold_is_flat(logits, temperature=1.0, top_k=None, top_p=None):
     return probabilities_by_shift(logits, temperature or 1.0, top_k, top_p)
-
-
-def probabilities_both_on_whole(logits, temperature=1.0, top_k=None, top_p=None):
-    """What both cuts keep, each looking at the whole."""
-    if temperature == 0 or top_k is None or top_p is None:
-        return probabilities_by_shift(logits, temperature, top_k, top_p)
-    kept = (probabilities_by_shift(logits, temperature, top_k) > 0) & (
-        probabilities_by_shift(logits, temperature, None, top_p) > 0
-    )
-    return (logits / temperature).masked_fill(~kept, -math.inf).softmax(-1)
 
 
 def probabilities_drawn(logits, temperature=1.0, top_k=None, top_p=None):
@@ -238,20 +219,11 @@ def probabilities_p_by_value(logits, temperature=1.0, top_k=None, top_p=None):
     return shares / shares.sum(-1, keepdim=True)
 
 
-def probabilities_in_place(logits, temperature=1.0, top_k=None, top_p=None):
-    if temperature:
-        logits /= temperature
-    return probabilities_by_shift(logits, float(temperature > 0), top_k, top_p)
-
-
 PROBABILITIES_WRONG = {
-    "a very small temperature": probabilities_tiny_temperature,
     "temperature 0 is 1": probabilities_cold_is_flat,
-    "each cut looks at the whole": probabilities_both_on_whole,
     "drawn": probabilities_drawn,
     "min-p": probabilities_min_p,
     "top_p by value": probabilities_p_by_value,
-    "divides in place": probabilities_in_place,
     "no cuts": lambda logits, temperature=1.0, top_k=None, top_p=None: probabilities_by_shift(
         logits, temperature
     ),
@@ -334,11 +306,6 @@ def generate_stops_at_length(model, ids, max_new_tokens):
     return generate_by_loop(model, ids, min(max_new_tokens, room))
 
 
-def generate_freezes(model, ids, max_new_tokens):
-    model.requires_grad_(False)
-    return generate_by_loop(model, ids, max_new_tokens)
-
-
 def generate_leaves_gradients_off(model, ids, max_new_tokens):
     torch.set_grad_enabled(False)
     return generate_by_loop(model, ids, max_new_tokens)
@@ -346,12 +313,10 @@ def generate_leaves_gradients_off(model, ids, max_new_tokens):
 
 GENERATE_WRONG = {
     "stops at the context": generate_stops_at_length,
-    "freezes the model": generate_freezes,
     "leaves gradients off": generate_leaves_gradients_off,
     "over the batch": make_generate(
         choose=lambda logits: logits[:, -1].argmax(0)[: len(logits), None]
     ),
-    "context and one more": make_generate(crop=lambda ids, n: ids[:, -n - 1 :]),
     "in front": make_generate(join=lambda ids, new: torch.cat([new, ids], 1)),
     "sliding window returned": make_generate(join=lambda ids, new: torch.cat([ids[:, 1:], new], 1)),
     "of the course": finished.generate,

@@ -243,24 +243,48 @@ def step_looks_afterwards(model, ids, optimizer, max_norm=1.0):
     return loss.item()
 
 
-def step_of_a_copy(model, ids, optimizer, max_norm=1.0):
-    return make_step()(copy.deepcopy(model), ids, optimizer, max_norm)
-
-
 STEP_WRONG = {
     "by hand, without the optimizer": step_ignores_momentum,
     "perplexity returned": make_step(returned=lambda loss: math.exp(loss.item())),
     "loss in a list": make_step(returned=lambda loss: [loss.item()]),
-    "trains a copy": step_of_a_copy,
-    "does nothing": lambda model, ids, optimizer, max_norm=1.0: next_token_loss(
-        model.train()(ids), ids
-    ).item(),
     "looks afterwards": step_looks_afterwards,
     "of the course": finished.training_step,
 }
 
 
+def trains_with(schedule):
+    """A right `train_lm` with one of PyTorch's schedules."""
+
+    def train_lm(model, batches, learning_rate):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+        falling = schedule(optimizer, len(batches))
+        losses = []
+        for ids in batches:
+            losses += [make_step()(model, ids, optimizer)]
+            falling.step()
+        return losses
+
+    return train_lm
+
+
+def trains_by_while(model, batches, learning_rate):
+    losses, n = [], len(batches)
+    optimizer = torch.optim.AdamW(list(model.parameters()), lr=1.0, fused=False)
+    while len(losses) < n:
+        optimizer.param_groups[0]["lr"] = learning_rate * (n - len(losses)) / n
+        losses.append(make_step()(model, batches[len(losses)], optimizer))
+    return losses
+
+
 RIGHT = {
+    "train_lm": {
+        "LinearLR": trains_with(lambda o, n: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, n)),
+        "LambdaLR": trains_with(
+            lambda o, n: torch.optim.lr_scheduler.LambdaLR(o, lambda i: 1 - i / n)
+        ),
+        "PolynomialLR": trains_with(lambda o, n: torch.optim.lr_scheduler.PolynomialLR(o, n)),
+        "while": trains_by_while,
+    },
     "TinyLM": {
         "appended": Blocks,
         "by hand": ByHand,

@@ -38,12 +38,6 @@ def forcing_by_index(targets, bos_id):
     return torch.where(first, bos_id, targets[:, places])
 
 
-def forcing_labels_spoilt(targets, bos_id):
-    out = forcing_by_roll(targets, bos_id)
-    targets[:, -1] = 0
-    return out
-
-
 def forcing_drops_eos(targets, bos_id):
     """The eos falls out in every row, and what came after it moves up."""
     rows = []
@@ -54,11 +48,9 @@ def forcing_drops_eos(targets, bos_id):
 
 
 FORCING_WRONG = {
-    "spoils the labels": forcing_labels_spoilt,
     "eos drops out": forcing_drops_eos,
     "bos is 1": lambda targets, bos_id: F.pad(targets, (1, -1), value=1),
     "first row alone": lambda targets, bos_id: F.pad(targets[:1], (1, -1), value=bos_id),
-    "as a list": lambda targets, bos_id: forcing_by_pad(targets, bos_id).tolist(),
 }
 
 
@@ -189,12 +181,6 @@ def greedy_gradients_off(model, source, bos_id, eos_id, max_length, source_pad_m
     return greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
 
 
-def greedy_only_the_loop(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
-    """A call before the loop records gradients."""
-    model(source, source.new_full((len(source), 1), bos_id), source_pad_mask)
-    return greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
-
-
 def _first_mask(model, source, text, mask):
     return model(source, text, None if mask is None else mask[:1].expand_as(mask))
 
@@ -205,13 +191,9 @@ def _zeroed_sources(model, source, text, mask):
 
 GREEDY_WRONG = {
     "gradients off": greedy_gradients_off,
-    "one round recorded": greedy_only_the_loop,
     "mask of the first row": make_greedy(ask=_first_mask),
     "zeros for padding": make_greedy(ask=_zeroed_sources),
     "fills with minus one": make_greedy(fill=lambda word, ended, eos: word.masked_fill(ended, -1)),
-    "padded to the end": make_greedy(
-        answer=lambda text, eos, most: F.pad(text[:, 1:], (0, most + 1 - text.shape[1]), value=eos)
-    ),
     "text and eos": make_greedy(
         answer=lambda text, eos, most: F.pad(text[:, 1:], (0, 1), value=eos)
     ),
@@ -316,24 +298,11 @@ def beam_of_the_course(model, source, bos_id, eos_id, max_length, beam_width):
     return source.new_tensor([best.ids])
 
 
-def _eos_of_any_rank(model, source, bos_id, eos_id, max_length, beam_width):
-    """Each text that ends is set aside, among the best extensions or not."""
-    going, done = [(0.0, [])], []
-    for _ in range(max_length):
-        longer = []
-        for total, ids in going:
-            for word, log in enumerate(_logs(model, source, bos_id, ids)):
-                (done if word == eos_id else longer).append((total + log, [*ids, word]))
-        going = sorted(longer, reverse=True)[:beam_width]
-    return source.new_tensor([max(done + going, key=lambda h: h[0] / len(h[1]))[1]])
-
-
 BEAM_WRONG = {
     "bos forgotten": make_beam(logs=_without_bos),
     "square root of the length": make_beam(score=lambda total, ids: total / math.sqrt(len(ids))),
     "wu's penalty": make_beam(score=lambda total, ids: total / ((5 + len(ids)) ** 0.6 / 6**0.6)),
     "the worst": make_beam(choose=min),
-    "eos of any rank": beam(_eos_of_any_rank),
     "a list": make_beam(answer=lambda source, ids: ids),
     "the search of the course": beam_of_the_course,
 }

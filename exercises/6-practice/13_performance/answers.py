@@ -59,16 +59,6 @@ def sdpa_scaled_before(query, key, value, hidden=None):
     return SDPA(query, key, value, attn_mask=mask, scale=1.0)
 
 
-def masked_by(mask):
-    """An answer that hands the built-in `mask(hidden, query)`."""
-
-    def answer(query, key, value, hidden=None):
-        mask_ = None if hidden is None else mask(torch.atleast_2d(hidden), query)
-        return SDPA(query, key, value, attn_mask=mask_)
-
-    return answer
-
-
 def sdpa_empty_opened(query, key, value, hidden=None):
     if hidden is None:
         return SDPA(query, key, value)
@@ -101,7 +91,6 @@ SDPA_WRONG = {
     "hidden after the softmax": sdpa_values_cleared,
     "by hand where masked": sdpa_by_hand_where_masked,
     "causal if square": sdpa_causal_if_square,
-    "first head's mask": masked_by(lambda hidden, query: ~hidden[..., :1, :, :]),
     "scaled by the model's width": lambda query, key, value, hidden=None: SDPA(
         query,
         key,
@@ -203,10 +192,6 @@ def step_in_spare_room(query, key, value, cache):
 STEP_WRONG = {
     "spare room": step_in_spare_room,
     "at most 6": step(join=lambda kept, new: torch.cat([kept, new], 2)[:, :, -6:]),
-    "the cache detached": lambda query, key, value, cache: step()(
-        query, key, value, cache and tuple(t.detach() for t in cache)
-    ),
-    "a stacked cache": step(back=lambda out, keys, values: (out, torch.stack([keys, values]))),
     "squeezed": step(back=lambda out, keys, values: (out[:, :, 0], (keys, values))),
     "begins with zeros": step(
         begin=lambda key, value: (torch.cat([0 * key, key], 2), torch.cat([0 * value, value], 2))

@@ -71,7 +71,6 @@ PADDED_RIGHT = {
 
 PADDED_WRONG = {
     "as found": patients.patient_a,
-    "as found, nan_to_num": lambda *a: patients.patient_a(*a).nan_to_num(),
     "only the last position of each text": padded(lambda m: m[:, None, None, :].roll(1, -1)),
     "any text's padding": padded(lambda m: m.any(0)[None, None, None]),
     "padding of all texts": padded(lambda m: m.all(0)[None, None, None]),
@@ -127,9 +126,6 @@ HALF_RIGHT = {
 HALF_WRONG = {
     "as found": patients.patient_b,
     "clamped": half(after=lambda s, D: s.clamp(-30, 30)),
-    "scaled, float32 comes back": lambda q, k, v: half(before=lambda q: q / q.shape[-1] ** 0.5)(
-        q.float(), k.float(), v.float()
-    ),
 }
 
 
@@ -293,7 +289,6 @@ UNEVEN_WRONG = {
     "refuses more heads than channels only": refuses_more_heads,
     "None where it doesn't fit": uneven(lambda q, k, v, n: None),
     "one head where it doesn't fit": uneven(lambda q, k, v, n: masked_by_sdpa(q, k, v)),
-    "by view": heads(lambda x, B, T, H, D: x.view(B, T, H, D).transpose(1, 2), joined, False),
     "refused, and unscaled": lambda q, k, v, n: heads_by_einsum(q * 2, k, v, n),
 }
 

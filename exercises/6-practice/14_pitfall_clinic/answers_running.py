@@ -62,8 +62,6 @@ PLACED_RIGHT = {
 
 PLACED_WRONG = {
     "as found": patients.patient_f,
-    "minus one where it overflows": placed(lambda p, N: p - (p == N).long()),
-    "minus one for full texts": placed(lambda p, N: p - (p.amax(1, keepdim=True) == N).long()),
     "minus two": placed(lambda p, N: (p - 2).clamp(min=0)),
     "zeros for everyone": placed(lambda p, N: p * 0),
     "from the end": placed(lambda p, N: (p.amax(1, keepdim=True) - p).clamp(max=N - 1)),
