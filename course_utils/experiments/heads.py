@@ -9,17 +9,117 @@ from functools import partial
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_utils import attention
+from course_utils.experiments import lookup
 from course_utils.experiments.measuring import kept_bytes, seconds
 from course_utils.figures import Picture
 from course_utils.shapes import trace_shapes
+from course_utils.start import model as start_page
+from course_utils.start.language import VERBS, VERBS_WITH_OBJECT
+from course_utils.threads import use_threads
+from course_utils.transformer import TransformerBlock
+
+# Lesson 06: one head or two for two payloads ----------------------------------------------------
+
+
+def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw texts of lesson 04's lookup, in which each token should get two payloads.
+
+    Returns:
+        The tokens, `(B, T, 8)`; the payloads of the next and of the previous kind, `(B, T, 4)`.
+    """
+    kinds, tokens, following = lookup.texts(B, seed)
+    source = kinds.argsort(dim=-1).gather(1, (kinds - 1) % len(lookup.KINDS))  # (B, T)
+    payloads = tokens[..., len(lookup.KINDS) :]  # (B, T, 2)
+    previous = payloads.gather(1, source[..., None].expand_as(payloads))
+    return tokens, torch.cat([following, previous], dim=-1)
+
+
+class SideBySide(nn.Module):
+    """Heads without a mask, `(B, T, 8)` to `(B, T, 4)`: joined, and mixed by `out_proj`."""
+
+    def __init__(self, num_heads: int, width: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(attention.SelfAttention(8, width) for _ in range(num_heads))
+        self.out_proj = nn.Linear(num_heads * width, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out_proj(torch.cat([head(x) for head in self.heads], dim=-1))
+
+
+def train(num_heads: int, width: int, seed: int = 0) -> SideBySide:
+    """Train new heads to get both payloads: 1,000 steps of Adam on 64 texts each."""
+    with use_threads(1), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = SideBySide(num_heads, width)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+        for step in range(1_000):
+            tokens, wanted = two_payloads(64, 10_000 * seed + step)
+            optimizer.zero_grad()
+            F.mse_loss(model(tokens), wanted).backward()
+            optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def error(model: SideBySide) -> float:
+    """The mean squared error on 4,000 other texts; the payloads' variance is 1."""
+    tokens, wanted = two_payloads(4_000, 1_000_000)
+    return F.mse_loss(model(tokens), wanted).item()
+
+
+@torch.no_grad()
+def weights_by_kind(model: SideBySide) -> Tensor:
+    """Each head's attention weights, averaged over 1,000 texts, `(H, 6, 6)`, kinds in order.
+
+    The head that attends most to the next kind comes first.
+    """
+    kinds, tokens, _ = lookup.texts(1_000, 1_000_000)
+    tokens = tokens.gather(1, kinds.argsort(dim=-1)[..., None].expand_as(tokens))
+    maps = torch.stack([_weights(head, tokens).mean(dim=0) for head in model.heads])
+    return maps[maps.diagonal(1, 1, 2).sum(dim=-1).argsort(descending=True)]
+
+
+def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor:
+    """A head's attention weights, `(B, T, T)`."""
+    assert isinstance(head, attention.SelfAttention | attention.PaddedCausalSelfAttention)
+    scores = attention.attention_scores(head.query(x), head.key(x))
+    hidden = torch.zeros(1, dtype=torch.bool) if hidden is None else hidden
+    return attention.safe_masked_softmax(scores, hidden)
+
+
+# Lesson 06: the start page's model without one of its heads -------------------------------------
+
+
+def plural_share(words: list[str], silent: int = -1) -> float:
+    """How probable the start page's model finds a plural verb after these words.
+
+    Args:
+        silent: a head of its second block, whose channels become 0 before `out_proj`; -1 for none.
+    """
+
+    def silence(_: nn.Module, joined: tuple[Tensor]) -> Tensor:
+        D = start_page.WIDTH // start_page.HEADS
+        channels = torch.arange(start_page.WIDTH) // D  # (C,): the head that each belongs to
+        return joined[0].masked_fill(channels == silent, 0.0)  # (B, T, C)
+
+    block = start_page.trained().blocks[-1]
+    assert isinstance(block, TransformerBlock)
+    hook = block.attention.out_proj.register_forward_pre_hook(silence)
+    try:
+        chances = start_page.next_words(words)
+    finally:
+        hook.remove()
+    return sum(chances[verb] for verb in VERBS["many"] + VERBS_WITH_OBJECT["many"])
+
 
 # Lesson 06: does the padding mask arrive? -------------------------------------------------------
 
 
-class PublishedWrapper(attention.MultiHeadAttentionWrapper):
-    """`MultiHeadAttentionWrapper` with a fault that was once published: find it by trying."""
+class ReviewedWrapper(attention.MultiHeadAttentionWrapper):
+    """`MultiHeadAttentionWrapper` by somebody else: does it do what it should?"""
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         contexts = [head(x) for head in self.heads]  # H of (B, T, D), and no mask
@@ -27,53 +127,51 @@ class PublishedWrapper(attention.MultiHeadAttentionWrapper):
 
 
 def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
-    """A text of 3 tokens alone, with two places of padding behind it, and with two in front.
+    """A text of 3 tokens alone, with two tokens of padding after it, and with two before it.
 
     Returns:
-        `x`, `(1, T, 4)`, and `pad_mask`, `(1, T)`, under "alone", "behind" and "front".
+        `x`, `(1, T, 4)`, and `pad_mask`, `(1, T)`, under "alone", "after" and "before".
     """
     generator = torch.Generator().manual_seed(123)
     text = torch.randn(1, 3, 4, generator=generator)
-    padding = torch.randn(1, 2, 4, generator=generator)  # what stands in the padded places
-    behind = torch.tensor([[False, False, False, True, True]])
+    padding = torch.randn(1, 2, 4, generator=generator)
+    after = torch.tensor([[False, False, False, True, True]])
     return {
         "alone": (text, torch.zeros(1, 3, dtype=torch.bool)),
-        "behind": (torch.cat([text, padding], dim=1), behind),
-        "front": (torch.cat([padding, text], dim=1), behind.flip(1)),
+        "after": (torch.cat([text, padding], dim=1), after),
+        "before": (torch.cat([padding, text], dim=1), after.flip(1)),
     }
 
 
+@torch.no_grad()
 def same_as_alone(module: nn.Module) -> list[bool]:
-    """Whether a padded text gives what it gives alone: with padding behind it, and in front.
+    """Whether a text gives what it gives alone: with padding after it, and with padding before it.
 
     Args:
         module: takes `(B, T, 4)` and a `pad_mask`.
     """
     device = next(module.parameters()).device
-    ways = {k: (x.to(device), mask.to(device)) for k, (x, mask) in padded_both_ways().items()}
-    with torch.no_grad():
-        alone, behind, front = (module(x, mask) for x, mask in ways.values())
-    return [torch.allclose(out, alone, atol=1e-6) for out in (behind[:, :3], front[:, 2:])]
+    ways = padded_both_ways().values()
+    alone, after, before = (module(x.to(device), mask.to(device)) for x, mask in ways)
+    return [torch.allclose(out, alone, atol=1e-6) for out in (after[:, :3], before[:, 2:])]
 
 
-def weights_in_front(wrapper: attention.MultiHeadAttentionWrapper) -> tuple[Tensor, Tensor]:
-    """The weights of each head for the text with padding in front: unmasked, then masked.
+@torch.no_grad()
+def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
+    """Two heads' attention weights for the text after two tokens of padding.
 
     Returns:
-        Weights and what is hidden, each `(2 H, T, T)`.
+        As `ReviewedWrapper` computes them, then with the padding hidden; and what is hidden. Each
+        is `(2 H, T, T)`.
     """
-    x, pad_mask = padded_both_ways()["front"]
-    x = x.to(next(wrapper.parameters()).device)
-    rows, masks = [], []
-    for mask in (torch.zeros_like(pad_mask), pad_mask):
-        hidden = attention.causal_and_padding(mask.to(x.device))  # (1, T, T)
-        for head in wrapper.heads:
-            assert isinstance(head, attention.PaddedCausalSelfAttention)
-            with torch.no_grad():
-                scores = attention.attention_scores(head.query(x), head.key(x))  # (1, T, T)
-            rows.append(attention.safe_masked_softmax(scores, hidden)[0])
-            masks.append(hidden[0])
-    return torch.stack(rows).cpu(), torch.stack(masks).cpu()
+    assert isinstance(module, attention.MultiHeadAttentionWrapper)
+    x, pad_mask = (
+        tensor.to(module.out_proj.weight.device) for tensor in padded_both_ways()["before"]
+    )
+    masks = [attention.causal_and_padding(mask) for mask in (torch.zeros_like(pad_mask), pad_mask)]
+    hidden = torch.cat([mask for mask in masks for _ in module.heads])  # (2 H, T, T)
+    rows = [_weights(head, x, mask) for mask in masks for head in module.heads]
+    return torch.cat(rows).cpu(), hidden.cpu()
 
 
 # Lesson 07: whose numbers does a head hold? -----------------------------------------------------
