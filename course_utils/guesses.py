@@ -85,7 +85,7 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
     """The title and the text alternative of a figure, kept where you don't read them too early.
 
     Args:
-        name: the lesson and the figure's name, as in "01 who hears whom".
+        name: the lesson and the figure's name, as in "01 shares".
         numbers: what stands in braces in the text.
 
     Returns:

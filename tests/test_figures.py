@@ -426,7 +426,7 @@ def test_curves_describe_no_measured_value():
     )
     assert DRAWINGS["cost_curve"]().alt == (
         "Line chart: What to see. ms against tokens from 8 to 16 for A, "
-        "beside a line that grows as size to the power 2."
+        "next to a line that grows as size to the power 2."
     )
     assert DRAWINGS["points_and_lines"]().alt == (
         "Line chart: What to see. the points (1, 3), (2, 5.5) and a line for each of: A."

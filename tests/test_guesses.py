@@ -90,7 +90,7 @@ def test_how_far_a_guess_may_be_off_is_the_lessons_to_say(capsys):
 
 
 def test_a_title_is_kept_by_name():
-    words = caption("01 who hears whom")
+    words = caption("01 shares")
     assert words.keys() == {"title", "alt"}
     assert all(words.values())
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 import torch
 
-from course_utils import attention, transformer
+from course_utils import attention, language_model, transformer
 from course_utils.desk import catalogue
 from whywrong import check_exercise
 
@@ -24,7 +24,7 @@ def test_it_gets_full_points_as_it_stands(exercise):
         "F": torch.nn.functional,
         **{
             e.id: getattr(part, e.id)
-            for part in (attention, transformer)
+            for part in (attention, transformer, language_model)
             for e in EXERCISES
             if hasattr(part, e.id)
         },

@@ -74,15 +74,15 @@ class Count:
 
     @property
     def minutes(self) -> int:
-        """Whole minutes; half a minute is one."""
-        return int(
+        """Whole minutes, at least one; half a minute is one."""
+        counted = (
             self.words / WORDS_A_MINUTE
             + self.lines * SECONDS_A_LINE / 60
             + self.predictions * MINUTES_A_PREDICTION
             + self.figures * MINUTES_A_FIGURE
             + self.points * MINUTES_A_POINT
-            + 0.5
         )
+        return max(1, int(counted + 0.5))
 
 
 def count(cells: Sequence[NotebookNode], points: Mapping[str, float]) -> Count:

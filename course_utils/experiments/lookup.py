@@ -1,11 +1,12 @@
 """Lesson 04: a head is trained to look something up, with three projections and with fewer.
 
 A text has six tokens, one of each kind, in random order. A token carries its kind, as a one-hot
-vector of six channels, and a payload of two random numbers. Each token is to fetch the payload of
+vector of six channels, and a payload of two random numbers. Each token should get the payload of
 the next kind: A that of B, B that of C, …, F that of A.
 
-Error: the mean squared difference from what should be fetched. The payloads' variance is 1, so
-zeros are off by 1, and the mean of all six payloads by 5/6.
+The first two channels of a head's result are the answer; a wider head may use the others as it
+likes. Error: the mean squared difference between the answer and the right payload. The variance of
+the payloads is 1, so an answer of zeros has an error of 1, and the mean of all six payloads 5/6.
 """
 
 from __future__ import annotations
@@ -20,57 +21,56 @@ from ..attention import SelfAttention, attention_scores
 from ..threads import use_threads
 
 KINDS = "ABCDEF"
-WIDTH = 2  # of a payload, and of the head
+PAYLOAD = 2  # its width
 STEPS, TEXTS, LEARNING_RATE = 800, 64, 0.02
 
 
 def texts(B: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw texts and what their tokens should fetch.
+    """Draw texts and the payloads that their tokens should get.
 
     Returns:
         `kinds` `(B, T)`, numbers from 0; the tokens `(B, T, C)`, whose last two channels are the
-        payload; what each should fetch, `(B, T, 2)`. T is 6 and C is 8.
+        payload; the payload that each should get, `(B, T, 2)`. T is 6 and C is 8.
     """
-    return _texts(B, torch.Generator().manual_seed(seed))
-
-
-def _texts(B: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    T = len(KINDS)
+    generator, T = torch.Generator().manual_seed(seed), len(KINDS)
     kinds = torch.rand(B, T, generator=generator).argsort(dim=-1)  # each kind once
-    payloads = torch.randn(B, T, WIDTH, generator=generator)
+    payloads = torch.randn(B, T, PAYLOAD, generator=generator)
     tokens = torch.cat([F.one_hot(kinds, T).float(), payloads], dim=-1)
-    place_of = kinds.argsort(dim=-1)  # (B, T): where a kind stands
-    fetched_from = place_of.gather(1, (kinds + 1) % T)  # (B, T): where the next kind stands
-    wanted = payloads.gather(1, fetched_from[..., None].expand(-1, -1, WIDTH))
+    position_of = kinds.argsort(dim=-1)  # (B, T), by kind
+    source = position_of.gather(1, (kinds + 1) % T)  # (B, T): the position of the next kind
+    wanted = payloads.gather(1, source[..., None].expand(-1, -1, PAYLOAD))
     return kinds, tokens, wanted
 
 
-def train(share: Sequence[str] = (), seed: int = 0, steps: int = STEPS) -> SelfAttention:
-    """Train a head of width 2 to fetch the next kind's payload.
+def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> SelfAttention:
+    """An untrained head.
 
     Args:
+        width: of queries, keys and values.
         share: projections that are one and the same matrix, such as `["query", "key"]`.
-        seed: of the first weights and of the texts.
-        steps: of Adam, on 64 fresh texts each.
+        seed: of its parameters.
     """
-    with use_threads(1):
-        return _train(share, seed, steps)
-
-
-def _train(share: Sequence[str], seed: int, steps: int) -> SelfAttention:
-    generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        head = SelfAttention(len(KINDS) + WIDTH, WIDTH)
+        head = SelfAttention(len(KINDS) + PAYLOAD, width)
     for name in share[1:]:
         setattr(head, name, getattr(head, share[0]))
+    return head
+
+
+def train(
+    share: Sequence[str] = (), width: int = PAYLOAD, seed: int = 0, steps: int = STEPS
+) -> SelfAttention:
+    """Train a new head as the lesson's loop does: steps of Adam on 64 fresh texts each."""
+    head = new_head(width, share, seed)
     optimizer = torch.optim.Adam(head.parameters(), lr=LEARNING_RATE)
-    for _ in range(steps):
-        _, tokens, wanted = _texts(TEXTS, generator)
-        loss = F.mse_loss(head(tokens), wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    with use_threads(1):
+        for step in range(steps):
+            _, tokens, wanted = texts(TEXTS, seed=10_000 * seed + step)
+            loss = F.mse_loss(head(tokens)[..., :PAYLOAD], wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
     return head
 
 
@@ -78,13 +78,13 @@ def _train(share: Sequence[str], seed: int, steps: int) -> SelfAttention:
 def error(head: SelfAttention, seed: int = 1_000) -> float:
     """The head's error on 4,000 texts that it was not trained on."""
     _, tokens, wanted = texts(4_000, seed)
-    return F.mse_loss(head(tokens), wanted).item()
+    return F.mse_loss(head(tokens)[..., :PAYLOAD], wanted).item()
 
 
 def error_of_the_mean(seed: int = 1_000) -> float:
-    """What a head would get that gives each token the mean of all six payloads."""
+    """The error on the same texts if each token gets the mean of all six payloads."""
     _, tokens, wanted = texts(4_000, seed)
-    mean = tokens[..., -WIDTH:].mean(dim=1, keepdim=True)  # (B, T, 2) -> (B, 1, 2)
+    mean = tokens[..., -PAYLOAD:].mean(dim=1, keepdim=True)  # (B, T, 2) -> (B, 1, 2)
     return F.mse_loss(mean.expand_as(wanted), wanted).item()
 
 

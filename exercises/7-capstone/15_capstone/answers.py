@@ -273,6 +273,16 @@ def unmasked(self, query, key, value):
     return (query @ key.mT / math.sqrt(query.shape[-1])).softmax(-1) @ value
 
 
+class TiedLater(FourClasses):
+    """Reads the token table as its head."""
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.embed.token.weight.T
+
+
 class RepeatsTheFirst(FourClasses):
     def forward(self, ids):
         x = self.embed(ids)
