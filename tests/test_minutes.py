@@ -32,7 +32,7 @@ def cell(source, *outputs):
     [
         (Count(words=130), 1),
         (Count(words=65), 1),
-        (Count(words=64), 0),
+        (Count(words=64), 1),
         (Count(lines=60), 7),
         (Count(predictions=5), 3),
         (Count(figures=10), 7),
