@@ -192,6 +192,7 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
             for t, channels in enumerate(numbers.tolist()):
                 for d, number in enumerate(channels):
                     axes.text(d, t, number, ha="center", va="center")
+            axes.spines[:].set_visible(True)
             axes.set_title(name)
             axes.set(xlabel="channel", xticks=range(numbers.shape[1]))
             axes.set_yticks(range(numbers.shape[0]))
