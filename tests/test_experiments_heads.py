@@ -1,10 +1,10 @@
-"""Lesson 06: what two heads can do that one can't, and what a trained head is needed for."""
+"""Lessons 06 and 07: what two heads can do that one can't, a head that is needed, both styles."""
 
 import pytest
 import torch
 
 from course_utils import attention
-from course_utils.experiments import heads, lookup
+from course_utils.experiments import heads, lookup, loss_so_far
 from course_utils.start.model import read
 
 more_seeds = [
@@ -59,3 +59,34 @@ def test_padding_before_a_text_shows_that_the_mask_is_lost_and_padding_after_it_
         (attention.MultiHeadAttentionWrapper, True),
     ]:
         assert heads.same_as_alone(module(4, 3, 8, 2)) == [True, right]
+
+
+def test_after_a_single_view_a_token_notices_the_future_and_after_the_split_it_does_not():
+    assert heads.tokens_that_notice(lambda x: x.view(1, 2, 3, 2)) == [1, 2]
+    assert heads.tokens_that_notice(lambda x: attention.split_heads(x, 2)) == [2]
+
+
+@pytest.mark.parametrize("H", [1, 12])
+def test_side_by_side_each_head_adds_five_products_and_split_none(H):
+    side_by_side, split = (make(24, 8, H) for make in heads.STYLES.values())
+    assert heads.matrix_products(side_by_side) == 5 * H + 1
+    assert heads.matrix_products(split) == 6
+
+
+def test_the_library_s_module_with_the_parameters_of_ours_gives_the_same():
+    torch.manual_seed(1)
+    split, x = attention.MultiHeadAttention(6, 6, 5, 3), torch.randn(2, 5, 6)
+    out, _ = heads.library_twin(split, 3)(x, x, x, attn_mask=attention.causal_mask(5))
+    torch.testing.assert_close(out, split(x))
+
+
+def test_from_the_same_first_parameters_both_styles_end_at_the_same_loss():
+    torch.manual_seed(0)
+    a, b = (
+        attention.MultiHeadAttentionWrapper(64, 16, 32, 4),
+        attention.MultiHeadAttention(64, 64, 32, 4),
+    )
+    attention.copy_wrapper_to_split(a, b)
+    row = loss_so_far.ROWS["four heads"]
+    losses = [loss_so_far.measured(row, part, seed=0) for part in (a, b)]
+    assert losses[0] == pytest.approx(losses[1], abs=5e-4)

@@ -6,12 +6,11 @@ Letters in shapes are those of `course_utils.attention`.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_utils import attention
+from course_utils import attention, drawing
 from course_utils.experiments import lookup
 from course_utils.experiments.measuring import kept_bytes, seconds
 from course_utils.figures import Picture
@@ -174,37 +173,39 @@ def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
     return torch.cat(rows).cpu(), hidden.cpu()
 
 
-# Lesson 07: whose numbers does a head hold? -----------------------------------------------------
+# Lesson 07: to which token does each number of a head belong? -------------------------------------
 
 
 def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str) -> Picture:
-    """Draw tables of numbered channels; the shade says which token a number came from.
+    """Draw tables of numbered channels; the shading shows which token a number belongs to.
 
     Args:
-        pieces: by heading, a table `(T, D)` of the numbers 1, 2, … as they stand in the tokens.
-        width: channels of a token: the numbers 1 to `width` are those of token 0.
-        title, alt: what to see, and the same without seeing it.
+        pieces: by heading, a table `(T, D)` of the numbers 1, 2, …, numbered through the tokens.
+        width: channels of a token: the numbers 1 to `width` belong to token 0.
+        title, alt: what to see, and the same in words.
     """
-    figure, row = plt.subplots(1, len(pieces), figsize=(6.6, 2.3))
-    for axes, (name, numbers) in zip(row, pieces.items(), strict=True):
-        axes.imshow((numbers - 1) // width, cmap="Greys", vmin=0, vmax=5)
-        for t, channels in enumerate(numbers.tolist()):
-            for d, number in enumerate(channels):
-                axes.text(d, t, number, ha="center", va="center")
-        axes.set(title=name, xlabel="channel")
-        axes.set(xticks=range(numbers.shape[1]), yticks=range(numbers.shape[0]))
-    row[0].set_ylabel("row")
-    figure.suptitle(title, fontweight="bold")
-    figure.tight_layout()
+    with drawing.style():
+        figure = drawing.figure(6.6, 2.4, title)
+        row = figure.subplots(1, len(pieces))
+        for axes, (name, numbers) in zip(row, pieces.items(), strict=True):
+            axes.imshow((numbers - 1) // width, cmap="Greys", vmin=0, vmax=5)
+            for t, channels in enumerate(numbers.tolist()):
+                for d, number in enumerate(channels):
+                    axes.text(d, t, number, ha="center", va="center")
+            axes.spines[:].set_visible(True)
+            axes.set_title(name)
+            axes.set(xlabel="channel", xticks=range(numbers.shape[1]))
+            axes.set_yticks(range(numbers.shape[0]))
+        row[0].set_ylabel("row")
     return Picture(figure, alt)
 
 
 def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
-    """Which of three tokens notice that one of them is another, under a causal mask.
+    """Which of three tokens get another result when one of them is changed, under a causal mask.
 
     Args:
         split: `(1, 3, 4)` to heads `(1, 2, 3, 2)`; each head is its own query, key and value.
-        changed: the token that is another.
+        changed: the token that is changed.
     """
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
@@ -220,31 +221,19 @@ def _attend(heads: Tensor) -> Tensor:
     return attention.merge_heads(weights @ heads)  # (B, T, C)
 
 
-# Lesson 07: both styles and PyTorch's own -------------------------------------------------------
+# Lesson 07: PyTorch's own module, and what both styles cost ---------------------------------------
 
 
-def with_weights_of(source: nn.Module, target: nn.Module) -> nn.Module:
-    """`target` with the values of `source`'s parameters, by name."""
-    values = dict(source.named_parameters())
-    with torch.no_grad():
-        for name, parameter in target.named_parameters():
-            parameter.copy_(values[name])
-    return target
-
-
-def library_twin(split: attention.MultiHeadAttention) -> nn.MultiheadAttention:
-    """PyTorch's own module with the weights of ours, for `d_in` equal to `d_out` and no biases."""
-    width = split.query.out_features
-    twin = nn.MultiheadAttention(width, split.num_heads, batch_first=True)
+def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.MultiheadAttention:
+    """PyTorch's own module with the parameters of ours, for `d_in` = `d_out` and no qkv biases."""
+    twin = nn.MultiheadAttention(split.query.out_features, num_heads, batch_first=True)
     weights = [split.query.weight, split.key.weight, split.value.weight]
     with torch.no_grad():
         twin.in_proj_weight.copy_(torch.cat(weights))  # 3 of (C, C) -> (3 C, C)
         twin.in_proj_bias.zero_()
-    with_weights_of(split.out_proj, twin.out_proj)
+    twin.out_proj.load_state_dict(split.out_proj.state_dict())
     return twin.to(weights[0].device)
 
-
-# Lesson 07: what both styles cost ---------------------------------------------------------------
 
 STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {
     "A, side by side": lambda C, T, H: attention.MultiHeadAttentionWrapper(C, C // H, T, H),
@@ -252,33 +241,23 @@ STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {
 }
 
 
-def _nothing_padded(x: Tensor) -> Tensor:
-    """A padding mask `(B, T)` for `x`: with one, both styles weigh the scores in the same way."""
-    return torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+def matrix_products(module: nn.Module, T: int = 5) -> int:
+    """How many matrix products one call of a module takes, each linear layer being one."""
+    x = torch.zeros(1, T, next(module.parameters()).shape[-1])
+    steps = trace_shapes(module, x, limit=1).steps
+    return sum(step.operation in ("linear", "@") for step in steps)
 
 
-def operations(module: nn.Module, x: Tensor) -> int:
-    """How many operations PyTorch is asked for in one call."""
-    pad_mask = _nothing_padded(x)
-    return len(trace_shapes(lambda x: module(x, pad_mask), x, limit=1).steps)
-
-
-def cost_of_styles(x: Tensor, numbers_of_heads: Sequence[int], title: str, alt: str) -> Picture:
-    """Measure both styles on `x`, `(B, T, C)`, and draw time and memory against the heads."""
-    _, T, C = x.shape
-    figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.0))
-    for (name, make), line in zip(STYLES.items(), ["ko-", "bs--"], strict=True):
-        modules = [make(C, T, H).to(x.device) for H in numbers_of_heads]
-        calls = [partial(m, x, _nothing_padded(x)) for m in modules]
-        left.plot(numbers_of_heads, [1000 * seconds(c) for c in calls], line, label=name)
-        kept = [kept_bytes(c) / 2**10 for c in calls]
-        right.plot(numbers_of_heads, kept, line, label=name)
-    left.set(title="time, forward and backward", ylabel="milliseconds")
-    right.set(title="memory kept for backward", ylabel="KiB")
-    for axes in (left, right):
-        axes.set(xlabel="heads H", xticks=numbers_of_heads)
-        axes.set_ylim(bottom=0)
-        axes.legend()
-    figure.suptitle(title, fontweight="bold")
-    figure.tight_layout()
-    return Picture(figure, alt)
+def cost_of_styles(
+    numbers_of_heads: Sequence[int], B: int = 4, T: int = 16, C: int = 64
+) -> dict[str, dict[str, list[float]]]:
+    """Milliseconds for forward and backward, and KiB kept for backward, by style; measured here."""
+    x = torch.randn(B, T, C)
+    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # with one, both styles use the same softmax
+    panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}
+    with use_threads(1):
+        for name, make in STYLES.items():
+            calls = [partial(make(C, T, H), x, pad_mask) for H in numbers_of_heads]
+            panels["milliseconds"][name] = [1000 * seconds(call) for call in calls]
+            panels["KiB kept for backward"][name] = [kept_bytes(call) / 2**10 for call in calls]
+    return panels
