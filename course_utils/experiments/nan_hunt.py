@@ -1,4 +1,4 @@
-"""Lesson 05: where a NaN turns up when one row of a mask sees nothing."""
+"""Lesson 05: where a NaN occurs when a row of the mask sees nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ STAGES = ("weights", "loss", "on the way back", "query.grad", "value.grad")
 
 
 def hunt(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> list[str]:
-    """Where there is a NaN, of `STAGES`, in one small step of training.
+    """The stages of one small training step that contain a NaN, in the order of `STAGES`.
 
-    The weights are `weigh(scores, hidden)` under the causal mask and the padding; the loss is made
-    of the real tokens alone.
+    The attention weights are `weigh(scores, hidden)`, with the future and the padding hidden; the
+    loss is computed from the words alone.
 
     Args:
         x: `(B, T, C)`.
@@ -35,7 +35,7 @@ def hunt(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> list[str]:
 
 
 def weights(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> Tensor:
-    """The weights of that step, `(B, T, T)`."""
+    """The attention weights of that step, `(B, T, T)`."""
     return _step(weigh, x, pad_mask)[1].detach()
 
 
@@ -47,13 +47,13 @@ def _step(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> tuple[SelfAttention, Ten
     scores = attention_scores(head.query(x), head.key(x))  # (B, T, T)
     made = weigh(scores, causal_and_padding(pad_mask))
     context = made @ head.value(x)  # (B, T, T) @ (B, T, D) -> (B, T, D)
-    return head, made, context[~pad_mask].square().mean()  # real tokens only
+    return head, made, context[~pad_mask].square().mean()  # words only
 
 
 def nan_on_the_way_back(loss: Tensor) -> bool:
-    """Whether some operation's gradient holds a NaN, also one that gets no further.
+    """Whether the gradient of any operation contains a NaN, even if it reaches no layer.
 
-    PyTorch's anomaly detection looks at each operation on the way back and stops at the first.
+    PyTorch's anomaly detection checks each operation of the backward pass and stops at the first.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
