@@ -1,6 +1,7 @@
 """What the lessons of "From Averages to Transformers" import.
 
-`check`, `hint` and `progress` are for you while you learn; `device` says where to compute. The
+`check`, `hint` and `progress` are for you while you learn; `device` says where to compute, and
+`yours` gives a demonstration your answer once it is right. The
 finished parts of each lesson are in `course_utils.attention`, `course_utils.transformer` and
 `course_utils.language_model`, written to be read.
 """
@@ -9,18 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .desk import check, hint, progress
+    from .desk import check, hint, progress, yours
     from .environment import check_environment, device, report_environment
 
 _HOME = {
     "check": "desk",
     "hint": "desk",
     "progress": "desk",
+    "yours": "desk",
     "device": "environment",
     "check_environment": "environment",
     "report_environment": "environment",
 }
-__all__ = ["check", "check_environment", "device", "hint", "progress", "report_environment"]
+__all__ = [
+    "check",
+    "check_environment",
+    "device",
+    "hint",
+    "progress",
+    "report_environment",
+    "yours",
+]
 
 
 def __getattr__(name: str) -> Any:

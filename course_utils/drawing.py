@@ -424,7 +424,7 @@ def describe_heads(
     H, T, S = values.shape
     return (
         f"{H} heat maps of {T} queries by {S} keys. "
-        f"The last query, {rows[-1]}, looks most: {'; '.join(favourites)}."
+        f"The last query, {rows[-1]}, attends most to: {'; '.join(favourites)}."
     )
 
 

@@ -113,7 +113,7 @@ def head_grid(
         queries, keys: T and S labels; positions by default.
         hidden: bool, broadcastable to `(H, T, S)`; `True` is hatched.
         names: H headings; "head 0", "head 1", … by default.
-        alt: the text alternative; by default where the last query looks most.
+        alt: the text alternative; by default what the last query attends to most.
     """
     values, is_hidden = drawing.grid(weights, hidden, ndim=3)
     H, T, S = values.shape

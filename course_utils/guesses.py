@@ -70,6 +70,9 @@ def recall(lesson: str, answers: list[Any]) -> None:
         answers: what you typed, in the order of the questions; `...` is no answer yet.
     """
     kept = captions()[lesson]["recall"]
+    if not isinstance(answers, list) or len(answers) != len(kept["answers"]):
+        print(f"There are {len(kept['answers'])} questions: type as many answers, in brackets.")
+        return
     for number, (answer, right, why) in enumerate(
         zip(answers, kept["answers"], kept["because"], strict=True), start=1
     ):

@@ -201,11 +201,12 @@ def watch_training(
             live.show(losses)
 
     with use_threads(threads), LiveLoss(len(batches), levels) as live:
-        hook = model.register_forward_hook(look)
+        hook = model.register_forward_hook(look) if live.seen else None
         try:
             yield
         finally:
-            hook.remove()
+            if hook is not None:
+                hook.remove()
 
 
 def train(

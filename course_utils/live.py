@@ -46,6 +46,11 @@ class LiveLoss:
             display(box)
         return self
 
+    @property
+    def seen(self) -> bool:
+        """Whether anybody looks, so that there is something to show."""
+        return self._widgets is not None
+
     def show(self, losses: Sequence[float]) -> None:
         """Move the bar and draw the curve, if they are due."""
         if self._widgets is None:

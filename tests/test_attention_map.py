@@ -126,10 +126,10 @@ def test_half_precision_gradients_and_the_tensors_themselves_are_left_alone():
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [
-        ([0.1, 3.0, 0.2], "“a” looks most at “b” (0.90); the row sums to 1.000"),
-        ([0.0, 0.0, 0.0], "“a” looks equally at all 3 keys it sees (0.33 each)"),
-        ([1.0, 1.0, 0.0], "“a” looks most at “a” and “b” (0.42 each)"),
-        ([1.0, -math.inf, -math.inf], "“a” looks only at “a” (1.00)"),
+        ([0.1, 3.0, 0.2], "“a” attends most to “b” (0.90); the row sums to 1.000"),
+        ([0.0, 0.0, 0.0], "“a” attends equally to all 3 keys it sees (0.33 each)"),
+        ([1.0, 1.0, 0.0], "“a” attends most to “a” and “b” (0.42 each)"),
+        ([1.0, -math.inf, -math.inf], "“a” attends only to “a” (1.00)"),
     ],
 )
 def test_the_sentence_names_what_a_row_looks_at(rows, wanted):
@@ -140,14 +140,14 @@ def test_a_repeated_token_is_told_apart_by_its_position():
     raw = torch.zeros(3, 3)
     raw[2, 0] = 5.0
     shown = attention_map(raw, ["the", "cat", "the"], row=2)
-    assert "“the” at 2 looks most at “the” at 0 (0.99)" in repr(shown)
+    assert "“the” at 2 attends most to “the” at 0 (0.99)" in repr(shown)
 
 
 def test_many_equal_keys_are_counted_and_halves_round_up():
     raw = torch.zeros(9, 9)
     raw[0, 8] = -50.0
     shown = repr(attention_map(raw, "abcdefghi"))
-    assert "“a” looks most at “a” and 7 more (0.13 each)" in shown
+    assert "“a” attends most to “a” and 7 more (0.13 each)" in shown
 
 
 def test_the_line_of_text_is_the_same_every_time():
@@ -268,7 +268,7 @@ def test_a_page_made_by_nbconvert_has_the_table():
     notebook.cells.append(cell)
     page, _ = HTMLExporter().from_notebook_node(notebook)
     assert bundle["text/html"] in page
-    assert "looks most at" in page
+    assert "attends most to" in page
 
 
 # ---- what is refused ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 
 import course_utils
 from course_utils import attention
-from course_utils.desk import catalogue, check, hint, progress
+from course_utils.desk import catalogue, check, hint, progress, yours
 from course_utils.points import progress_path
 from whywrong import check_exercise
 
@@ -93,6 +93,15 @@ class TestAnAnswerThatCallsAnEarlierOne:
         del space["masked_softmax"]
         assert check("softmax_mean", space["softmax_mean"]).passed
         assert "masked_softmax" not in space
+
+    def test_is_run_by_a_demonstration_only_if_it_works_there(self):
+        right = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"
+        for earlier, works in ((right, True), ("return ...", False)):
+            mine = self.answer(earlier)["softmax_mean"]
+            found = yours("softmax_mean", mine, attention.softmax_mean)
+            assert found is (mine if works else attention.softmax_mean)
+        with pytest.raises(ValueError, match="no exercise of this name"):
+            yours("softmax_men", mine, attention.softmax_mean)
 
     def test_says_nothing_when_the_earlier_one_is_right(self):
         earlier = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"

@@ -215,7 +215,7 @@ def test_heads_are_described_by_where_the_last_query_looks():
     heads[0, :, 0] = 1
     heads[1, 2] = torch.tensor([0.1, 0.7, 0.2])
     picture = head_grid(heads, TITLE, queries=WORDS, keys=WORDS, hidden=causal_mask(3))
-    assert "The last query, sat, looks most: head 0 at The (1.00); head 1 at cat (0.70)." in (
+    assert "The last query, sat, attends most to: head 0 at The (1.00); head 1 at cat (0.70)." in (
         picture.alt
     )
 

@@ -38,6 +38,9 @@ def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsy
         "2: not 2. Think again, or look it up.",
         "3: no answer yet",
     ]
+    for other in ([...], "after", ...):
+        recall("04", other)
+        assert capsys.readouterr().out.startswith("There are 3 questions")
 
 
 @pytest.mark.parametrize(

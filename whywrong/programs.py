@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 Edit = tuple[str, str]  # the lines that go, and the lines that come instead
@@ -46,8 +47,10 @@ class Program:
             ValueError: the lines of an edit are found never, or more than once.
         """
         text = self.source
-        places = [(*place(text, old), new) for old, new in self.edits]
-        for start, end, new in sorted(places, reverse=True):  # from the end, so that places stay
+        places = sorted(((*place(text, old), new) for old, new in self.edits), reverse=True)
+        if any(end > begun for (begun, *_), (_, end, _) in pairwise(places)):
+            raise ValueError("two edits change the same words: is `Or:` missing between them?")
+        for start, end, new in places:  # from the end, so that places stay
             indent = " " * (start - text.rfind("\n", 0, start) - 1)
             text = text[:start] + new.replace("\n", "\n" + indent) + text[end:]
         return text

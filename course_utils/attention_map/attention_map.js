@@ -221,10 +221,10 @@ function sentence({ masked, weights }, queryName, keyNames) {
   if (!seen.length) return `${queryName} sees no key: every weight is 0; the row sums to ${total}`;
   const { largest, top } = best(weights, seen);
   const share = number(largest, 2);
-  let looks = `looks most at ${listed(top, keyNames)} (${share}${top.length > 1 ? " each" : ""})`;
-  if (seen.length === 1) looks = `looks only at ${keyNames[seen[0]]} (${share})`;
+  let looks = `attends most to ${listed(top, keyNames)} (${share}${top.length > 1 ? " each" : ""})`;
+  if (seen.length === 1) looks = `attends only to ${keyNames[seen[0]]} (${share})`;
   else if (top.length === seen.length)
-    looks = `looks equally at all ${seen.length} keys it sees (${share} each)`;
+    looks = `attends equally to all ${seen.length} keys it sees (${share} each)`;
   return `${queryName} ${looks}; the row sums to ${total}`;
 }
 

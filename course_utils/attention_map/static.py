@@ -44,15 +44,15 @@ def sentence(
     top = [key for key in seen if weights[key] >= largest * (1 - 1e-6)]
     share = fixed(largest, 2)
     if len(seen) == 1:
-        looks = f"looks only at {keys[seen[0]]} ({share})"
+        looks = f"attends only to {keys[seen[0]]} ({share})"
     elif len(top) == len(seen):
-        looks = f"looks equally at all {len(seen)} keys it sees ({share} each)"
+        looks = f"attends equally to all {len(seen)} keys it sees ({share} each)"
     elif len(top) == 1:
-        looks = f"looks most at {keys[top[0]]} ({share})"
+        looks = f"attends most to {keys[top[0]]} ({share})"
     elif len(top) <= 3:
-        looks = f"looks most at {' and '.join(keys[key] for key in top)} ({share} each)"
+        looks = f"attends most to {' and '.join(keys[key] for key in top)} ({share} each)"
     else:
-        looks = f"looks most at {keys[top[0]]} and {len(top) - 1} more ({share} each)"
+        looks = f"attends most to {keys[top[0]]} and {len(top) - 1} more ({share} each)"
     return f"{query} {looks}; the row sums to {total}"
 
 

@@ -82,7 +82,7 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
     Args:
         name: of the row, as `show` prints it.
         part: `(B, T, C)` to `(B, T, C)` with T = 32 and C = 64, a function or a new module; for
-            "TinyLM" a whole model. Its parameters are trained; where it is, its device is left.
+            "TinyLM" a whole model. Its parameters are trained, on the CPU.
         seed: of the first parameters and of the texts.
 
     Raises:

@@ -154,7 +154,7 @@ def _weights(model: TinyLM, ids: Tensor) -> Tensor:
 
 
 def best_head(model: TinyLM) -> tuple[int, int]:
-    """Layer and number of the head that looks most at the subject."""
+    """Layer and number of the head that attends most to the subject."""
     scores = on_the_subject(model)
     return divmod(int(scores.argmax()), scores.shape[1])
 

@@ -106,5 +106,5 @@ def test_no_empty_box_follows_the_table(page: Page):
 
 
 def test_the_sentence_and_the_figure_are_there(page: Page):
-    assert "“the” looks most at" in page.locator(".attention-map-static").inner_text()
+    assert "“the” attends most to" in page.locator(".attention-map-static").inner_text()
     assert page.locator("img[alt^='Heat map: A figure']").bounding_box()["width"] > 200

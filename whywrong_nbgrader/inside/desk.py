@@ -19,6 +19,10 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
     return Report.nothing(str(exercise_id), TEXT)
 
 
+def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
+    return finished
+
+
 def hint(exercise_id: str, number: int | None = None) -> Message:
     return Message(str(exercise_id)[:60], "There are no hints while a class is graded.")
 
