@@ -142,11 +142,11 @@ def head_grid(
                 axes.set_axis_off()
                 continue
             drawing.draw_cells(axes, values[h], is_hidden[h], *paint)
-            drawing.label_cells(axes, row_names, column_names)
+            left, bottom = h % across == 0, h + across >= H
+            labels = "key" if bottom else "", "query" if left else ""
+            drawing.label_cells(axes, row_names, column_names, *labels)
             axes.set_title(head_names[h], fontsize=10)
-            axes.tick_params(labelleft=h % across == 0, labelbottom=h + across >= H)
-        figure.supxlabel("key", fontsize=10)
-        figure.supylabel("query", fontsize=10)
+            axes.tick_params(labelleft=left, labelbottom=bottom)
         drawing.draw_scale(figure, list(grid.flat), *paint)
         drawing.hidden_legend(figure, is_hidden)
         panels = list(grid.flat)[:H]
@@ -487,7 +487,7 @@ def arrows(
         drawn.append((name, start if name in chain else np.zeros(2), np.array(pair)))
         start = start + np.array(pair) if name in chain else start
     if chain:
-        drawn.append((" + ".join(chain), np.zeros(2), start))
+        drawn.append(("their sum", np.zeros(2), start))
     with drawing.style():
         figure = drawing.figure(4.6, 4.0, title)
         axes = figure.add_subplot()

@@ -132,7 +132,7 @@ def _several(heads: int, mark: str) -> HeadPicture:
         "What the heads give is joined along the channels, and out_proj mixes the channels."
     )
     width = result + wide * CELL + 20
-    return HeadPicture(f"{heads} heads side by side", alt, width, int(height) + 40, tuple(parts))
+    return HeadPicture(f"{heads} heads side by side", alt, width, int(height) + 6, tuple(parts))
 
 
 def _block(

@@ -102,7 +102,7 @@ def test_what_fails_is_worded_so(id, wrong, begins):
 def test_explains_partial_points_by_the_checks_that_are_scored():
     right = check_exercise(catalogue().find("tril_mean"), lambda x: x, catalogue=catalogue())
     assert right.points == 0 and not right.because
-    because = "1 of 2 scored checks (●) pass, 0.25 of the 0.5 points they are worth."
+    because = "1 of 2 scored checks (●) pass: 0.25 points, in quarters, of at most 0.5."
     card = page(replace(WRONG, because=because))
     assert f"2 checks pass. {because}" in card.get_text()
     carrying = [li.get_text() for li in card.find_all("li") if "●" in li.get_text()]
