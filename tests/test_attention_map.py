@@ -132,7 +132,7 @@ def test_half_precision_gradients_and_the_tensors_themselves_are_left_alone():
         ([1.0, -math.inf, -math.inf], "“a” attends only to “a” (1.00)"),
     ],
 )
-def test_the_sentence_names_what_a_row_looks_at(rows, wanted):
+def test_the_sentence_names_what_a_row_attends_to(rows, wanted):
     assert wanted in repr(attention_map(torch.tensor([rows] * 3), "abc"))
 
 
@@ -153,7 +153,7 @@ def test_many_equal_keys_are_counted_and_halves_round_up():
 def test_the_line_of_text_is_the_same_every_time():
     lines = {repr(attention_map(scores(4, 6, 6), WORDS, row=2)) for _ in range(3)}
     assert len(lines) == 1
-    assert lines.pop().startswith("attention_map(6 queries × 6 keys, head 0 of 4): “sat” looks")
+    assert lines.pop().startswith("attention_map(6 queries × 6 keys, head 0 of 4): “sat” attends")
 
 
 # ---- the table ---------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ const CHANNELS = 128; // of a query and a key, at most so many are listed
 const STRONGEST = 64; // shades go from −64 to 64
 const SMALL = { one: 168, many: 104 }; // a small map's side, of one layer and of many
 const HINT =
-  "Point at a row, or walk with the arrow keys, to read it; a click keeps it. A column's name tells who looks at it.";
+  "Point at a row, or walk with the arrow keys, to read it; a click keeps it. A column's name shows which queries attend to it.";
 const WATCHED = ["layer", "head", "row", "temperature", "step", "overview", "active_masks"];
 
 // ---- arithmetic --------------------------------------------------------------------------------
@@ -221,11 +221,11 @@ function sentence({ masked, weights }, queryName, keyNames) {
   if (!seen.length) return `${queryName} sees no key: every weight is 0; the row sums to ${total}`;
   const { largest, top } = best(weights, seen);
   const share = number(largest, 2);
-  let looks = `attends most to ${listed(top, keyNames)} (${share}${top.length > 1 ? " each" : ""})`;
-  if (seen.length === 1) looks = `attends only to ${keyNames[seen[0]]} (${share})`;
+  let says = `attends most to ${listed(top, keyNames)} (${share}${top.length > 1 ? " each" : ""})`;
+  if (seen.length === 1) says = `attends only to ${keyNames[seen[0]]} (${share})`;
   else if (top.length === seen.length)
-    looks = `attends equally to all ${seen.length} keys it sees (${share} each)`;
-  return `${queryName} ${looks}; the row sums to ${total}`;
+    says = `attends equally to all ${seen.length} keys it sees (${share} each)`;
+  return `${queryName} ${says}; the row sums to ${total}`;
 }
 
 /** @type {Record<Source, string>} */
@@ -410,7 +410,7 @@ function explainWeightedSum(row, queryName, settings) {
  * @type {(rows: Row[], source: Source, query: number, key: number, sent: Sent) => Explanation}
  */
 function explainColumn(rows, source, query, key, sent) {
-  const whose = source === "weights" ? "Who looks at" : "Who matches";
+  const whose = source === "weights" ? "Who attends to" : "Who matches";
   const lines = rows.map((row, i) => {
     const hidden = isHidden(row, source, key);
     const result = hidden && source === "weights" ? "0" : number(row[source][key], 3);
@@ -1527,7 +1527,7 @@ function drawMap(map, family) {
   const isLong = view.numRows < sent.numQueries || view.numColumns < sent.numKeys;
   const controls = drawControls(map);
   const section = isLong ? [drawSection(map)] : [];
-  const columns = drawSwitch(map, "columns", "read columns: who looks at a key?");
+  const columns = drawSwitch(map, "columns", "read columns: who attends to a key?");
   controls.node.append(columns.node);
   const steps = drawSteps(map, id);
   const grid = drawGrid(map, id, family);

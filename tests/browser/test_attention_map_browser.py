@@ -33,13 +33,13 @@ def test_the_widget_shows_and_the_table_before_it_does_not(notebook, full):
 
 
 def test_hovering_shows_a_row_for_as_long_as_the_pointer_is_there(notebook, full):
-    expect(sentence(full)).to_contain_text("“sat” looks")
+    expect(sentence(full)).to_contain_text("“sat” attends")
     cell(full, 4, 1).hover()
-    expect(sentence(full)).to_contain_text("“the” looks")
+    expect(sentence(full)).to_contain_text("“the” attends")
     expect(full.locator(".words")).to_contain_text("Take the largest score")
     expect(full.locator(".hovered th")).to_have_text("the")
     full.locator("output").hover()
-    expect(sentence(full)).to_contain_text("“sat” looks")
+    expect(sentence(full)).to_contain_text("“sat” attends")
     assert notebook.ask("w.row") == "2"
 
 
@@ -47,7 +47,7 @@ def test_a_clicked_row_stays_and_python_knows(notebook, full):
     cell(full, 4, 1).click()
     full.locator("output").hover()
     expect(selected(full)).to_have_text("the")
-    expect(sentence(full)).to_contain_text("“the” looks")
+    expect(sentence(full)).to_contain_text("“the” attends")
     knows(notebook, "w.row", "4")
 
 
@@ -117,7 +117,7 @@ def test_a_row_is_chosen_and_marked_in_all_small_maps_at_once(notebook, full):
     box = minis.nth(4).bounding_box()
     minis.nth(4).click(position={"x": 20, "y": box["height"] * 4.5 / 6})
     knows(notebook, "w.row", "4")
-    expect(full.locator(".thumbnail small").first).to_contain_text("“the” looks")
+    expect(full.locator(".thumbnail small").first).to_contain_text("“the” attends")
     for i in range(6):
         frame, whole = minis.nth(i).locator(".chosen"), minis.nth(i).bounding_box()
         middle = frame.bounding_box()["y"] + frame.bounding_box()["height"] / 2
@@ -209,7 +209,7 @@ def test_a_crosshair_marks_the_row_and_the_column_of_the_cell(notebook, full):
     expect(full.locator(".across")).to_be_hidden()
 
 
-def test_a_column_tells_who_looks_at_a_key(notebook, full):
+def test_a_column_shows_who_attends_to_a_key(notebook, full):
     weights = weights_in_kernel(notebook)[:, 1]
     top = ["The", "cat", "sat", "on", "the", "mat"][int(weights.argmax())]
     wanted = f"“cat” is looked at most by “{top}” ({weights.max():.2f}); "
@@ -217,9 +217,9 @@ def test_a_column_tells_who_looks_at_a_key(notebook, full):
     heading = full.locator("[role=grid] thead th").nth(2)
     heading.hover()
     expect(sentence(full)).to_have_text(wanted)
-    expect(full.locator(".words")).to_contain_text("Who looks at “cat”?")
+    expect(full.locator(".words")).to_contain_text("Who attends to “cat”?")
     full.locator("output").hover()
-    expect(sentence(full)).to_contain_text("“sat” looks")
+    expect(sentence(full)).to_contain_text("“sat” attends")
     heading.click()
     full.locator("output").hover()
     expect(sentence(full)).to_have_text(wanted)
@@ -228,7 +228,7 @@ def test_a_column_tells_who_looks_at_a_key(notebook, full):
     grid.press("ArrowRight")
     expect(sentence(full)).to_contain_text("“sat” is looked at most by")
     full.get_by_label("read columns").uncheck()
-    expect(sentence(full)).to_contain_text("“sat” looks")
+    expect(sentence(full)).to_contain_text("“sat” attends")
 
 
 def test_the_sentence_tells_of_what_the_cells_show(notebook, full):

@@ -408,7 +408,7 @@ def test_a_restart_leaves_the_map_and_a_reload_then_leaves_the_table(spoilt):
 
     notebook.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
     cell(shown, 4, 0).click()
-    expect(sentence(shown)).to_contain_text("“the” looks")
+    expect(sentence(shown)).to_contain_text("“the” attends")
 
     notebook.reload()
     static = notebook.page.locator(".attention-map-static")
