@@ -166,15 +166,15 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
     return pairs.flatten(start_dim=1).float()  # (length, d_model / 2, 2) -> (length, d_model)
 
 
-def _angles(length: int, width: int, base: float) -> Tensor:
-    """Position times base^(-2i / width), `(length, width / 2)`.
+def _angles(length: int, width: int, base: float, offset: int = 0) -> Tensor:
+    """Position, from offset on, times base^(-2i / width): `(length, width / 2)`.
 
     In float64: at position 1,024 an angle in float32 is off by 5e-5.
     """
     if width % 2:
         raise ValueError(f"channels are taken in pairs, so their number must be even, got {width}")
     even = torch.arange(0, width, 2, dtype=torch.float64)  # 2i
-    positions = torch.arange(length, dtype=torch.float64)
+    positions = torch.arange(offset, offset + length, dtype=torch.float64)
     return positions[:, None] * base ** (-even / width)  # (length, 1) * (width / 2,)
 
 
@@ -217,7 +217,7 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
             )
 
 
-def apply_rope(x: Tensor, base: float = 10000.0) -> Tensor:
+def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
     """Rotate each pair of neighbouring channels by an angle that grows with the position.
 
     Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
@@ -227,6 +227,7 @@ def apply_rope(x: Tensor, base: float = 10000.0) -> Tensor:
     Args:
         x: `(B, H, T, D)` floating point: queries or keys, never values.
         base: how slowly the last pairs turn.
+        offset: position of the first token of x, for new tokens after cached ones.
 
     Returns:
         `(B, H, T, D)` in the dtype and on the device of x.
@@ -235,7 +236,7 @@ def apply_rope(x: Tensor, base: float = 10000.0) -> Tensor:
         ValueError: D is odd.
     """
     T, D = x.shape[-2:]
-    angles = _angles(T, D, base)  # (T, D / 2)
+    angles = _angles(T, D, base, offset)  # (T, D / 2)
     cos, sin = angles.cos().to(x), angles.sin().to(x)
     a, b = x[..., 0::2], x[..., 1::2]  # (B, H, T, D / 2) each
     pairs = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)  # (B, H, T, D / 2, 2)

@@ -333,6 +333,11 @@ def test_a_rotated_dot_product_depends_on_the_distance_alone(m, n, step, seed):
     assert_equal(at(m, query) @ at(n, key), at(m + step, query) @ at(n + step, key))
 
 
+def test_rope_goes_on_at_the_offset():
+    x = numbers(2, 3, 7, 10).detach()
+    assert torch.equal(apply_rope(x[:, :, 4:], offset=4), apply_rope(x)[:, :, 4:])
+
+
 def test_rope_leaves_the_first_token_and_every_length_alone():
     x = numbers(2, 3, 7, 10).detach()
     out = apply_rope(x)

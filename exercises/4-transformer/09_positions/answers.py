@@ -144,32 +144,32 @@ def halves_from_one(length, d_model):
 # ---------------------------------------------------------------- apply_rope
 
 
-def rope_angles(x, base=10000.0, first=0):
+def rope_angles(x, base, first):
     D = x.shape[-1]
     rates = base ** (-torch.arange(0, D, 2, device=x.device) / D)
     return torch.arange(first, first + x.shape[-2], device=x.device)[:, None] * rates
 
 
-def by_rotate_half(x, base=10000.0):
+def by_rotate_half(x, base=10000.0, offset=0):
     """As in GPT-J: x cos + (−b, a) sin, with each angle twice."""
-    angles = rope_angles(x, base).repeat_interleave(2, dim=-1)
+    angles = rope_angles(x, base, offset).repeat_interleave(2, dim=-1)
     turned = torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
     return x * angles.cos().to(x.dtype) + turned * angles.sin().to(x.dtype)
 
 
-def by_matrices(x, base=10000.0):
+def by_matrices(x, base=10000.0, offset=0):
     """A 2 × 2 matrix for each position and pair."""
-    angles = rope_angles(x, base)
+    angles = rope_angles(x, base, offset)
     cos, sin = angles.cos(), angles.sin()
     matrices = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
     pairs = x.unflatten(-1, (-1, 2))
     return (matrices.to(x.dtype) @ pairs[..., None]).squeeze(-1).flatten(-2)
 
 
-def into_an_empty_tensor(x, base=10000.0):
+def into_an_empty_tensor(x, base=10000.0, offset=0):
     if x.shape[-1] % 2:
         raise ValueError(f"{x.shape[-1]} channels can't be paired")
-    angles = rope_angles(x, base)
+    angles = rope_angles(x, base, offset)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     out = torch.empty_like(x)
     out[..., ::2] = x[..., ::2] * cos - x[..., 1::2] * sin
@@ -177,13 +177,13 @@ def into_an_empty_tensor(x, base=10000.0):
     return out
 
 
-def token_by_token(x, base=10000.0):
+def token_by_token(x, base=10000.0, offset=0):
     T, D = x.shape[-2:]
     rows = []
     for t in range(T):
         pieces = []
         for i in range(D // 2):
-            angle = t * base ** (-2 * i / D)
+            angle = (offset + t) * base ** (-2 * i / D)
             a, b = x[:, :, t, 2 * i], x[:, :, t, 2 * i + 1]
             pieces += [
                 a * math.cos(angle) - b * math.sin(angle),
@@ -193,25 +193,25 @@ def token_by_token(x, base=10000.0):
     return torch.stack(rows, 2)
 
 
-def llama_from_one(x, base=10000.0):
-    angles = rope_angles(x, base, first=1).repeat(1, 2)
+def llama_from_one(x, base=10000.0, offset=0):
+    angles = rope_angles(x, base, offset + 1).repeat(1, 2)
     a, b = x.chunk(2, -1)
     return x * angles.cos().to(x.dtype) + torch.cat([-b, a], -1) * angles.sin().to(x.dtype)
 
 
-def half_of_the_channels(x, base=10000.0):
+def half_of_the_channels(x, base=10000.0, offset=0):
     half = x.shape[-1] // 4 * 2
-    return torch.cat([into_an_empty_tensor(x[..., :half], base), x[..., half:]], -1)
+    return torch.cat([into_an_empty_tensor(x[..., :half], base, offset), x[..., half:]], -1)
 
 
-def heads_as_one_width(x, base=10000.0):
+def heads_as_one_width(x, base=10000.0, offset=0):
     B, H, T, D = x.shape
     wide = x.transpose(1, 2).reshape(B, 1, T, H * D)
-    return into_an_empty_tensor(wide, base).reshape(B, T, H, D).transpose(1, 2)
+    return into_an_empty_tensor(wide, base, offset).reshape(B, T, H, D).transpose(1, 2)
 
 
-def twice(x, base=10000.0):
-    return into_an_empty_tensor(into_an_empty_tensor(x, base), base)
+def twice(x, base=10000.0, offset=0):
+    return into_an_empty_tensor(into_an_empty_tensor(x, base, offset), base, offset)
 
 
 # ---------------------------------------------------------------- quizzes

@@ -16,11 +16,12 @@ def cases(seed):
     B, H, T, D = sizes(draw)
     small, once = {"small"}, {"once": True}
 
-    def case(name, x, base=None, **more):
-        inputs = {"x": x} if base is None else {"x": x, "base": base}
-        return Case(name, inputs, **more)
+    def case(name, x, **inputs):
+        more = {key: inputs.pop(key) for key in ("options", "roles") if key in inputs}
+        return Case(name, {"x": x} | inputs, **more)
 
     by_name = {"keywords": ("x", "base")}
+    after = {"keywords": ("offset",)}
     return [
         case("three tokens by hand", by_hand, roles=small),
         case("random numbers", draw.normal(B, H, T, D), roles={"typical"}),
@@ -29,6 +30,8 @@ def cases(seed):
         case("base 50, by name", draw.normal(*sizes(draw)), base=50.0, options=by_name | once),
         case("float64", 0.5 * draw.normal(2, 5, 3, 4, dtype=torch.float64)),
         case("one token", draw.normal(B, H, 1, D), roles=small),
+        case("offset 5", draw.normal(*sizes(draw)), base=10000.0, offset=5, options=after),
+        case("one token, offset 3", draw.normal(2, 3, 1, 6), base=30.0, offset=3, roles=small),
         case("one sequence, one head", draw.normal(1, 1, T, 64), roles=small, options=once),
         case("not contiguous", draw.normal(3, 7, 2, 4).transpose(1, 2)),
         case("as many heads as tokens", draw.normal(2, 4, 4, 4), roles=small, options=once),
@@ -44,10 +47,10 @@ def sizes(draw):
             return B, H, T, D
 
 
-def oracle(x, base=10000.0):
+def oracle(x, base=10000.0, offset=0):
     """A pair is a complex number, and a rotation a product with one of length 1."""
     T, D = x.shape[-2:]
-    angles = [[t / base ** (d / D) for d in range(0, D, 2)] for t in range(T)]
+    angles = [[t / base ** (d / D) for d in range(0, D, 2)] for t in range(offset, offset + T)]
     angles = torch.tensor(angles, dtype=torch.float64)
     numbers = torch.complex(x[..., 0::2], x[..., 1::2])
     turned = numbers * torch.polar(torch.ones_like(angles), angles)
@@ -80,6 +83,8 @@ def turns(case, seen, expected):
 
 @true_of("The token at position 0 stays as it is", credit=True)
 def first_token(case, seen, expected):
+    if "offset" in case.inputs:
+        return None
     return near(seen.tensors["out"][:, :, 0], case["x"][:, :, 0])
 
 
@@ -117,4 +122,4 @@ def exact_angles(case, seen, expected):
 properties = (turns, first_token, lengths, relative, first_pair, exact_angles)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B H T D", "base": None}
+letters = {"x": "B H T D", "base": None, "offset": None}
