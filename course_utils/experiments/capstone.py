@@ -1,4 +1,4 @@
-"""Lesson 15: what heads of a model of one's own look at, and how much each is worth."""
+"""Lesson 15: what the heads of the reader's own model attend to, and what each is worth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from ..attention import causal_mask, masked_softmax
 from ..language_model import TinyLM, head_scores, held_out_loss
 from .induction import without_head
 
-JOBS = ("first", "itself", "the one before", "the same before", "behind the same")
+JOBS = (
+    "itself",
+    "one before",
+    "two before",
+    "further back in the word",
+    "the blank before the word",
+    "the same before",
+    "after the same",
+)
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
@@ -65,60 +73,61 @@ def _told(text: str) -> ValueError:
     return error
 
 
-def places(ids: Tensor) -> Tensor:
-    """Where a head with a job would look.
+def places(ids: Tensor, blanks: Tensor) -> Tensor:
+    """The positions that each job asks for.
 
     Args:
         ids: `(B, T)`.
+        blanks: the ids that separate words, `(N,)`.
 
     Returns:
-        `(J, B, T, T)` bool, see `JOBS`: key 0; the token itself; the one before; earlier ones that
-        are the same; and those that stand behind an earlier one that is the same.
+        `(J, B, T, T)` bool, see `JOBS`. "further back in the word" begins three letters back; "after
+        the same" is what followed an earlier token of the same id.
     """
     B, T = ids.shape
     t = torch.arange(T, device=ids.device)
-    behind = (t[:, None] - t).expand(B, T, T)  # how far back a key is
+    back = (t[:, None] - t).expand(B, T, T)  # how far back a key is
+    blank = torch.isin(ids, blanks)  # (B, T)
+    last = torch.where(blank, t, -1).cummax(dim=1).values[:, :, None]  # (B, T, 1)
     alike = ids[:, :, None] == ids[:, None, :]  # (B, T, T)
     follows = torch.zeros_like(alike)
     follows[:, :, 1:] = alike[:, :, :-1]
     jobs = [
-        (t == 0).expand(B, T, T),
-        behind == 0,
-        behind == 1,
-        alike & (behind > 0),
-        follows & (behind >= 0),
+        back == 0,
+        back == 1,
+        back == 2,
+        (back > 2) & (t > last),
+        (t == last) & (back > 0),
+        alike & (back > 0),
+        follows & (back >= 0),
     ]
     return torch.stack(jobs)
 
 
-def job_scores(model: TinyLM, ids: Tensor) -> Tensor:
-    """The mean weight that each head puts where each job asks for, `(L, H, J)`.
+def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean weight that each head puts where each job asks for, `(L, H, J)`, and what even
+    weights put there, `(J,)`. Only tokens for which a job has such a position count."""
+    hidden = causal_mask(ids.shape[1], ids.device)
+    weights = masked_softmax(head_scores(model, ids), hidden).movedim(0, 2)  # (L, H, B, T, T)
+    even = masked_softmax(torch.zeros_like(weights[0, 0]), hidden)  # (B, T, T)
+    wanted = places(ids, blanks)
+    counts = wanted.any(dim=-1)  # (J, B, T)
+    counts[:, :, 0] = False  # the first token attends only to itself
 
-    Only tokens for which a job has such a place count, and the first token, which sees nothing but
-    itself, never does.
-    """
-    weights = masked_softmax(
-        head_scores(model, ids), causal_mask(ids.shape[1], ids.device)
-    )  # (B, L, H, T, T)
-    return _shares(weights.movedim(0, 2), ids)
+    def shares(maps: Tensor) -> Tensor:
+        found = torch.einsum("...bts,jbts->...jbt", maps, wanted.to(maps)) * counts
+        return found.sum(dim=(-2, -1)) / counts.sum(dim=(-2, -1))
 
-
-def even_scores(ids: Tensor) -> Tensor:
-    """The same for a head that looks at all it sees alike, `(J,)`."""
-    T = ids.shape[1]
-    even = torch.ones(T, T, device=ids.device).tril()
-    return _shares((even / even.sum(dim=-1, keepdim=True)).expand(len(ids), T, T), ids)
+    return shares(weights), shares(even)
 
 
-def _shares(weights: Tensor, ids: Tensor) -> Tensor:
-    """`(…, B, T, T)` weights to `(…, J)`."""
-    scores = []
-    for wanted in places(ids):  # (B, T, T)
-        counts = wanted.any(dim=-1)  # (B, T)
-        counts[:, 0] = False
-        share = (weights * wanted).sum(dim=-1)  # (…, B, T)
-        scores.append((share * counts).sum(dim=(-2, -1)) / counts.sum())
-    return torch.stack(scores, dim=-1)
+def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
+    """`(layer, head, job)` of each head with the job in which it is furthest above even weights,
+    the furthest first."""
+    above, jobs = (scores - even).max(dim=-1)  # (L, H) each
+    order = above.flatten().argsort(descending=True).tolist()
+    heads = [divmod(i, above.shape[1]) for i in order]
+    return [(layer, head, int(jobs[layer, head])) for layer, head in heads]
 
 
 def loss_without(model: TinyLM, ids: Tensor, layer: int, head: int) -> float:
