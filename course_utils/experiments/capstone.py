@@ -23,12 +23,11 @@ JOBS = (
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
-    """The course's `TinyLM` of these sizes with the weights of another model, by their names: from
-    its state dict, else from its attributes.
+    """The course's `TinyLM` of these sizes with the parameters of another model, by their names:
+    from its state dict, else from its attributes.
 
     Raises:
-        ValueError: the other model lacks one of them, or has one of another shape, or gives other
-            logits with them. In a notebook only the words are shown.
+        ValueError: one is missing or of another shape, or the two models' logits differ.
     """
     with torch.random.fork_rng(devices=[]):
         made = TinyLM(*sizes)
@@ -37,12 +36,10 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
         value = state[name] if name in state else part(model, name)
         if not isinstance(value, Tensor) or value.shape != weight.shape:
             came = ", ".join([*state][:4]) or "nothing"
-            shape = f" of shape {tuple(weight.shape)}"
             raise _told(
-                f"The course's instruments look for {name}{shape} in your model's state_dict(), "
-                f"which begins with: {came}.\nGive your class a state_dict() that returns the "
-                "weights under the names printed in section 1, as your load_state_dict takes them. "
-                "Then run the cells again, from the class on."
+                f"The course's instruments look for {name} of shape {tuple(weight.shape)} in your "
+                f"model's state_dict(), which begins with: {came}.\nGive your class a state_dict() "
+                "with the names printed in section 1, and run the cells again, from the class on."
             )
         theirs[name] = value.detach()
     made.load_state_dict(theirs)
@@ -60,9 +57,9 @@ def _compare(model: nn.Module, made: TinyLM) -> None:
     model.train(training)
     if not torch.allclose(mine, made(ids), rtol=1e-3, atol=1e-3):
         raise _told(
-            "With your weights the course's model gives other logits than yours. Does your "
-            "state_dict() return each weight as the course has it, a linear one as (out, in)? And "
-            "does MyGPT pass its check?"
+            "With your parameters the course's model gives other logits than yours. Does your "
+            "state_dict() return each as the course has it, a linear one as (out, in)? And does "
+            "MyGPT pass its check?"
         )
 
 
@@ -81,8 +78,7 @@ def places(ids: Tensor, blanks: Tensor) -> Tensor:
         blanks: the ids that separate words, `(N,)`.
 
     Returns:
-        `(J, B, T, T)` bool, see `JOBS`. "further back in the word" begins three letters back; "after
-        the same" is what followed an earlier token of the same id.
+        `(J, B, T, T)` bool, in the order of `JOBS`; "further back" begins three letters back.
     """
     B, T = ids.shape
     t = torch.arange(T, device=ids.device)
