@@ -1,8 +1,10 @@
-"""The experiment of lesson 11 gives what the lesson says of it."""
+"""The experiments of lesson 11 give what the lesson says of them."""
 
 import pytest
 import torch
+from torch import nn
 
+from course_utils import attention, transformer
 from course_utils.experiments import sources
 
 pytestmark = pytest.mark.full("the lessons' experiments")
@@ -14,34 +16,55 @@ pytestmark = pytest.mark.full("the lessons' experiments")
         ("the cat sings", "chante"),
         ("the cat does not dance", "ne"),
         ("the white cat dances", "blanc"),
+        ("the dog dances", "danse"),
     ],
 )
 def test_one_prefix_goes_on_as_its_source_has_it(source, word):
-    assert sources.likeliest(sources.next_words(source, "le chat"), 1)[word] > 0.95
+    assert sources.next_words(sources.translator(), source, "le chat", 1)[word] > 0.95
 
 
-def test_without_a_source_it_says_what_is_likely_in_the_language():
-    said = sources.likeliest(sources.next_words(None, sources.COUNTED), 3)
-    counted = sources.reader().counted
-    assert set(counted) == {"chat", "garçon"}
+def test_without_a_source_it_writes_what_is_likely_in_the_language():
+    said = sources.next_words(sources.translator(), None, "le petit", 3)
+    counted = sources.counted("le petit")
+    assert set(counted) == {"chat", "garçon"} < set(said)
     for word, probability in said.items():
-        assert abs(probability - counted[word] / counted.total()) < 0.05
+        assert abs(probability - counted.get(word, 0.0)) < 0.05
 
 
-def test_each_row_looks_at_the_word_that_is_written_next():
-    weights = sources.looks_at("the small cat finds a girl", "le petit chat trouve une fille")
-    pieces = ["the", "small", "cat", "find", "-s", "a", "girl"]
-    assert sources.pieces("the small cat finds a girl") == pieces
+def test_each_row_attends_to_the_word_that_is_written_next():
+    english, french = "the small cat finds a girl", "le petit chat trouve une fille"
+    weights = sources.attends_to(sources.translator(), english, french)
+    assert sources.pieces(english) == ["the", "small", "cat", "find", "-s", "a", "girl"]
     assert weights.shape == (7, 7)
     assert weights.argmax(dim=1)[:6].tolist() == [0, 1, 2, 3, 5, 6]
     assert weights[[0, 1, 2, 3, 5]].amax(dim=1).min() > 0.8 and weights[6].max() < 0.5
-    assert weights[4, 5:].min() > 0.4  # the gender of "une" hangs on "girl"
+    assert weights[4, 5:].min() > 0.4  # the gender of "une" depends on "girl"
 
 
-def test_the_counts_that_are_kept_are_of_words_it_knows():
-    kept = sources.reader()
-    assert set(kept.counted) < set(kept.french.vocabulary)
+def test_it_translates_and_its_file_is_small():
+    text = sources.translate(sources.translator(), "the small cat does not find a mouse")
+    assert text == "le petit chat ne trouve pas une souris"
     assert sources.KEPT.stat().st_size < 2**20
+
+
+def test_it_is_built_from_the_parts_that_it_is_given():
+    called = []
+
+    def named(part):
+        def forward(self, *given, **more):
+            called.append(part.__name__)
+            return part.forward(self, *given, **more)
+
+        return type("Mine", (part,), {"forward": forward})
+
+    cross = sources.translator(named(attention.CrossAttention))
+    blocks = sources.translator(
+        encoder=named(transformer.EncoderBlock), decoder=named(transformer.DecoderBlock)
+    )
+    words = [sources.next_words(model, "the cat sings", "le chat", 1) for model in (cross, blocks)]
+    assert words == [sources.next_words(sources.translator(), "the cat sings", "le chat", 1)] * 2
+    assert called == ["CrossAttention"] * 4 + ["EncoderBlock"] * 2 + ["DecoderBlock"] * 2
+    assert not cross.training and isinstance(cross, nn.Module)
 
 
 def test_a_few_steps_lower_the_loss_and_leave_the_seed_alone():
@@ -52,7 +75,7 @@ def test_a_few_steps_lower_the_loss_and_leave_the_seed_alone():
 
 
 @pytest.mark.parametrize("name", sources.MEASURED)
-def test_only_one_variant_is_deaf_to_its_source(name):
+def test_only_one_variant_does_not_depend_on_its_source(name):
     model = sources.variant(name).eval()
     prefix = torch.tensor([[1, 3]])
     one, other = (model(torch.tensor([ids]), prefix) for ids in ([1, 7, 26], [2, 9, 27]))

@@ -1,4 +1,4 @@
-"""Lesson 15: what heads of a model of one's own look at, and how much each is worth."""
+"""Lesson 15: what the heads of the reader's own model attend to, and what each is worth."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from ..attention import causal_mask, masked_softmax
 from ..language_model import TinyLM, head_scores, held_out_loss
 from .induction import without_head
 
-JOBS = ("first", "itself", "the one before", "the same before", "behind the same")
+JOBS = (
+    "itself",
+    "one before",
+    "two before",
+    "further back in the word",
+    "the blank before the word",
+    "the same before",
+    "after the same",
+)
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
-    """The course's `TinyLM` of these sizes with the weights of another model, by their names: from
-    its state dict, else from its attributes.
+    """The course's `TinyLM` of these sizes with the parameters of another model, by their names:
+    from its state dict, else from its attributes.
 
     Raises:
-        ValueError: the other model lacks one of them, or has one of another shape, or gives other
-            logits with them. In a notebook only the words are shown.
+        ValueError: one is missing or of another shape, or the two models' logits differ.
     """
     with torch.random.fork_rng(devices=[]):
         made = TinyLM(*sizes)
@@ -29,12 +36,10 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
         value = state[name] if name in state else part(model, name)
         if not isinstance(value, Tensor) or value.shape != weight.shape:
             came = ", ".join([*state][:4]) or "nothing"
-            shape = f" of shape {tuple(weight.shape)}"
             raise _told(
-                f"The course's instruments look for {name}{shape} in your model's state_dict(), "
-                f"which begins with: {came}.\nGive your class a state_dict() that returns the "
-                "weights under the names printed in section 1, as your load_state_dict takes them. "
-                "Then run the cells again, from the class on."
+                f"The course's instruments look for {name} of shape {tuple(weight.shape)} in your "
+                f"model's state_dict(), which begins with: {came}.\nGive your class a state_dict() "
+                "with the names printed in section 1, and run the cells again, from the class on."
             )
         theirs[name] = value.detach()
     made.load_state_dict(theirs)
@@ -52,9 +57,9 @@ def _compare(model: nn.Module, made: TinyLM) -> None:
     model.train(training)
     if not torch.allclose(mine, made(ids), rtol=1e-3, atol=1e-3):
         raise _told(
-            "With your weights the course's model gives other logits than yours. Does your "
-            "state_dict() return each weight as the course has it, a linear one as (out, in)? And "
-            "does MyGPT pass its check?"
+            "With your parameters the course's model gives other logits than yours. Does your "
+            "state_dict() return each as the course has it, a linear one as (out, in)? And does "
+            "MyGPT pass its check?"
         )
 
 
@@ -65,60 +70,60 @@ def _told(text: str) -> ValueError:
     return error
 
 
-def places(ids: Tensor) -> Tensor:
-    """Where a head with a job would look.
+def places(ids: Tensor, blanks: Tensor) -> Tensor:
+    """The positions that each job asks for.
 
     Args:
         ids: `(B, T)`.
+        blanks: the ids that separate words, `(N,)`.
 
     Returns:
-        `(J, B, T, T)` bool, see `JOBS`: key 0; the token itself; the one before; earlier ones that
-        are the same; and those that stand behind an earlier one that is the same.
+        `(J, B, T, T)` bool, in the order of `JOBS`; "further back" begins three letters back.
     """
     B, T = ids.shape
     t = torch.arange(T, device=ids.device)
-    behind = (t[:, None] - t).expand(B, T, T)  # how far back a key is
+    back = (t[:, None] - t).expand(B, T, T)  # how far back a key is
+    blank = torch.isin(ids, blanks)  # (B, T)
+    last = torch.where(blank, t, -1).cummax(dim=1).values[:, :, None]  # (B, T, 1)
     alike = ids[:, :, None] == ids[:, None, :]  # (B, T, T)
     follows = torch.zeros_like(alike)
     follows[:, :, 1:] = alike[:, :, :-1]
     jobs = [
-        (t == 0).expand(B, T, T),
-        behind == 0,
-        behind == 1,
-        alike & (behind > 0),
-        follows & (behind >= 0),
+        back == 0,
+        back == 1,
+        back == 2,
+        (back > 2) & (t > last),
+        (t == last) & (back > 0),
+        alike & (back > 0),
+        follows & (back >= 0),
     ]
     return torch.stack(jobs)
 
 
-def job_scores(model: TinyLM, ids: Tensor) -> Tensor:
-    """The mean weight that each head puts where each job asks for, `(L, H, J)`.
+def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean weight that each head puts where each job asks for, `(L, H, J)`, and what even
+    weights put there, `(J,)`. Only tokens for which a job has such a position count."""
+    hidden = causal_mask(ids.shape[1], ids.device)
+    weights = masked_softmax(head_scores(model, ids), hidden).movedim(0, 2)  # (L, H, B, T, T)
+    even = masked_softmax(torch.zeros_like(weights[0, 0]), hidden)  # (B, T, T)
+    wanted = places(ids, blanks)
+    counts = wanted.any(dim=-1)  # (J, B, T)
+    counts[:, :, 0] = False  # the first token attends only to itself
 
-    Only tokens for which a job has such a place count, and the first token, which sees nothing but
-    itself, never does.
-    """
-    weights = masked_softmax(
-        head_scores(model, ids), causal_mask(ids.shape[1], ids.device)
-    )  # (B, L, H, T, T)
-    return _shares(weights.movedim(0, 2), ids)
+    def shares(maps: Tensor) -> Tensor:
+        found = torch.einsum("...bts,jbts->...jbt", maps, wanted.to(maps)) * counts
+        return found.sum(dim=(-2, -1)) / counts.sum(dim=(-2, -1))
 
-
-def even_scores(ids: Tensor) -> Tensor:
-    """The same for a head that looks at all it sees alike, `(J,)`."""
-    T = ids.shape[1]
-    even = torch.ones(T, T, device=ids.device).tril()
-    return _shares((even / even.sum(dim=-1, keepdim=True)).expand(len(ids), T, T), ids)
+    return shares(weights), shares(even)
 
 
-def _shares(weights: Tensor, ids: Tensor) -> Tensor:
-    """`(…, B, T, T)` weights to `(…, J)`."""
-    scores = []
-    for wanted in places(ids):  # (B, T, T)
-        counts = wanted.any(dim=-1)  # (B, T)
-        counts[:, 0] = False
-        share = (weights * wanted).sum(dim=-1)  # (…, B, T)
-        scores.append((share * counts).sum(dim=(-2, -1)) / counts.sum())
-    return torch.stack(scores, dim=-1)
+def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
+    """`(layer, head, job)` of each head with the job in which it is furthest above even weights,
+    the furthest first."""
+    above, jobs = (scores - even).max(dim=-1)  # (L, H) each
+    order = above.flatten().argsort(descending=True).tolist()
+    heads = [divmod(i, above.shape[1]) for i in order]
+    return [(layer, head, int(jobs[layer, head])) for layer, head in heads]
 
 
 def loss_without(model: TinyLM, ids: Tensor, layer: int, head: int) -> float:

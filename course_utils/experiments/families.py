@@ -1,7 +1,7 @@
-"""Lesson 12: three families of transformers: who may look where, and a word that is blanked out.
+"""Lesson 12: three families of transformers, by what each may attend to, and a blanked-out word.
 
-French articles agree with a noun that stands *behind* them: "la petite souris", "le petit chat".
-Whoever fills in a blanked-out article must look to the right.
+French articles agree with the noun *after* them: "la petite souris", "le petit chat". A model that
+fills in a blanked-out article must attend to the right.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ARTICLE_IDS = {  # of each gender
 
 
 def masks(S: int, T: int) -> Tensor:
-    """What is hidden from whom in each family, `(3, S + T, S + T)`: in an encoder nothing, in a
-    decoder the future, and in an encoder-decoder, of whose tokens the first S are the source, what
-    is written: from the source all of it, from the target the future."""
+    """What is hidden in each family, `(3, S + T, S + T)`: in an encoder nothing; in a decoder the
+    future; in an encoder-decoder, whose first S tokens are the source, the target from the source,
+    and the future from the target."""
     both = causal_mask(S + T)
     both[:S, :S] = False
     return torch.stack([torch.zeros_like(both), causal_mask(S + T), both])
@@ -39,11 +39,7 @@ class LooksBack(MultiHeadAttention):
 
 
 class Filler(nn.Module):
-    """Says for each token of a text which word stands there, one block deep.
-
-    Args:
-        causal: whether a token sees only those before it. Nothing else differs.
-    """
+    """Predicts for each position of a text which word is there, with one block, causal or not."""
 
     def __init__(self, causal: bool) -> None:
         super().__init__()
@@ -58,21 +54,18 @@ class Filler(nn.Module):
 
 
 def blanked(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """French sentences whose first word, an article, is blanked out.
-
-    Returns:
-        `(B, T)` ids, in which eos is the blank; `(B, T)`, the padding; `(B,)`, the articles.
-    """
-    forms = {form for forms in ARTICLES.values() for form in forms.values()}
-    pairs = [p for p in draw_pairs(2 * count, seed) if p.french.split()[0] in forms]
-    ids, pad_mask = pad([french.encode(pair.french) for pair in pairs[:count]], PAD_ID)
-    articles = ids[:, 0].clone()
+    """French sentences whose first word, an article, is replaced by eos: `(B, T)` ids, `(B, T)`
+    padding, `(B,)` articles."""
+    texts = [french.encode(pair.french) for pair in draw_pairs(2 * count, seed)]
+    articles = [*ARTICLE_IDS["m"], *ARTICLE_IDS["f"]]
+    ids, pad_mask = pad([text for text in texts if text[0] in articles][:count], PAD_ID)
+    first = ids[:, 0].clone()
     ids[:, 0] = EOS_ID
-    return ids, pad_mask, articles
+    return ids, pad_mask, first
 
 
 def train_filler(causal: bool, steps: int = 120, seed: int = 0) -> Filler:
-    """Train a model to say which article was blanked out."""
+    """Train a model to predict the article that was blanked out."""
     ids, pad_mask, articles = blanked(steps * 32, seed=1)
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -88,18 +81,21 @@ def train_filler(causal: bool, steps: int = 120, seed: int = 0) -> Filler:
 
 
 @torch.no_grad()
+def _genders(model: Filler, ids: Tensor, pad_mask: Tensor) -> Tensor:
+    """`(2, B)`: how likely a masculine and a feminine article is at the first position."""
+    shares = model(ids, pad_mask)[:, 0].softmax(dim=-1)  # (B, V)
+    return torch.stack([shares[:, ARTICLE_IDS[gender]].sum(dim=-1) for gender in "mf"])
+
+
 def right_gender(model: Filler) -> float:
     """How often the likelier gender of the article is the right one, in unseen sentences."""
     ids, pad_mask, articles = blanked(400, seed=2)
-    shares = model(ids, pad_mask)[:, 0].softmax(dim=-1)  # (B, V)
-    feminine = shares[:, ARTICLE_IDS["f"]].sum(-1) > shares[:, ARTICLE_IDS["m"]].sum(-1)
+    masculine, feminine = _genders(model, ids, pad_mask)
     wanted = torch.isin(articles, torch.tensor(ARTICLE_IDS["f"]))
-    return (feminine == wanted).double().mean().item()
+    return ((feminine > masculine) == wanted).double().mean().item()
 
 
-@torch.no_grad()
 def article_shares(model: Filler, text: str) -> Tensor:
     """`(2,)`: how likely a masculine and a feminine article is before a French text."""
     ids = torch.cat([torch.tensor([EOS_ID]), french.encode(text)])[None]
-    shares = model(ids, torch.zeros_like(ids, dtype=torch.bool))[0, 0].softmax(dim=-1)  # (V,)
-    return torch.stack([shares[ARTICLE_IDS[gender]].sum() for gender in "mf"])
+    return _genders(model, ids, torch.zeros_like(ids, dtype=torch.bool))[:, 0]

@@ -6,6 +6,7 @@ Letters in shapes are those of `course_utils.attention`.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,11 +25,8 @@ from course_utils.transformer import TransformerBlock
 
 
 def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw texts of lesson 04's lookup, in which each token should get two payloads.
-
-    Returns:
-        The tokens, `(B, T, 8)`; the payloads of the next and of the previous kind, `(B, T, 4)`.
-    """
+    """Texts of lesson 04's lookup, `(B, T, 8)`, and what each token should get: the payloads of
+    the next and of the previous kind, `(B, T, 4)`."""
     kinds, tokens, following = lookup.texts(B, seed)
     source = kinds.argsort(dim=-1).gather(1, (kinds - 1) % len(lookup.KINDS))  # (B, T)
     payloads = tokens[..., len(lookup.KINDS) :]  # (B, T, 2)
@@ -71,10 +69,8 @@ def error(model: SideBySide) -> float:
 
 @torch.no_grad()
 def weights_by_kind(model: SideBySide) -> Tensor:
-    """Each head's attention weights, averaged over 1,000 texts, `(H, 6, 6)`, kinds in order.
-
-    The head that attends most to the next kind comes first.
-    """
+    """Each head's attention weights, averaged over 1,000 texts, `(H, 6, 6)`, kinds in order; the
+    head that attends most to the next kind comes first."""
     kinds, tokens, _ = lookup.texts(1_000, 1_000_000)
     tokens = tokens.gather(1, kinds.argsort(dim=-1)[..., None].expand_as(tokens))
     maps = torch.stack([_weights(head, tokens).mean(dim=0) for head in model.heads])
@@ -93,11 +89,8 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
 
 
 def plural_share(words: list[str], silent: int = -1) -> float:
-    """How probable the start page's model finds a plural verb after these words.
-
-    Args:
-        silent: a head of its second block, whose channels become 0 before `out_proj`; -1 for none.
-    """
+    """How probable the start page's model finds a plural verb after these words, while one head of
+    its second block is silent, if any: its channels become 0 before `out_proj`."""
 
     def silence(_: nn.Module, joined: tuple[Tensor]) -> Tensor:
         D = start_page.WIDTH // start_page.HEADS
@@ -126,11 +119,8 @@ class ReviewedWrapper(attention.MultiHeadAttentionWrapper):
 
 
 def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
-    """A text of 3 tokens alone, with two tokens of padding after it, and with two before it.
-
-    Returns:
-        `x`, `(1, T, 4)`, and `pad_mask`, `(1, T)`, under "alone", "after" and "before".
-    """
+    """A text of 3 tokens "alone", with two tokens of padding "after" it, and with two "before" it:
+    `x`, `(1, T, 4)`, and `pad_mask`, `(1, T)`."""
     generator = torch.Generator().manual_seed(123)
     text = torch.randn(1, 3, 4, generator=generator)
     padding = torch.randn(1, 2, 4, generator=generator)
@@ -144,11 +134,7 @@ def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def same_as_alone(module: nn.Module) -> list[bool]:
-    """Whether a text gives what it gives alone: with padding after it, and with padding before it.
-
-    Args:
-        module: takes `(B, T, 4)` and a `pad_mask`.
-    """
+    """Whether a text gives the same as alone: with padding after it, and with padding before it."""
     device = next(module.parameters()).device
     ways = padded_both_ways().values()
     alone, after, before = (module(x.to(device), mask.to(device)) for x, mask in ways)
@@ -157,12 +143,8 @@ def same_as_alone(module: nn.Module) -> list[bool]:
 
 @torch.no_grad()
 def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Two heads' attention weights for the text after two tokens of padding.
-
-    Returns:
-        As `ReviewedWrapper` computes them, then with the padding hidden; and what is hidden. Each
-        is `(2 H, T, T)`.
-    """
+    """Two heads' attention weights for the text after two tokens of padding: as `ReviewedWrapper`
+    computes them, then with the padding hidden; and what is hidden. Each is `(2 H, T, T)`."""
     assert isinstance(module, attention.MultiHeadAttentionWrapper)
     x, pad_mask = (
         tensor.to(module.out_proj.weight.device) for tensor in padded_both_ways()["before"]
@@ -180,32 +162,25 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
     """Draw tables of numbered channels; the shading shows which token a number belongs to.
 
     Args:
-        pieces: by heading, a table `(T, D)` of the numbers 1, 2, …, numbered through the tokens.
-        width: channels of a token: the numbers 1 to `width` belong to token 0.
-        title, alt: what to see, and the same in words.
+        pieces: by heading, `(T, D)` of the numbers 1, 2, …; 1 to `width` belong to token 0.
     """
     with drawing.style():
         figure = drawing.figure(6.6, 2.4, title)
         row = figure.subplots(1, len(pieces))
         for axes, (name, numbers) in zip(row, pieces.items(), strict=True):
             axes.imshow((numbers - 1) // width, cmap="Greys", vmin=0, vmax=5)
-            for t, channels in enumerate(numbers.tolist()):
-                for d, number in enumerate(channels):
-                    axes.text(d, t, number, ha="center", va="center")
+            for (t, d), number in np.ndenumerate(numbers.numpy()):
+                axes.text(d, t, number, ha="center", va="center")
             axes.spines[:].set_visible(True)
-            axes.set_title(name)
-            axes.set(xlabel="channel", xticks=range(numbers.shape[1]))
-            axes.set_yticks(range(numbers.shape[0]))
+            axes.set(title=name, xlabel="channel")
+            axes.set(xticks=range(numbers.shape[1]), yticks=range(numbers.shape[0]))
         row[0].set_ylabel("row")
     return Picture(figure, alt)
 
 
 def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
     """Which of three tokens get another result when one of them is changed, under a causal mask.
-
-    Args:
-        split: `(1, 3, 4)` to heads `(1, 2, 3, 2)`; each head is its own query, key and value.
-        changed: the token that is changed.
+    `split` makes heads of them, `(1, 3, 4)` to `(1, 2, 3, 2)`, their own queries, keys and values.
     """
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
