@@ -8,8 +8,10 @@ in print; "learned" is a thick border as well as a colour. As text it is the sam
 from __future__ import annotations
 
 import html
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .colours import ABOVE
@@ -23,7 +25,6 @@ LANE = 16  # between a box and an arrow that goes around it
 BEND = HEAD = 7  # of a line, and of an arrow
 
 BLUE = ABOVE[5]  # stands off from white and from black
-GROUND = ABOVE[6]  # white is read on it
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,6 @@ class Step:
         column: its place across, from 0; by default under the middle of what comes in, or, for
             an input that nothing else needs and that is not the first, to the left of its step.
         row: its place down; by default below all that comes in.
-        later: announced, and not there yet: a dashed border.
     """
 
     name: str
@@ -49,7 +49,6 @@ class Step:
     learned: bool = False
     column: float | None = None
     row: float | None = None
-    later: bool = False
 
     @property
     def lines(self) -> list[str]:
@@ -58,33 +57,6 @@ class Step:
     @property
     def drawn_round(self) -> bool:
         return len(self.label) == 1 and len(self.inputs) > 1
-
-
-@dataclass(frozen=True)
-class Colours:
-    """What a drawing is painted with; a fill or a text colour for each kind of box."""
-
-    ink: str = "currentColor"
-    arrow: str = "currentColor"
-    plain: tuple[str, str] = ("none", "currentColor")
-    learned: tuple[str, str] = (f"{BLUE}2e", "currentColor")
-    later: tuple[str, str] = ("none", "currentColor")
-    heading: tuple[str, str] = ("none", "currentColor")
-    border: str = "currentColor"
-
-
-PAGE = Colours()
-# A picture in a file knows nothing of the page: its boxes bring their own ground, and its arrows
-# are a grey that stands off from white and from black alike.
-FILE = Colours(
-    ink="#808080",
-    arrow="#808080",
-    plain=("#f4f6f8", "#1f1f1f"),
-    learned=(GROUND, "#ffffff"),
-    later=("#66717b", "#ffffff"),
-    heading=("#4b5560", "#ffffff"),
-    border="#808080",
-)
 
 
 def diagram(
@@ -141,9 +113,9 @@ class Diagram:
     def __repr__(self) -> str:
         return "\n".join([self.title, *(f"  {line}" for line in self.text)])
 
-    def svg(self, colours: Colours = PAGE) -> str:
-        """The drawing alone, as SVG; `colours=FILE` for a picture in a file of its own."""
-        return _Drawing(self.steps, self.frames, colours).svg(self._alternative())
+    def svg(self) -> str:
+        """The drawing alone, as SVG."""
+        return _Drawing(self.steps, self.frames).svg(self._alternative())
 
     def _alternative(self) -> str:
         steps = "; ".join(self.text)
@@ -169,7 +141,7 @@ def _as_text(step: Step) -> str:
     named = step.name if label == step.name else f"{step.name} = {label}"
     if step.drawn_round:
         named = f"{step.name} = {f' {label} '.join(step.inputs)}"
-    named += " (learned)" * step.learned + " (to come)" * step.later
+    named += " (learned)" * step.learned
     if step.inputs and not step.drawn_round:
         named += f" from {' and '.join(step.inputs)}"
     return f"{named}: {step.shape}" if step.shape else named
@@ -205,10 +177,7 @@ class _Box:
 class _Drawing:
     """Where everything stands, and the SVG of it."""
 
-    def __init__(
-        self, steps: Sequence[Step], frames: Mapping[str, Sequence[str]], colours: Colours
-    ) -> None:
-        self.colours = colours
+    def __init__(self, steps: Sequence[Step], frames: Mapping[str, Sequence[str]]) -> None:
         self.frames = frames
         self.users: dict[str, list[Step]] = {
             step.name: [user for user in steps if step.name in user.inputs] for step in steps
@@ -311,7 +280,7 @@ class _Drawing:
         end = (target.x + edge * target.width / 2, target.y)
         self._path([(source.x, start), (x, start), (x, target.y), end])
         self.parts.append(
-            f'<circle cx="{source.x:.1f}" cy="{start:.1f}" r="2.5" fill="{self.colours.arrow}"/>'
+            f'<circle cx="{source.x:.1f}" cy="{start:.1f}" r="2.5" fill="currentColor"/>'
         )
 
     def _port(self, source: _Box, target: _Box) -> float:
@@ -350,9 +319,8 @@ class _Drawing:
             line.append(f"L{into[0]:.1f} {into[1]:.1f}")
             line.append(f"Q{corner[0]:.1f} {corner[1]:.1f} {out[0]:.1f} {out[1]:.1f}")
         line.append(f"L{stop[0]:.1f} {stop[1]:.1f}")
-        colour = self.colours.arrow
         self.parts.append(
-            f'<path d="{"".join(line)}" fill="none" stroke="{colour}" stroke-width="1.3"/>'
+            f'<path d="{"".join(line)}" fill="none" stroke="currentColor" stroke-width="1.3"/>'
         )
         wing = HEAD * 0.55
         one = (tip[0] - dx * HEAD - dy * wing, tip[1] - dy * HEAD + dx * wing)
@@ -361,7 +329,7 @@ class _Drawing:
         self.parts.append(
             '<path d="M'
             + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners)
-            + f'Z" fill="{colour}"/>'
+            + 'Z" fill="currentColor"/>'
         )
 
     def _shape(self, box: _Box) -> None:
@@ -380,22 +348,19 @@ class _Drawing:
     # -------------------------------------------------------------- boxes
 
     def _box(self, box: _Box) -> None:
-        step, colours = box.step, self.colours
-        kind = colours.later if step.later else colours.learned if step.learned else colours.plain
-        fill, ink = kind
+        step = box.step
+        fill, border = (f"{BLUE}2e", BLUE) if step.learned else ("none", "currentColor")
         data = not step.inputs and len(step.lines) == 1
         radius = box.height / 2 if data or step.drawn_round else 6
-        border = BLUE if step.learned and not step.later else colours.border
-        dash = ' stroke-dasharray="4 3"' if step.later else ""
         self.parts.append(
             f'<rect x="{box.left:.1f}" y="{box.top:.1f}" width="{box.width:.1f}" '
             f'height="{box.height:.1f}" rx="{radius:.1f}" fill="{fill}" '
-            f'stroke="{border}" stroke-width="{2.4 if step.learned else 1.2}"{dash}/>'
+            f'stroke="{border}" stroke-width="{2.4 if step.learned else 1.2}"/>'
         )
         first = box.y - (len(step.lines) - 1) * LINE / 2 + 4.5
         for number, line in enumerate(step.lines):
             bold = len(step.lines) > 1 and number == 0
-            self._text(box.x, first + number * LINE, line, "middle", ink, bold=bold)
+            self._text(box.x, first + number * LINE, line, "middle", bold=bold)
 
     def _frame(self, heading: str, boxes: Sequence[_Box]) -> None:
         inside_lanes = [lane for lane in self.lanes if self._lane_inside(boxes, *lane)]
@@ -412,18 +377,11 @@ class _Drawing:
         self.top, self.bottom = min(self.top, top), max(self.bottom, bottom)
         self.parts.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-            f'height="{bottom - top:.1f}" rx="10" fill="none" stroke="{self.colours.ink}" '
+            f'height="{bottom - top:.1f}" rx="10" fill="none" stroke="currentColor" '
             'stroke-width="1" stroke-dasharray="2 4"/>'
         )
-        ground, ink = self.colours.heading
         width = len(heading) * CHARACTER * 1.1
-        if ground != "none":
-            width += 14
-            self.parts.append(
-                f'<rect x="{right + 8:.1f}" y="{top:.1f}" width="{width:.1f}" height="22" '
-                f'rx="11" fill="{ground}"/>'
-            )
-        self._text(right + 8 + width / 2, top + 15, heading, "middle", ink, bold=True)
+        self._text(right + 8 + width / 2, top + 15, heading, "middle", bold=True)
         self.high.append(right + 8 + width)
 
     def _lane_inside(self, boxes: Sequence[_Box], x: float, since: float, to: float) -> bool:
@@ -437,7 +395,6 @@ class _Drawing:
         y: float,
         text: str,
         anchor: str,
-        ink: str = "",
         *,
         code: bool = False,
         bold: bool = False,
@@ -446,7 +403,7 @@ class _Drawing:
         style += ' font-weight="600"' * bold
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
-            f'fill="{ink or self.colours.ink}"{style}>{html.escape(text)}</text>'
+            f'fill="currentColor"{style}>{html.escape(text)}</text>'
         )
 
 
@@ -505,96 +462,16 @@ def _towards(corner: tuple[float, float], other: tuple[float, float]) -> tuple[f
     )
 
 
-# ---------------------------------------------------------------- drawings of the lessons
+# ---------------------------------------------------------------- diagrams of the lessons
 
-_X, _HEADS, _PAIRS = "(B, T, C)", "(B, H, T, D)", "(B, H, T, T)"
 
-# Lesson 07: three ways that part and meet again, and a mask that comes in from the side.
-MULTI_HEAD_ATTENTION = [
-    Step("x", shape=_X),
-    Step("query", ["x"], _X, learned=True, column=-1),
-    Step("key", ["x"], _X, learned=True),
-    Step("value", ["x"], _X, learned=True, column=1),
-    Step("Q", ["query"], _HEADS, label="split_heads"),
-    Step("K", ["key"], _HEADS, label="split_heads"),
-    Step("V", ["value"], _HEADS, label="split_heads"),
-    Step("scores", ["Q", "K"], _PAIRS, label="Q @ Kᵀ / √D"),
-    Step("hidden", shape="(B, 1, T, T)"),
-    Step("mask", ["scores", "hidden"], _PAIRS, label="hidden to −∞"),
-    Step("softmax", ["mask"], _PAIRS),
-    Step("dropout", ["softmax"], _PAIRS),
-    Step("context", ["dropout", "V"], _HEADS, label="weights @ V"),
-    Step("merge_heads", ["context"], _X),
-    Step("out_proj", ["merge_heads"], _X, learned=True),
-]
+def _of_the_lessons() -> dict[str, list[Step]]:
+    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    return {name: [Step(**step) for step in steps] for name, steps in tomllib.loads(text).items()}
 
-# Lesson 08: the stream goes straight down, and the branches turn off from it and come back.
-TRANSFORMER_BLOCK = [
-    Step("x", shape=_X),
-    Step("norm1", ["x"], _X, learned=True, column=1),
-    Step("pad_mask", shape="(B, T)", row=2, column=2.1),
-    Step("attention", ["norm1", "pad_mask"], _X, learned=True),
-    Step("dropout", ["attention"], _X),
-    Step("sum", ["x", "dropout"], _X, label="+", column=0, row=3),
-    Step("norm2", ["sum"], _X, learned=True, column=1),
-    Step("feed_forward", ["norm2"], _X, learned=True, label="feed_forward\nends in dropout"),
-    Step("y", ["sum", "feed_forward"], _X, label="+", column=0, row=5),
-]
 
-# Lesson 08: two tokens, each with its own stream; attention is the only way across, and only back.
-RESIDUAL_STREAM = [
-    Step("cat", shape="(C,)"),
-    Step("sat", shape="(C,)", column=3),
-    Step("cat read", ["cat"], label="norm1", learned=True, column=1),
-    Step("sat read", ["sat"], label="norm1", learned=True, column=2),
-    Step("cat heard", ["cat read"], label="attention", learned=True),
-    Step("sat heard", ["sat read", "cat read"], label="attention", learned=True, column=2),
-    Step("cat, having heard", ["cat", "cat heard"], label="+", column=0, row=2),
-    Step("sat, having heard", ["sat", "sat heard"], label="+", column=3, row=2),
-    Step("cat read again", ["cat, having heard"], label="norm2", learned=True, column=1),
-    Step("sat read again", ["sat, having heard"], label="norm2", learned=True, column=2),
-    Step("cat thought", ["cat read again"], label="feed_forward", learned=True),
-    Step("sat thought", ["sat read again"], label="feed_forward", learned=True),
-    Step("cat out", ["cat, having heard", "cat thought"], "(C,)", label="+", column=0, row=4),
-    Step("sat out", ["sat, having heard", "sat thought"], "(C,)", label="+", column=3, row=4),
-]
-
-# Lesson 11: two streams, and the one place where the second reads the first.
-_SOURCE = "(B, S, C)"
-ENCODER_DECODER = [
-    Step("source", shape=_SOURCE, label="source\nto the encoder"),
-    Step("attention", ["source"], learned=True, column=-1),
-    Step("heard", ["source", "attention"], label="add, norm1", learned=True, column=0, row=2),
-    Step("feed_forward", ["heard"], learned=True, column=-1),
-    Step(
-        "context",
-        ["heard", "feed_forward"],
-        _SOURCE,
-        label="add, norm2",
-        learned=True,
-        column=0,
-        row=4,
-    ),
-    Step("target", shape=_X, label="target\nto the decoder", column=2.2, row=0),
-    Step(
-        "self_attention",
-        ["target"],
-        label="self_attention\nunder a triangle",
-        learned=True,
-        column=3.2,
-    ),
-    Step(
-        "so far", ["target", "self_attention"], label="add, norm1", learned=True, column=2.2, row=2
-    ),
-    Step("cross_attention", ["context", "so far"], learned=True, column=1.1, row=4),
-    Step(
-        "informed",
-        ["so far", "cross_attention"],
-        label="add, norm2",
-        learned=True,
-        column=2.2,
-        row=5,
-    ),
-    Step("thinks", ["informed"], label="feed_forward", learned=True, column=3.2),
-    Step("y", ["informed", "thinks"], _X, label="add, norm3", learned=True, column=2.2, row=7),
-]
+_DIAGRAMS = _of_the_lessons()
+MULTI_HEAD_ATTENTION = _DIAGRAMS["MULTI_HEAD_ATTENTION"]
+TRANSFORMER_BLOCK = _DIAGRAMS["TRANSFORMER_BLOCK"]
+RESIDUAL_STREAM = _DIAGRAMS["RESIDUAL_STREAM"]
+ENCODER_DECODER = _DIAGRAMS["ENCODER_DECODER"]

@@ -15,29 +15,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.colors import (
-    Normalize,
-)
+from matplotlib.colors import Normalize
 from torch import Tensor
 
 from course_utils import colours
 from course_utils.rounding import fixed
 
 from . import drawing
-from .drawing import (  # noqa: F401
-    CELLS_DESCRIBED,
-    HATCH_COLOR,
-    LINE_COLORS,
-    LINE_STYLES,
-    MARKERS,
-    SEEN,
-    SIGNED,
-    WEIGHTS,
-    Picture,
-    array,
-    line_look,
-    show,
-)
+from .drawing import CELLS_DESCRIBED, HATCH_COLOR, MARKERS, SEEN, Picture, array, line_look
+from .drawing import show as show
 
 
 def heatmap(

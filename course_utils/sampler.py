@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any
 
 import ipywidgets
 import torch
-from IPython.display import display
 from torch import Tensor
 
 from .data import END, WordTokenizer
 from .language_model import TinyLM, next_token_probabilities
-from .start.playground import WIDGET_VIEW, Line
+from .start.playground import Line, WithTable, percent
 
 SHOWN = 8  # of the likeliest words
 
@@ -43,7 +41,7 @@ def sampler(
     return Sampler(model, words, text, temperature, top_k, top_p, examples)
 
 
-class Sampler(ipywidgets.VBox):
+class Sampler(WithTable):
     """The line with its bars, three sliders and a button that draws."""
 
     def __init__(
@@ -107,7 +105,11 @@ class Sampler(ipywidgets.VBox):
         shares = self.probabilities()
         best = shares.argsort(descending=True, stable=True)[:SHOWN].tolist()
         self.line._bars = [
-            [self.words[id], round(float(shares[id]), 4), _percent(float(shares[id]))]
+            [
+                self.words[id],
+                round(float(shares[id]), 4),
+                percent(float(shares[id])) if shares[id] else "0",
+            ]
             for id in best
         ]
         count = int((shares > 0).sum())
@@ -138,15 +140,3 @@ class Sampler(ipywidgets.VBox):
     def __repr__(self) -> str:
         bars = [f"  {said:>5}  {word}" for word, _, said in self.line._bars]
         return "\n".join([f"{self._settings()} {self.line._says}", *bars])
-
-    def _ipython_display_(self, **_: Any) -> None:
-        """Put out the table and the widgets as two outputs; the style sheet hides the first."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        display({"text/html": self._html(), "text/plain": repr(self)}, raw=True)
-        display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)
-
-
-def _percent(share: float) -> str:
-    if share == 0:
-        return "0"
-    return f"{100 * share:.0f}\u00a0%" if share >= 0.005 else "<\u00a01\u00a0%"

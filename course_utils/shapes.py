@@ -26,30 +26,9 @@ OTHER_COLORS = ["#c7cdf5", "#e5d8bd", "#b5e5dc"]
 
 LETTERS_BY_INPUT = {2: "BT", 3: "BTC", 4: "BHTD"}
 
-OPERATORS = {
-    "__matmul__": "@",
-    "__rmatmul__": "@",
-    "matmul": "@",
-    "bmm": "@",
-    "__add__": "+",
-    "__radd__": "+",
-    "add": "+",
-    "__sub__": "-",
-    "__rsub__": "-",
-    "sub": "-",
-    "__mul__": "*",
-    "__rmul__": "*",
-    "mul": "*",
-    "__truediv__": "/",
-    "__rtruediv__": "/",
-    "div": "/",
-    "__or__": "|",
-    "__and__": "&",
-    "__invert__": "~",
-    "bitwise_not": "~",
-    "__getitem__": "[…]",
-    "__setitem__": "[…] =",
-}
+OPERATORS = {"matmul": "@", "bmm": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/"}
+OPERATORS |= {"div": "/", "or": "|", "and": "&", "invert": "~", "bitwise_not": "~"}
+OPERATORS |= {"getitem": "[…]", "setitem": "[…] ="}
 RAISED = "an error"
 TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or its dtype
 
@@ -283,7 +262,9 @@ class _Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
 
         owners = [self.owners[id(tensor)] for tensor in given if id(tensor) in self.owners]
-        operation = OPERATORS.get(name, name.strip("_"))
+        plain = name.strip("_")
+        swapped = plain.removeprefix("r") if name.startswith("__r") else plain  # as in 2 * x
+        operation = OPERATORS.get(swapped, plain)
         # Read before the call, because a call may change a shape in place.
         before = tuple(
             tuple(tensor.shape)

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import Any
 
 import ipywidgets
 import torch
-from IPython.display import display
 from torch import Tensor
 
 from . import colours
+from .start.playground import WithTable
 from .toy_french import BOS_ID, EOS_ID, english, french
 from .translation import Translator, alignment, greedy_translate
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LONGEST = 13
 
 
@@ -40,7 +38,7 @@ def translating_line(
     return TranslatingLine(model, text, layer, head, examples)
 
 
-class TranslatingLine(ipywidgets.VBox):
+class TranslatingLine(WithTable):
     """The line and the table below it."""
 
     def __init__(
@@ -124,12 +122,6 @@ class TranslatingLine(ipywidgets.VBox):
             for word, row in zip(words, weights, strict=True)
         ]
         return "\n".join([f"{self.line.value}  ->  {text}", *looks])
-
-    def _ipython_display_(self, **_: Any) -> None:
-        """Put out the table and the widgets as two outputs; the widget's style hides the first."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        display({"text/html": self._html(), "text/plain": repr(self)}, raw=True)
-        display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)
 
 
 def _cell(share: float) -> str:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from course_utils.diagrams import FILE, MULTI_HEAD_ATTENTION, Step, diagram
+from course_utils.diagrams import MULTI_HEAD_ATTENTION, Step, diagram
 
 X, HEADS, ALL_PAIRS = "(B, T, C)", "(B, H, T, D)", "(B, H, T, T)"
 
@@ -189,13 +189,6 @@ def test_what_comes_in_from_the_side_stands_beside_its_step():
     places = dict(zip([step.name for step in drawn.steps], boxes(drawn), strict=True))
     assert places["hidden"][1] == places["mask"][1]
     assert places["hidden"][2] < places["mask"][0]
-
-
-def test_a_picture_in_a_file_brings_its_own_ground():
-    drawn = diagram([Step("a"), Step("b", ["a"], later=True)], "Now and later")
-    svg = drawn.svg(FILE)
-    assert "currentColor" not in svg
-    assert 'stroke-dasharray="4 3"' in svg and "b (to come) from a" in repr(drawn)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,8 @@ from PIL import Image
 
 from course_utils import colours, drawing, figures
 from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
+from course_utils.drawing import SIGNED, WEIGHTS
 from course_utils.figures import (
-    SIGNED,
-    WEIGHTS,
     Picture,
     cost_curve,
     head_grid,

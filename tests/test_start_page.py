@@ -1,6 +1,5 @@
 """The start page: a trained model to play with, the path, and the first cell in a wrong kernel."""
 
-import importlib.util
 import math
 import random
 import re
@@ -13,15 +12,14 @@ import torch
 from PIL import Image
 
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
-from course_utils.diagrams import FILE
 from course_utils.language_model import head_scores
 from course_utils.start import language
 from course_utils.start.__main__ import agreement, batch, loss, train
 from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS, draw
 from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
 from course_utils.start.playground import EXAMPLES, HEAD, LAYER, playground
-from tools import NOTEBOOKS, SOLUTIONS
 from tools import ROOT as COURSE
+from tools import SOLUTIONS
 from whywrong_nbgrader.cells import WIDGET_VIEW
 
 PICTURES = COURSE / "docs" / "pictures"
@@ -186,18 +184,6 @@ def test_the_page_keeps_a_table_and_no_state_of_a_widget():
     assert any("next-word-static" in html for html in kept)
     assert not any(WIDGET_VIEW in output.get("data", {}) for output in outputs)
     assert "widgets" not in notebook.metadata
-
-
-def test_the_picture_of_the_path_is_the_one_that_its_script_draws():
-    spec = importlib.util.spec_from_file_location("make_pictures", PICTURES / "make.py")
-    make = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make)
-    assert (PICTURES / "path.svg").read_text(encoding="utf-8") == make.path().svg(FILE) + "\n"
-    there = {path.stem[:2] for path in SOLUTIONS.glob("*/*.ipynb")}
-    assert {number for lessons in make.LESSONS.values() for number in lessons} == there
-    told = "\n".join(cell.source for cell in page(NOTEBOOKS).cells)
-    assert f"![{make.path().alt}](../docs/pictures/path.svg)" in told
-    assert f"![{make.path().alt}](docs/pictures/path.svg)" in (COURSE / "README.md").read_text()
 
 
 def test_pictures_of_the_readme_exist_are_used_and_one_of_them_moves():

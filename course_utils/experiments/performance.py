@@ -25,7 +25,7 @@ from whywrong.watching import Operators
 
 from .. import attention
 from ..colours import ABOVE
-from ..figures import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
+from ..drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
 from ..threads import use_threads
 from .measuring import kept_bytes, seconds
 

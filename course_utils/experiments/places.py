@@ -25,7 +25,7 @@ from ..attention import (
     safe_masked_softmax,
     split_heads,
 )
-from ..figures import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
+from ..drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
 from ..threads import use_threads
 from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
 
@@ -215,12 +215,6 @@ def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int
             loss.backward()
             optimizer.step()
     return table.detach()
-
-
-def rotated_copies(T: int = 24, D: int = 16, seed: int = 0) -> Tensor:
-    """One vector, rotated as at each of T positions: `(T, D)`."""
-    vector = torch.randn(D, generator=torch.Generator().manual_seed(seed))
-    return apply_rope(vector.expand(1, 1, T, D))[0, 0]
 
 
 def maps(

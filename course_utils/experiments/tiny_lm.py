@@ -142,13 +142,6 @@ def on_the_subject(model: TinyLM) -> Tensor:
     return _weights(model, prefixes)[..., -1, subject].mean(dim=0)
 
 
-@torch.no_grad()
-def on_the_nearer_noun(model: TinyLM) -> Tensor:
-    """The same for the noun in between, `(L, H)`."""
-    prefixes, _, _, nearer = agreement_prefixes()
-    return _weights(model, prefixes)[..., -1, nearer].mean(dim=0)
-
-
 def _weights(model: TinyLM, ids: Tensor) -> Tensor:
     return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
 
@@ -157,10 +150,6 @@ def best_head(model: TinyLM) -> tuple[int, int]:
     """Layer and number of the head that attends most to the subject."""
     scores = on_the_subject(model)
     return divmod(int(scores.argmax()), scores.shape[1])
-
-
-def words_of(ids: Tensor) -> list[str]:
-    return [toy_english.words[id] for id in ids]
 
 
 def ids_of(text: str) -> Tensor:

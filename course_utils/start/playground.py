@@ -44,7 +44,20 @@ class Line(anywidget.AnyWidget):
     _words = traitlets.List(sorted(WORDS, key=str.lower)).tag(sync=True)
 
 
-class Playground(ipywidgets.VBox):
+class WithTable(ipywidgets.VBox):
+    """Widgets with a table for where no kernel runs; a class below says what is in it."""
+
+    def _html(self) -> str:
+        raise NotImplementedError
+
+    def _ipython_display_(self, **_: Any) -> None:
+        """Put out the table and the widgets as two outputs; the style sheet hides the first."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
+        display({"text/html": self._html(), "text/plain": repr(self)}, raw=True)
+        display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)
+
+
+class Playground(WithTable):
     """A `Line` and the attention map of its sentence, which follows what is typed."""
 
     map: AttentionMap
@@ -93,12 +106,6 @@ class Playground(ipywidgets.VBox):
     def __repr__(self) -> str:
         bars = [f"  {said:>5}  {word}" for word, _, said in self.line._bars]
         return "\n".join([self.line._says, *bars, repr(self.map)])
-
-    def _ipython_display_(self, **_: Any) -> None:
-        """Put out the table and the widgets as two outputs; the style sheet hides the first."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        display({"text/html": self._html(), "text/plain": repr(self)}, raw=True)
-        display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)
 
 
 def percent(share: float) -> str:

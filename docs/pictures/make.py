@@ -1,9 +1,8 @@
 """Make the pictures of the README and of the start page.
 
-    python docs/pictures/make.py [path] [start] [lesson_map] [card]
+    python docs/pictures/make.py [start] [lesson_map] [card]
 
-"path" is drawn; the others are taken in a real JupyterLab, in the Chromium of this machine. "start"
-is the moving one.
+They are taken in a real JupyterLab, in the Chromium of this machine. "start" is the moving one.
 """
 
 import io
@@ -17,44 +16,10 @@ COURSE = Path(__file__).resolve().parents[2]
 PICTURES = Path(__file__).resolve().parent
 sys.path[:0] = [str(COURSE), str(COURSE / "tests" / "browser")]
 
-from course_utils.diagrams import FILE, Diagram, Step, diagram  # noqa: E402
-
-LESSONS = {
-    "0 Start": {"00": "Before you start"},
-    "1 Averages": {"01": "Naive mean", "02": "Tril matmul", "03": "Softmax masking"},
-    "2 Single head": {"04": "Single head", "05": "Padding mask"},
-    "3 Multi-head": {"06": "Heads side by side", "07": "Split heads"},
-    "4 Transformer": {"08": "The block", "09": "Positions", "10": "Tiny language model"},
-    "5 Encoder–decoder": {"11": "Cross-attention", "12": "Translation"},
-    "6 Practice": {"13": "Performance", "14": "Pitfall clinic"},
-    "7 Capstone": {"15": "The capstone"},
-}
 SHARPNESS = 1.5  # pixels of a screenshot per pixel of the page
 
 
-def path() -> Diagram:
-    """The lessons in order, an assignment a row: each is built on the one before."""
-    steps: list[Step] = []
-    for row, lessons in enumerate(LESSONS.values()):
-        for column, (number, name) in enumerate(lessons.items()):
-            before = [steps[-1].name] if steps else []
-            label = f"{number}\n{name}"
-            steps.append(Step(number, before, "", label, True, column, row * 1.25))
-    told = [
-        f"{heading}: " + ", ".join(f"{number} {name}" for number, name in lessons.items())
-        for heading, lessons in LESSONS.items()
-    ]
-    return diagram(
-        steps,
-        "The path",
-        frames={heading: list(lessons) for heading, lessons in LESSONS.items()},
-        alt="The path, each lesson built on the one before. " + ". ".join(told) + ".",
-    )
-
-
 def main(wanted: list[str]) -> None:
-    if not wanted or "path" in wanted:
-        (PICTURES / "path.svg").write_text(path().svg(FILE) + "\n", encoding="utf-8")
     taken = [take for take in (start, lesson_map, card) if not wanted or take.__name__ in wanted]
     if not taken:
         return
