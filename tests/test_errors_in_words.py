@@ -59,7 +59,18 @@ def with_nothing():
         pass
 
 
+def unpacked(pair):
+    first, _ = pair
+    return first
+
+
 PROVOKED = {
+    "joined in place": (lambda: X.clone()[0].add_(X), "can't make its tensor larger"),
+    "None unpacked": (lambda: unpacked(None), "out of `None`"),
+    "a hint alone": (
+        lambda: nn.MultiheadAttention(4, 2, batch_first=True)(X, X, X, is_causal=True),
+        "is only a hint",
+    ),
     "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "holds numbers"),
     "numbers joined": (lambda: torch.ones(3) | torch.ones(3), "`|`, `&` and `~`"),
     "numbers inverted": (lambda: ~torch.ones(3), "`|`, `&` and `~`"),

@@ -124,8 +124,8 @@ def report_on(
     again = judged(exercise, key, seen, catalogue)
     if again.points <= report.points:
         return report
-    names = " and ".join(f"`{name}`" for name in parts)
-    note = f"Your {names} spoils the result: this was tried with the course's in place of yours."
+    names = ", ".join(f"`{name}`" for name in parts)
+    note = f"Not right yet, and used here: {names}. This was tried with the course's instead."
     return replace(again, notes=[*again.notes, note])
 
 
