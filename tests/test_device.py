@@ -52,6 +52,11 @@ def passes(exercise, answer, seed=None):
     return SimpleNamespace(passed=True)
 
 
+def usable(_, answer, finished):
+    """In the place of `yours`, which runs a check."""
+    return answer if callable(answer) else finished
+
+
 def printed(cell):
     return "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
 
@@ -62,6 +67,7 @@ def test_a_lesson_prints_the_same_on_a_gpu_and_computes_there(path, gpu, monkeyp
     matplotlib.use("Agg")
     monkeypatch.chdir(path.parent)
     monkeypatch.setattr(course_utils, "check", passes, raising=False)
+    monkeypatch.setattr(course_utils, "yours", usable, raising=False)
     monkeypatch.setattr("IPython.display.display", lambda shown: None)
     # What is drawn is numbers by then, of no device.
     monkeypatch.setattr(drawing, "_drawn", lambda figure: Image.new("RGB", (4, 4)))
