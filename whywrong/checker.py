@@ -125,7 +125,7 @@ def report_on(
     if again.points <= report.points:
         return report
     names = ", ".join(f"`{name}`" for name in parts)
-    note = f"Not right yet, and used here: {names}. This was tried with the course's instead."
+    note = f"Used here and not right yet: {names}. Tried with the course's in place of yours."
     return replace(again, notes=[*again.notes, note])
 
 
