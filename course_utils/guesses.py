@@ -24,27 +24,59 @@ from .rounding import fixed
 
 SAME = "as you predicted"
 OTHER = "not what you predicted: find out why before you read on"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 NONE_YET = "No prediction yet. Type it over the dots above and run both cells again."
 
 
 class Folded:
-    """A result that a page hides until it is clicked; as text only what is asked for."""
+    """What a page hides until it is clicked; as text only what is asked for.
+
+    In a notebook it also takes what the rest of the cell prints and draws. A widget stays outside.
+    """
 
     def __init__(self, said: str, result: str) -> None:
-        self.said, self.result = said, result
+        self.said, self.shown = said, f"<pre>{html.escape(result)}</pre>"
 
     def __repr__(self) -> str:
         return self.said
 
     def _repr_html_(self) -> str:
-        shown = f"<details><summary>Or show the result.</summary>{html.escape(self.result)}"
-        return f"<p>{html.escape(self.said)}</p>{shown}</details>"
+        shown = f"<details><summary>Or show the result.</summary>{self.shown}</details>"
+        return f"<p>{html.escape(self.said)}</p>{shown}"
+
+    def show(self) -> None:
+        """Show it when the cell has ended; at once where there is no notebook."""
+        from IPython import get_ipython  # not needed where a class is graded
+        from IPython.core.displaypub import CapturingDisplayPublisher
+        from IPython.display import display
+        from IPython.utils.capture import capture_output
+
+        shell = get_ipython()
+        if shell is None or isinstance(shell.display_pub, CapturingDisplayPublisher):
+            display(self)
+            return
+        taking = capture_output(stderr=False)
+        taken = taking.__enter__()
+
+        def end(_: Any) -> None:
+            shell.events.unregister("post_run_cell", end)
+            taking.__exit__(None, None, None)
+            widgets = []
+            self.shown += f"<pre>{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
+            for output in taken.outputs:
+                if WIDGET in output.data or "text/html" not in output.data:
+                    widgets.append(output)
+                else:
+                    self.shown += output.data["text/html"]
+            display(self, *widgets)
+
+        shell.events.register("post_run_cell", end)
 
 
 def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
     """Show a prediction next to the result, and whether they are the same. It never raises.
 
-    Without a prediction, a page shows the result folded.
+    Without a prediction, a page shows the result folded, and with it the rest of the cell.
 
     Args:
         guess: a number, a word, True or False, or a list of such; `...`, or a list with a `...`, is
@@ -54,9 +86,7 @@ def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
     """
     guess, result = _plain(guess), _plain(result)
     if _unanswered(guess):
-        from IPython.display import display  # not needed where a class is graded
-
-        display(Folded(NONE_YET, _shown(result)))
+        Folded(NONE_YET, _shown(result)).show()
         return
     verdict = SAME if _same(guess, result, within) else OTHER
     print(f"your prediction: {_shown(guess)}\nthe result: {_shown(result)}  ({verdict})")

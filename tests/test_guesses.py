@@ -4,11 +4,23 @@ import ast
 import math
 import re
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 
 from course_utils import guesses
-from course_utils.guesses import NONE_YET, OTHER, SAME, Folded, caption, captions, recall, reveal
+from course_utils.guesses import (
+    NONE_YET,
+    OTHER,
+    SAME,
+    WIDGET,
+    Folded,
+    caption,
+    captions,
+    recall,
+    reveal,
+)
 from tools import SOLUTIONS
 
 from .test_editions import code_cells
@@ -26,7 +38,27 @@ def said(capsys, guess, result, **options) -> str:
 def test_without_a_prediction_the_result_is_folded(guess, capsys):
     assert said(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == f"{NONE_YET}\n"
     page = Folded(NONE_YET, "a < b")._repr_html_()
-    assert re.search(r"<details><summary>.*</summary>a &lt; b</details>", page)
+    assert re.search(r"<details><summary>.*</summary><pre>a &lt; b</pre></details>", page)
+
+
+def test_without_a_prediction_the_rest_of_the_cell_is_folded_too():
+    cells = [
+        "from course_utils import figures\nfrom course_utils.guesses import reveal\n"
+        "import ipywidgets\nimport torch",
+        "reveal(..., 1)\nreveal(..., 2)\nprint('printed')\ndisplay(ipywidgets.Button())\n"
+        "figures.heatmap(torch.ones(1, 1), rows='a', columns='b', title='drawn', alt='drawn')",
+        "reveal(..., 3)\n1 / 0",
+        "print('shown')",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+    NotebookClient(notebook, allow_errors=True, kernel_name="python3").execute()
+    _, folded, broken, last = (cell.outputs for cell in notebook.cells)
+    page = folded[0].data["text/html"].split("<details>", 1)
+    assert "printed" not in page[0] and "drawn" not in page[0]
+    assert "printed" in page[1] and 'alt="drawn"' in page[1]
+    assert [WIDGET in output.data for output in folded] == [False, True]
+    assert {output.output_type for output in broken} == {"display_data", "error"}
+    assert [output.get("text") for output in last] == ["shown\n"]
 
 
 def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsys):
