@@ -8,6 +8,7 @@ check in a fresh kernel. `imports`: what the package adds to `import torch`. `nb
 solutions/. `autograde`: one submitted notebook, by nbgrader; 3-multi-head, if none is named.
 """
 
+import math
 import os
 import shutil
 import statistics
@@ -65,9 +66,9 @@ def checks(*wanted: str) -> None:
                 1000 * seconds(lambda name=name, answer=answer: check(name, answer))
                 for answer in kind
             ]
-            for kind in (right[name].values(), wrong[name].values())
+            for kind in (right[name].values(), wrong.get(name, {}).values())
         ]
-        numbers = [number for kind in times for number in (statistics.median(kind), max(kind))]
+        numbers = [f(kind or [math.nan]) for kind in times for f in (statistics.median, max)]
         first = subprocess.run(
             [sys.executable, "-c", FIRST_CHECK, name],
             cwd=COURSE,

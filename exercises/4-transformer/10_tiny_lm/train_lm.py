@@ -49,7 +49,7 @@ def probe(answer, case):
     seen, steps = Observation(), []
 
     def look(optimizer, *_):
-        steps.append((type(optimizer).__name__, id(optimizer), optimizer.param_groups[0]["lr"]))
+        steps.append((optimizer, optimizer.param_groups[0]["lr"]))
 
     model = model_of(case, case.options["dtype"])
     given = {**case.inputs, "model": model}
@@ -74,11 +74,11 @@ def probe(answer, case):
     weights = [name for name in seen.tensors if name != "out"]
     as_pair(seen, LIST, *weights, *(["out"] if losses is not None else []))
     seen.facts["traits"] = {
-        "optimizers": sorted({kind for kind, _, _ in steps}),
-        "made": len({one for _, one, _ in steps}),
+        "optimizers": sorted({type(optimizer).__name__ for optimizer, _ in steps}),
+        "made": len({id(optimizer) for optimizer, _ in steps}),
         "steps": len(steps),
     }
-    seen.put_judged("rates", torch.tensor([float(rate) for _, _, rate in steps]))
+    seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
     return seen
 
 
