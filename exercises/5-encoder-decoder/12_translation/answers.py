@@ -4,7 +4,9 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from course_utils import transformer
 from course_utils import translation as finished
 
 # ---------------------------------------------------------------- teacher_forcing
@@ -52,6 +54,56 @@ FORCING_WRONG = {
     "bos is 1": lambda targets, bos_id: F.pad(targets, (1, -1), value=1),
     "first row alone": lambda targets, bos_id: F.pad(targets[:1], (1, -1), value=bos_id),
 }
+
+
+# ---------------------------------------------------------------- Translator
+
+
+class TranslatorByStages(nn.Module):
+    """Embedded texts are dropped too; both stacks are called by one method."""
+
+    def __init__(
+        self, source_vocab_size, target_vocab_size, d_model, num_heads, d_ff, num_layers,
+        context_length, dropout=0.0,
+    ):  # fmt: skip
+        super().__init__()
+        C, H = d_model, num_heads
+        self.encoder, self.decoder = nn.ModuleList(), nn.ModuleList()
+        while len(self.encoder) < num_layers:
+            self.encoder.append(transformer.EncoderBlock(C, H, d_ff, dropout=dropout))
+            self.decoder.append(transformer.DecoderBlock(C, H, d_ff, context_length, dropout))
+        self.embed_source = transformer.TokenAndPosition(source_vocab_size, context_length, C)
+        self.embed_target = transformer.TokenAndPosition(target_vocab_size, context_length, C)
+        self.drop = nn.Dropout(dropout)
+        self.head = nn.Linear(C, target_vocab_size, bias=False)
+
+    def through(self, blocks, x, *given):
+        for block in blocks:
+            x = block(x, *given)
+        return x
+
+    def forward(self, source, decoder_input, source_pad_mask=None):
+        read = self.through(self.encoder, self.drop(self.embed_source(source)), source_pad_mask)
+        x = self.drop(self.embed_target(decoder_input))
+        return self.head(self.through(self.decoder, x, read, None, source_pad_mask))
+
+
+class EncoderUnderAMask(TranslatorByStages):
+    """The encoder reads with the blocks of a language model, which hide the future."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for block in self.encoder:
+            block.attention.forward = self.causal(block.attention)
+
+    def causal(self, attention):
+        def forward(x, context, mask=None):
+            T = x.shape[1]
+            rows = [attention.__class__.forward(attention, x[:, t : t + 1], x[:, : t + 1],
+                    None if mask is None else mask[:, : t + 1]) for t in range(T)]  # fmt: skip
+            return torch.cat(rows, dim=1)
+
+        return forward
 
 
 # ---------------------------------------------------------------- greedy_translate
@@ -341,6 +393,7 @@ RIGHT = {
         "pad": forcing_by_pad,
         "index": forcing_by_index,
     },
+    "Translator": {"by stages": TranslatorByStages},
     "greedy_translate": {
         "batch": greedy_in_a_batch,
         "row by row": greedy(_row_by_row),
@@ -370,6 +423,7 @@ RIGHT = {
 
 WRONG = {
     "teacher_forcing": FORCING_WRONG,
+    "Translator": {"encoder under a mask": EncoderUnderAMask, "of the course": finished.Translator},
     "greedy_translate": GREEDY_WRONG,
     "beam_translate": BEAM_WRONG,
     "recall_12": {
