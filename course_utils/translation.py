@@ -7,7 +7,7 @@ heads, `L` layers, `V` vocabulary of the target. A translator is any module that
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -313,9 +313,10 @@ def alignment(
     decoder_input: Tensor,
     source_pad_mask: Tensor | None = None,
 ) -> Tensor:
-    """How much each word that is written looks at each word that was read, in evaluation mode.
+    """How much each word that is written attends to each word that was read, in evaluation mode.
 
     Args:
+        model: its `decoder` is a list of `DecoderBlock`s.
         source: `(B, S)` ids.
         decoder_input: `(B, T)` ids; row t is about the word that comes after it.
         source_pad_mask: `(B, S)` bool, `True` at padding.
@@ -323,20 +324,20 @@ def alignment(
     Returns:
         `(B, L, H, T, S)`, the weights of cross-attention.
     """
-    weights = []
+    given: list[tuple[Any, ...]] = []
+    crossings: list[Any] = [block.cross_attention for block in model.decoder]
+    hooks = [c.register_forward_pre_hook(lambda _, args: given.append(args)) for c in crossings]
     with evaluating(model):
-        context = model.encode(source, source_pad_mask)  # (B, S) -> (B, S, C)
-        hidden = torch.zeros_like(source, dtype=torch.bool)  # (B, S)
-        if source_pad_mask is not None:
-            hidden = source_pad_mask
-        x = model.embed_target(decoder_input)  # (B, T) -> (B, T, C)
-        for block in model.decoder:
-            assert isinstance(block, DecoderBlock)
-            cross = block.cross_attention
-            asks = block.norm1(x + block.self_attention(x))  # what cross-attention is given
-            query = split_heads(cross.query(asks), cross.num_heads)  # (B, H, T, D)
-            key = split_heads(cross.key(context), cross.num_heads)  # (B, H, S, D)
-            scores = attention_scores(query, key)  # (B, H, T, S)
-            weights.append(safe_masked_softmax(scores, hidden[:, None, None, :]))
-            x = block(x, context, context_pad_mask=source_pad_mask)
+        model(source, decoder_input, source_pad_mask)
+    for hook in hooks:
+        hook.remove()
+    hidden = torch.zeros_like(source, dtype=torch.bool)  # (B, S)
+    if source_pad_mask is not None:
+        hidden = source_pad_mask
+    weights = []
+    for cross, (x, context, *_) in zip(crossings, given, strict=True):
+        query = split_heads(cross.query(x), cross.num_heads)  # (B, H, T, D)
+        key = split_heads(cross.key(context), cross.num_heads)  # (B, H, S, D)
+        scores = attention_scores(query, key)  # (B, H, T, S)
+        weights.append(safe_masked_softmax(scores, hidden[:, None, None, :]))
     return torch.stack(weights, dim=1)  # L of (B, H, T, S) -> (B, L, H, T, S)

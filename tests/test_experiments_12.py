@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from course_utils.experiments import families, translating
-from course_utils.toy_french import PAD_ID, english, french, three_sets
+from course_utils.toy_french import BOS_ID, PAD_ID, english, french, three_sets
 from course_utils.translating_line import translating_line
-from course_utils.translation import greedy_translate
+from course_utils.translation import greedy_translate, train_translator
+from whywrong.course import catalogue
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 
+COURSE = catalogue()
 EARLY = translating.stopped_early()
 
 
@@ -66,6 +68,31 @@ def test_reading_once_changes_nothing():
     reads_once = translating.ReadsOnce(EARLY, source, mask)
     ours = greedy_translate(reads_once, source, 1, 2, 13)
     assert ours.equal(greedy_translate(EARLY, source, 1, 2, 13, mask))
+
+
+def test_a_readers_own_translator_is_searched_and_inspected_like_the_finished_one():
+    """The exercise's answer has neither `encode` nor `decode`."""
+    own = COURSE.find("Translator").reference(
+        len(english.vocabulary), len(french.vocabulary), 64, 4, 256, 2, 14
+    )
+    own.load_state_dict(EARLY.state_dict())
+    pairs = translating.unseen_pairs()[:20]
+    assert translating.exact(own, pairs) == translating.exact(EARLY, pairs)
+    for one, other in zip(*(translating.aligned(m, "the small girl eats") for m in (own, EARLY)), strict=True):
+        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_small_translator_needs_no_warm_up(seed):
+    training, unseen, _ = three_sets(held_out=400)
+    at_step_100 = []
+    for warm_up in (100, 1):
+        model = translating.new_model(seed)
+        batches = translating.draw_batches(training, translating.STEPS, seed)
+        losses = train_translator(model, batches, BOS_ID, PAD_ID, warm_up=warm_up)
+        at_step_100.append(losses[100])
+        assert translating.exact(model, unseen) == 1
+    assert at_step_100 == pytest.approx([0.16, 0.03], abs=0.015)
 
 
 def test_words_that_mean_the_same_are_found():

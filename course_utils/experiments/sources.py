@@ -24,11 +24,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..attention import attention_scores, split_heads
 from ..language_model import evaluating
 from ..toy_french import BOS_ID, EOS, EOS_ID, PAD_ID, Pair, english, french, three_sets
 from ..transformer import DecoderBlock, EncoderBlock, ReLUFeedForward
-from ..translation import Translator, greedy_translate, pad, train_translator
+from ..translation import Translator, alignment, greedy_translate, pad, train_translator
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 32, 2, 2, 128, 14
 BATCH, STEPS, LEARNING_RATE = 64, 3_000, 3e-3
@@ -113,17 +112,11 @@ def pieces(source: str) -> list[str]:
     return [english.vocabulary[i] for i in english.encode(source).tolist()]
 
 
-@torch.no_grad()
 def attends_to(model: Translator, source: str, target: str) -> Tensor:
     """The attention weights of the last layer's cross-attention, `(T, S)`, averaged over its heads:
-    a row for each word that is written, computed from its queries and keys."""
-    given: list[Tensor] = []
-    cross: Any = model.decoder[-1].cross_attention
-    hook = cross.register_forward_pre_hook(lambda _, arguments: given.extend(arguments[:2]))
-    model(english.encode(source)[None], _begun(target))
-    hook.remove()
-    query, key = split_heads(cross.query(given[0]), HEADS), split_heads(cross.key(given[1]), HEADS)
-    return attention_scores(query, key).softmax(dim=-1)[0].mean(dim=0)  # (B, H, T, S) -> (T, S)
+    a row for each word that is written."""
+    weights = alignment(model, english.encode(source)[None], _begun(target))  # (B, L, H, T, S)
+    return weights[0, -1].mean(dim=0)  # (H, T, S) -> (T, S)
 
 
 # Training ----------------------------------------------------------------------------------------
@@ -164,17 +157,22 @@ def train(
 
 
 class ReadsOnce(nn.Module):
-    """A translator that has read its sources already: only the decoder runs at each call."""
+    """A translator that has read its sources already: only the decoder runs at each call. One that
+    has no `encode` and `decode` reads them again."""
 
     def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
         super().__init__()
         self.model, self.source_pad_mask = model, source_pad_mask
-        with torch.no_grad(), evaluating(model):
-            self.context = model.encode(source, source_pad_mask)
+        self.context: Tensor | None = None
+        if hasattr(model, "encode") and hasattr(model, "decode"):
+            with torch.no_grad(), evaluating(model):
+                self.context = model.encode(source, source_pad_mask)
 
     def forward(
         self, source: Tensor, decoder_input: Tensor, source_pad_mask: Tensor | None = None
     ) -> Tensor:
+        if self.context is None:
+            return self.model(source, decoder_input, self.source_pad_mask)
         return self.model.decode(decoder_input, self.context, self.source_pad_mask)
 
 
