@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .attention import attention_scores, cached_attention_step, merge_heads, split_heads
 from .live import LiveLoss
 from .threads import use_threads
-from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, check_ids
+from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, apply_rope, check_ids
 
 # Windows, model and loss ------------------------------------------------------------------------
 
@@ -407,7 +407,7 @@ def generate_cached(
             T = ids.shape[1]
             if T <= model.context_length:
                 with use_threads(threads if known else None):
-                    logits, caches = read_on(model, ids[:, known:], known, caches)  # (B, V)
+                    logits, caches = next_logits(model, ids[:, known:], caches)  # (B, V)
                 known = T
             else:
                 logits = model(ids[:, -model.context_length :])[:, -1]  # (B, T, V) -> (B, V)
@@ -415,23 +415,33 @@ def generate_cached(
     return ids
 
 
-def read_on(
-    model: TinyLM, ids: Tensor, known: int, caches: list[Cache]
+def next_logits(
+    model: TinyLM, ids: Tensor, caches: list[Cache], rotary: bool = False
 ) -> tuple[Tensor, list[Cache]]:
-    """Push new tokens, `(B, T)`, through the model; the caches hold the `known` tokens before them.
+    """Push new tokens through the model; the caches hold the keys and values of those before them.
 
-    T is 1 unless nothing is known. Returns the last token's logits, `(B, V)`, and the caches with
-    the new tokens in them.
+    Args:
+        model: of finished parts, which are called one by one.
+        ids: `(B, T)`; T is 1 unless nothing is kept yet.
+        caches: a pair `(keys, values)` of `(B, H, S, D)` for each block; empty at the start.
+        rotary: queries and keys are rotated by their position, and no learned row is added.
+
+    Returns:
+        The last token's logits, `(B, V)`, and the caches with the new tokens in them.
     """
-    positions = torch.arange(known, known + ids.shape[1], device=ids.device)  # (T,)
-    x = model.embed.token(ids) + model.embed.position(positions)  # (B, T, C)
+    known = caches[0][0].shape[2] if caches else 0
+    x = model.embed.token(ids)  # (B, T, C)
+    if not rotary:
+        x = x + model.embed.position(torch.arange(known, known + x.shape[1], device=ids.device))
     grown = []
     for i, block in enumerate(model.blocks):
         assert isinstance(block, TransformerBlock)
         attention, normed = block.attention, block.norm1(x)
-        query = split_heads(attention.query(normed), attention.num_heads)  # (B, H, T, D)
-        key = split_heads(attention.key(normed), attention.num_heads)  # (B, H, T, D)
-        value = split_heads(attention.value(normed), attention.num_heads)  # (B, H, T, D)
+        layers = (attention.query, attention.key, attention.value)
+        parts = [split_heads(layer(normed), attention.num_heads) for layer in layers]
+        query, key, value = parts  # (B, H, T, D) each
+        if rotary:
+            query, key = (apply_rope(part, offset=known) for part in (query, key))
         if known == 0:
             context = F.scaled_dot_product_attention(query, key, value, is_causal=True)
             cache = (key, value)

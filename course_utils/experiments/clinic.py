@@ -24,7 +24,7 @@ from .. import clinic
 from ..attention import merge_heads, split_heads
 from ..data import WordTokenizer, toy_english
 from ..environment import device
-from ..language_model import TinyLM, read_on, training_step
+from ..language_model import TinyLM, next_logits, training_step
 from ..threads import use_threads
 from ..transformer import FeedForward, LayerNorm
 from . import patients
@@ -382,7 +382,7 @@ class Reader(nn.Module):
     def forward(self, new: Tensor, cache: Any = None) -> tuple[Tensor, Any]:
         self.pushed += new.shape[1]
         known, caches = cache or (0, [])
-        logits, caches = read_on(self.model, new, known, caches)  # (B, V), of the last
+        logits, caches = next_logits(self.model, new, caches)  # (B, V), of the last
         return logits[:, None], (known + new.shape[1], caches)
 
 

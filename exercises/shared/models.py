@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_utils.transformer import apply_rope
 from whywrong import Case, Observation, Property
 from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
@@ -47,7 +48,8 @@ def model_weights(
 
 
 def model_oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Tensor:
-    """PyTorch's own operators, one after the other."""
+    """PyTorch's own operators, one after the other; with the option `rotary`, queries and keys are
+    rotated in place of learned positions."""
 
     def norm(name: str, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], weights[f"{name}.scale"], weights[f"{name}.shift"])
@@ -55,15 +57,18 @@ def model_oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Tens
     def linear(name: str, x: Tensor) -> Tensor:
         return F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
 
-    H, L = case.options["heads"], case.options["layers"]
+    H, L, rotary = case.options["heads"], case.options["layers"], case.options.get("rotary")
     x = F.embedding(ids, weights["embed.token.weight"])
-    x = x + weights["embed.position.weight"][: ids.shape[1]]
+    if not rotary:
+        x = x + weights["embed.position.weight"][: ids.shape[1]]
     for block in (f"blocks.{layer}" for layer in range(L)):
         normed = norm(f"{block}.norm1", x)
         query, key, value = (
             linear(f"{block}.attention.{n}", normed).unflatten(-1, (H, -1)).transpose(1, 2)
             for n in ("query", "key", "value")
         )
+        if rotary:
+            query, key = apply_rope(query), apply_rope(key)
         context = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + linear(f"{block}.attention.out_proj", context.transpose(1, 2).flatten(2))
         wide = F.gelu(

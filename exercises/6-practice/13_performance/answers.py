@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from course_utils import attention as finished
-from course_utils.attention import (
-    causal_mask,
-)
+from course_utils import language_model, transformer
+from course_utils.attention import causal_mask
 
 INF = float("inf")
 
@@ -255,7 +254,35 @@ REASONS = {
 }
 
 
+def logits_of_keys_kept_plain(model, ids, caches, rotary=False):
+    """Keys are kept as the layer gives them, and all of them are rotated in each call."""
+    T = caches[0][0].shape[-2] if len(caches) else 0
+    x, new = model.embed.token(ids), []
+    x = x if rotary else x + model.embed.position(torch.tensor([[T]], device=ids.device))
+    for i, block in enumerate(model.blocks):
+        part, normed = block.attention, block.norm1(x)
+        q, k, v = (
+            finished.split_heads(layer(normed), part.num_heads)
+            for layer in (part.query, part.key, part.value)
+        )
+        if T:
+            k, v = (torch.cat(pair, 2) for pair in zip(caches[i], (k, v), strict=True))
+        new.append([k, v])
+        if rotary:
+            q, k = transformer.apply_rope(q, offset=T), transformer.apply_rope(k)
+        x = x + part.out_proj(finished.merge_heads(SDPA(q, k, v)))
+        x = x + block.feed_forward(block.norm2(x))
+    return [model.head(model.norm(x)).squeeze(1), tuple(new)]
+
+
+def logits_of_the_whole_text(model, ids, caches, rotary=False):
+    """The caches hold the text so far, which goes through the model again."""
+    text = torch.cat([*caches[:1], ids], dim=1)
+    return model(text)[:, -1], [text] * len(model.blocks)
+
+
 RIGHT = {
+    "next_logits": {"keys kept as they are": logits_of_keys_kept_plain},
     "recall_13": {
         "in capitals": {
             "winner of the beam": "The longer",
@@ -312,6 +339,10 @@ RIGHT = {
 
 
 WRONG = {
+    "next_logits": {
+        "the whole text again": logits_of_the_whole_text,
+        "of the course": language_model.next_logits,
+    },
     "sdpa_attention": SDPA_WRONG,
     "cached_attention_step": STEP_WRONG,
     **QUIZZES_WRONG,
