@@ -388,8 +388,6 @@ def _wrapper(
 _KINDS: dict[str, Callable[..., nn.Module]] = {
     "wrapper": _wrapper,
     "split": MultiHeadAttention,
-    "mha": MultiHeadAttention,
-    "fast": MultiHeadAttention,
     "sdpa": SDPAMultiHeadAttention,
     "torch": TorchMultiHeadAttention,
 }
@@ -408,8 +406,8 @@ def make_mha(
     """Build causal multi-head attention in one of four ways that give the same numbers.
 
     Args:
-        kind: `"wrapper"` (style A), `"split"` (style B; also `"mha"` and `"fast"`), `"sdpa"`
-            (style B by `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`).
+        kind: `"wrapper"` (lesson 06), `"split"` (lesson 07), `"sdpa"` (as `"split"`, by
+            `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`).
         d_in: width of the tokens that come in.
         d_out: width of the tokens that go out; `"torch"` wants the same as `d_in`.
         num_heads: H.

@@ -139,7 +139,7 @@ def test_sdpa_attention_refuses_masks_of_numbers_and_masks_larger_than_the_score
         sdpa_attention(*inputs, torch.zeros(6, 2, 3, 5, 7, dtype=torch.bool))
 
 
-KINDS = ["wrapper", "split", "mha", "fast", "sdpa", "torch"]
+KINDS = ["wrapper", "split", "sdpa", "torch"]
 PADDED_BEHIND = padding_mask([4, 7, 2, 0], 7)
 PADDINGS = {
     "none": None,

@@ -140,8 +140,8 @@ def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[st
 # The bill ---------------------------------------------------------------------------------------
 
 SIZES = 1, 512, 256, 8  # B, T, C, H
-STYLE_B, HALF = "split", "sdpa, autocast"
-# Time of forward and backward and memory kept, as multiples of style B's: the shortest of 40 rounds
+BASE, HALF = "split", "sdpa, autocast"
+# Time of forward and backward and memory kept, as multiples of those of "split": the shortest of 40 rounds
 # on one core (PyTorch 2.13, x86 with AVX-512), by running this module.
 ONCE: dict[str, tuple[float, float]] = {
     "wrapper": (1.40, 1.87),
@@ -193,7 +193,7 @@ def measured_bill(device: torch.device, rounds: int = 5) -> dict[str, tuple[floa
             times[name] = min(times.get(name, math.inf), seconds(ways[name], 1))
         for name, run in ways.items():
             kept[name] = kept_bytes(run)
-    return {name: (times[name] / times[STYLE_B], kept[name] / kept[STYLE_B]) for name in ways}
+    return {name: (times[name] / times[BASE], kept[name] / kept[BASE]) for name in ways}
 
 
 def bill(device: torch.device, title: str, alt: str, rounds: int = 5) -> Picture:
@@ -205,7 +205,7 @@ def draw_bill(here: Mapping[str, tuple[float, float]], title: str, alt: str) -> 
     figure, panels = plt.subplots(1, 2, figsize=(8.0, 3.2), sharey=True)
     names = list(here)
     for which, (axes, label) in enumerate(
-        zip(panels, ("time, × style B", "memory kept, × style B"), strict=True)
+        zip(panels, ("time, × split", "memory kept, × split"), strict=True)
     ):
         for row, name in enumerate(names):
             axes.barh(row, here[name][which], height=0.55, color=ABOVE[2], edgecolor="black")

@@ -12,19 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from whywrong import Case, ModuleProbe, Observation
-from whywrong.calling import fresh, set_seed, target_device
+from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
 from whywrong.errors import WrongWeights
 from whywrong.exercise import Expected, Verdict
 from whywrong.modules import build
 from whywrong.observation import class_name
-from whywrong.watching import Operators
 
 from .dropout import PADDED, fault_of, is_close, shown, trains
-from .heads import BUILT_IN, PROJECTIONS
+from .heads import PROJECTIONS
 from .many_heads import ATTENTION_PROPERTIES
-
-WHOLE = ("multi_head_attention_forward", "_native_multi_head_attention")
 
 
 class Part:
@@ -54,10 +51,6 @@ class Judged(nn.Module):
 
     def forward(self, *args: Any, **named: Any) -> Any:
         return self.made(*args, **named)
-
-    @property
-    def style(self) -> str:
-        return self._found()[0]
 
     @property
     def heads(self) -> list[SimpleNamespace]:
@@ -192,12 +185,8 @@ def judged(answer: Callable[..., Any], *args: Any, **named: Any) -> Judged:
 
 
 class KindProbe(ModuleProbe):
-    """Asks for a module of a case's kind, and gives what `ModuleProbe` gives.
-
-    A case of the role "way" also gives two traits: `style`, how the weights are kept, and `by`,
-    what computes the result: PyTorch's "module", its "function", or "hand". A case of the role
-    "dropout" gives draws alone.
-    """
+    """Asks for a module of a case's kind, and gives what `ModuleProbe` gives; a case of the role
+    "dropout" gives draws alone."""
 
     def __call__(self, answer: Any, case: Case) -> Observation:
         made = answer(*case.options["args"], **case.options["kwargs"])
@@ -208,25 +197,11 @@ class KindProbe(ModuleProbe):
         found = partial(judged, answer)
         if "dropout" in case.roles:
             return _see_drawn(found, case)
-        seen = super().__call__(found, case)
-        if "way" in case.roles:
-            seen.facts.setdefault("traits", {}).update(_way(found, case))
-        return seen
+        return super().__call__(found, case)
 
     def glance(self, answer: Any, case: Case) -> Observation:
         known = isinstance(answer, partial) and answer.func is judged
         return super().glance(answer if known else partial(judged, answer), case)
-
-
-def _way(answer: Callable[..., Judged], case: Case) -> dict[str, str]:
-    set_seed(1)
-    module, operators = answer(*case.options["args"], **case.options["kwargs"]), Operators()
-    module.eval().to(target_device(), case["x"].dtype)
-    with operators.watch():
-        module(*map(fresh, case.inputs.values()))
-    used = {*operators.names()}
-    by = "module" if used & {*WHOLE} else "function" if used & {*BUILT_IN} else "hand"
-    return {"style": module.style, "by": by}
 
 
 def _see_drawn(answer: Callable[..., Judged], case: Case) -> Observation:

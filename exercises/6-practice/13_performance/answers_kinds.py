@@ -3,97 +3,10 @@
 import functools
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from course_utils import attention as finished
-from course_utils.attention import (
-    MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    causal_and_padding,
-    causal_mask,
-    merge_heads,
-    split_heads,
-)
-
-SDPA = F.scaled_dot_product_attention
-
-
-class Split(nn.Module):
-    """Style B by hand."""
-
-    def __init__(self, d_in, d_out, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__()
-        self.query, self.key, self.value = (nn.Linear(d_in, d_out, qkv_bias) for _ in range(3))
-        self.out_proj = nn.Linear(d_out, d_out)
-        self.dropout, self.num_heads = nn.Dropout(dropout), num_heads
-
-    def forward(self, x, pad_mask=None):
-        layers = self.query, self.key, self.value
-        parts = [split_heads(layer(x), self.num_heads) for layer in layers]
-        return self.out_proj(merge_heads(self.attended(*parts, pad_mask)))
-
-    def attended(self, query, key, value, pad_mask):
-        hidden = causal_mask(query.shape[2], query.device)
-        if pad_mask is not None:
-            hidden = causal_and_padding(pad_mask)[:, None]
-        scores = finished.attention_scores(query, key)
-        return self.dropout(finished.safe_masked_softmax(scores, hidden)) @ value
-
-
-class ByFunction(Split):
-    """Style B by the built-in function; a text that is too long is refused."""
-
-    def __init__(self, d_in, d_out, context_length, *rest):
-        super().__init__(d_in, d_out, context_length, *rest)
-        self.limit = context_length
-
-    def forward(self, x, pad_mask=None):
-        if x.shape[1] > self.limit:
-            raise ValueError(f"{x.shape[1]} tokens, at most {self.limit}")
-        return super().forward(x, pad_mask)
-
-    def attended(self, query, key, value, pad_mask):
-        share = self.dropout.p if self.training else 0.0
-        if pad_mask is None:
-            return SDPA(query, key, value, dropout_p=share, is_causal=True)
-        return SDPA(query, key, value, ~causal_and_padding(pad_mask)[:, None], share)
-
-
-class OnlyUnmasked(ByFunction):
-    """By hand where there is padding: no scores are saved there."""
-
-    def attended(self, query, key, value, pad_mask):
-        style = ByFunction if pad_mask is None else Split
-        return style.attended(self, query, key, value, pad_mask)
-
-
-class OwnHeads(nn.Module):
-    """Style A from the reader's own heads."""
-
-    class Head(nn.Module):
-        def __init__(self, d_in, d_head, dropout, qkv_bias):
-            super().__init__()
-            self.query, self.key, self.value = (
-                nn.Linear(d_in, d_head, bias=qkv_bias) for _ in range(3)
-            )
-            self.drop = nn.Dropout(dropout)
-
-        def forward(self, x, hidden):
-            scores = finished.attention_scores(self.query(x), self.key(x))
-            return self.drop(finished.safe_masked_softmax(scores, hidden)) @ self.value(x)
-
-    def __init__(self, d_in, d_head, context_length, num_heads, dropout=0.0, qkv_bias=False):
-        super().__init__()
-        made = (self.Head(d_in, d_head, dropout, qkv_bias) for _ in range(num_heads))
-        self.heads = nn.ModuleList(made)
-        self.out_proj = nn.Linear(num_heads * d_head, num_heads * d_head)
-
-    def forward(self, x, pad_mask=None):
-        hidden = causal_mask(x.shape[1], x.device)
-        if pad_mask is not None:
-            hidden = causal_and_padding(pad_mask)
-        return self.out_proj(torch.cat([head(x, hidden) for head in self.heads], -1))
+from course_utils.attention import causal_and_padding, causal_mask
 
 
 class ByModule(nn.Module):
@@ -213,37 +126,18 @@ class Boxed(nn.Module):
         return self.inside(*args, **named)
 
 
-def maker(wrapper=OwnHeads, split=Split, sdpa=ByFunction, torch=ByModule, made=None):
-    """A `make_mha` from four classes; `made(kind, *sizes)` makes one of them."""
-    kinds = {"wrapper": wrapper, "split": split, "mha": split, "fast": split}
-    kinds |= {"sdpa": sdpa, "torch": torch}
+def maker(torch=ByModule, made=None):
+    """A `make_mha` whose kind "torch" is this class; `made(kind, *sizes)` makes one."""
 
     def make_mha(kind, *, d_in, d_out, num_heads, context_length, dropout=0.0, qkv_bias=False):
-        width = d_out // num_heads if kind == "wrapper" else d_out
-        sizes = d_in, width, context_length, num_heads, dropout, qkv_bias
-        return made(kinds[kind], *sizes) if made else kinds[kind](*sizes)
+        sizes = d_in, d_out, context_length, num_heads, dropout, qkv_bias
+        return made(torch, *sizes) if made else torch(*sizes)
 
     return make_mha
 
 
-def make_by_ifs(kind, *, d_in, d_out, num_heads, context_length, dropout=0.0, qkv_bias=False):
-    if d_out % num_heads != 0:
-        raise ValueError(f"d_out {d_out} is not divisible by num_heads {num_heads}")
-    sizes = {"context_length": context_length, "num_heads": num_heads}
-    sizes |= {"dropout": dropout, "qkv_bias": qkv_bias}
-    if kind == "wrapper":
-        return MultiHeadAttentionWrapper(d_in, d_out // num_heads, **sizes)
-    if kind in {"split", "mha", "fast"}:
-        return MultiHeadAttention(d_in, d_out, **sizes)
-    if kind == "sdpa":
-        return ByFunction(d_in, d_out, context_length, num_heads, dropout, qkv_bias)
-    if kind == "torch":
-        return SelfSeeing(d_in, d_out, **sizes)
-    raise ValueError(f"unknown kind {kind!r}")
-
-
 KINDS_RIGHT = {
-    "by ifs": make_by_ifs,
+    "rows of nothing see themselves": maker(torch=SelfSeeing),
     "inheriting": maker(torch=Inheriting),
     "turned around": maker(torch=TurnedAround),
     "a bias of its own": maker(torch=BiasOfItsOwn),
@@ -276,7 +170,6 @@ KINDS_WRONG = {
     "the bias gets no gradient": maker(torch=GradientLost),
     "first text's padding": maker(torch=FirstMask),
     "no future where padded": maker(torch=NoFutureWhenPadded),
-    "sdpa where unmasked": maker(sdpa=OnlyUnmasked),
     "bias and dropout swapped": maker(made=lambda kind, a, b, c, h, p, q: kind(a, b, c, h, q, p)),
     "finished torch": maker(torch=finished.TorchMultiHeadAttention),
     "evaluation mode": maker(made=lambda kind, *sizes: kind(*sizes).eval()),

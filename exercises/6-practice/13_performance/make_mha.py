@@ -15,32 +15,18 @@ from exercises.shared.many_heads import (
     wrapper_oracle,
     wrapper_weights,
 )
-from whywrong import Case, expect_module, true_of
-
-ALIASES = {"mha": "split", "fast": "split"}
-WAYS = {
-    "wrapper": ("side by side", "hand"),
-    "split": ("split", "hand"),
-    "sdpa": ("split", "function"),
-    "torch": ("built-in", "module"),
-}
-STYLES = {"side by side": "heads side by side", "split": "one split projection"}
-BY = {"hand": "hand", "function": "the built-in function", "module": "the built-in module"}
+from whywrong import Case, expect_module
 
 
 @dataclass
 class Draws:
-    """Draws the cases of all kinds."""
+    """Draws the cases, all of the kind "torch"."""
 
     draw: Draw
 
-    def case(
-        self, name, kind, s=None, padding=None, bias=None, dtype=torch.float32, roles="", **options
-    ):
+    def case(self, name, s=None, padding=None, bias=None, dtype=torch.float32, roles="", **options):
         s = s or distinct_sizes(self.draw)
-        if kind == "torch":
-            s = replace(s, d_in=s.width)
-            roles += " small"
+        s = replace(s, d_in=s.width)
         inputs = {"x": self.draw.normal(s.B, s.T, s.d_in, dtype=dtype)}
         if padding is not None:
             inputs["pad_mask"] = padding(self.draw, s.B, s.T)
@@ -48,7 +34,7 @@ class Draws:
         if bias is not None:
             made |= {"qkv_bias": bias, "dropout": 0.0}
         options |= {
-            "args": (kind,),
+            "args": ("torch",),
             "kwargs": made,
             "weights": wrapper_weights(self.draw, s, bool(bias), dtype),
             "dtype": dtype,
@@ -56,14 +42,10 @@ class Draws:
         }
         if "typical" in roles:  # others are made as well
             other = made | {"context_length": 1, "dropout": 0.9}
-            options["others"] = [(("wrapper",), other), (("sdpa",), other)]
-        return Case(name, inputs, options=options, roles=set(roles.split()))
+            options["others"] = [(("torch",), other)]
+        return Case(name, inputs, options=options, roles={*roles.split(), "small"})
 
-    def full(self, name, kind, **more):
-        s = distinct_sizes(self.draw)
-        return self.case(name, kind, replace(s, length=s.T), once=True, roles="way small", **more)
-
-    def dropout(self, kind, heads):
+    def dropout(self, heads):
         """As `dropout_case`, with tokens as wide as what goes out."""
         C = heads * WIDTH
         made = dropout_case(self.draw, heads, (), beside)
@@ -74,9 +56,9 @@ class Draws:
             for n, w in options["weights"].items()
         }
         sizes = {"d_in": C, "d_out": C, "num_heads": heads, "context_length": CONTEXT}
-        options |= {"args": (kind,), "once": True, "kwargs": sizes | options["kwargs"]}
+        options |= {"args": ("torch",), "once": True, "kwargs": sizes | options["kwargs"]}
         roles = {"dropout", "small"}
-        return replace(made, name=f"{kind}: dropout", inputs={"x": x}, options=options, roles=roles)
+        return replace(made, name="dropout", inputs={"x": x}, options=options, roles=roles)
 
 
 def in_many_places(draw, B, T):
@@ -89,23 +71,16 @@ def in_many_places(draw, B, T):
 def cases(seed):
     draws = Draws(Draw(seed))
     case, tall = draws.case, Sizes(5, 4, 6, 3, 2, 7)
-    front = "padded blind device way"
+    full = distinct_sizes(draws.draw)
+    double = torch.float64
     return [
-        case("split", "split", roles="typical way"),
-        case("torch: padding in front", "torch", padding=blind, roles=front),
-        case("sdpa: padding in front", "sdpa", padding=blind, roles=front),
-        case("torch: float64, qkv_bias", "torch", bias=True, dtype=torch.float64, once=True),
-        case("sdpa: qkv_bias", "sdpa", bias=True, once=True, roles="way"),
-        case("wrapper: qkv_bias", "wrapper", padding=blind, bias=True, roles="blind", once=True),
-        draws.full("wrapper: as many tokens as fit", "wrapper"),
-        draws.full("torch: as many tokens as fit", "torch", bias=False),
-        draws.full("mha: as many tokens as fit", "mha"),
-        draws.full("fast: padding anywhere", "fast", padding=padding_anywhere),
-        case(
-            "torch: padding anywhere", "torch", tall, in_many_places, True, roles="blind", once=True
-        ),
-        case("torch: as many texts as tokens", "torch", replace(tall, B=4), once=True),
-        *(draws.dropout(kind, 1 + (kind != "wrapper")) for kind in WAYS),
+        case("no padding", roles="typical"),
+        case("padding in front", padding=blind, roles="padded blind device"),
+        case("float64, qkv_bias", bias=True, dtype=double, once=True),
+        case("as many tokens as fit", replace(full, length=full.T), bias=False, once=True),
+        case("padding anywhere", tall, in_many_places, True, roles="blind", once=True),
+        case("as many texts as tokens", replace(tall, B=4), once=True),
+        draws.dropout(2),
     ]
 
 
@@ -113,24 +88,7 @@ probe = KindProbe(gradients=("x",), watch=False, extra=see_attention)
 expect = expect_module(wrapper_oracle)
 
 
-@true_of(
-    "Each kind is what its name says",
-    credit=True,
-    breaks="Each kind should be what its name says",
-)
-def kind(case, seen, expected):
-    if "style" not in seen.traits:
-        return None
-    (name,) = case.options["args"]
-    style, by = WAYS[ALIASES.get(name, name)]
-    right = (style in ("built-in", seen.traits["style"]), by == seen.traits["by"])
-    if all(right) or (right[0] and style == "side by side"):
-        return True
-    found = STYLES.get(seen.traits["style"], "nn.MultiheadAttention")
-    return f'gives {found}, computed by {BY[seen.traits["by"]]}, for "{name}"'
-
-
-properties = (kind, *PROPERTIES)
+properties = PROPERTIES
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
