@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .attention import causal_mask, merge_heads, safe_masked_softmax, split_heads
 
 
-def fix_padding_rows(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
+def patient_a(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
     """Attention that hides the columns of padding: `(B, H, T, D)` three times, bool `(B, T)` ->
     `(B, H, T, D)`. A row that sees nothing is zeros."""
     T, D = query.shape[-2:]
@@ -25,7 +25,7 @@ def fix_padding_rows(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor
     return weights @ value  # (B, H, T, T) @ (B, H, T, D) -> (B, H, T, D)
 
 
-def fix_missing_scale(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def patient_b(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Causal attention with scaled scores, in float16 too: `(B, H, T, D)` three times -> the same.
 
     The largest float16 is 65,504. A dot product of wide vectors can be larger, so the queries are
@@ -37,17 +37,17 @@ def fix_missing_scale(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return torch.softmax(scores, dim=-1) @ value  # (B, H, T, T) @ (B, H, T, D)
 
 
-def fix_uneven_heads(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tensor:
+def patient_c(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tensor:
     """Causal attention of heads that share the width evenly: `(B, T, C)` three times -> the same.
 
     Raises:
         ValueError: C is not divisible by `num_heads`.
     """
     query, key, value = (split_heads(x, num_heads) for x in (query, key, value))  # (B, H, T, D)
-    return merge_heads(fix_mask_after_softmax(query, key, value))
+    return merge_heads(patient_e(query, key, value))
 
 
-def fix_training_step(
+def patient_d(
     model: nn.Module, ids: Tensor, optimizer: torch.optim.Optimizer, max_norm: float = 1.0
 ) -> float:
     """One step on this batch's gradient alone, clipped before it is used; returns the loss.
@@ -66,7 +66,7 @@ def fix_training_step(
     return loss.item()
 
 
-def fix_mask_after_softmax(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def patient_e(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Causal attention, masked before the softmax: `(B, H, T, D)` three times -> the same."""
     T, D = query.shape[-2:]
     scores = query @ key.transpose(-2, -1) / math.sqrt(D)  # (B, H, T, T)
@@ -74,7 +74,7 @@ def fix_mask_after_softmax(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return torch.softmax(scores, dim=-1) @ value  # (B, H, T, T) @ (B, H, T, D)
 
 
-def fix_position_overflow(ids: Tensor, pad_mask: Tensor, token: Tensor, position: Tensor) -> Tensor:
+def patient_f(ids: Tensor, pad_mask: Tensor, token: Tensor, position: Tensor) -> Tensor:
     """A token's row plus its position's: ids `(B, T)`, bool `(B, T)`, `(V, C)`, `(N, C)` ->
     `(B, T, C)`. The first token after the padding is at position 0.
 
@@ -88,16 +88,16 @@ def fix_position_overflow(ids: Tensor, pad_mask: Tensor, token: Tensor, position
     return token[ids] + position[places.clamp(min=0)]  # (B, T, C)
 
 
-def fix_view_without_transpose(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tensor:
+def patient_g(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tensor:
     """Causal attention, all heads at once: `(B, T, C)` three times -> the same.
 
     Raises:
         ValueError: C is not divisible by `num_heads`.
     """
-    return fix_uneven_heads(query, key, value, num_heads)
+    return patient_c(query, key, value, num_heads)
 
 
-def fix_slow_generation(model: Any, ids: Tensor, max_new_tokens: int) -> Tensor:
+def patient_h(model: Any, ids: Tensor, max_new_tokens: int) -> Tensor:
     """Append the likeliest word again and again, `(B, T)` -> `(B, T + max_new_tokens)`; each token
     goes through the model once.
 

@@ -14,7 +14,7 @@ MODE = [("model.eval()", "model.training = False")]
 BACK = [("model.train(was_training)", "model.training = was_training")]
 BY_HAND = [("with torch.no_grad():", "torch.set_grad_enabled(False)\n    if True:")]
 ON_AGAIN = "torch.set_grad_enabled(True)\n    return"
-WRITERS = ["generate", "greedy_translate", "beam_translate", "fix_slow_generation"]
+WRITERS = ["generate", "greedy_translate", "beam_translate", "patient_h"]
 
 
 def edited(id, *edits):
@@ -55,11 +55,11 @@ FAMILIES = {
             id,
             edited(id, ("model.train()", "model.training = True")),
         )
-        for id in ("training_step", "fix_training_step")
+        for id in ("training_step", "patient_d")
     },
     **{
         f"gradients switched on at the end, {id}": (id, edited(id, *BY_HAND, ("return", ON_AGAIN)))
-        for id in ("generate", "greedy_translate", "fix_slow_generation")
+        for id in ("generate", "greedy_translate", "patient_h")
     },
     "causal where T = S": (
         "CrossAttention",

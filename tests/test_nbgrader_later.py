@@ -37,7 +37,7 @@ WRONG = {
     "5-encoder-decoder/11_cross_attention": ("CrossAttention", "context_ignored"),
     "5-encoder-decoder/12_translation": ("greedy_translate", "stops_at_the_first_end"),
     "6-practice/13_performance": ("cached_attention_step", "newest_in_front"),
-    "6-practice/14_pitfall_clinic": ("fix_mask_after_softmax", "zero_fill"),
+    "6-practice/14_pitfall_clinic": ("patient_e", "zero_fill"),
     "7-capstone/15_capstone": ("MyGPT", "scaled_by_model_width"),
 }
 STUDENT = "misconceptions"

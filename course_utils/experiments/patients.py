@@ -1,8 +1,8 @@
 # ruff: noqa: RUF059
 """Lesson 14: the eight programs as they were brought in. Each has its fault, and runs.
 
-`course_utils.clinic` has them mended. The lesson shows them as they stand here, and hands them out
-to be mended: what it says of a line must be true of these.
+`course_utils.clinic` has them repaired. The lesson shows them as they are here, and hands them out
+to be repaired: what it says of a line must be true of these.
 """
 
 import math

@@ -369,20 +369,20 @@ def not_right(right):
 
 
 RIGHT = {
-    "fix_padding_rows": PADDED_RIGHT,
-    "fix_missing_scale": HALF_RIGHT,
-    "fix_mask_after_softmax": MASKED_RIGHT,
-    "fix_uneven_heads": HEADS_RIGHT,
-    "fix_view_without_transpose": VIEW_RIGHT,
+    "patient_a": PADDED_RIGHT,
+    "patient_b": HALF_RIGHT,
+    "patient_e": MASKED_RIGHT,
+    "patient_c": HEADS_RIGHT,
+    "patient_g": VIEW_RIGHT,
     **{id: {"with blanks": with_blanks(right)} for id, right in QUIZZES.items()},
 }
 
 
 WRONG = {
-    "fix_padding_rows": PADDED_WRONG,
-    "fix_missing_scale": HALF_WRONG,
-    "fix_mask_after_softmax": MASKED_WRONG,
-    "fix_uneven_heads": UNEVEN_WRONG,
-    "fix_view_without_transpose": VIEW_WRONG,
+    "patient_a": PADDED_WRONG,
+    "patient_b": HALF_WRONG,
+    "patient_e": MASKED_WRONG,
+    "patient_c": UNEVEN_WRONG,
+    "patient_g": VIEW_WRONG,
     **{id: not_right(right) for id, right in QUIZZES.items()},
 }

@@ -256,14 +256,14 @@ WORDS_WRONG = {
 
 
 RIGHT = {
-    "fix_position_overflow": PLACED_RIGHT,
-    "fix_training_step": STEP_RIGHT,
-    "fix_slow_generation": WORDS_RIGHT,
+    "patient_f": PLACED_RIGHT,
+    "patient_d": STEP_RIGHT,
+    "patient_h": WORDS_RIGHT,
 }
 
 
 WRONG = {
-    "fix_position_overflow": PLACED_WRONG,
-    "fix_training_step": STEP_WRONG,
-    "fix_slow_generation": WORDS_WRONG,
+    "patient_f": PLACED_WRONG,
+    "patient_d": STEP_WRONG,
+    "patient_h": WORDS_WRONG,
 }

@@ -1,4 +1,4 @@
-"""How an answer to `fix_training_step` is judged."""
+"""How an answer to `patient_d` is judged."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""How an answer to `fix_padding_rows` is judged."""
+"""How an answer to `patient_a` is judged."""
 
 import torch
 import torch.nn.functional as F

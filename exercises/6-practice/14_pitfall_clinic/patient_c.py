@@ -1,4 +1,4 @@
-"""How an answer to `fix_uneven_heads` is judged."""
+"""How an answer to `patient_c` is judged."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""How an answer to `fix_slow_generation` is judged."""
+"""How an answer to `patient_h` is judged."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""How an answer to `fix_view_without_transpose` is judged."""
+"""How an answer to `patient_g` is judged."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""How an answer to `fix_missing_scale` is judged."""
+"""How an answer to `patient_b` is judged."""
 
 import torch
 import torch.nn.functional as F

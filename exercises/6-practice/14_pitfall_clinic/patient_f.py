@@ -1,4 +1,4 @@
-"""How an answer to `fix_position_overflow` is judged."""
+"""How an answer to `patient_f` is judged."""
 
 import torch
 from torch import Tensor

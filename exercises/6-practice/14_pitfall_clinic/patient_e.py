@@ -1,4 +1,4 @@
-"""How an answer to `fix_mask_after_softmax` is judged."""
+"""How an answer to `patient_e` is judged."""
 
 import torch
 import torch.nn.functional as F
