@@ -10,9 +10,11 @@ same round.
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +23,6 @@ from torch import Tensor, nn
 from course_utils.attention import (
     MultiHeadAttention,
     attention_scores,
-    copy_mha,
     make_mha,
     masked_softmax,
     merge_heads,
@@ -29,6 +30,9 @@ from course_utils.attention import (
     sdpa_attention,
     split_heads,
 )
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tools.kinds import copy_mha
 
 
 def four_kinds(device: str, rounds: int) -> None:

@@ -7,7 +7,6 @@ width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**,
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -378,15 +377,10 @@ class TorchMultiHeadAttention(nn.Module):
         return out
 
 
-def _wrapper(
-    d_in: int, d_out: int, context_length: int, num_heads: int, dropout: float, qkv_bias: bool
-) -> MultiHeadAttentionWrapper:
-    d_head = d_out // num_heads
-    return MultiHeadAttentionWrapper(d_in, d_head, context_length, num_heads, dropout, qkv_bias)
-
-
 _KINDS: dict[str, Callable[..., nn.Module]] = {
-    "wrapper": _wrapper,
+    "wrapper": lambda d_in, d_out, T, H, *rest: MultiHeadAttentionWrapper(
+        d_in, d_out // H, T, H, *rest
+    ),
     "split": MultiHeadAttention,
     "sdpa": SDPAMultiHeadAttention,
     "torch": TorchMultiHeadAttention,
@@ -407,13 +401,9 @@ def make_mha(
 
     Args:
         kind: `"wrapper"` (lesson 06), `"split"` (lesson 07), `"sdpa"` (as `"split"`, by
-            `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`).
-        d_in: width of the tokens that come in.
-        d_out: width of the tokens that go out; `"torch"` wants the same as `d_in`.
-        num_heads: H.
-        context_length: the most tokens the module takes.
-        dropout: probability with which a weight is set to 0 in training.
-        qkv_bias: whether queries, keys and values have a bias (`out_proj` always has).
+            `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`, which wants
+            `d_out` to be `d_in`).
+        d_in, d_out, num_heads, context_length, dropout, qkv_bias: as for `MultiHeadAttention`.
 
     Returns:
         A module: `(B, T, d_in)` and a bool `(B, T)`, `True` at padding, or None → `(B, T, d_out)`.
@@ -425,55 +415,6 @@ def make_mha(
         raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
     check_divisible(d_out, num_heads)
     return _KINDS[kind](d_in, d_out, context_length, num_heads, dropout, qkv_bias)
-
-
-def copy_mha(source: nn.Module, target: nn.Module) -> None:
-    """Copy what one of `make_mha`'s modules holds into another, of any kind, in place.
-
-    Afterwards both give the same output. A target with biases that the source lacks gets zeros.
-
-    Raises:
-        ValueError: sizes or the number of heads differ, or the target has no bias to hold the
-            source's.
-    """
-    sources, targets = _by_head(source), _by_head(target)
-    copies = []
-    for name, parts in targets.items():
-        given = sources[name]
-        if given and not parts:
-            raise ValueError(f"the source has a {name}, but the target has none to hold it")
-        if not given:
-            given = [torch.zeros_like(part) for part in parts]
-        if len(given) != len(parts):
-            raise ValueError(f"the source has {len(given)} heads, the target {len(parts)}")
-        copies += [(into, part, name) for into, part in zip(parts, given, strict=True)]
-    copy_all(copies)
-
-
-def _by_head(attention: nn.Module) -> dict[str, list[Tensor]]:
-    """The parameters of a module of `make_mha` as views, one a head; none where it has no bias."""
-    layer: Any = attention
-    if isinstance(attention, TorchMultiHeadAttention):
-        layer = attention.attention
-    parts: dict[str, list[Tensor | None]] = {}
-    for kind in ("weight", "bias"):
-        for i, name in enumerate(("query", "key", "value")):
-            if isinstance(layer, nn.MultiheadAttention):
-                projection = _cut(getattr(layer, f"in_proj_{kind}"), 3)[i]
-                heads = _cut(projection, layer.num_heads)
-            elif isinstance(layer, MultiHeadAttention):
-                heads = _cut(getattr(getattr(layer, name), kind), layer.num_heads)
-            else:
-                heads = [getattr(getattr(head, name), kind) for head in layer.heads]
-            parts[f"{name}.{kind}"] = heads
-        parts[f"out_proj.{kind}"] = [getattr(layer.out_proj, kind)]
-    return {
-        name: [part.detach() for part in found if part is not None] for name, found in parts.items()
-    }
-
-
-def _cut(whole: Tensor | None, pieces: int) -> list[Tensor | None]:
-    return [None] * pieces if whole is None else list(whole.chunk(pieces))
 
 
 def cached_attention_step(

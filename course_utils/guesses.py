@@ -55,20 +55,16 @@ class Folded:
         if shell is None or isinstance(shell.display_pub, CapturingDisplayPublisher):
             display(self)
             return
-        taking = capture_output(stderr=False)
-        taken = taking.__enter__()
+        taken = (taking := capture_output(stderr=False)).__enter__()
 
         def end(_: Any) -> None:
             shell.events.unregister("post_run_cell", end)
             taking.__exit__(None, None, None)
-            widgets = []
             self.shown += f"<pre>{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
-            for output in taken.outputs:
-                if WIDGET in output.data or "text/html" not in output.data:
-                    widgets.append(output)
-                else:
-                    self.shown += output.data["text/html"]
-            display(self, *widgets)
+            outside = [o for o in taken.outputs if WIDGET in o.data or "text/html" not in o.data]
+            inside = [o for o in taken.outputs if o not in outside]
+            self.shown += "".join(output.data["text/html"] for output in inside)
+            display(self, *outside)
 
         shell.events.register("post_run_cell", end)
 

@@ -387,17 +387,9 @@ def generate_cached(
 ) -> Tensor:
     """As `generate`, but each token goes through the model once: its keys and values are kept.
 
-    Beyond `model.context_length` the oldest token falls out with every step, and all others stand
-    at a new position. What was kept is then wrong, and the whole context goes through each time.
-
-    Args:
-        model: of finished parts, which are called one by one.
-        ids: `(B, T)`, the beginning.
-        max_new_tokens: how many.
-        threads: how many compute while one token goes through; None takes all, for a large model.
-
-    Returns:
-        `(B, T + max_new_tokens)`. The model's mode is as before, and nothing has a gradient.
+    Beyond `model.context_length` the oldest token is dropped with every step, and all others move
+    to a new position. What was kept is then wrong, and the whole context goes through each time.
+    `threads` compute while one token goes through; None takes all, for a large model.
     """
     check_ids(ids, model.embed.token.num_embeddings)
     caches: list[Cache] = []  # one a block
@@ -421,7 +413,6 @@ def next_logits(
     """Push new tokens through the model; the caches hold the keys and values of those before them.
 
     Args:
-        model: of finished parts, which are called one by one.
         ids: `(B, T)`; T is 1 unless nothing is kept yet.
         caches: a pair `(keys, values)` of `(B, H, S, D)` for each block; empty at the start.
         rotary: queries and keys are rotated by their position, and no learned row is added.

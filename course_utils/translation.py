@@ -331,10 +331,8 @@ def alignment(
         model(source, decoder_input, source_pad_mask)
     for hook in hooks:
         hook.remove()
-    hidden = torch.zeros_like(source, dtype=torch.bool)  # (B, S)
-    if source_pad_mask is not None:
-        hidden = source_pad_mask
-    weights = []
+    nothing = torch.zeros_like(source, dtype=torch.bool)  # (B, S)
+    hidden, weights = nothing if source_pad_mask is None else source_pad_mask, []
     for cross, (x, context, *_) in zip(crossings, given, strict=True):
         query = split_heads(cross.query(x), cross.num_heads)  # (B, H, T, D)
         key = split_heads(cross.key(context), cross.num_heads)  # (B, H, S, D)

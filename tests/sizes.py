@@ -28,10 +28,11 @@ def letters_of(exercise: Exercise) -> dict[str, str | None]:
 
 # The letters of weights, by what their names end with.
 WEIGHTS = {
-    r"(norm\d\.)?(scale|shift)": "d_model",
-    r"((self_|cross_)?attention\.)(query|key|value|out_proj)\.(weight|bias)": "d_model d_model",
-    r"(feed_forward\.)?expand\.(weight|bias)": "wide d_model",
-    r"(feed_forward\.)?contract\.(weight|bias)": "d_model wide",
+    r"((en|de)coder\.\d+\.)?(norm\d\.)?(scale|shift)": "d_model",
+    r"((en|de)coder\.\d+\.)?((self_|cross_)?attention\.)"
+    r"(query|key|value|out_proj)\.(weight|bias)": "d_model d_model",
+    r"((en|de)coder\.\d+\.)?(feed_forward\.)?(gate|expand)\.(weight|bias)": "wide d_model",
+    r"((en|de)coder\.\d+\.)?(feed_forward\.)?contract\.(weight|bias)": "d_model wide",
     r"heads\.\d+\.(query|key|value)\.(weight|bias)": "d_head d_in",
     r"(query|key|value)\.(weight|bias)": "d_out d_in",
     r"W_(query|key|value)": "d_in d_out",
@@ -39,7 +40,9 @@ WEIGHTS = {
     r"token\.weight": "vocab_size d_model",
     r"position\.weight": "context_length d_model",
     r"embed\.token\.weight|head\.weight": "vocab_size d_model",
-    r"embed\.position\.weight": "context_length d_model",
+    r"embed(_\w+)?\.position\.weight": "context_length d_model",
+    r"embed_source\.token\.weight": "source_vocab_size d_model",
+    r"embed_target\.token\.weight": "target_vocab_size d_model",
     r"(blocks\.\d+\.norm\d|norm)\.(scale|shift)": "d_model",
     r"blocks\.\d+\.attention\.\w+\.(weight|bias)": "d_model d_model",
     r"blocks\.\d+\.feed_forward\.expand\.(weight|bias)": "wide d_model",
@@ -52,6 +55,9 @@ SAME = {
     "CrossAttention": {"d_in": "d_model", "d_out": "d_model"},
     "EncoderBlock": {"d_ff": "wide"},
     "DecoderBlock": {"d_ff": "wide"},
+    "Translator": {"d_ff": "wide", "vocab_size": "target_vocab_size"},
+    "SwiGLU": {"d_ff": "wide"},
+    "make_mha": {"d_in": "d_out"},
 }
 
 # Sizes that follow from two others and stand in no tensor of their own.
@@ -103,11 +109,13 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
         if isinstance(value, Tensor) or name == "sizes"
     }
     for name, value in seen.items():
+        if name in letters and letters[name] is None:
+            continue
         if isinstance(value, dict):  # a module's parameters
-            yield from _weights(value)
+            yield from _weights(value, letters)
         elif value is not None:
             yield from _input(letters[name], value)
-    yield from _weights(case.options.get("weights", {}))
+    yield from _weights(case.options.get("weights", {}), letters)
     if "args" in case.options:
         bound = _signature(exercise.reference).bind(
             *case.options["args"], **case.options.get("kwargs", {})
@@ -151,8 +159,11 @@ def _shape(value: Any) -> Sequence[int]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _weights(weights: dict[str, Tensor]) -> Iterator[tuple[str, int]]:
-    told = {name: _told_by(name) for name in weights}
+def _weights(weights: dict[str, Tensor], own: dict[str, str | None]) -> Iterator[tuple[str, int]]:
+    """An exercise may say the letters of weights of its own."""
+    told = {
+        name: (None, str(own[name]).split()) if name in own else _told_by(name) for name in weights
+    }
     heads = {number for number, _ in told.values() if number is not None}
     if heads:
         yield "num_heads", len(heads)

@@ -25,7 +25,7 @@ def way(id, breaks, entries, what):
 
 WALK = account(
     "walk",
-    lesson="8-own/16_walk",
+    lesson="9-own/17_walk",
     points=1.0,
     about="a walk",
     entries=[

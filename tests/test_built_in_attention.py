@@ -20,7 +20,6 @@ from course_utils.attention import (
     causal_and_padding,
     causal_mask,
     copy_linear_to_matrix,
-    copy_mha,
     copy_wrapper_to_split,
     count_parameters,
     make_mha,
@@ -43,6 +42,7 @@ from tests.parity import (
     weigh,
     with_and_without_bias,
 )
+from tools.kinds import copy_mha
 
 
 def test_both_styles_have_the_parameters_of_the_curriculum():

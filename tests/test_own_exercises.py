@@ -22,7 +22,7 @@ from whywrong.course import catalogue, joined
 COURSE = Path(__file__).parent.parent
 SHOWN = dict(
     re.findall(
-        r"`exercises/(8-own/\S+)`:\n\n```\w+\n(.*?)^```$",
+        r"`exercises/(9-own/\S+)`:\n\n```\w+\n(.*?)^```$",
         (COURSE / "CONTRIBUTING.md").read_text(encoding="utf-8"),
         flags=re.S | re.M,
     )
@@ -52,9 +52,9 @@ def course(tmp_path, monkeypatch):
     """A course folder with the exercise in `exercises/`, and the notebook's folder in it."""
     write_into(tmp_path / "exercises")
     shutil.copy(COURSE / "nbgrader_config.py", tmp_path)
-    (tmp_path / "notebooks" / "8-own").mkdir(parents=True)
+    (tmp_path / "notebooks" / "9-own").mkdir(parents=True)
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
-    monkeypatch.chdir(tmp_path / "notebooks" / "8-own")
+    monkeypatch.chdir(tmp_path / "notebooks" / "9-own")
     joined.cache_clear()
     yield tmp_path
     joined.cache_clear()
@@ -78,7 +78,7 @@ class TestTheFolderBesideTheConfiguration:
         assert "sum to" in repr(hint("centred", 1))
         check("centred", right)
         rows = dict(progress().rows)
-        assert rows["8-own/16_centred"] == [("centred", 1.0, 1.0)]
+        assert rows["9-own/17_centred"] == [("centred", 1.0, 1.0)]
         assert "1-averages/01_naive_mean" in rows
 
     def test_gives_the_matrix_its_cells(self, course, capsys):
@@ -93,8 +93,8 @@ class TestTheFolderBesideTheConfiguration:
         assert ids.count("softmax") == 1 and ids[-2:] == ["centred", "softmax"]
 
     def test_says_what_is_wrong_with_a_text(self, course):
-        (course / "exercises" / "8-own" / "16_centred" / "broken.md").write_text("no head")
-        said = "16_centred/broken.md, line 1: it should begin with its points"
+        (course / "exercises" / "9-own" / "17_centred" / "broken.md").write_text("no head")
+        said = "17_centred/broken.md, line 1: it should begin with its points"
         assert said in check("naive_mean", right).message
         assert said in repr(hint("naive_mean"))
         assert said in progress().notice and len(progress().rows) >= 7
@@ -143,25 +143,25 @@ def test_nbgrader_makes_and_grades_an_assignment_of_it(course):
     notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])
     editions.annotate(notebook, points)
     editions.normalise(notebook)
-    source = course / "solutions" / "8-own" / "16_centred.ipynb"
+    source = course / "solutions" / "9-own" / "17_centred.ipynb"
     source.parent.mkdir(parents=True)
     source.write_text(editions.written(notebook), encoding="utf-8")
     os.chdir(course)
     assert catalogue().points() == catalogue().points() | points
 
-    nbgrader(course, "generate_assignment", "8-own")
-    made = nbformat.read(course / "notebooks" / "8-own" / source.name, as_version=4)
+    nbgrader(course, "generate_assignment", "9-own")
+    made = nbformat.read(course / "notebooks" / "9-own" / source.name, as_version=4)
     assert "your code here" in made.cells[1].source and "grading" not in made.cells[2].source
     for student, (answer, _) in HANDED_IN.items():
         if answer:
             made.cells[1].source = answer
         else:
-            made = nbformat.read(course / "notebooks" / "8-own" / source.name, as_version=4)
-        folder = course / "submitted" / student / "8-own"
+            made = nbformat.read(course / "notebooks" / "9-own" / source.name, as_version=4)
+        folder = course / "submitted" / student / "9-own"
         folder.mkdir(parents=True)
         nbformat.write(made, folder / source.name)
-    nbgrader(course, "autograde", "8-own")
+    nbgrader(course, "autograde", "9-own")
     with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
-        given = {s.student.id: s.score for s in gradebook.assignment_submissions("8-own")}
+        given = {s.student.id: s.score for s in gradebook.assignment_submissions("9-own")}
         assert given == {student: points for student, (_, points) in HANDED_IN.items()}
-        assert gradebook.find_assignment("8-own").max_score == 1.0
+        assert gradebook.find_assignment("9-own").max_score == 1.0

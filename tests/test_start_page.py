@@ -14,12 +14,12 @@ from PIL import Image
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
 from course_utils.language_model import head_scores
 from course_utils.start import language
-from course_utils.start.__main__ import agreement, batch, loss, train
 from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS, draw
 from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
 from course_utils.start.playground import EXAMPLES, HEAD, LAYER, playground
 from tools import ROOT as COURSE
 from tools import SOLUTIONS
+from tools.start_model import agreement, batch, loss, train
 from whywrong_nbgrader.cells import WIDGET_VIEW
 
 PICTURES = COURSE / "docs" / "pictures"

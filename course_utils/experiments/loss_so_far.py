@@ -51,6 +51,7 @@ ROWS = {
     "four heads and positions": Row("09", 1.25, positions=True),
     "one block and positions": Row("09", 1.23, positions=True, normed=True),
     "TinyLM": Row("10", 1.22),
+    "one block of today": Row("16", 1.22, normed=True),
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from whywrong.watching import Operators
@@ -152,17 +152,23 @@ ONCE: dict[str, tuple[float, float]] = {
 }
 
 
-def rivals(device: torch.device) -> dict[str, nn.Module]:
+def rivals(device: torch.device) -> dict[str, Any]:
     """One of each kind, with the same weights."""
     _, T, C, H = SIZES
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = {
+        made: dict[str, Any] = {
             kind: attention.make_mha(kind, d_in=C, d_out=C, num_heads=H, context_length=T)
-            for kind in ("split", "wrapper", "sdpa", "torch")
+            for kind in ("wrapper", "split", "sdpa", "torch")
         }
-    for other in made.values():
-        attention.copy_mha(made["split"], other)
+    attention.copy_wrapper_to_split(made["wrapper"], made["split"])
+    weights = made["split"].state_dict()
+    made["sdpa"].load_state_dict(weights)
+    in_one = torch.cat([weights[f"{name}.weight"] for name in ("query", "key", "value")])
+    made["torch"].load_state_dict(
+        {"attention.in_proj_weight": in_one}
+        | {f"attention.out_proj.{n}": weights[f"out_proj.{n}"] for n in ("weight", "bias")}
+    )
     return {kind: module.to(device) for kind, module in made.items()}
 
 
@@ -209,7 +215,8 @@ def draw_bill(here: Mapping[str, tuple[float, float]], title: str, alt: str) -> 
     ):
         for row, name in enumerate(names):
             axes.barh(row, here[name][which], height=0.55, color=ABOVE[2], edgecolor="black")
-        axes.plot([ONCE[n][which] for n in names], range(len(names)), "D", **_HOLLOW)
+        once = [ONCE[n][which] for n in names]
+        axes.plot(once, range(len(names)), "D", mfc="white", mec="black", ms=7, linestyle="none")
         axes.axvline(1, color=HATCH_COLOR, linewidth=1, linestyle=(0, (1, 2)))
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel(label)
@@ -220,14 +227,6 @@ def draw_bill(here: Mapping[str, tuple[float, float]], title: str, alt: str) -> 
     marks = [panels[0].patches[0], panels[0].lines[0]]
     figure.legend(marks, ["measured here", "once, on one core"], loc="lower center", ncols=2)
     return Picture(figure, alt)
-
-
-_HOLLOW: dict[str, Any] = {
-    "markerfacecolor": "white",
-    "markeredgecolor": "black",
-    "markersize": 7,
-    "linestyle": "none",
-}
 
 
 if __name__ == "__main__":

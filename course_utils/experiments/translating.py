@@ -295,8 +295,8 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
     figure, axes = plt.subplots(figsize=(1.15 * (len(steps) + 1), 0.55 * tall + 0.8))
     bold = {tuple(best[:n]) for n in range(len(best) + 1)}
     root: list[tuple[list[int], float, bool]] = [([], 0.0, True)]
-    for x, step in enumerate([root, *step_list(steps)]):
-        for ids, total, kept in step:
+    for x, step in enumerate([root, *steps]):
+        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes lie above lines
             here, before = places[tuple(ids)], places[tuple(ids[:-1])] if ids else None
             word = french.vocabulary[ids[-1]] if ids else "<bos>"
             if before is not None:
@@ -320,13 +320,6 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
     figure.suptitle(title, fontsize=11, fontweight="bold")
     figure.tight_layout()
     return Picture(figure, alt)
-
-
-def step_list(
-    steps: list[list[tuple[list[int], float, bool]]],
-) -> list[list[tuple[list[int], float, bool]]]:
-    """Those that were dropped first, so that boxes lie above lines."""
-    return [sorted(step, key=lambda h: h[2]) for step in steps]
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def new() -> TinyLM:
 
 @cache
 def trained() -> TinyLM:
-    """The model with the weights that `python -m course_utils.start` has made."""
+    """The model with the weights that `python -m tools.start_model` has made."""
     with torch.random.fork_rng(devices=[]):
         model = new()
     model.load_state_dict(load_file(WEIGHTS))

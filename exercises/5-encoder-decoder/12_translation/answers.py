@@ -88,6 +88,23 @@ class TranslatorByStages(nn.Module):
         return self.head(self.through(self.decoder, x, read, None, source_pad_mask))
 
 
+class TranslatorWithMoreDropout(TranslatorByStages):
+    """A search can read once and write many times."""
+
+    def encode(self, source, source_pad_mask=None):
+        return self.through(self.encoder, self.drop(self.embed_source(source)), source_pad_mask)
+
+    def decode(self, decoder_input, context, source_pad_mask=None):
+        x = self.embed_target(decoder_input)
+        for block in self.decoder:
+            x = block(x, context=context, context_pad_mask=source_pad_mask)
+        return self.head(self.drop(x))
+
+    def forward(self, source, decoder_input, source_pad_mask=None):
+        context = self.encode(source, source_pad_mask)
+        return self.decode(decoder_input, context, source_pad_mask)
+
+
 class EncoderUnderAMask(TranslatorByStages):
     """The encoder reads with the blocks of a language model, which hide the future."""
 
@@ -393,7 +410,7 @@ RIGHT = {
         "pad": forcing_by_pad,
         "index": forcing_by_index,
     },
-    "Translator": {"by stages": TranslatorByStages},
+    "Translator": {"by stages": TranslatorByStages, "more dropout": TranslatorWithMoreDropout},
     "greedy_translate": {
         "batch": greedy_in_a_batch,
         "row by row": greedy(_row_by_row),

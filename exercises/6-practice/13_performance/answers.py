@@ -275,6 +275,28 @@ def logits_of_keys_kept_plain(model, ids, caches, rotary=False):
     return [model.head(model.norm(x)).squeeze(1), tuple(new)]
 
 
+def logits_by_linear_functions(model, ids, caches, rotary=False):
+    """A cache of lists, and the block's lines in another order."""
+    known = len(caches[0][0][0][0]) if caches else 0
+    position = torch.full_like(ids, known)
+    x = model.embed.token(ids) + (0 if rotary else model.embed.position(position))
+    new = []
+    for i, block in enumerate(model.blocks):
+        part, H = block.attention, block.attention.num_heads
+        heads = torch.cat([part.query.weight, part.key.weight, part.value.weight])
+        q, k, v = F.linear(block.norm1(x), heads).chunk(3, -1)
+        q, k, v = (t.unflatten(-1, (H, -1)).transpose(1, 2) for t in (q, k, v))
+        if rotary:
+            q, k = (transformer.apply_rope(t, offset=known) for t in (q, k))
+        if known:
+            k, v = torch.cat([caches[i][0], k], 2), torch.cat([caches[i][1], v], 2)
+        new.append([k, v])
+        out = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        x = x + part.out_proj(out.transpose(1, 2).flatten(2))
+        x = block.feed_forward(block.norm2(x)) + x
+    return model.head(model.norm(x[:, -1])), new
+
+
 def logits_of_the_whole_text(model, ids, caches, rotary=False):
     """The caches hold the text so far, which goes through the model again."""
     text = torch.cat([*caches[:1], ids], dim=1)
@@ -282,7 +304,10 @@ def logits_of_the_whole_text(model, ids, caches, rotary=False):
 
 
 RIGHT = {
-    "next_logits": {"keys kept as they are": logits_of_keys_kept_plain},
+    "next_logits": {
+        "keys kept as they are": logits_of_keys_kept_plain,
+        "by linear functions": logits_by_linear_functions,
+    },
     "recall_13": {
         "in capitals": {
             "winner of the beam": "The longer",

@@ -43,7 +43,12 @@ class Draws:
         if "typical" in roles:  # others are made as well
             other = made | {"context_length": 1, "dropout": 0.9}
             options["others"] = [(("torch",), other)]
-        return Case(name, inputs, options=options, roles={*roles.split(), "small"})
+        return Case(
+            name,
+            inputs,
+            options=options,
+            roles={*roles.split()} | ({"small"} if roles != "typical" else set()),
+        )
 
     def dropout(self, heads):
         """As `dropout_case`, with tokens as wide as what goes out."""

@@ -27,7 +27,7 @@ def cases(seed):
         inputs = {"model": f"a TinyLM of {model.options['layers']} blocks"}
         inputs |= {"ids": model["ids"], "caches": "those of the call before", "rotary": rotary}
         options = {n: model.options[n] for n in ("heads", "layers", "dtype", "weights")}
-        options |= {"sizes": model.options["args"], "rotary": rotary}
+        options |= {"made_of": model.options["args"], "rotary": rotary}
         return Case(name, inputs, options=options, roles=model.roles)
 
     return [
@@ -35,14 +35,19 @@ def cases(seed):
         case("rotary positions, two blocks", (3, 6, 11, 2, 6, 9, 2), rotary=True, roles="rotary"),
         case("one text, one block", (1, 4, 7, 3, 4, 5, 1), roles="small"),
         case("rotary, one token", (2, 1, 7, 1, 6, 5, 3), rotary=True, roles="small"),
-        case("float64, as many tokens as fit", (2, 8, 7, 3, 4, 8, 3), dtype=torch.float64),
+        case(
+            "float64, as many tokens as fit",
+            (2, 8, 7, 3, 4, 8, 3),
+            dtype=torch.float64,
+            roles="small",
+        ),
         case("float64, rotary", (4, 5, 9, 3, 4, 7, 2), rotary=True, dtype=torch.float64),
     ]
 
 
 def model_of(case):
     """A model with the weights of a case; it knows nothing of `rotary`."""
-    V, C, H, context, L = case.options["sizes"]
+    V, C, H, context, L = case.options["made_of"]
     model = TinyLM(V, C, H, context, L).to(target_device(), case.options["dtype"]).eval()
     inject(model, case.options["weights"])
     return model
@@ -63,6 +68,8 @@ def probe(answer, case):
             result = answer(model, tokens, caches, *([True] if rotary else []))
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[0], Tensor):
             return result
+        if result is None or result is ...:
+            return result, None
         return kind_of("one tensor" if isinstance(result, Tensor) else class_name(result)), None
 
     for t in range(ids.shape[1]):

@@ -1,4 +1,4 @@
-"""`python -m course_utils.start`: train the start page's model and write its weights.
+"""`python -m tools.start_model`: train the start page's model and write its weights.
 
 It takes about two minutes, by lesson 10's own steps. In the end it prints the loss on sentences
 that it didn't train on, beside the least that any model can reach.
@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .. import language_model
-from ..language_model import TinyLM, next_token_loss
-from .language import END, LONGEST, NOUNS, VERBS, draw
-from .model import IDS, WEIGHTS, new
+from course_utils import language_model
+from course_utils.language_model import TinyLM, next_token_loss
+from course_utils.start.language import END, LONGEST, NOUNS, VERBS, draw
+from course_utils.start.model import IDS, WEIGHTS, new
 
 STEPS, BATCH, RATE = 2_000, 96, 6e-3
 PAD = -100  # behind a sentence, where nothing counts

@@ -1,0 +1,219 @@
+"""Right and wrong answers for lesson 16."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_utils import todays_models as finished
+from course_utils.attention import causal_mask, merge_heads, split_heads
+from course_utils.transformer import apply_rope
+
+
+class NormByVectorNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.scale, self.eps, self.C = nn.Parameter(torch.ones(d_model)), eps, d_model
+
+    def forward(self, x):
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x / (length**2 / self.C + self.eps) ** 0.5 * self.scale
+
+
+class NormByDotProduct(NormByVectorNorm):
+    def forward(self, x):
+        squares = torch.einsum("...c,...c->...", x, x)[..., None] / self.C
+        return torch.mul(x, (squares + self.eps).rsqrt()) * self.scale
+
+
+class NormOfFloat32(NormByVectorNorm):
+    """As Llama's code has it: the norm in float32, whatever the input."""
+
+    def forward(self, x):
+        wide = x.float() if x.dtype != torch.float64 else x
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.scale * wide.to(x.dtype)
+
+
+class NormOfOneText(NormByVectorNorm):
+    """The mean of the squares of the first text serves all."""
+
+    def forward(self, x):
+        squares = x.square().mean(-1, keepdim=True)
+        return self.scale * x / (squares[:1] + self.eps).sqrt()
+
+
+class GatedByFunction(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate = nn.Linear(d_model, d_ff, bias=False)
+        self.expand = nn.Linear(d_model, d_ff, False)
+        self.contract = nn.Linear(in_features=d_ff, out_features=d_model, bias=False)
+
+    def forward(self, x):
+        return F.linear(self.expand(x).mul(F.silu(self.gate(x))), self.contract.weight)
+
+
+class GatedByModule(GatedByFunction):
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.act = nn.SiLU()
+
+    def forward(self, x):
+        return self.contract(self.expand(x) * self.act(self.gate(x)))
+
+
+class GateOfSoftmax(GatedByFunction):
+    def forward(self, x):
+        return self.contract(self.gate(x).softmax(-1) * self.expand(x))
+
+
+class GroupsByExpand(nn.Module):
+    """Keys and values are expanded without a copy; attention by hand."""
+
+    def __init__(self, d_model, num_heads, num_kv_heads, context_length):
+        super().__init__()
+        self.H, self.G, self.D = num_heads, num_kv_heads, d_model // num_heads
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key = nn.Linear(d_model, self.G * self.D, bias=False)
+        self.value = nn.Linear(d_model, self.G * self.D, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(self, x):
+        q, k = (
+            apply_rope(split_heads(f(x), n)) for f, n in ((self.query, self.H), (self.key, self.G))
+        )
+        v = split_heads(self.value(x), self.G)
+        k, v = (
+            t[:, :, None].expand(-1, -1, self.H // self.G, -1, -1).flatten(1, 2) for t in (k, v)
+        )
+        scores = q @ k.mT / self.D**0.5
+        scores = scores.masked_fill(causal_mask(x.shape[1], x.device), -torch.inf)
+        return self.out_proj(merge_heads(scores.softmax(-1) @ v))
+
+
+class GroupsByHead(GroupsByExpand):
+    """One query head after the other."""
+
+    def forward(self, x):
+        query = apply_rope(split_heads(self.query(x), self.H))
+        key, value = (
+            apply_rope(split_heads(self.key(x), self.G)),
+            split_heads(self.value(x), self.G),
+        )
+        found = []
+        for h in range(self.H):
+            g = h * self.G // self.H
+            out = F.scaled_dot_product_attention(
+                query[:, h], key[:, g], value[:, g], is_causal=True
+            )
+            found.append(out)
+        return self.out_proj(torch.cat(found, dim=-1))
+
+
+class FirstGroupAlone(GroupsByExpand):
+    """All query heads share the first head of keys and values."""
+
+    def forward(self, x):
+        query = apply_rope(split_heads(self.query(x), self.H))
+        key, value = (
+            apply_rope(split_heads(self.key(x), self.G)),
+            split_heads(self.value(x), self.G),
+        )
+        found = F.scaled_dot_product_attention(
+            query, key[:, :1].expand_as(query), value[:, :1].expand_as(query), is_causal=True
+        )
+        return self.out_proj(merge_heads(found))
+
+
+def window_by_loop(T, window):
+    hidden = torch.ones(T, T, dtype=torch.bool)
+    for t in range(T):
+        hidden[t, max(0, t + 1 - window) : t + 1] = False
+    return hidden
+
+
+def window_by_xor(T, window):
+    seen = torch.ones(T, T).tril() - torch.ones(T, T).tril(-window)
+    return seen == 0
+
+
+def window_of_both_sides(T, window):
+    return finished.sliding_window_mask(T, window) & finished.sliding_window_mask(T, window).T
+
+
+def _turned(name, value):
+    layer = name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
+    return value.T if layer else value
+
+
+def load_by_state_dict(model, state_dict):
+    """A state dict under our names, and `load_state_dict`."""
+    names = {"wte": "embed.token", "wpe": "embed.position", "ln_f": "norm", "lm_head": "head"}
+    names |= {"ln_1": "norm1", "ln_2": "norm2", "attn.c_proj": "attention.out_proj"}
+    names |= {"mlp.c_fc": "feed_forward.expand", "mlp.c_proj": "feed_forward.contract"}
+    ours = {"head.weight": state_dict["transformer.wte.weight"].clone()}
+    for name, value in state_dict.items():
+        name = name.removeprefix("transformer.")
+        if name.startswith("h."):
+            name = "blocks." + name[2:]
+        value = _turned(name, value)
+        if "c_attn" in name:
+            for part, piece in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                ours[name.replace("attn.c_attn", f"attention.{part}")] = piece
+            continue
+        for theirs, mine in names.items():
+            if f".{theirs}." in f".{name}":
+                name = f".{name}".replace(f".{theirs}.", f".{mine}.")[1:]
+                break
+        if "norm" in name:
+            name = name.replace("weight", "scale").replace("bias", "shift")
+        ours[name] = value
+    model.load_state_dict(ours)
+
+
+def load_by_data(model, state_dict):
+    own = finished.gpt2_of_size(
+        *model.embed.token.weight.shape,
+        model.blocks[0].attention.num_heads,
+        model.context_length,
+        len(model.blocks),
+    ).to(model.head.weight)
+    load_by_state_dict(own, state_dict)
+    for mine, theirs in zip(model.parameters(), own.parameters(), strict=True):
+        mine.data.copy_(theirs.data)
+
+
+def load_first_text(model, state_dict):
+    """All but the networks."""
+    before = {n: p.detach().clone() for n, p in model.named_parameters() if "feed_forward" in n}
+    load_by_state_dict(model, state_dict)
+    with torch.no_grad():
+        for name, value in before.items():
+            model.get_parameter(name).copy_(value)
+
+
+RIGHT = {
+    "RMSNorm": {
+        "by vector_norm": NormByVectorNorm,
+        "by a dot product": NormByDotProduct,
+        "in float32": NormOfFloat32,
+    },
+    "SwiGLU": {"by functions": GatedByFunction, "by a module": GatedByModule},
+    "GroupedQueryAttention": {"expanded": GroupsByExpand, "head by head": GroupsByHead},
+    "sliding_window_mask": {"by a loop": window_by_loop, "a difference": window_by_xor},
+    "load_gpt2": {"by load_state_dict": load_by_state_dict, "by .data": load_by_data},
+}
+
+WRONG = {
+    "RMSNorm": {"of one text": NormOfOneText, "of the course": finished.RMSNorm},
+    "SwiGLU": {"a gate of softmax": GateOfSoftmax, "of the course": finished.SwiGLU},
+    "GroupedQueryAttention": {
+        "the first group alone": FirstGroupAlone,
+        "of the course": finished.GroupedQueryAttention,
+    },
+    "sliding_window_mask": {
+        "both sides": window_of_both_sides,
+        "of the course": finished.sliding_window_mask,
+    },
+    "load_gpt2": {"without the networks": load_first_text, "of the course": finished.load_gpt2},
+}

@@ -1,0 +1,170 @@
+"""The parts of lesson 16 against PyTorch and `transformers`, and what its table says of them."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import nn
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
+
+from course_utils import attention, transformer
+from course_utils.experiments import loss_so_far
+from course_utils.todays_models import (
+    GroupedQueryAttention,
+    RMSNorm,
+    SwiGLU,
+    gpt2_of_size,
+    load_gpt2,
+    sliding_window_mask,
+)
+from whywrong.course import catalogue
+
+
+def test_rms_norm_is_pytorchs_and_llamas():
+    torch.manual_seed(0)
+    x, ours, theirs = torch.randn(3, 5, 7), RMSNorm(7, 1e-5), nn.RMSNorm(7, 1e-5)
+    llamas = LlamaRMSNorm(7, 1e-5)
+    for weight in (ours.scale, theirs.weight, llamas.weight):
+        weight.data = torch.linspace(0.5, 2, 7)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours(x), llamas(x), atol=1e-5, rtol=0)
+
+
+def test_swiglu_is_llamas():
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(hidden_size=6, intermediate_size=11, num_attention_heads=2)
+    theirs, ours = LlamaMLP(config), SwiGLU(6, 11)
+    for mine, other in (("gate", "gate_proj"), ("expand", "up_proj"), ("contract", "down_proj")):
+        getattr(ours, mine).weight.data = getattr(theirs, other).weight.data.clone()
+    x = torch.randn(3, 5, 6)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-6, rtol=0)
+
+
+def test_grouped_queries_are_llamas():
+    """Llama pairs channel i with i + D / 2 and not with its neighbour: rows are put in order."""
+    B, T, H, G, D = 3, 5, 6, 2, 4
+    C = H * D
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=C, num_attention_heads=H, num_key_value_heads=G, head_dim=D,
+        attention_bias=False, attn_implementation="eager",
+    )  # fmt: skip
+    theirs = LlamaAttention(config, layer_idx=0).eval()
+    ours = GroupedQueryAttention(C, H, G, context_length=9)
+    halves = torch.arange(D).view(2, D // 2).T.flatten()  # 0, 2, 1, 3
+    for name in ("query", "key"):
+        weight = getattr(theirs, f"{name[0]}_proj").weight.data
+        getattr(ours, name).weight.data = weight.view(-1, D, C)[:, halves].reshape(-1, C)
+    ours.value.weight.data = theirs.v_proj.weight.data.clone()
+    ours.out_proj.weight.data = theirs.o_proj.weight.data.clone()
+    x = torch.randn(B, T, C)
+    turns = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+    places = turns(x, torch.arange(T)[None])
+    hidden = torch.zeros(1, 1, T, T).masked_fill(attention.causal_mask(T), -torch.inf)
+    expected, _ = theirs(x, position_embeddings=places, attention_mask=hidden)
+    torch.testing.assert_close(ours(x), expected, atol=1e-5, rtol=0)
+
+
+def test_as_many_keys_as_queries_are_multi_head_attention():
+    torch.manual_seed(0)
+    ours = GroupedQueryAttention(12, 3, 3, context_length=7)
+    x = torch.randn(2, 5, 12)
+    query, key, value = (
+        attention.split_heads(layer(x), 3) for layer in (ours.query, ours.key, ours.value)
+    )
+    query, key = transformer.apply_rope(query), transformer.apply_rope(key)
+    found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    torch.testing.assert_close(ours(x), ours.out_proj(attention.merge_heads(found)))
+
+
+def test_wrong_sizes_are_refused():
+    with pytest.raises(ValueError, match="6 heads can't share 4 evenly"):
+        GroupedQueryAttention(12, 6, 4, 5)
+    with pytest.raises(ValueError, match="context_length is 5"):
+        GroupedQueryAttention(12, 6, 3, 5)(torch.zeros(1, 6, 12))
+
+
+def test_a_window_as_long_as_the_text_is_the_causal_mask():
+    assert sliding_window_mask(5, 5).equal(attention.causal_mask(5))
+    assert sliding_window_mask(4, 1).equal(~torch.eye(4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("load", [load_gpt2, catalogue().find("load_gpt2").reference])
+def test_gpt2_gives_the_logits_of_transformers(load):
+    V, C, H, context, L = 23, 12, 3, 9, 2
+    config = transformers.GPT2Config(
+        vocab_size=V, n_embd=C, n_head=H, n_positions=context, n_layer=L
+    )
+    torch.manual_seed(0)
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    for parameter in theirs.parameters():
+        parameter.data = torch.randn_like(parameter) / 3
+    ours = gpt2_of_size(V, C, H, context, L).eval()
+    load(ours, theirs.state_dict())
+    ids = torch.randint(V, (4, context))
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids), theirs(ids).logits, atol=1e-4, rtol=0)
+
+
+class Block(nn.Module):
+    """The block of the lesson, of any parts."""
+
+    def __init__(self, norm, attend, network):
+        super().__init__()
+        self.norm1, self.attention, self.norm2, self.network = norm(64), attend, norm(64), network
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.network(self.norm2(x))
+
+
+class Windowed(GroupedQueryAttention):
+    window = 32
+
+    def forward(self, x):
+        query = transformer.apply_rope(attention.split_heads(self.query(x), self.num_heads))
+        key = transformer.apply_rope(attention.split_heads(self.key(x), self.num_kv_heads))
+        value = attention.split_heads(self.value(x), self.num_kv_heads)
+        seen = ~sliding_window_mask(x.shape[1], self.window)
+        found = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, enable_gqa=True)
+        return self.out_proj(attention.merge_heads(found))
+
+
+def grouped(G, window=32):
+    attend = Windowed(64, 4, G, 32)
+    attend.window = window
+    return Block(RMSNorm, attend, SwiGLU(64, 171))
+
+
+def heads():
+    return attention.MultiHeadAttention(64, 64, 32, 4)
+
+
+EDITS = {
+    "as in lesson 08": (
+        lambda: Block(transformer.LayerNorm, heads(), transformer.FeedForward(64)),
+        True, 49_792, (1.23, 1.23, 1.25),
+    ),
+    "RMSNorm": (
+        lambda: Block(RMSNorm, heads(), transformer.FeedForward(64)),
+        True, 49_664, (1.23, 1.23, 1.25),
+    ),
+    "SwiGLU": (lambda: Block(RMSNorm, heads(), SwiGLU(64, 171)), True, 49_408, (1.23, 1.23, 1.24)),
+    "rotary, four of four": (lambda: grouped(4), False, 49_344, (1.22, 1.22, 1.22)),
+    "two of four": (lambda: grouped(2), False, 45_248, (1.22, 1.22, 1.22)),
+    "one of four": (lambda: grouped(1), False, 43_200, (1.22, 1.23, 1.23)),
+    "a window of 8": (lambda: grouped(2, window=8), False, 45_248, (1.22, 1.22, 1.22)),
+    "a window of 2": (lambda: grouped(2, window=2), False, 45_248, (1.52, 1.52, 1.52)),
+}  # fmt: skip
+
+
+@pytest.mark.full("the lessons' experiments")
+@pytest.mark.parametrize("name", EDITS)
+def test_the_table_of_edits(name):
+    make, positions, count, losses = EDITS[name]
+    for seed, loss in enumerate(losses):
+        torch.manual_seed(seed)
+        block = make()
+        assert sum(p.numel() for p in block.parameters()) == count
+        row = loss_so_far.Row("16", loss, positions=positions, normed=True)
+        assert loss_so_far.measured(row, block, seed) == pytest.approx(loss, abs=0.012)

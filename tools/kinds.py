@@ -1,0 +1,60 @@
+"""Copying between the kinds of `make_mha`, for tests and benchmarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_utils.attention import MultiHeadAttention, TorchMultiHeadAttention
+from course_utils.single_head import copy_all
+
+
+def copy_mha(source: nn.Module, target: nn.Module) -> None:
+    """Copy what one of `make_mha`'s modules holds into another, of any kind, in place.
+
+    Afterwards both give the same output. A target with biases that the source lacks gets zeros.
+
+    Raises:
+        ValueError: sizes or the number of heads differ, or the target has no bias to hold the
+            source's.
+    """
+    sources, targets = _by_head(source), _by_head(target)
+    copies = []
+    for name, parts in targets.items():
+        given = sources[name]
+        if given and not parts:
+            raise ValueError(f"the source has a {name}, but the target has none to hold it")
+        if not given:
+            given = [torch.zeros_like(part) for part in parts]
+        if len(given) != len(parts):
+            raise ValueError(f"the source has {len(given)} heads, the target {len(parts)}")
+        copies += [(into, part, name) for into, part in zip(parts, given, strict=True)]
+    copy_all(copies)
+
+
+def _by_head(attention: nn.Module) -> dict[str, list[Tensor]]:
+    """The parameters of a module of `make_mha` as views, one a head; none where it has no bias."""
+    layer: Any = attention
+    if isinstance(attention, TorchMultiHeadAttention):
+        layer = attention.attention
+    parts: dict[str, list[Tensor | None]] = {}
+    for kind in ("weight", "bias"):
+        for i, name in enumerate(("query", "key", "value")):
+            if isinstance(layer, nn.MultiheadAttention):
+                projection = _cut(getattr(layer, f"in_proj_{kind}"), 3)[i]
+                heads = _cut(projection, layer.num_heads)
+            elif isinstance(layer, MultiHeadAttention):
+                heads = _cut(getattr(getattr(layer, name), kind), layer.num_heads)
+            else:
+                heads = [getattr(getattr(head, name), kind) for head in layer.heads]
+            parts[f"{name}.{kind}"] = heads
+        parts[f"out_proj.{kind}"] = [getattr(layer.out_proj, kind)]
+    return {
+        name: [part.detach() for part in found if part is not None] for name, found in parts.items()
+    }
+
+
+def _cut(whole: Tensor | None, pieces: int) -> list[Tensor | None]:
+    return [None] * pieces if whole is None else list(whole.chunk(pieces))
