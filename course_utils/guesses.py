@@ -25,6 +25,7 @@ from .rounding import fixed
 SAME = "as you predicted"
 OTHER = "not what you predicted: find out why before you read on"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+PRE = '<pre style="font-family:var(--jp-code-font-family,monospace);white-space:pre-wrap">'
 NONE_YET = "No prediction yet. Type it over the dots above and run both cells again."
 
 
@@ -35,7 +36,7 @@ class Folded:
     """
 
     def __init__(self, said: str, result: str) -> None:
-        self.said, self.shown = said, f"<pre>{html.escape(result)}</pre>"
+        self.said, self.shown = said, f"{PRE}{html.escape(result)}</pre>"
 
     def __repr__(self) -> str:
         return self.said
@@ -60,7 +61,7 @@ class Folded:
         def end(_: Any) -> None:
             shell.events.unregister("post_run_cell", end)
             taking.__exit__(None, None, None)
-            self.shown += f"<pre>{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
+            self.shown += f"{PRE}{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
             outside = [o for o in taken.outputs if WIDGET in o.data or "text/html" not in o.data]
             inside = [o for o in taken.outputs if o not in outside]
             self.shown += "".join(output.data["text/html"] for output in inside)

@@ -38,7 +38,7 @@ def said(capsys, guess, result, **options) -> str:
 def test_without_a_prediction_the_result_is_folded(guess, capsys):
     assert said(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == f"{NONE_YET}\n"
     page = Folded(NONE_YET, "a < b")._repr_html_()
-    assert re.search(r"<details><summary>.*</summary><pre>a &lt; b</pre></details>", page)
+    assert re.search(r"<details><summary>.*</summary><pre[^>]*>a &lt; b</pre></details>", page)
 
 
 def test_without_a_prediction_the_rest_of_the_cell_is_folded_too():

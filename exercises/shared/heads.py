@@ -59,6 +59,17 @@ def projections(
     return weights
 
 
+def low_scores(draw: Draw, *shape: int) -> dict[str, Tensor]:
+    """Query, key and value of heads of width 4, whose scaled scores are all near -100: what is
+    hidden has to be far lower. Their products are exact, so that no rounding is magnified."""
+    first = torch.arange(shape[-1]) % 4 == 0
+    eighths = (torch.randint(-4, 5, shape, generator=draw.generator) / 8 for _ in range(2))
+    query, key = (
+        torch.where(first, size, x) for size, x in zip((10.0, -20.0), eighths, strict=True)
+    )
+    return {"query": query, "key": key, "value": draw.normal(*shape)}
+
+
 def padding_behind(draw: Draw, B: int, T: int) -> Tensor:
     """Tokens first; one sequence is full, the others have at least one token and some padding."""
     lengths = torch.randint(1, T, (B,), generator=draw.generator)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.draw import Draw
+from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.comparing import near
@@ -30,6 +31,7 @@ def cases(seed):
         Case("float16, long queries and keys", overflowing(draw, 2, 3, 5, 96)),
         case("float64, long queries", two, scale=4, dtype=torch.float64),
         case("a width of 300", (2, 3, 4, 300)),
+        Case("scores near -100", low_scores(draw, 2, 3, 5, 4)),
         case("one token", (2, 3, 1, 5), "small"),
         case("as many channels as tokens", (3, 2, 4, 4), "small"),
     ]

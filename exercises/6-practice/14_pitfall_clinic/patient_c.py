@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.draw import Draw
+from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.comparing import near
@@ -30,6 +31,7 @@ def cases(seed):
     return [
         typical,
         case("float64", two.B, two.T, two.width, two.H, dtype=torch.float64),
+        Case("scores near -100", low_scores(draw, 3, 5, 8) | {"num_heads": 2}),
         case("one head", 3, 5, 4, 1, "small"),
         case("heads of width 1", 2, 4, 5, 5, "small"),
         case("one token", 3, 1, 8, 4, "small"),

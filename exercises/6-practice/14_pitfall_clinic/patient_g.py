@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.draw import Draw
+from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.comparing import near
@@ -27,6 +28,7 @@ def cases(seed):
                 ("other sizes", distinct_sizes(draw), 1, torch.float32),
             )
         ),
+        Case("scores near -100", low_scores(draw, 3, 5, 8) | {"num_heads": 2}),
         case("as many heads as tokens", 2, 4, 12, 4, "small"),
         case("one head", 3, 5, 4, 1, "small"),
         case("heads of width 1", 2, 4, 5, 5, "small"),
