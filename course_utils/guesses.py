@@ -62,10 +62,9 @@ class Folded:
             shell.events.unregister("post_run_cell", end)
             taking.__exit__(None, None, None)
             self.shown += f"{PRE}{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
-            outside = [o for o in taken.outputs if WIDGET in o.data or "text/html" not in o.data]
-            inside = [o for o in taken.outputs if o not in outside]
-            self.shown += "".join(output.data["text/html"] for output in inside)
-            display(self, *outside)
+            page = [(WIDGET not in o.data and o.data.get("text/html"), o) for o in taken.outputs]
+            self.shown += "".join(text for text, _ in page if text)
+            display(self, *(output for text, output in page if not text))
 
         shell.events.register("post_run_cell", end)
 

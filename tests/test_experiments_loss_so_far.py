@@ -7,6 +7,8 @@ from course_utils import attention, language_model, transformer
 from course_utils.data import toy_english
 from course_utils.experiments import loss_so_far
 
+from .test_todays_models import grouped
+
 PARTS = {
     "the mean of the past alone": lambda: attention.tril_mean,
     "the mean of the past and the word before": lambda: attention.softmax_mean,
@@ -16,6 +18,7 @@ PARTS = {
     "one head and positions": lambda: attention.CausalSelfAttention(64, 64, 32),
     "four heads and positions": lambda: attention.MultiHeadAttention(64, 64, 32, 4),
     "one block and positions": lambda: transformer.TransformerBlock(64, 4, 32),
+    "one block of today": lambda: grouped(2),
     "TinyLM": lambda: language_model.TinyLM(len(toy_english.words), 64, 4, 32, 2),
 }
 more_seeds = [

@@ -34,6 +34,7 @@ def cases(seed):
     return [
         network_case(draw, "random numbers", roles="typical device"),
         network_case(draw, "float64, made by name", dtype=torch.float64, by_name=True),
+        network_case(draw, "one token", (3, 1, 5, 7), roles="small", once=True),
         network_case(draw, "narrower in the middle", (3, 5, 11, 7), once=True),
         network_case(draw, "one channel in the middle", (2, 3, 5, 1), roles="small", once=True),
     ]
