@@ -64,7 +64,9 @@ class Folded:
             self.shown += f"{PRE}{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
             page = [(WIDGET not in o.data and o.data.get("text/html"), o) for o in taken.outputs]
             self.shown += "".join(text for text, _ in page if text)
-            display(self, *(output for text, output in page if not text))
+            display(self)
+            for _, output in filter(lambda part: not part[0], page):
+                output.display()  # `display` would add the address of the object
 
         shell.events.register("post_run_cell", end)
 
