@@ -1,6 +1,8 @@
 """Lessons compute where `device()` says: with a pretend GPU they print what they print without."""
 
+import html
 import io
+import re
 from contextlib import redirect_stdout
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ from PIL import Image
 
 import course_utils
 from course_utils import drawing
+from course_utils.guesses import NONE_YET
 from tools import SOLUTIONS
 from whywrong.course import joined
 from whywrong.key import begin_key, probe_safely
@@ -58,7 +61,12 @@ def usable(_, answer, finished):
 
 
 def printed(cell):
-    return "".join(o.text for o in cell.outputs if o.get("name") == "stdout")
+    """What a cell prints, also where a missing prediction folds it behind the result."""
+    pages = "".join(o.get("data", {}).get("text/html", "") for o in cell.outputs)
+    folded = re.findall(r"</pre><pre[^>]*>(.*?)</pre>", pages, re.DOTALL)  # the first is the result
+    folded = folded if NONE_YET in pages else []
+    shown = [o.text for o in cell.outputs if o.get("name") == "stdout"]
+    return "".join([*shown, *map(html.unescape, folded)])
 
 
 @pytest.mark.full("lessons on a pretended GPU")

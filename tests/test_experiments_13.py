@@ -52,7 +52,7 @@ def test_the_kinds_of_the_bill_give_the_same_numbers():
 def test_memory_of_the_bill_is_what_is_kept_of_it():
     kept = {name: kept_bytes(run) for name, run in performance.calls(CPU).items()}
     for name, (_, once) in performance.ONCE.items():
-        assert kept[name] / kept[performance.STYLE_B] == pytest.approx(once, abs=0.02)
+        assert kept[name] / kept[performance.BASE] == pytest.approx(once, abs=0.02)
 
 
 @pytest.mark.parametrize(("write", "pushed"), [(generate, 55), (generate_cached, 10)])
