@@ -128,6 +128,11 @@ def block_oracle(
 # ---------------------------------------------------------------- a property of norm and network
 
 
+@true_of("A token's numbers affect its result", credit=True, gate=True, role="typical")
+def depends(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
+
+
 @true_of("No token affects another one's result", credit=True, role="typical")
 def each_apart(case: Case, seen: Observation, expected: Expected) -> Verdict:
     """Token 0 of text 0 was changed."""

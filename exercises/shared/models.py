@@ -49,7 +49,7 @@ def model_weights(
 
 def model_oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Tensor:
     """PyTorch's own operators, one after the other; with the option `rotary`, queries and keys are
-    rotated in place of learned positions."""
+    rotated instead of learned positions."""
 
     def norm(name: str, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], weights[f"{name}.scale"], weights[f"{name}.shift"])

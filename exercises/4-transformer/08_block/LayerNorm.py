@@ -2,7 +2,7 @@
 
 import torch
 
-from exercises.shared.blocks import each_apart, norm_oracle, norm_weights
+from exercises.shared.blocks import depends, each_apart, norm_oracle, norm_weights
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
 from whywrong.calling import fresh, set_seed
@@ -101,11 +101,6 @@ def see_norm(make, case, seen):
 
 probe = ModuleProbe(gradients=("x",), extra=see_norm)
 expect = expect_module(lambda case, weights, x: norm_oracle(weights, x, case.options["eps"]))
-
-
-@true_of("A token's numbers affect its result", credit=True, gate=True, role="typical")
-def depends(case, seen, expected):
-    return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
 
 
 @true_of("With a scale of 1 and a shift of 0, each token has mean 0", credit=True, role="typical")

@@ -13,6 +13,7 @@ from exercises.shared.two_texts import (
     DECODER,
     ENCODER,
     decoder_oracle,
+    depends_on,
     encoder_oracle,
     post_weights,
 )
@@ -175,16 +176,6 @@ def see_texts(make, case, seen):
 
 probe = ModuleProbe(gradients=(), watch=False, extra=see_texts)
 expect = expect_module(oracle, gradients=())
-
-
-def depends_on(name, place, by):
-    """Whether the logits at `by` depend on the word at `place`."""
-
-    def holds(case, seen, expected):
-        out, other = seen.tensors["out"], seen.tensors[f"{name} {place}"]
-        return not near(out[:, by], other[:, by]) if out.shape == other.shape else None
-
-    return holds
 
 
 @true_of("A later word of the target does not affect an earlier one", credit=True, role="typical")

@@ -6,11 +6,10 @@ import torch.nn.functional as F
 from exercises.shared.draw import Draw
 from exercises.shared.heads import blind, padding_anywhere, padding_in_front
 from exercises.shared.many_heads import distinct_sizes
+from exercises.shared.patients import PARTS, past, with_another_last_token
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.calling import fresh
 from whywrong.comparing import near
-
-PARTS = ("query", "key", "value")
 
 
 def cases(seed):
@@ -23,10 +22,7 @@ def cases(seed):
     front, free, empty = ((s.B, s.H, s.T, s.D) for s in (distinct_sizes(draw) for _ in range(3)))
     pads = padding_in_front(draw, front[0], front[2])
     pads[:2] = torch.arange(front[2]) < draw.integer(1, front[2] - 2)
-    typical = case("padding in front", front, pads, "typical")
-    for part in PARTS:  # text 1 is text 0 with another last token
-        x = typical[part]
-        x[1, :, :-1] = x[0, :, :-1]
+    typical = with_another_last_token(case("padding in front", front, pads, "typical"))
     squares = torch.tensor([[True, True, False], [False, False, False], [True, False, False]])
     return [
         typical,
@@ -76,17 +72,6 @@ expect = expect_function(oracle, gradients=PARTS)
 def alone(case, seen, expected):
     by_itself = seen.tensors["alone"]
     return near(seen.tensors["out"][:1, :, -by_itself.shape[2] :], by_itself)
-
-
-@true_of(
-    "With another last token, the rows before it stay as they are",
-    credit=True,
-    role="typical",
-    breaks="With another last token, rows before it change: the future leaks into them",
-)
-def past(case, seen, expected):
-    out = seen.tensors["out"][:, :, :-1]
-    return near(out[1], out[0])
 
 
 properties = (alone, past)

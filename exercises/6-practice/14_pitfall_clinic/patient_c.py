@@ -1,15 +1,12 @@
 """How an answer to `patient_c` is judged."""
 
 import torch
-import torch.nn.functional as F
 
 from exercises.shared.draw import Draw
 from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
+from exercises.shared.patients import PARTS, oracle_by_heads, past, with_another_last_token
 from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.comparing import near
-
-PARTS = ("query", "key", "value")
 
 
 def cases(seed):
@@ -24,12 +21,11 @@ def cases(seed):
 
     one, two = distinct_sizes(draw), distinct_sizes(draw)
     many = draw.integer(7, 11)
-    typical = case("random numbers", one.B, one.T, one.width, one.H, "typical")
-    for part in PARTS:  # text 1 is text 0 with another last token
-        x = typical[part]
-        x[1, :-1] = x[0, :-1]
+    typical = with_another_last_token(
+        case("random numbers", one.B, one.T, one.width, one.H, "typical")
+    )
     return [
-        typical,
+        with_another_last_token(typical),
         case("float64", two.B, two.T, two.width, two.H, dtype=torch.float64),
         Case("scores near -100", low_scores(draw, 3, 5, 8) | {"num_heads": 2}),
         case("one head", 3, 5, 4, 1, "small"),
@@ -41,13 +37,8 @@ def cases(seed):
     ]
 
 
-def oracle(query, key, value, num_heads):
-    heads = zip(*(x.chunk(num_heads, dim=-1) for x in (query, key, value)), strict=True)
-    return torch.cat([F.scaled_dot_product_attention(*h, is_causal=True) for h in heads], dim=-1)
-
-
 probe = FunctionProbe(gradients=PARTS)
-expect = expect_function(oracle, gradients=PARTS)
+expect = expect_function(oracle_by_heads, gradients=PARTS)
 
 
 @true_of(
@@ -60,17 +51,6 @@ def even(case, seen, expected):
     if seen.error is None:
         return "goes on: channels are lost, or the heads are not those that were asked for"
     return "ValueError" in seen.error["bases"]
-
-
-@true_of(
-    "With another last token, the rows before it stay as they are",
-    credit=True,
-    role="typical",
-    breaks="With another last token, rows before it change: the future leaks into them",
-)
-def past(case, seen, expected):
-    out = seen.tensors["out"][:, :-1]
-    return near(out[1], out[0])
 
 
 properties = (even, past)

@@ -5,10 +5,9 @@ import torch.nn.functional as F
 
 from exercises.shared.draw import Draw
 from exercises.shared.many_heads import distinct_sizes
+from exercises.shared.patients import PARTS, past, with_another_last_token
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.comparing import near
-
-PARTS = ("query", "key", "value")
 
 
 def cases(seed):
@@ -19,10 +18,7 @@ def cases(seed):
         return Case(name, inputs, roles=set(roles))
 
     one, two, three = ((s.B, s.H, s.T, s.D) for s in (distinct_sizes(draw) for _ in range(3)))
-    typical = case("random numbers", one, "typical")
-    for part in PARTS:  # text 1 is text 0 with another last token
-        x = typical[part]
-        x[1, :, :-1] = x[0, :, :-1]
+    typical = with_another_last_token(case("random numbers", one, "typical"))
     ones = case("values of ones", two, "ones")
     ones["value"].fill_(1.0)
     return [
@@ -64,17 +60,6 @@ expect = expect_function(oracle, gradients=PARTS)
 )
 def ones(case, seen, expected):
     return near(seen.tensors["out"], case["value"])
-
-
-@true_of(
-    "With another last token, the rows before it stay as they are",
-    credit=True,
-    role="typical",
-    breaks="With another last token, rows before it change: the future leaks into them",
-)
-def past(case, seen, expected):
-    out = seen.tensors["out"][:, :, :-1]
-    return near(out[1], out[0])
 
 
 properties = (ones, past)

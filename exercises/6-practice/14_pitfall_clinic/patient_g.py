@@ -1,15 +1,12 @@
 """How an answer to `patient_g` is judged."""
 
 import torch
-import torch.nn.functional as F
 
 from exercises.shared.draw import Draw
 from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
+from exercises.shared.patients import PARTS, oracle_by_heads, past, with_another_last_token
 from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.comparing import near
-
-PARTS = ("query", "key", "value")
 
 
 def cases(seed):
@@ -43,31 +40,13 @@ def three_alike(case, draw):
         s = distinct_sizes(draw)
     typical = case("random numbers", s.B, s.T, s.width, s.H, "typical")
     for part in PARTS:
-        x = typical[part]
-        x[1, :-1] = x[0, :-1]
-        x[2] = x[0]
+        typical[part][2] = typical[part][0]
     typical["value"][2, 0] += 100.0
-    return typical
-
-
-def oracle(query, key, value, num_heads):
-    heads = zip(*(x.chunk(num_heads, dim=-1) for x in (query, key, value)), strict=True)
-    return torch.cat([F.scaled_dot_product_attention(*h, is_causal=True) for h in heads], dim=-1)
+    return with_another_last_token(typical)
 
 
 probe = FunctionProbe(gradients=PARTS)
-expect = expect_function(oracle, gradients=PARTS)
-
-
-@true_of(
-    "With another last token, the rows before it stay as they are",
-    credit=True,
-    role="typical",
-    breaks="With another last token, rows before it change: the future leaks into them",
-)
-def past(case, seen, expected):
-    out = seen.tensors["out"][:, :-1]
-    return near(out[1], out[0])
+expect = expect_function(oracle_by_heads, gradients=PARTS)
 
 
 @true_of(

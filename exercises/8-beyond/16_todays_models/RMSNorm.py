@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from exercises.shared.blocks import each_apart
+from exercises.shared.blocks import depends, each_apart
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
 from whywrong.comparing import near
@@ -61,11 +61,6 @@ probe = ModuleProbe(gradients=("x",), extra=see_norm)
 expect = expect_module(
     lambda case, weights, x: F.rms_norm(x, x.shape[-1:], weights.get("scale"), case.options["eps"])
 )
-
-
-@true_of("A token's numbers affect its result", credit=True, gate=True, role="typical")
-def depends(case, seen, expected):
-    return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
 
 
 @true_of("With a scale of 1, the squares of a token have a mean of 1", credit=True, role="typical")

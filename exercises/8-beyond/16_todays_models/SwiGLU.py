@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from exercises.shared.blocks import each_apart
+from exercises.shared.blocks import depends, each_apart
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
 from whywrong.comparing import near
@@ -59,11 +59,6 @@ def see_network(make, case, seen):
 
 probe = ModuleProbe(gradients=("x",), extra=see_network)
 expect = expect_module(oracle)
-
-
-@true_of("A token's numbers affect its result", credit=True, gate=True, role="typical")
-def depends(case, seen, expected):
-    return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
 
 
 @true_of("The gate is not linear", credit=True, role="typical")
