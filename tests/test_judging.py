@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 from course_utils import attention
+from tools.attempts import attempts
 from tools.matrix import answers as answers_of
 from whywrong import (
     AnswerKey,
@@ -136,7 +137,7 @@ class TestJudging:
         exercise = COURSE.find(id)
         for answer in [
             *(m.answer for m in exercise.misconceptions[:2]),
-            *written(id, "WRONG", 2),
+            *(a.answer for a in attempts(exercise.lesson)[id][:2]),
             *written(id, "RIGHT", 1),
         ]:
             desk, pure = self.judged(exercise.id, answer)

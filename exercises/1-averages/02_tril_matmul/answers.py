@@ -71,24 +71,15 @@ RIGHT = {
 }
 
 
-def window_by_triangles(x):
-    w = torch.ones(x.shape[1], x.shape[1]).to(x).tril().triu(-2)
-    return w / w.sum(1, keepdim=True) @ x
-
-
 WRONG = {
     "causal_mean_weights": {
         "divided by one more": lambda T: torch.ones(T, T).tril() / torch.arange(2, T + 2)[:, None],
         "transposed": lambda T: by_comparison(T).T,
-        "whole numbers": lambda T: (
-            torch.ones(T, T).long().tril() // torch.arange(1, T + 1)[:, None]
-        ),
         "a batch dimension": lambda T: by_comparison(T)[None],
         "zeros": lambda T: torch.zeros(T, T),
         "identity": torch.eye,
     },
     "tril_mean": {
         **WRONG_MEANS,
-        "a window of three by triangles": window_by_triangles,
     },
 }

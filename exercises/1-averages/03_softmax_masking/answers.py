@@ -50,22 +50,6 @@ def with_epsilon(epsilon):
     return softmax
 
 
-def maximum_after_exp(scores, dim=-1):
-    e = scores.exp()
-    e = e - e.amax(dim, keepdim=True)
-    return e / e.sum(dim, keepdim=True)
-
-
-def base_two(scores, dim=-1):
-    e = 2 ** (scores - scores.amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
-
-
-def maximum_of_dimension_0(scores, dim=-1):
-    e = (scores - scores.amax(0, keepdim=True)).exp()
-    return e / e.sum(dim, keepdim=True)
-
-
 # ---------------------------------------------------------------- masked_softmax
 
 
@@ -123,10 +107,6 @@ def with_finished_steps(x):
     return attention.masked_softmax(x.new_zeros(T, T), attention.causal_mask(T, x.device)) @ x
 
 
-def future_of(x):
-    return torch.ones(x.shape[1], x.shape[1]).triu(1) > 0
-
-
 RIGHT = {
     "softmax": {
         "max": by_max,
@@ -158,30 +138,14 @@ RIGHT = {
 WRONG = {
     "softmax": {
         "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
-        "maximum after exp": maximum_after_exp,
-        "maximum of dimension 0": maximum_of_dimension_0,
-        "powers of two": base_two,
         "sigmoid": lambda scores, dim=-1: 1 / (1 + (-scores).exp()),
         "one-hot": lambda scores, dim=-1: (scores == scores.amax(dim, keepdim=True)).to(scores),
     },
     "masked_softmax": {
         "fills -1": filled(-1.0),
-        "fills the row's minimum": lambda scores, hidden: torch.softmax(
-            torch.where(hidden, scores.amin(-1, keepdim=True), scores), -1
-        ),
-        "the future whatever the mask": lambda scores, hidden: by_where(
-            scores, torch.ones_like(scores, dtype=torch.bool).triu(1)
-        ),
-        "flattened": lambda scores, hidden: torch.softmax(
-            scores.masked_fill(hidden, -INF).flatten(), 0
-        ).view_as(scores),
-        "drops hidden keys": lambda scores, hidden: torch.softmax(scores, -1)[
-            ~hidden.expand_as(scores)
-        ],
         "the finished part": lambda scores, hidden: attention.masked_softmax(scores, hidden),
     },
     "softmax_mean": {
         **WRONG_MEANS,
-        "fills +inf": lambda x: filled(INF)(x.new_zeros(x.shape[1], x.shape[1]), future_of(x)) @ x,
     },
 }

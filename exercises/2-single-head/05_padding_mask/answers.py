@@ -3,7 +3,6 @@
 import math
 
 import torch
-import torch.nn.functional as F
 
 from course_utils.attention import CausalSelfAttention
 from exercises.shared.answers_heads import Plain, PlainPadded, by_einsum, by_where
@@ -44,36 +43,6 @@ def by_vmap(lengths, max_length):
     lengths = torch.as_tensor(lengths)
     positions = torch.arange(max_length, device=lengths.device)
     return torch.vmap(torch.ge, in_dims=(None, 0))(positions, lengths)
-
-
-def _mask_then(change):
-    return lambda lengths, max_length: change(of_lists(lengths, max_length))
-
-
-def _sorted(lengths, max_length):
-    return of_lists(sorted(_counts(lengths), reverse=True), max_length)
-
-
-def _of_the_next(lengths, max_length):
-    first, *others = _counts(lengths)
-    return of_lists([*others, first], max_length)
-
-
-def _four_wide(lengths, max_length):
-    return torch.arange(4) >= torch.as_tensor(lengths)[:, None]
-
-
-def _zero_means_full(lengths, max_length):
-    return of_lists([n or max_length for n in _counts(lengths)], max_length)
-
-
-def _writes_lengths(lengths, max_length):
-    mask = of_lists(lengths, max_length)
-    if isinstance(lengths, torch.Tensor):
-        lengths.sub_(1)
-    else:
-        lengths.append(0)
-    return mask
 
 
 # ---------------------------------------------------------------- causal_and_padding
@@ -151,23 +120,6 @@ def _fill(scores, hidden, value=-INF):
     return scores.masked_fill(hidden, value).softmax(-1)
 
 
-def _null_key(scores, hidden):
-    """A key of score 0 that every row sees, as in `softmax off by one`."""
-    return F.pad(scores.masked_fill(hidden, -INF), (1, 0)).softmax(-1)[..., 1:]
-
-
-def _eps(scores, hidden):
-    e = scores.exp().masked_fill(hidden, 0.0)
-    return e / (e.sum(-1, keepdim=True) + 1e-3)
-
-
-def _sequence_zeroed(scores, hidden):
-    empty = hidden.expand_as(scores).all(-1, keepdim=True)
-    if scores.dim() > 2:
-        empty = empty.any(-2, keepdim=True)
-    return by_where(scores, hidden).masked_fill(empty, 0.0)
-
-
 # ---------------------------------------------------------------- PaddedCausalSelfAttention
 
 
@@ -229,74 +181,6 @@ class PatchedLeaf(PlainPadded):
 
     def weigh(self, scores):
         return _fill(scores, self.hidden(scores)).nan_to_num()
-
-
-class HolesSeen(PlainPadded):
-    """Hides the padding before the first and after the last token only."""
-
-    def columns(self, pad):
-        before = pad.int().cumprod(1).bool()
-        after = pad.flip(1).int().cumprod(1).flip(1).bool()
-        return (before | after)[:, None, :]
-
-
-class MaskByPosition(PlainPadded):
-    """Takes the number of padded positions and hides so many at the end."""
-
-    def columns(self, pad):
-        at = torch.arange(pad.shape[1], device=pad.device)
-        return (at >= (~pad).sum(1, keepdim=True))[:, None, :]
-
-
-class LongestOnly(PlainPadded):
-    """Hides columns that are padding in every sequence."""
-
-    def columns(self, pad):
-        return pad.all(0)[None, None, :]
-
-
-class MaskOfLastCall(PlainPadded):
-    """Keeps the padding of the call before when none is given."""
-
-    def forward(self, x, pad_mask=None):
-        if pad_mask is None and self.pad is not None:
-            pad_mask = self.pad[:, : x.shape[1]]
-        return super().forward(x, pad_mask)
-
-
-class OwnValueForEmptyRows(PlainPadded):
-    def attend(self, q, k, v):
-        out = super().attend(q, k, v)
-        if self.pad is None:
-            return out
-        return torch.where(((~self.pad).cumsum(1) == 0)[..., None], v, out)
-
-
-class CausalWithoutPaddingOnly(PlainPadded):
-    def future(self, scores):
-        future = super().future(scores)
-        return future if self.pad is None or not bool(self.pad.any()) else future & False
-
-
-class RenormalisedOverReal(PlainPadded):
-    """Masked after the softmax, divided by what is left."""
-
-    def weigh(self, scores):
-        weights = scores.softmax(-1).masked_fill(self.hidden(scores), 0.0)
-        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
-
-
-class DropoutBeforeMask(PlainPadded):
-    def attend(self, q, k, v):
-        return self.weigh(self.dropout(by_einsum(q, k))) @ v
-
-
-class PadMaskAsFloatPenalty(PlainPadded):
-    """-inf times 0 is NaN."""
-
-    def weigh(self, scores):
-        scores = scores if self.pad is None else scores + self.pad[:, None, :] * -INF
-        return by_where(scores, self.future(scores).expand_as(scores))
 
 
 # ---------------------------------------------------------------- all of them
@@ -361,14 +245,6 @@ WRONG = {
         "with heads": {**HEARS, "shape": (4, 1, 1, 5)},
         "all zero": dict.fromkeys(HEARS, 0),
     },
-    "padding_mask": {
-        "sorted": _sorted,
-        "lengths of the next": _of_the_next,
-        "four wide": _four_wide,
-        "0 means full": _zero_means_full,
-        "changes the lengths": _writes_lengths,
-        "all False": _mask_then(lambda m: m & False),
-    },
     "causal_and_padding": {
         "one mask for all": lambda p: _future(p) | p[0],
         "padding of the next": lambda p: _future(p) | p.roll(1, 0)[:, None, :],
@@ -378,25 +254,9 @@ WRONG = {
         "padded rows opened": lambda p: (_future(p) | p[:, None, :]) & ~p[:, :, None],
     },
     "safe_masked_softmax": {
-        "softmax off by one": _null_key,
-        "epsilon in the sum": _eps,
-        "whole sequence zeroed": _sequence_zeroed,
         "clamped scores": lambda s, h: by_where(s.clamp(-30, 30), h),
     },
-    "PaddedCausalSelfAttention": {
-        answer.__name__: answer
-        for answer in (
-            HolesSeen,
-            MaskByPosition,
-            LongestOnly,
-            MaskOfLastCall,
-            OwnValueForEmptyRows,
-            CausalWithoutPaddingOnly,
-            RenormalisedOverReal,
-            DropoutBeforeMask,
-            PadMaskAsFloatPenalty,
-        )
-    },
+    "PaddedCausalSelfAttention": {answer.__name__: answer for answer in ()},
 }
 
 # Under the names that the check calls by.

@@ -96,34 +96,6 @@ class HeadsInTheBatch(Wrapper):
 # ---------------------------------------------------------------- wrong ones
 
 
-class ValuesAlone(Wrapper):
-    """Every token keeps its own value; nothing is attended to."""
-
-    def contexts(self, x, pad_mask):
-        return [head.value(x) for head in self.heads]
-
-
-class Remembering(Wrapper):
-    """Keeps the mask of an earlier call when none is given."""
-
-    def forward(self, x, pad_mask=None):
-        kept = getattr(self, "kept", None)
-        if pad_mask is None and kept is not None and kept.shape == x.shape[:2]:
-            pad_mask = kept
-        self.kept = pad_mask
-        return super().forward(x, pad_mask)
-
-
-class DropoutAlways(Wrapper):
-    def forward(self, x, pad_mask=None):
-        return F.dropout(super().forward(x, pad_mask), 0.1)
-
-
-class Reversed(Wrapper):
-    def contexts(self, x, pad_mask):
-        return super().contexts(x, pad_mask)[::-1]
-
-
 SHAPES = {
     "one head": (2, 5, 4),
     "concatenation": (2, 5, 12),
@@ -150,14 +122,7 @@ RIGHT = {
 }
 
 WRONG = {
-    "MultiHeadAttentionWrapper": {
-        "values alone": ValuesAlone,
-        "remembers the last mask": Remembering,
-        "dropout in evaluation": DropoutAlways,
-        "reversed": Reversed,
-    },
     "wrapper_shapes": {
-        "all the same": dict.fromkeys(SHAPES, (2, 5, 12)),
         "without the batch": {
             **SHAPES,
             "one head": (5, 4),

@@ -35,11 +35,6 @@ def split_by_loop(x, num_heads):
     return out
 
 
-def split_uneven(x, num_heads):
-    """Pads the width with zeros until it can be divided."""
-    return split_by_stack(F.pad(x, (0, -x.shape[-1] % num_heads)), num_heads)
-
-
 def merge_by_cat(x):
     return torch.cat([x[:, h] for h in range(x.shape[1])], dim=-1)
 
@@ -143,34 +138,6 @@ class Filled(Split):
         return scores.masked_fill(hidden, -1e9).softmax(-1) * ~hidden.all(-1, keepdim=True)
 
 
-class HidesByMinus100(Split):
-    def weights(self, scores, hidden):
-        blind = hidden.all(-1, keepdim=True)
-        return scores.masked_fill(hidden, -100.0).softmax(-1).masked_fill(blind, 0.0)
-
-
-class NaNToNum(Split):
-    """No NaN in the result, and NaN in what flows back through an additive mask."""
-
-    def weights(self, scores, hidden):
-        bias = torch.zeros_like(scores).masked_fill(hidden, -INF)
-        return ((scores + bias).softmax(-1)).nan_to_num()
-
-
-class SelfAlwaysVisible(Split):
-    """A common cure for rows that see nothing, which lets padding look at itself."""
-
-    def hidden(self, scores, pad_mask):
-        eye = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-        return super().hidden(scores, pad_mask) & ~eye
-
-
-class RowsAndColumns(Split):
-    def hidden(self, scores, pad_mask):
-        hidden = super().hidden(scores, pad_mask)
-        return hidden if pad_mask is None else hidden | pad_mask[:, None, :, None]
-
-
 SHAPES = {
     "embedding": (1, 4, 768),
     "after view": (1, 4, 8, 96),
@@ -181,10 +148,6 @@ SHAPES = {
     "merged": (1, 4, 768),
     "logits": (1, 4, 9735),
 }
-
-
-def shapes(**changes):
-    return SHAPES | {name.replace("_", " "): shape for name, shape in changes.items()}
 
 
 REASONS = {
@@ -228,35 +191,17 @@ RIGHT = {
 
 
 WRONG = {
-    "split_heads": {
-        "zeros": lambda x, num_heads: torch.zeros_like(split_by_stack(x, num_heads)),
-        "pads an uneven width": split_uneven,
-        "reversed": lambda x, num_heads: split_by_stack(x, num_heads).flip(1),
-    },
     "merge_heads": {
         "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
-        "the first head alone": lambda x: merge_by_cat(
-            torch.cat([x[:, :1], torch.zeros_like(x[:, 1:])], dim=1)
-        ),
         "reversed": lambda x: merge_by_cat(x.flip(1)),
-    },
-    "MultiHeadAttention": {
-        "hides by -100": HidesByMinus100,
-        "nan_to_num behind an additive mask": NaNToNum,
-        "itself always visible": SelfAlwaysVisible,
-        "rows and columns hidden": RowsAndColumns,
     },
     "split_reasons": {
         "token 3": {**REASONS, "token in row 0 of head 1": 3},
         "the number, not its token": {**REASONS, "token in row 0 of head 1": 12},
         "multiplied": {**REASONS, "scores divided by": 0.25},
         "columns of another weight": {**REASONS, "also to be swapped": "columns"},
-        "one missing": {n: a for n, a in REASONS.items() if n != "also to be swapped"},
     },
     "head_shapes": {
-        "all the same": dict.fromkeys(SHAPES, (1, 4, 768)),
-        "nine heads": shapes(after_view=(1, 4, 9, 96), after_transpose=(1, 9, 4, 96)),
         "without the batch": {name: shape[1:] for name, shape in SHAPES.items()},
-        "one missing": {name: shape for name, shape in SHAPES.items() if name != "scores"},
     },
 }

@@ -60,25 +60,6 @@ class MeanOfSquares(Plain):
         return (x - mean) / torch.sqrt(variance + self.eps)
 
 
-class EpsClamped(Plain):
-    """The variance is clamped from below instead."""
-
-    def normed(self, x):
-        x = x - x.mean(-1, keepdim=True)
-        return x / (x**2).mean(-1, keepdim=True).clamp(min=self.eps).sqrt()
-
-
-class NanToZero(Plain):
-    def normed(self, x):
-        x = x - x.mean(-1, keepdim=True)
-        return (x / (x**2).mean(-1, keepdim=True).sqrt()).nan_to_num()
-
-
-class EpsDefault6(Plain):
-    def __init__(self, d_model, eps=1e-6):
-        super().__init__(d_model, eps)
-
-
 def gelu_by_power(x):
     inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * torch.pow(x, 3))
     return x * (torch.tanh(inner) + 1) / 2
@@ -96,14 +77,6 @@ def gelu_as_published(x):
     """The widely copied line, with a root in float32."""
     factor = torch.sqrt(torch.tensor(2.0 / torch.pi, device=x.device))
     return 0.5 * x * (1 + torch.tanh(factor * (x + 0.044715 * torch.pow(x, 3))))
-
-
-def gelu_rough(x):
-    return 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.0447 * x**3)))
-
-
-def gelu_exact_without_root(x):
-    return 0.5 * x * (1 + torch.erf(x))
 
 
 class Wide(nn.Module):
@@ -161,30 +134,6 @@ class OwnDraw(Wide):
         return out * (torch.rand_like(out) >= self.p) / (1 - self.p)
 
 
-class TanhInside(Wide):
-    def bend(self, wide):
-        return torch.tanh(wide)
-
-
-class DropsInput(Wide):
-    def forward(self, x):
-        return self.contract(self.bend(self.expand(self.dropout(x))))
-
-
-class DropsTokens(Wide):
-    """Whole tokens are dropped together."""
-
-    def forward(self, x):
-        out = self.contract(self.bend(self.expand(x)))
-        return out * self.dropout(torch.ones_like(out[..., :1]))
-
-
-class DropsWithoutScale(Wide):
-    def forward(self, x):
-        out = self.contract(self.bend(self.expand(x)))
-        return out * (torch.rand_like(out) >= self.dropout.p) if self.training else out
-
-
 REASONS = {
     "moves information between positions": "attention",
     "out_proj and contract are zero": "x",
@@ -230,18 +179,6 @@ RIGHT = {
 }
 
 
-class ShiftAlone(nn.Module):
-    """Every token gets the same result: the input has no effect."""
-
-    def __init__(self, d_model, eps=1e-5):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(d_model))
-        self.shift = nn.Parameter(torch.zeros(d_model))
-
-    def forward(self, x):
-        return 0 * x * self.scale + self.shift
-
-
 WRONG = {
     "recall_08": {
         "all wrong": {"moves no number": "neither", "padding hides": "rows", "scores at T = 8": 16},
@@ -249,22 +186,6 @@ WRONG = {
         "a word for a number": {**RECALLED, "scores at T = 8": "T²"},
         "other words": {**RECALLED, "moves no number": "view and transpose"},
         "one left out": {**RECALLED, "padding hides": ...},
-    },
-    "LayerNorm": {
-        "the shift alone": ShiftAlone,
-        "variance clamped": EpsClamped,
-        "nan to zero": NanToZero,
-        "another default": EpsDefault6,
-    },
-    "gelu": {
-        "rough": gelu_rough,
-        "erf without root": gelu_exact_without_root,
-    },
-    "FeedForward": {
-        "tanh": TanhInside,
-        "drops input": DropsInput,
-        "drops tokens": DropsTokens,
-        "drops without scale": DropsWithoutScale,
     },
     "block_reasons": {
         "all wrong": {

@@ -116,35 +116,6 @@ class SkipsWhatIsDropped(Wired):
         return self.dropout(super().feed(x))
 
 
-class PostNormWithoutMask(Wired):
-    def forward(self, x, pad_mask=None):
-        x = self.norm1(x + self.dropout(self.attention(x)))
-        return self.norm2(x + self.feed_forward(x))
-
-
-class NormAfterAndBefore(Wired):
-    """Norms on both sides of a branch."""
-
-    def attend(self, x, pad_mask):
-        return self.norm1(super().attend(x, pad_mask))
-
-    def feed(self, x):
-        return self.norm2(super().feed(x))
-
-
-class FinalNorm(Wired):
-    def forward(self, x, pad_mask=None):
-        return self.norm2(super().forward(x, pad_mask))
-
-
-class PaddingInverted(Wired):
-    """And the first norm forgotten."""
-
-    def attend(self, x, pad_mask):
-        mask = None if pad_mask is None else ~pad_mask
-        return self.dropout(self.attention(x, mask))
-
-
 def by_hand(d_model, expansion=4, qkv_bias=False):
     C = d_model
     attention = 4 * C**2 + C + (3 * C if qkv_bias else 0)
@@ -169,14 +140,6 @@ def by_layers(d_model, expansion=4, qkv_bias=False):
     return total + 2 * (d_model + d_model)
 
 
-def one_bias_too_many(d_model, expansion=4, qkv_bias=False):
-    return by_hand(d_model, expansion, qkv_bias) + d_model
-
-
-def network_only(d_model, expansion=4, qkv_bias=False):
-    return 2 * expansion * d_model**2 + (expansion + 1) * d_model
-
-
 RIGHT = {
     "TransformerBlock": {
         "plain": Wired,
@@ -189,19 +152,5 @@ RIGHT = {
         "by hand": by_hand,
         "by shapes": by_shapes,
         "by layers": by_layers,
-    },
-}
-
-
-WRONG = {
-    "TransformerBlock": {
-        "post norm, no mask": PostNormWithoutMask,
-        "norms on both sides": NormAfterAndBefore,
-        "final norm": FinalNorm,
-        "padding inverted, first norm unused": PaddingInverted,
-    },
-    "block_parameters": {
-        "one bias too many": one_bias_too_many,
-        "network only": network_only,
     },
 }

@@ -62,34 +62,6 @@ class OwnParameters(nn.Module):
         return F.embedding(ids, self.token.weight) + self.position.weight[None, : ids.shape[1]]
 
 
-class InSteps(BySlice):
-    """A right answer with a method to spoil."""
-
-    def forward(self, ids):
-        return self.embedded(ids, torch.arange(ids.shape[1], device=ids.device))
-
-    def embedded(self, ids, places):
-        return self.token(ids) + self.position(places)
-
-
-class Subtracted(InSteps):
-    def embedded(self, ids, places):
-        return self.token(ids) - self.position(places)
-
-
-class TokenTableForBoth(InSteps):
-    def embedded(self, ids, places):
-        return self.token(ids) + self.token(places % self.token.num_embeddings)
-
-
-class ZeroNotCounted(InSteps):
-    """Word 0 is taken for padding."""
-
-    def embedded(self, ids, places):
-        places = ((ids != 0).long().cumsum(1) - 1).clamp(min=0)
-        return self.token(ids) + self.position(places)
-
-
 # ---------------------------------------------------------------- sinusoidal_positions
 
 
@@ -134,11 +106,6 @@ def in_float32_by_power(length, d_model):
     i = torch.arange(d_model // 2, dtype=torch.float32)
     angles = torch.arange(length).float()[:, None] * torch.pow(10000.0, -2 * i / d_model)
     return torch.cat([angles.sin()[..., None], angles.cos()[..., None]], -1).view(length, d_model)
-
-
-def halves_from_one(length, d_model):
-    angles = torch.arange(1, length + 1)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.cat([angles.sin(), angles.cos()], 1)
 
 
 # ---------------------------------------------------------------- apply_rope
@@ -191,23 +158,6 @@ def token_by_token(x, base=10000.0, offset=0):
             ]
         rows.append(torch.stack(pieces, -1))
     return torch.stack(rows, 2)
-
-
-def llama_from_one(x, base=10000.0, offset=0):
-    angles = rope_angles(x, base, offset + 1).repeat(1, 2)
-    a, b = x.chunk(2, -1)
-    return x * angles.cos().to(x.dtype) + torch.cat([-b, a], -1) * angles.sin().to(x.dtype)
-
-
-def half_of_the_channels(x, base=10000.0, offset=0):
-    half = x.shape[-1] // 4 * 2
-    return torch.cat([into_an_empty_tensor(x[..., :half], base, offset), x[..., half:]], -1)
-
-
-def heads_as_one_width(x, base=10000.0, offset=0):
-    B, H, T, D = x.shape
-    wide = x.transpose(1, 2).reshape(B, 1, T, H * D)
-    return into_an_empty_tensor(wide, base, offset).reshape(B, T, H, D).transpose(1, 2)
 
 
 def twice(x, base=10000.0, offset=0):
@@ -266,33 +216,15 @@ RIGHT = {
 }
 
 WRONG = {
-    "TokenAndPosition": {
-        "subtracted": Subtracted,
-        "token's table for both": TokenTableForBoth,
-        "word 0 is not counted": ZeroNotCounted,
-    },
     "sinusoidal_positions": {
-        "the first row everywhere": lambda length, d_model: by_loops(1, d_model).repeat(length, 1),
-        "halves from one": halves_from_one,
         "drawn at random": lambda length, d_model: nn.Embedding(length, d_model).weight.detach(),
-    },
-    "apply_rope": {
-        "Llama's halves, from one": llama_from_one,
-        "half of the channels": half_of_the_channels,
-        "heads as one width": heads_as_one_width,
-        "twice": twice,
     },
     "recall_09": {
         "all wrong": recall(reads="x", mixes="tokens", swapped="stay"),
         "two wrong": recall(mixes="texts", swapped="change"),
-        "numbers": recall(reads=1, mixes=2, swapped=3),
         "one left out": {"attention reads": "norm1(x)", "out_proj mixes": "heads"},
     },
     "why_positions": {
         "two wrong": RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"},
-        "the distance": RIGHT_REASONS | {"same score": 5},
-        "padding counted, then clamped": RIGHT_REASONS | {"counted from the mask": (0, 0, 1, 2, 2)},
-        "another word": RIGHT_REASONS | {"all positions + 7": "relative"},
-        "one left out": {k: v for k, v in RIGHT_REASONS.items() if k != "at b"},
     },
 }

@@ -42,16 +42,8 @@ def _then(change):
     return lambda ids, length, stride: change(*windows_by_index(ids, length, stride))
 
 
-def windows_of_gaps(ids, length, stride):
-    """`stride` is taken for the overlap."""
-    return windows_by_index(ids, length, max(1, length - stride))
-
-
 WINDOWS_WRONG = {
-    "the last target wraps round": _then(lambda a, b: (a, torch.cat([a[:, 1:], a[:, :1]], 1))),
     "stride and length swapped": lambda ids, length, stride: windows_by_index(ids, stride, length),
-    "overlap given": windows_of_gaps,
-    "targets shuffled": _then(lambda a, b: (a, b.flip(0))),
     "of the course": finished.sliding_windows,
 }
 
@@ -99,25 +91,7 @@ def loss_by_rolling(logits, ids, pad_id=None):
     return F.cross_entropy(logits[real], targets[real])
 
 
-def _loss_then(change):
-    return lambda logits, ids, pad_id=None: change(loss_by_gather(logits, ids, pad_id))
-
-
-def loss_ignores_inputs_and_targets(logits, ids, pad_id=None):
-    real = ids[:, 1:] == ids[:, 1:]
-    if pad_id is not None:
-        real = (ids[:, 1:] != pad_id) & (ids[:, :-1] != pad_id)
-    return F.cross_entropy(logits[:, :-1][real], ids[:, 1:][real])
-
-
 LOSS_WRONG = {
-    "inputs and targets of padding left out": loss_ignores_inputs_and_targets,
-    "perplexity": _loss_then(lambda loss: loss.exp()),
-    "mean of squares": lambda logits, ids, pad_id=None: (
-        (torch.softmax(logits[:, :-1], -1) - F.one_hot(ids[:, 1:], logits.shape[-1]))
-        .square()
-        .mean()
-    ),
     "of the course": finished.next_token_loss,
 }
 
@@ -189,44 +163,7 @@ def probabilities_by_order(logits, temperature=1.0, top_k=None, top_p=None):
     return ordered.gather(-1, order.argsort(-1))
 
 
-def probabilities_cold_is_flat(logits, temperature=1.0, top_k=None, top_p=None):
-    return probabilities_by_shift(logits, temperature or 1.0, top_k, top_p)
-
-
-def probabilities_drawn(logits, temperature=1.0, top_k=None, top_p=None):
-    shares = probabilities_by_shift(logits, temperature, top_k, top_p)
-    flat = shares.reshape(-1, shares.shape[-1])
-    return F.one_hot(torch.multinomial(flat, 1)[:, 0], flat.shape[-1]).to(shares).view_as(shares)
-
-
-def probabilities_min_p(logits, temperature=1.0, top_k=None, top_p=None):
-    """min-p: what has at least top_p of the likeliest."""
-    if temperature == 0 or top_p is None:
-        return probabilities_by_shift(logits, temperature, top_k, None)
-    shares = probabilities_by_shift(logits, temperature, top_k, None)
-    shares = shares * (shares >= top_p * shares.amax(-1, keepdim=True))
-    return shares / shares.sum(-1, keepdim=True)
-
-
-def probabilities_p_by_value(logits, temperature=1.0, top_k=None, top_p=None):
-    """What is as likely as the last word that top_p keeps is kept too."""
-    kept = probabilities_by_shift(logits, temperature, top_k, top_p)
-    if temperature == 0 or top_p is None:
-        return kept
-    shares = probabilities_by_shift(logits, temperature, top_k)
-    least = shares.masked_fill(kept == 0, 1.0).amin(-1, keepdim=True)
-    shares = shares.masked_fill(shares < least, 0.0)
-    return shares / shares.sum(-1, keepdim=True)
-
-
 PROBABILITIES_WRONG = {
-    "temperature 0 is 1": probabilities_cold_is_flat,
-    "drawn": probabilities_drawn,
-    "min-p": probabilities_min_p,
-    "top_p by value": probabilities_p_by_value,
-    "no cuts": lambda logits, temperature=1.0, top_k=None, top_p=None: probabilities_by_shift(
-        logits, temperature
-    ),
     "of the course": finished.next_token_probabilities,
 }
 
@@ -284,41 +221,7 @@ def generate_by_recursion(model, ids, max_new_tokens):
     return generate_by_recursion(model, torch.hstack([ids, best]), max_new_tokens - 1)
 
 
-def make_generate(
-    crop=lambda ids, n: ids[:, -n:],
-    choose=lambda logits: logits[:, -1].argmax(-1, keepdim=True),
-    join=lambda ids, new: torch.cat([ids, new], 1),
-):
-    def generate(model, ids, max_new_tokens):
-        mode = model.training
-        model.eval()
-        with torch.no_grad():
-            for _ in range(max_new_tokens):
-                ids = join(ids, choose(model(crop(ids, model.context_length))))
-        model.train(mode)
-        return ids
-
-    return generate
-
-
-def generate_stops_at_length(model, ids, max_new_tokens):
-    room = max(0, model.context_length - ids.shape[1])
-    return generate_by_loop(model, ids, min(max_new_tokens, room))
-
-
-def generate_leaves_gradients_off(model, ids, max_new_tokens):
-    torch.set_grad_enabled(False)
-    return generate_by_loop(model, ids, max_new_tokens)
-
-
 GENERATE_WRONG = {
-    "stops at the context": generate_stops_at_length,
-    "leaves gradients off": generate_leaves_gradients_off,
-    "over the batch": make_generate(
-        choose=lambda logits: logits[:, -1].argmax(0)[: len(logits), None]
-    ),
-    "in front": make_generate(join=lambda ids, new: torch.cat([new, ids], 1)),
-    "sliding window returned": make_generate(join=lambda ids, new: torch.cat([ids[:, 1:], new], 1)),
     "of the course": finished.generate,
 }
 
@@ -382,15 +285,7 @@ WRONG = {
     "next_token_loss": LOSS_WRONG,
     "next_token_probabilities": PROBABILITIES_WRONG,
     "generate": GENERATE_WRONG,
-    "recall_10": {
-        "another word": RECALL | {"scores stay when all move": "absolute"},
-        "a rounded root": RECALL | {"scores divided by": 16.5},
-        "one missing": {k: v for k, v in RECALL.items() if k != "temperature near 0"},
-    },
     "language_model_reasons": {
         "all overfitting": REASONS | {"fresh text, below the entropy": "overfitting"},
-        "a share": REASONS | {"perplexity of 1/50 each": 0.02},
-        "rounded": REASONS | {"first loss, 1,000 words": 7},
-        "texts": REASONS | {"predictions in 33 tokens": "32"},
     },
 }

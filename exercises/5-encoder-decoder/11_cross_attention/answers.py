@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_utils import transformer as course
-from course_utils.attention import MultiHeadAttention
 
 
 class Plain(nn.Module):
@@ -106,56 +105,6 @@ class DropsValues(Plain):
         return self.out_proj((weights @ self.dropout(v)).transpose(1, 2).reshape(x.shape))
 
 
-class ContextAsked(Plain):
-    def forward(self, x, context, context_pad_mask=None):
-        return super().forward(context, x)
-
-
-class SelfAlone(Plain):
-    def sides(self, x, context):
-        return self.query(x), self.key(x), self.value(x)
-
-
-class SelfAndNotScaled(SelfAlone):
-    """And a mask nowhere."""
-
-    def forward(self, x, context, context_pad_mask=None):
-        q, k, v = (self.heads(t) for t in self.sides(x, context))
-        return self.out_proj((self.dropout((q @ k.mT).softmax(-1)) @ v).transpose(1, 2).flatten(2))
-
-
-class CausalAndNoPadding(Plain):
-    def hidden(self, x, context, mask):
-        T, S = x.shape[1], context.shape[1]
-        return torch.ones(T, S, dtype=torch.bool, device=x.device).triu(1)
-
-
-class PaddingMinusHundred(Plain):
-    """Cleared where nothing is visible."""
-
-    def weigh(self, scores, hidden):
-        if hidden is None:
-            return scores.softmax(-1)
-        blind = hidden.all(-1, keepdim=True)
-        return scores.masked_fill(hidden, -100.0).softmax(-1).masked_fill(blind, 0.0)
-
-
-class PaddingScaled(Plain):
-    """The mask as numbers, subtracted."""
-
-    def weigh(self, scores, hidden):
-        return (scores if hidden is None else scores - 10 * hidden.to(scores.dtype)).softmax(-1)
-
-
-class MaskAllOrNothing(Plain):
-    """A mask that hides all is left out."""
-
-    def weigh(self, scores, hidden):
-        if hidden is not None and bool(hidden.all(-1).any()):
-            return scores.softmax(-1)
-        return super().weigh(scores, hidden)
-
-
 class Network(nn.Module):
     def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__()
@@ -239,65 +188,6 @@ class ReadsPlainly(Reads):
         return self.dropout(self.feed_forward["contract"](wide))
 
 
-class PreLN(Reads):
-    def forward(self, x, pad_mask=None):
-        normed = self.norm1(x)
-        x = x + self.dropout(self.attention(normed, normed, pad_mask))
-        return x + self.think(self.norm2(x))
-
-
-class PreLNGelu(PreLN):
-    def think(self, x):
-        ff = self.feed_forward
-        return ff.dropout(ff.contract(F.gelu(ff.expand(x))))
-
-
-class PreLNFinalNorm(Reads):
-    """Pre-LN with one norm at the end, where two were asked for."""
-
-    def forward(self, x, pad_mask=None):
-        normed = self.norm1(x)
-        x = x + self.dropout(self.attention(normed, normed, pad_mask))
-        return self.norm2(x + self.think(x))
-
-
-class PostThenPre(Reads):
-    def forward(self, x, pad_mask=None):
-        x = self.norm1(x + self.listen(x, pad_mask))
-        return x + self.think(self.norm2(x))
-
-
-class NetworkUnnormed(Reads):
-    """The network reads the sum before its norm."""
-
-    def forward(self, x, pad_mask=None):
-        middle = x + self.listen(x, pad_mask)
-        return self.norm2(self.norm1(middle) + self.think(middle))
-
-
-class BranchesAndSumsNormed(Reads):
-    def forward(self, x, pad_mask=None):
-        x = self.norm1(x + self.norm1(self.listen(x, pad_mask)))
-        return self.norm2(x + self.norm2(self.think(x)))
-
-
-class CausalReader(Reads):
-    """The decoder's attention, cut to its length."""
-
-    def __init__(self, d_model, num_heads, d_ff, dropout=0.0):
-        super().__init__(d_model, num_heads, d_ff, dropout)
-        self.attention = MultiHeadAttention(d_model, d_model, 1024, num_heads, dropout)
-
-    def listen(self, x, pad_mask):
-        return self.dropout(self.attention(x, pad_mask))
-
-
-class CausalPreLN(CausalReader):
-    def forward(self, x, pad_mask=None):
-        x = x + self.listen(self.norm1(x), pad_mask)
-        return x + self.think(self.norm2(x))
-
-
 SHAPES = {
     "query": (1, 8, 6, 96),
     "key": (1, 8, 4, 96),
@@ -369,22 +259,6 @@ WRONG = {
         "unsplit": {**SHAPES, "query": (1, 6, 768), "key": (1, 4, 768)},
         "one left out": {**SHAPES, "scores": ...},
         "two wrong": {**SHAPES, "scores": (1, 8, 4, 6), "key transposed": (1, 8, 4, 96)},
-    },
-    "CrossAttention": {
-        "sides swapped, no mask": ContextAsked,
-        "self alone, not scaled, no mask": SelfAndNotScaled,
-        "causal, no padding": CausalAndNoPadding,
-        "padding at -100, cleared": PaddingMinusHundred,
-        "padding less ten": PaddingScaled,
-        "mask left out where it hides all": MaskAllOrNothing,
-    },
-    "EncoderBlock": {
-        "pre norm, gelu": PreLNGelu,
-        "pre norm, final norm": PreLNFinalNorm,
-        "post, then pre": PostThenPre,
-        "network reads before the norm": NetworkUnnormed,
-        "branches normed as well": BranchesAndSumsNormed,
-        "causal, pre norm": CausalPreLN,
     },
     "cross_attention_reasons": {
         "all wrong": {

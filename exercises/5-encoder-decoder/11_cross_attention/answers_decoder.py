@@ -86,68 +86,6 @@ class WritesWithThreeDropouts(Writes):
         return self.norm3(told + thought)
 
 
-class SeesAllPreLN(Writes):
-    """Self-attention without a triangle or a limit, and Pre-LN."""
-
-    def looking_back(self, d_model, num_heads, context_length, dropout):
-        return CrossAttention(d_model, num_heads, dropout)
-
-    def listen(self, x, pad_mask):
-        return self.dropout(self.self_attention(x, x, pad_mask))
-
-    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
-        x = x + self.listen(self.norm1(x), pad_mask)
-        x = x + self.ask(self.norm2(x), context, context_pad_mask)
-        return x + self.feed_forward(self.norm3(x))
-
-
-class OneMaskForBoth(Writes):
-    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
-        mask = context_pad_mask if pad_mask is None else pad_mask
-        fits = mask is not None and mask.shape[1] == context.shape[1]
-        return super().forward(x, context, pad_mask, mask if fits else None)
-
-
-class TargetPaddingBoth(Writes):
-    """The target's padding is forgotten, the context's inverted."""
-
-    def listen(self, x, pad_mask):
-        return super().listen(x, None)
-
-    def ask(self, x, context, mask):
-        return super().ask(x, context, None if mask is None else ~mask)
-
-
-class CrossBeforeSelf(Writes):
-    """And no ReLU."""
-
-    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
-        x = self.norm1(x + self.ask(x, context, context_pad_mask))
-        x = self.norm2(x + self.listen(x, pad_mask))
-        ff = self.feed_forward
-        return self.norm3(x + ff.dropout(ff.contract(ff.expand(x))))
-
-
-class NetworkBetween(Writes):
-    """The network comes before cross-attention."""
-
-    def forward(self, x, context, pad_mask=None, context_pad_mask=None):
-        x = self.norm1(x + self.listen(x, pad_mask))
-        x = self.norm2(x + self.feed_forward(x))
-        return self.norm3(x + self.ask(x, context, context_pad_mask))
-
-
-class RefusesLongContext(Writes):
-    def __init__(self, d_model, num_heads, d_ff, context_length, dropout=0.0):
-        super().__init__(d_model, num_heads, d_ff, context_length, dropout)
-        self.limit = context_length
-
-    def ask(self, x, context, mask):
-        if context.shape[1] > self.limit:
-            raise ValueError(f"{context.shape[1]} tokens, {self.limit} fit")
-        return super().ask(x, context, mask)
-
-
 RIGHT = {
     "DecoderBlock": {
         "plain": Writes,
@@ -158,13 +96,4 @@ RIGHT = {
 }
 
 
-WRONG = {
-    "DecoderBlock": {
-        "sees all, pre norm": SeesAllPreLN,
-        "one mask for both": OneMaskForBoth,
-        "no target padding, context inverted": TargetPaddingBoth,
-        "cross first, no bend": CrossBeforeSelf,
-        "network between": NetworkBetween,
-        "long context refused": RefusesLongContext,
-    },
-}
+WRONG = {}

@@ -40,17 +40,7 @@ def forcing_by_index(targets, bos_id):
     return torch.where(first, bos_id, targets[:, places])
 
 
-def forcing_drops_eos(targets, bos_id):
-    """The eos falls out in every row, and what came after it moves up."""
-    rows = []
-    for row in targets.tolist():
-        end = next((i for i, id in enumerate(row) if id == row[-1]), len(row) - 1)
-        rows.append([bos_id, *row[: end - 1], *row[end:]][: len(row)])
-    return torch.tensor(rows)
-
-
 FORCING_WRONG = {
-    "eos drops out": forcing_drops_eos,
     "bos is 1": lambda targets, bos_id: F.pad(targets, (1, -1), value=1),
     "first row alone": lambda targets, bos_id: F.pad(targets[:1], (1, -1), value=bos_id),
 }
@@ -103,24 +93,6 @@ class TranslatorWithMoreDropout(TranslatorByStages):
     def forward(self, source, decoder_input, source_pad_mask=None):
         context = self.encode(source, source_pad_mask)
         return self.decode(decoder_input, context, source_pad_mask)
-
-
-class EncoderUnderAMask(TranslatorByStages):
-    """The encoder reads with the blocks of a language model, which hide the future."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        for block in self.encoder:
-            block.attention.forward = self.causal(block.attention)
-
-    def causal(self, attention):
-        def forward(x, context, mask=None):
-            T = x.shape[1]
-            rows = [attention.__class__.forward(attention, x[:, t : t + 1], x[:, : t + 1],
-                    None if mask is None else mask[:, : t + 1]) for t in range(T)]  # fmt: skip
-            return torch.cat(rows, dim=1)
-
-        return forward
 
 
 # ---------------------------------------------------------------- greedy_translate
@@ -225,50 +197,6 @@ def _fixed_room(model, source, bos_id, eos_id, max_length, source_pad_mask=None)
     return text[:, 1:]
 
 
-def make_greedy(
-    ask=lambda model, source, text, mask: model(source, text, mask),
-    fill=lambda word, ended, eos: word.masked_fill(ended, eos),
-    answer=lambda text, eos, most: text[:, 1:],
-):
-    def function(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
-        text = source.new_full((len(source), 1), bos_id)
-        ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-        for _ in range(max_length):
-            logits = ask(model, source, text, source_pad_mask)
-            word = fill(logits[:, -1].argmax(-1), ended, eos_id)
-            text = torch.cat([text, word[:, None]], 1)
-            ended = ended | (word == eos_id)
-            if ended.all():
-                break
-        return answer(text, eos_id, max_length)
-
-    return greedy(function)
-
-
-def greedy_gradients_off(model, source, bos_id, eos_id, max_length, source_pad_mask=None):
-    torch.set_grad_enabled(False)
-    return greedy_in_a_batch(model, source, bos_id, eos_id, max_length, source_pad_mask)
-
-
-def _first_mask(model, source, text, mask):
-    return model(source, text, None if mask is None else mask[:1].expand_as(mask))
-
-
-def _zeroed_sources(model, source, text, mask):
-    return model(source if mask is None else source.masked_fill(mask, 0), text)
-
-
-GREEDY_WRONG = {
-    "gradients off": greedy_gradients_off,
-    "mask of the first row": make_greedy(ask=_first_mask),
-    "zeros for padding": make_greedy(ask=_zeroed_sources),
-    "fills with minus one": make_greedy(fill=lambda word, ended, eos: word.masked_fill(ended, -1)),
-    "text and eos": make_greedy(
-        answer=lambda text, eos, most: F.pad(text[:, 1:], (0, 1), value=eos)
-    ),
-}
-
-
 # ---------------------------------------------------------------- beam_translate
 
 
@@ -358,25 +286,6 @@ def _products(model, source, bos_id, eos_id, max_length, beam_width):
     return source.new_tensor([best[1]])
 
 
-def _without_bos(model, source, bos_id, ids):
-    return _logs(model, source, bos_id if not ids else ids[0], ids[1:] if ids else [])
-
-
-def beam_of_the_course(model, source, bos_id, eos_id, max_length, beam_width):
-    best = finished.beam_search(model, source, bos_id, eos_id, max_length, beam_width)[0]
-    return source.new_tensor([best.ids])
-
-
-BEAM_WRONG = {
-    "bos forgotten": make_beam(logs=_without_bos),
-    "square root of the length": make_beam(score=lambda total, ids: total / math.sqrt(len(ids))),
-    "wu's penalty": make_beam(score=lambda total, ids: total / ((5 + len(ids)) ** 0.6 / 6**0.6)),
-    "the worst": make_beam(choose=min),
-    "a list": make_beam(answer=lambda source, ids: ids),
-    "the search of the course": beam_of_the_course,
-}
-
-
 # ---------------------------------------------------------------- quizzes
 
 RECALL = {
@@ -440,18 +349,9 @@ RIGHT = {
 
 WRONG = {
     "teacher_forcing": FORCING_WRONG,
-    "Translator": {"encoder under a mask": EncoderUnderAMask, "of the course": finished.Translator},
-    "greedy_translate": GREEDY_WRONG,
-    "beam_translate": BEAM_WRONG,
-    "recall_12": {
-        "empty words": dict.fromkeys(RECALL, ""),
-        "one missing": {k: v for k, v in RECALL.items() if k != "padding hides"},
-        "a list": list(RECALL.values()),
-    },
+    "Translator": {"of the course": finished.Translator},
     "translation_reasons": {
         "bos missing": REASONS | {"input for [9, eos, pad, pad]": (9, 2, 0, 0)},
-        "a number in words": REASONS | {"decoder calls to write 7 words": "seven"},
-        "words": REASONS | {"input for [9, eos, pad, pad]": "bos 9 eos pad"},
         "sum and greedy": REASONS
         | {
             "score of words of 0.5, 0.5 and 0.25": -2.77,
@@ -460,8 +360,5 @@ WRONG = {
     },
     "three_families": {
         "all decoders": {k: "decoder" if isinstance(v, str) else v for k, v in FAMILIES.items()},
-        "families by name": FAMILIES | {"write a story on": "GPT"},
-        "none": dict.fromkeys(FAMILIES),
-        "counted from 0": FAMILIES | {"a decoder's word 2 of 5 sees": 3},
     },
 }

@@ -58,46 +58,7 @@ def sdpa_scaled_before(query, key, value, hidden=None):
     return SDPA(query, key, value, attn_mask=mask, scale=1.0)
 
 
-def sdpa_empty_opened(query, key, value, hidden=None):
-    if hidden is None:
-        return SDPA(query, key, value)
-    hidden = torch.atleast_2d(hidden)
-    return SDPA(query, key, value, attn_mask=~hidden | hidden.all(-1, keepdim=True))
-
-
-def sdpa_values_cleared(query, key, value, hidden=None):
-    if hidden is None:
-        return SDPA(query, key, value)
-    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(-1)
-    return weights.masked_fill(hidden, 0) @ value + 0 * SDPA(query, key, value)
-
-
-def sdpa_by_hand_where_masked(query, key, value, hidden=None):
-    if hidden is None:
-        return SDPA(query, key, value)
-    scores = finished.attention_scores(query, key)
-    return finished.safe_masked_softmax(scores, hidden) @ value
-
-
-def sdpa_causal_if_square(query, key, value, hidden=None):
-    if query.shape[2] == key.shape[2]:
-        return SDPA(query, key, value, is_causal=True)
-    return sdpa_plain(query, key, value, hidden)
-
-
 SDPA_WRONG = {
-    "empty rows opened": sdpa_empty_opened,
-    "hidden after the softmax": sdpa_values_cleared,
-    "by hand where masked": sdpa_by_hand_where_masked,
-    "causal if square": sdpa_causal_if_square,
-    "scaled by the model's width": lambda query, key, value, hidden=None: SDPA(
-        query,
-        key,
-        value,
-        None if hidden is None else ~torch.atleast_2d(hidden),
-        scale=(query.shape[1] * query.shape[-1]) ** -0.5,
-    ),
-    "mask required": lambda query, key, value, hidden: sdpa_plain(query, key, value, hidden),
     "of the course": finished.sdpa_attention,
 }
 
@@ -171,31 +132,7 @@ def step_of_a_list(query, key, value, cache):
 room_left = {}
 
 
-def step_in_spare_room(query, key, value, cache):
-    """Grows in memory that it shares with the cache that came in."""
-    S = 0 if cache is None else cache[0].shape[2]
-    grown = []
-    for i, new in enumerate((key, value)):
-        kept = None if cache is None else cache[i]
-        room = None if kept is None else room_left.get(kept.data_ptr())
-        if room is None:
-            room = new.new_zeros(*new.shape[:2], S + 64, new.shape[3])
-            if S:
-                room[:, :, :S] = kept.detach()
-            room_left[room.data_ptr()] = room
-        room[:, :, S : S + 1] = new.detach()
-        grown.append(room[:, :, : S + 1])
-    return SDPA(query, *grown), tuple(grown)
-
-
 STEP_WRONG = {
-    "spare room": step_in_spare_room,
-    "at most 6": step(join=lambda kept, new: torch.cat([kept, new], 2)[:, :, -6:]),
-    "squeezed": step(back=lambda out, keys, values: (out[:, :, 0], (keys, values))),
-    "begins with zeros": step(
-        begin=lambda key, value: (torch.cat([0 * key, key], 2), torch.cat([0 * value, value], 2))
-    ),
-    "added up": step(join=lambda kept, new: kept + new),
     "of the course": finished.cached_attention_step,
 }
 
@@ -297,12 +234,6 @@ def logits_by_linear_functions(model, ids, caches, rotary=False):
     return model.head(model.norm(x[:, -1])), new
 
 
-def logits_of_the_whole_text(model, ids, caches, rotary=False):
-    """The caches hold the text so far, which goes through the model again."""
-    text = torch.cat([*caches[:1], ids], dim=1)
-    return model(text)[:, -1], [text] * len(model.blocks)
-
-
 RIGHT = {
     "next_logits": {
         "keys kept as they are": logits_of_keys_kept_plain,
@@ -365,7 +296,6 @@ RIGHT = {
 
 WRONG = {
     "next_logits": {
-        "the whole text again": logits_of_the_whole_text,
         "of the course": language_model.next_logits,
     },
     "sdpa_attention": SDPA_WRONG,

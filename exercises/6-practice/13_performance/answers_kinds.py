@@ -1,11 +1,8 @@
 """Right and wrong answers for lesson 13: `make_mha`."""
 
-import functools
-
 import torch
 from torch import nn
 
-from course_utils import attention as finished
 from course_utils.attention import causal_and_padding, causal_mask
 
 
@@ -146,42 +143,6 @@ KINDS_RIGHT = {
 }
 
 
-class GradientLost(ByModule):
-    def settled(self, out, pad_mask):
-        if pad_mask is None:
-            return out
-        bias = self.core.out_proj.bias.detach().to(out.dtype)
-        return torch.where(self.empty(pad_mask)[..., None], bias, out)
-
-
-class FirstMask(ByModule):
-    def attended(self, x, pad_mask):
-        return super().attended(x, None if pad_mask is None else pad_mask[:1].expand_as(pad_mask))
-
-
-class NoFutureWhenPadded(ByModule):
-    def attended(self, x, pad_mask):
-        if pad_mask is None:
-            return super().attended(x, None)
-        return self.core(x, x, x, key_padding_mask=pad_mask, need_weights=False)[0]
-
-
-KINDS_WRONG = {
-    "the bias gets no gradient": maker(torch=GradientLost),
-    "first text's padding": maker(torch=FirstMask),
-    "no future where padded": maker(torch=NoFutureWhenPadded),
-    "bias and dropout swapped": maker(made=lambda kind, a, b, c, h, p, q: kind(a, b, c, h, q, p)),
-    "finished torch": maker(torch=finished.TorchMultiHeadAttention),
-    "evaluation mode": maker(made=lambda kind, *sizes: kind(*sizes).eval()),
-    "kept and shared": functools.cache(maker()),
-}
-
-
 RIGHT = {
     "make_mha": KINDS_RIGHT,
-}
-
-
-WRONG = {
-    "make_mha": KINDS_WRONG,
 }

@@ -71,11 +71,6 @@ PADDED_RIGHT = {
 
 PADDED_WRONG = {
     "as found": patients.patient_a,
-    "only the last position of each text": padded(lambda m: m[:, None, None, :].roll(1, -1)),
-    "any text's padding": padded(lambda m: m.any(0)[None, None, None]),
-    "padding of all texts": padded(lambda m: m.all(0)[None, None, None]),
-    "inverted, and rows hidden": padded(lambda m: ~m[:, None, None] | m[:, None, :, None]),
-    "rows hidden for one head": padded(lambda m: m[:, None, :, None] & ~m[:, None, None, :]),
 }
 
 
@@ -105,16 +100,6 @@ def half_in_double(query, key, value):
     return (weights @ v).to(query.dtype)
 
 
-def half(before=lambda x: x, after=lambda s, D: s, weigh=lambda w: w):
-    def answer(query, key, value):
-        T, D = query.shape[-2:]
-        scores = after(before(query) @ key.mT, D)
-        scores = scores.masked_fill(future(T, query.device), -INF)
-        return weigh(torch.softmax(scores, -1)) @ value
-
-    return answer
-
-
 HALF_RIGHT = {
     "sdpa": half_by_sdpa,
     "both sides": half_both_sides,
@@ -125,7 +110,6 @@ HALF_RIGHT = {
 
 HALF_WRONG = {
     "as found": patients.patient_b,
-    "clamped": half(after=lambda s, D: s.clamp(-30, 30)),
 }
 
 
@@ -173,14 +157,6 @@ MASKED_RIGHT = {
 
 MASKED_WRONG = {
     "as found": patients.patient_e,
-    "renormalised with a floor": masked(
-        weigh=lambda w, h: cleared(w, h) / cleared(w, h).sum(-1, keepdim=True).clamp(min=1e-9)
-    ),
-    "zeros before, zeros after": masked(fill=0.0, weigh=cleared),
-    "minus 100, then cleared": masked(fill=-100.0, weigh=cleared),
-    "rows normed to length 1": masked(weigh=lambda w, h: F.normalize(cleared(w, h), dim=-1)),
-    "unscaled": lambda q, k, v: masked(fill=-INF)(q * q.shape[-1] ** 0.5, k, v),
-    "nan_to_num": masked(fill=INF, weigh=lambda w, h: w.nan_to_num()),
 }
 
 
@@ -250,45 +226,8 @@ def joined(x, B, T, H, D):
     return x.transpose(1, 2).reshape(B, T, H * D)
 
 
-def uneven(refused, found=heads_by_einsum):
-    """An answer that does this with a width that doesn't fit."""
-
-    def answer(query, key, value, num_heads):
-        if query.shape[-1] % num_heads:
-            return refused(query, key, value, num_heads)
-        return found(query, key, value, num_heads)
-
-    return answer
-
-
-def refused_with(error):
-    def refuse(query, key, value, num_heads):
-        raise error
-
-    return uneven(refuse)
-
-
-def refuses_odd_widths(query, key, value, num_heads):
-    C = query.shape[-1]
-    if C % 2 and C % num_heads:
-        raise ValueError(f"{C}, {num_heads}")
-    return patients.patient_c(query, key, value, num_heads)
-
-
-def refuses_more_heads(query, key, value, num_heads):
-    C = query.shape[-1]
-    if num_heads > C:
-        raise ValueError(f"{C}, {num_heads}")
-    return patients.patient_c(query, key, value, num_heads)
-
-
 UNEVEN_WRONG = {
     "as found": patients.patient_c,
-    "TypeError": refused_with(TypeError("10 channels, 4 heads")),
-    "refuses odd widths only": refuses_odd_widths,
-    "refuses more heads than channels only": refuses_more_heads,
-    "None where it doesn't fit": uneven(lambda q, k, v, n: None),
-    "one head where it doesn't fit": uneven(lambda q, k, v, n: masked_by_sdpa(q, k, v)),
     "refused, and unscaled": lambda q, k, v, n: heads_by_einsum(q * 2, k, v, n),
 }
 
@@ -298,14 +237,8 @@ VIEW_RIGHT = HEADS_RIGHT | {"no refusal": heads(cut, joined, refuse=False)}
 
 VIEW_WRONG = {
     "as found": patients.patient_g,
-    "heads reversed": heads(cut, lambda x, *sizes: joined(x.flip(1), *sizes)),
     "one head": lambda q, k, v, n: masked_by_sdpa(q, k, v),
-    "heads across the batch": heads(
-        lambda x, B, T, H, D: x.reshape(B, T, H, D).permute(2, 1, 0, 3).reshape(B, H, T, D),
-        joined,
-    ),
     "scaled by the whole width": lambda q, k, v, n: heads_by_einsum(q / n**0.5, k, v, n),
-    "not joined": heads(cut, lambda x, *sizes: x),
 }
 
 

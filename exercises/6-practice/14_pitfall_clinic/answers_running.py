@@ -37,21 +37,6 @@ def placed_before(ids, pad_mask, token, position):
     return token[ids] + position[real.cumsum(1) - real]
 
 
-def placed(places, refuse=lambda T, N: T > N, join=lambda w, r: w + r):
-    def answer(ids, pad_mask, token, position):
-        T, N = ids.shape[1], len(position)
-        if refuse(T, N):
-            raise ValueError(f"{T} tokens, {N} positions")
-        found = places((~pad_mask).long().cumsum(1).masked_fill(pad_mask, 0), N)
-        return join(token[ids], position[found])
-
-    return answer
-
-
-def from_zero(places, N):
-    return (places - 1).clamp(min=0)
-
-
 PLACED_RIGHT = {
     "arange": placed_by_arange,
     "text by text": placed_text_by_text,
@@ -62,21 +47,12 @@ PLACED_RIGHT = {
 
 PLACED_WRONG = {
     "as found": patients.patient_f,
-    "minus two": placed(lambda p, N: (p - 2).clamp(min=0)),
-    "zeros for everyone": placed(lambda p, N: p * 0),
-    "from the end": placed(lambda p, N: (p.amax(1, keepdim=True) - p).clamp(max=N - 1)),
-    "multiplied": placed(from_zero, join=lambda w, r: w * r),
-    "refuses a full text": placed(from_zero, lambda T, N: T >= N),
 }
 
 
 def next_token(model, ids):
     logits = model(ids[:, :-1])
     return F.cross_entropy(logits.mT, ids[:, 1:])
-
-
-def same_token(model, ids):
-    return F.cross_entropy(model(ids).mT, ids)
 
 
 def step(loss=next_token, clear=True, when="between", clip=None, mode=True, back=float):
@@ -146,8 +122,6 @@ STEP_RIGHT = {
 
 STEP_WRONG = {
     "as found": patients.patient_d,
-    "cleared only": step(same_token, when="after"),
-    "clipped only": step(same_token, clear=False),
     "summed": step(lambda m, i: F.cross_entropy(m(i[:, :-1]).mT, i[:, 1:], reduction="sum")),
     "evaluating": step(mode=False),
     "a tensor": step(back=lambda loss: loss),
@@ -218,21 +192,6 @@ def words_without_graph(model, ids, max_new_tokens):
     return text.clone()
 
 
-def written(push, quiet=True):
-    """`push(ids, new, cache, round)` gives what goes into the model."""
-
-    def answer(model, ids, max_new_tokens):
-        new, cache = ids, None
-        for i in range(max_new_tokens):
-            tokens, given = push(ids, new, cache, i)
-            logits, cache = model(tokens, given)
-            new = logits[:, -1].argmax(-1, keepdim=True)
-            ids = torch.cat([ids, new], 1)
-        return ids
-
-    return quietly(answer) if quiet else answer
-
-
 WORDS_RIGHT = {
     "by list": words_by_list,
     "token by token": words_token_by_token,
@@ -243,15 +202,6 @@ WORDS_RIGHT = {
 
 WORDS_WRONG = {
     "as found": patients.patient_h,
-    "last eight": written(lambda ids, new, cache, i: (ids[:, -8:], None)),
-    "anew every third word": written(
-        lambda ids, new, cache, i: (ids, None) if i % 3 == 0 else (new, cache)
-    ),
-    "first cache dropped": written(lambda ids, new, cache, i: (new, None if i == 1 else cache)),
-    "noisy": written(lambda ids, new, cache, i: (new, cache), quiet=False),
-    "left in evaluation": lambda m, ids, n: words_by_list(m.eval(), ids, n),
-    "only new": lambda m, ids, n: words_by_list(m, ids, n)[:, ids.shape[1] :],
-    "one short": lambda m, ids, n: words_by_list(m, ids, max(n - 1, 0)),
 }
 
 

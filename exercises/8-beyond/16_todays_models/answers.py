@@ -34,14 +34,6 @@ class NormOfFloat32(NormByVectorNorm):
         return self.scale * wide.to(x.dtype)
 
 
-class NormOfOneText(NormByVectorNorm):
-    """The mean of the squares of the first text serves all."""
-
-    def forward(self, x):
-        squares = x.square().mean(-1, keepdim=True)
-        return self.scale * x / (squares[:1] + self.eps).sqrt()
-
-
 class GatedByFunction(nn.Module):
     def __init__(self, d_model, d_ff):
         super().__init__()
@@ -60,11 +52,6 @@ class GatedByModule(GatedByFunction):
 
     def forward(self, x):
         return self.contract(self.expand(x) * self.act(self.gate(x)))
-
-
-class GateOfSoftmax(GatedByFunction):
-    def forward(self, x):
-        return self.contract(self.gate(x).softmax(-1) * self.expand(x))
 
 
 class GroupsByExpand(nn.Module):
@@ -108,21 +95,6 @@ class GroupsByHead(GroupsByExpand):
             )
             found.append(out)
         return self.out_proj(torch.cat(found, dim=-1))
-
-
-class FirstGroupAlone(GroupsByExpand):
-    """All query heads share the first head of keys and values."""
-
-    def forward(self, x):
-        query = apply_rope(split_heads(self.query(x), self.H))
-        key, value = (
-            apply_rope(split_heads(self.key(x), self.G)),
-            split_heads(self.value(x), self.G),
-        )
-        found = F.scaled_dot_product_attention(
-            query, key[:, :1].expand_as(query), value[:, :1].expand_as(query), is_causal=True
-        )
-        return self.out_proj(merge_heads(found))
 
 
 def window_by_loop(T, window):
@@ -183,15 +155,6 @@ def load_by_data(model, state_dict):
         mine.data.copy_(theirs.data)
 
 
-def load_first_text(model, state_dict):
-    """All but the networks."""
-    before = {n: p.detach().clone() for n, p in model.named_parameters() if "feed_forward" in n}
-    load_by_state_dict(model, state_dict)
-    with torch.no_grad():
-        for name, value in before.items():
-            model.get_parameter(name).copy_(value)
-
-
 RIGHT = {
     "RMSNorm": {
         "by vector_norm": NormByVectorNorm,
@@ -205,15 +168,14 @@ RIGHT = {
 }
 
 WRONG = {
-    "RMSNorm": {"of one text": NormOfOneText, "of the course": finished.RMSNorm},
-    "SwiGLU": {"a gate of softmax": GateOfSoftmax, "of the course": finished.SwiGLU},
+    "RMSNorm": {"of the course": finished.RMSNorm},
+    "SwiGLU": {"of the course": finished.SwiGLU},
     "GroupedQueryAttention": {
-        "the first group alone": FirstGroupAlone,
         "of the course": finished.GroupedQueryAttention,
     },
     "sliding_window_mask": {
         "both sides": window_of_both_sides,
         "of the course": finished.sliding_window_mask,
     },
-    "load_gpt2": {"without the networks": load_first_text, "of the course": finished.load_gpt2},
+    "load_gpt2": {"of the course": finished.load_gpt2},
 }
