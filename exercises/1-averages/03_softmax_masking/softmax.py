@@ -47,7 +47,7 @@ def extreme_cases(draw, a, b, c, d):
         Case("scores near -1,000", {"scores": draw.normal(a, b) * 3 - 1_000}, roles=big),
         Case("rows near 900 and -900", {"scores": draw.normal(a, c) + offsets}, roles=big),
         Case("scores far apart", {"scores": wide}, roles=big),
-        Case("some scores are -inf", {"scores": with_inf}),
+        Case("some scores are -inf", {"scores": with_inf}, roles=big),
     ]
 
 
