@@ -246,9 +246,22 @@ def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
 
 def test_the_start_page_and_the_readme_lead_to_every_lesson_once():
     page = "\n".join(cell.source for cell in read(NOTEBOOKS / "index.ipynb").cells)
-    assert re.findall(r"\]\((.*?\.ipynb)\)", page) == lessons(NOTEBOOKS)
+    assert re.findall(r"\]\((.*?/.*?\.ipynb)\)", page) == lessons(NOTEBOOKS)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\(notebooks/(.*?\.ipynb)\)", readme) == lessons(NOTEBOOKS)
+
+
+def test_every_term_of_the_glossary_is_linked_where_its_lesson_first_uses_it():
+    entries = "\n\n".join(cell.source for cell in read(SOLUTIONS / "glossary.ipynb").cells)
+    terms = dict(re.findall(r"### (.+)\n\n.*\[Lesson \d\d\]\((.+?)\)", entries))
+    assert len(terms) == entries.count("### ") >= 70
+    for term, lesson in terms.items():
+        link = f"](../glossary.ipynb#{term.replace(' ', '-')})"
+        assert sum(link in c.source for c in read(SOLUTIONS / lesson).cells) == 1, (term, lesson)
+    known = {term.replace(" ", "-") for term in terms}
+    for path in SOLUTIONS.glob("*/*.ipynb"):
+        text = "\n".join(cell.source for cell in read(path).cells)
+        assert set(re.findall(r"glossary\.ipynb#([^)]+)\)", text)) <= known, path
 
 
 def test_every_link_between_notebooks_leads_somewhere():

@@ -222,8 +222,8 @@ def make_student_edition(solutions: Path = SOLUTIONS, notebooks: Path = NOTEBOOK
                 raise RuntimeError(f"nbgrader could not make {assignment}:\n{result['log']}")
         made = Path(folder) / config.CourseDirectory.release_directory
         wanted = {path.relative_to(made): path.read_bytes() for path in made.rglob("*.*")}
-        if (solutions / START_PAGE).exists():
-            wanted[Path(START_PAGE)] = _without_outputs(solutions / START_PAGE).encode()
+        for page in solutions.glob("*.ipynb"):
+            wanted[Path(page.name)] = _without_outputs(page).encode()
 
     for path in notebooks.rglob("*.ipynb"):
         if path.relative_to(notebooks) not in wanted and ".ipynb_checkpoints" not in path.parts:
