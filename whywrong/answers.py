@@ -170,6 +170,7 @@ def _alone(function: types.FunctionType) -> list[tuple[str, Any]]:
     return _instructions(code)
 
 
+@cache
 def _instructions(code: Any) -> list[tuple[str, Any]]:
     found = [(i.opname, i.argval) for i in dis.get_instructions(code)]
     return [(name, _inner(argument)) for name, argument in found]

@@ -239,27 +239,23 @@ def _step(answer: Any, case: Case, model: nn.Module, ids: Tensor, optimizer: Any
     return answer(*given.values())
 
 
-def steps_by_hand(case: Case) -> tuple[dict[str, Tensor], Tensor]:
-    """The same steps in float64, clipped by hand: the weights afterwards, and each step's loss."""
+def expect_steps(case: Case) -> dict[str, Tensor]:
+    """The weights after the same steps in float64, clipped by hand."""
     model = _model(case, torch.float64).train()
     optimizer = _optimizer(case, model)
-    learned, losses = [p for p in model.parameters() if p.requires_grad], []
+    learned = [p for p in model.parameters() if p.requires_grad]
     for ids in (case["ids"], *case.options["later"]):
-        logits = model(ids)[:, :-1]
-        loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-        grads = torch.autograd.grad(loss, learned, allow_unused=True)
+        grads = torch.autograd.grad(_loss_by_hand(model, ids), learned, allow_unused=True)
         length = torch.stack([g.norm() for g in grads if g is not None]).norm()
         factor = min(1.0, float(case.inputs.get("max_norm", 1.0) / (length + 1e-6)))
         for p, g in zip(learned, grads, strict=True):
             p.grad = None if g is None else g * factor
         optimizer.step()
-        losses.append(loss.detach())
-    weights = {_after(n): getattr(model, n).detach().to(case.options["dtype"]) for n in LEARNED}
-    return weights, torch.stack(losses)
+    return {_after(n): getattr(model, n).detach().to(case.options["dtype"]) for n in LEARNED}
 
 
-def expect_steps(case: Case) -> dict[str, Tensor]:
-    return steps_by_hand(case)[0]
+def _loss_by_hand(model: nn.Module, ids: Tensor) -> Tensor:
+    return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
 
 def moved_weights(case: Case, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -292,11 +288,12 @@ def _first_losses(case: Case, seen: Observation) -> tuple[Tensor, Tensor] | None
 
     Later losses come from weights that another fault may have changed.
     """
-    right = steps_by_hand(case)[1]
-    given = [seen.tensors.get(f"loss {step}") for step, _ in enumerate(right, 1)]
-    if given[0] is None or any(loss is None for loss in given):
+    steps = range(1, 2 + len(case.options["later"]))
+    first, *later = (seen.tensors.get(f"loss {step}") for step in steps)
+    if first is None or any(loss is None for loss in later):
         return None
-    return given[0], right[0]
+    with torch.no_grad():
+        return first, _loss_by_hand(_model(case, torch.float64).train(), case["ids"])
 
 
 def right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
