@@ -45,7 +45,13 @@ def name_mistakes(
     )
     single = [name for name in exact if "+" not in name]
     chosen = (single or exact or [name for name, _ in close])[:1]
-    return [named[one] for name in chosen for one in name.split("+")]
+
+    def differs(one: str) -> bool:
+        """Of two, the one whose own error is the one seen leads."""
+        wrong, error = known.get(one, {}).get(order[0]), trials[order[0]].seen.error
+        return bool(error) and (wrong is None or signature(wrong.error) != signature(error))
+
+    return [named[one] for name in chosen for one in sorted(name.split("+"), key=differs)]
 
 
 @dataclass
@@ -166,8 +172,8 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: b
     a, b = t.seen, wrong
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
+    theirs = Trial(t.case, b, t.expected)
     if a.error:
-        theirs = Trial(t.case, b, t.expected)
         refusal = [_named(exercise, id) for id in ("refuses", "says_why")]
         same = all(p.verdict(t) == p.verdict(theirs) for p in refusal)
         return same and _lacks(a.error) == _lacks(b.error or {})
@@ -180,16 +186,10 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: b
         return False
     if a.facts.get("unstable"):
         return True
-    for p in exercise.properties:
-        if not p.draws:
-            continue
-        if p.verdict(t) != p.verdict(Trial(t.case, b, t.expected)):
-            return False
-    names = {
-        n
-        for n in (*a.tensors, *b.tensors)
-        if n != "half" and not n.startswith(("draw:", "judged:"))
-    }
+    if any(p.draws and p.verdict(t) != p.verdict(theirs) for p in exercise.properties):
+        return False
+    every = {*a.tensors, *b.tensors} - {"half"}
+    names = [n for n in every if not n.startswith(("draw:", "judged:"))]
     return all(
         n in a.tensors and n in b.tensors and _alike(exercise, a.tensors[n], b.tensors[n], strict)
         for n in names
