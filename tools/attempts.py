@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from course_utils import attention
 from whywrong.course import catalogue
 from whywrong.programs import Names, Program
 from whywrong.texts import Section, Text, TextError
@@ -69,10 +70,11 @@ def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
 
 
 def _with_earlier(given: Names, id: str, code: str) -> Names:
-    """With the finished answers of earlier exercises that the code mentions."""
+    """With the lessons' `attention`, and the finished answers of earlier exercises that the code
+    mentions."""
     known, ids = catalogue(), catalogue().ids()
     found = (known.find(n) for n in ids[: ids.index(id)] if re.search(rf"\b{n}\b", code))
     earlier = {e.id: e.finished or e.reference for e in found if e and e.kind != "quiz"}
     names = Names(given.source)
-    vars(names)["values"] = {**earlier, **given.values}
+    vars(names)["values"] = {"attention": attention, **earlier, **given.values}
     return names
