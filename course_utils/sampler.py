@@ -41,7 +41,7 @@ def sampler(
     return Sampler(model, words, text, temperature, top_k, top_p, examples)
 
 
-class Sampler(WithTable):
+class Sampler(WithTable, ipywidgets.VBox):
     """The line with its bars, three sliders and a button that draws."""
 
     def __init__(

@@ -38,7 +38,7 @@ def translating_line(
     return TranslatingLine(model, text, layer, head, examples)
 
 
-class TranslatingLine(WithTable):
+class TranslatingLine(WithTable, ipywidgets.VBox):
     """The line and the table below it."""
 
     def __init__(

@@ -1,0 +1,173 @@
+"""`explore(model, words)`: a whole language model in the page; `share` makes one file of it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import torch
+import traitlets
+from safetensors.torch import save
+from torch import nn
+
+from ..points import load, progress_path
+from ..start.playground import WithTable, percent
+
+FOLDER = Path(__file__).parent
+SHOWN = 7  # of the likeliest words
+BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
+NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>:root {{ color-scheme: light dark }} body {{ margin: 16px auto; max-width: 1100px;
+padding: 0 8px; font-family: system-ui, sans-serif }} h1 {{ font-size: 1.3rem }}
+{css}</style></head>
+<body><main><h1>{title}</h1><div id="explorer"></div></main><script type="module">
+{script}
+const values = {values};
+values._weights = Uint8Array.from(atob(values._weights), (c) => c.charCodeAt(0));
+const kernel = {{ get: (name) => values[name], set() {{}}, save_changes() {{}} }};
+render({{ model: kernel, el: document.getElementById("explorer") }});
+</script></body></html>
+"""
+
+
+@cache
+def script() -> str:
+    """The modules as one: a widget and a page without a server have no second file to import."""
+    modules = (FOLDER / name for name in ("lm.js", "stations.js", "explorer.js"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in modules)
+    text = re.sub(r'^import .* from "\./.*";\n', "", text, flags=re.M)
+    return re.sub(r"^export (?!default)", "", text, flags=re.M)
+
+
+def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) -> Explorer:
+    """A model in the page: what it expects after `text`, and every station on the way there.
+
+    The page computes by itself and asks no kernel. Without scripts it is a table.
+
+    Args:
+        model: a `TinyLM`, or another module with its parameter names.
+        words: what each id stands for; V of them. Letters are joined without spaces.
+        how: `begin`, a word before every text; `examples`; `first`, the station that is chosen.
+
+    Raises:
+        ValueError: parameters of other names, or not V words.
+    """
+    names = model.state_dict()
+    lacking = [name for name in NEEDED if name not in names]
+    if lacking:
+        raise ValueError(f"explore needs the parameters of TinyLM; the model lacks {lacking[0]}.")
+    if len(words) != len(names["embed.token.weight"]):
+        V = len(names["embed.token.weight"])
+        raise ValueError(f"explore got {len(words)} words for a vocabulary of {V}.")
+    return Explorer(model, words, text, **how)
+
+
+def share(
+    model: nn.Module, words: Sequence[str], path: str | Path, text: str = "", **how: Any
+) -> Path:
+    """Write `explore(model, words, text)` as one HTML file that needs no server and no network.
+
+    Its parameters are rounded to float16.
+    """
+    shown = explore(model, words, text, **how)
+    values = {name: getattr(shown, name) for name in Explorer.SHARED}
+    values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
+    title = str(how.get("title", "A small language model, whole"))
+    page = PAGE.format(
+        title=html.escape(title),
+        css=(FOLDER / "explorer.css").read_text(encoding="utf-8"),
+        script=script(),
+        values=json.dumps(values).replace("</", "<\\/"),
+    )
+    Path(path).write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
+    kept = model.state_dict().items()
+    return save({name: x.detach().cpu().to(dtype).contiguous().clone() for name, x in kept})
+
+
+class Explorer(WithTable, anywidget.AnyWidget):
+    """The widget; `text` follows the page."""
+
+    _esm = script()
+    _css = FOLDER / "explorer.css"
+
+    text = traitlets.Unicode().tag(sync=True)
+    _weights = traitlets.Bytes().tag(sync=True)
+    _heads = traitlets.Int().tag(sync=True)
+    _words: traitlets.List = traitlets.List().tag(sync=True)
+    _begin = traitlets.Unicode().tag(sync=True)
+    _examples: traitlets.List = traitlets.List().tag(sync=True)
+    _built: traitlets.List = traitlets.List().tag(sync=True)
+    _first = traitlets.Unicode("0.head.0").tag(sync=True)
+    SHARED = ("text", "_heads", "_words", "_begin", "_examples", "_built", "_first")
+
+    def __init__(
+        self,
+        model: nn.Module,
+        words: Sequence[str],
+        text: str = "",
+        *,
+        begin: str = "",
+        examples: Sequence[str] = (),
+        first: str = "0.head.0",
+        title: str = "",
+    ) -> None:
+        points = load(progress_path())[0]
+        built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
+        super().__init__(
+            text=text,
+            _weights=_bytes(model),
+            _heads=model.get_submodule("blocks.0.attention").num_heads,
+            _words=list(words),
+            _begin=begin,
+            _examples=list(examples),
+            _built=[n for n, p in built.items() if p and p["points"] == p["max_points"]],
+            _first=first,
+        )
+        self._model = model
+
+    def _chances(self) -> list[tuple[str, float]]:
+        """The likeliest next words, for the table."""
+        words = self._words
+        gap = None if any(len(word) > 1 for word in words) else ""
+        parts = self.text.split() if gap is None else list(self.text)
+        parts = [part for part in [self._begin, *parts] if part in words]
+        longest = self._model.state_dict()["embed.position.weight"].shape[0]
+        ids = [words.index(part) for part in parts[-longest:]] or [0]
+        device = next(self._model.parameters()).device
+        with torch.no_grad():
+            shares = self._model(torch.tensor([ids], device=device))[0, -1].softmax(-1).cpu()
+        best = shares.argsort(descending=True, stable=True)[:SHOWN].tolist()
+        return [(words[id], float(shares[id])) for id in best]
+
+    def _html(self) -> str:
+        rows = "".join(
+            f'<tr><th scope="row" style="text-align:left">{html.escape(word)}</th>'
+            f'<td style="text-align:right">{percent(share)}</td><td style="text-align:left">'
+            f'<span style="display:inline-block;height:0.8em;width:{40 * share:.1f}em;'
+            'background:rgba(38,122,209,0.75)"></span></td></tr>'
+            for word, share in self._chances()
+        )
+        return (
+            f'<div class="next-word-static"><p>After “{html.escape(self.text)}”:</p><table>'
+            '<thead><tr><th scope="col">next word</th><th scope="col">probability</th><th></th>'
+            f"</tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+
+    def __repr__(self) -> str:
+        bars = [f"  {percent(share):>5}  {word}" for word, share in self._chances()]
+        return "\n".join([f"After “{self.text}”:", *bars])

@@ -1,0 +1,328 @@
+/**
+ * A whole language model in the page: what it expects next, every station on the way, and what
+ * changes when a part is switched off. It asks no kernel: the forward pass is in `lm.js`.
+ */
+
+import { forward, makeModel, readSafetensors, softmax } from "./lm.js";
+import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
+
+const SHOWN = 7; // bars
+const ROW = 24; // pixels for each token
+const STEP_MS = 2500; // of the walk
+const LESSONS = { "04": "lesson 04", "08": "lesson 08", "09": "lesson 09" };
+
+/** @param {string} tag @param {object} [properties] @param {...(Node | string)} children */
+function make(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}
+
+/** @param {string} text @param {string} word @param {string} gap between words */
+function withWord(text, word, gap) {
+  const before = gap ? text.trimEnd() : text;
+  return word === "." || !before ? before + word : `${before}${gap}${word}`;
+}
+
+/** The tokens that the model sees of a text, and those it doesn't know. */
+function read(text, { words, begin, longest }) {
+  const letters = words.every((word) => [...word].length === 1);
+  let parts = letters ? [...text] : text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
+  if (begin) parts = parts.slice(parts.lastIndexOf(begin) + 1);
+  const known = parts.filter((part) => words.includes(part));
+  const unknown = [...new Set(parts.filter((part) => !words.includes(part)))];
+  const labels = [...(begin ? [begin] : []), ...known].slice(-longest);
+  return { labels: labels.length ? labels : [words[0]], unknown };
+}
+
+/** What is computed for the present text, and for it with every part switched on. */
+function compute(state) {
+  const { model, words } = state;
+  Object.assign(state, read(state.text, { ...state, longest: model.longest }));
+  state.ids = state.labels.map((label) => words.indexOf(label));
+  if (state.token === undefined || state.token >= state.labels.length) state.token = state.labels.length - 1;
+  state.pass = forward(model, state.ids, state.off);
+  const last = (pass) => pass.logits.subarray(-model.vocabulary);
+  const { temperature } = state;
+  const whole = state.off.size ? forward(model, state.ids) : state.pass;
+  const before = state.kept ?? (state.off.size ? softmax(last(whole), temperature) : []);
+  state.next = likeliest(last(state.pass), words, { temperature, before, count: SHOWN });
+  state.before = new Map(words.map((word, id) => [word, before[id]]));
+  [state.whole] = likeliest(last(whole), words, { temperature });
+  state.all = softmax(last(state.pass), state.temperature);
+}
+
+function sentence({ labels, next, begin, off, whole, stations, keptText, unknown }) {
+  const text = labels.slice(begin ? 1 : 0).join(begin === "." ? " " : "");
+  const [word, share] = next[0];
+  const name = (w) => (w === "." ? "the full stop" : `“${w}”`);
+  let said = text ? `After “${text}” the model expects ` : "At the beginning the model expects ";
+  said += `${name(word)} (${percent(share)}), then ${name(next[1][0])} (${percent(next[1][1])}).`;
+  if (off.size) {
+    const names = stations.filter((s) => off.has(s.off)).map((s) => s.name);
+    said = `Without ${names.join(" and ")}: ${said} With everything on: ${name(whole[0])} (${percent(whole[1])}).`;
+  }
+  if (keptText !== undefined) said += ` The grey bars are those of “${keptText}”.`;
+  if (unknown.length) said += ` It has never met ${unknown.slice(0, 3).map((w) => `“${w}”`).join(" and ")}, and reads on without.`;
+  return said;
+}
+
+/** The bars of what comes next: a bar is a button, and pressed it writes its word. */
+function drawBars(state, write) {
+  const box = make("div", { className: "bars" });
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", "The likeliest next words: press one to add it");
+  const rows = Array.from({ length: SHOWN }, (_, place) => {
+    const [word, share] = [make("span", { className: "word" }), make("span", { className: "share" })];
+    const [bar, ghost] = [make("span", { className: "bar" }), make("span", { className: "ghost" })];
+    const track = make("span", { className: "track" }, ghost, bar, share);
+    const button = make("button", { type: "button", title: "add this word" }, word, track);
+    button.addEventListener("click", () => write(withWord(state.text, state.next[place][0], state.gap)));
+    box.append(button);
+    return { button, word, bar, ghost, share };
+  });
+  const update = () =>
+    rows.forEach((row, place) => {
+      const [name, share] = state.next[place] ?? ["", 0];
+      row.word.textContent = name === " " ? "␣" : name;
+      row.share.textContent = percent(share);
+      row.bar.style.width = `${100 * share}%`;
+      row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
+      row.button.setAttribute("aria-label", `${name}, ${percent(share)}: add it`);
+    });
+  return { box, update };
+}
+
+/** One column: a heading that is chosen, a switch, and a picture of all tokens. */
+function drawStation(station, state, act) {
+  const title = make("button", { type: "button", className: "title", textContent: station.title });
+  const lesson = LESSONS[station.lesson];
+  title.title = `${station.name}: ${lesson}${state.built.includes(station.lesson) ? ", built by you" : ""}`;
+  const mark = make("small", {}, `${station.lesson}${state.built.includes(station.lesson) ? " ✓" : ""}`);
+  const column = make("div", { className: station.map ? "station map" : "station" }, title, mark);
+  title.addEventListener("click", () => act.choose(station));
+  const toggle = make("button", { type: "button", className: "switch" });
+  if (station.off) {
+    toggle.addEventListener("click", () => act.toggle(station.off));
+    toggle.setAttribute("aria-label", `${station.name}: switch on or off`);
+  } else {
+    toggle.style.visibility = "hidden";
+  }
+  const canvas = make("canvas", { width: station.map ? 56 : 44 });
+  canvas.setAttribute("role", "img");
+  canvas.addEventListener("click", (event) => {
+    const box = canvas.getBoundingClientRect();
+    act.choose(station, Math.floor(((event.clientY - box.top) / box.height) * state.labels.length));
+  });
+  column.append(toggle, canvas);
+  const update = () => {
+    const isOff = state.off.has(station.off);
+    column.classList.toggle("off", isOff);
+    column.classList.toggle("chosen", state.chosen === station);
+    title.setAttribute("aria-pressed", String(state.chosen === station));
+    toggle.setAttribute("aria-pressed", String(!isOff));
+    toggle.textContent = isOff ? "off" : "on";
+    paint(canvas, station, state, ROW);
+    const said = station.tell(state, state.token).filter((part) => typeof part === "string");
+    canvas.setAttribute("aria-label", said.join(" "));
+  };
+  return { column, update };
+}
+
+/** The tokens, as buttons: the chosen one is the one that the lens speaks of. */
+function drawTokens(state, act) {
+  const column = make("div", { className: "tokens" });
+  const update = () => {
+    column.replaceChildren(
+      ...state.labels.map((label, t) => {
+        const button = make("button", { type: "button", textContent: label === " " ? "␣" : label });
+        button.style.height = `${ROW}px`;
+        button.setAttribute("aria-pressed", String(t === state.token));
+        button.addEventListener("click", () => act.choose(state.chosen, t));
+        return button;
+      }),
+    );
+  };
+  return { column, update };
+}
+
+/** What the chosen station does with the chosen token, in numbers. */
+function drawLens(state) {
+  const box = make("div", { className: "lens" });
+  box.setAttribute("aria-live", "polite");
+  const update = () => {
+    const { chosen, token, walking } = state;
+    const parts = chosen.tell(state, token).map((part) => (typeof part === "string" ? make("p", {}, part) : table(part)));
+    const story = walking ? [make("p", { className: "story" }, walking)] : [];
+    box.replaceChildren(make("strong", {}, `${chosen.title}: ${chosen.name}`), ...story, ...parts);
+  };
+  return { box, update };
+}
+
+function table({ heads, rows }) {
+  const line = ([first, ...cells]) => {
+    const header = make("th", { scope: "row" }, first);
+    return make("tr", {}, header, ...cells.map((cell) => make("td", {}, cell)));
+  };
+  const top = make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)));
+  return make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
+}
+
+/** The controls: examples, write on, compare, temperature, everything on. */
+function drawControls(state, act) {
+  const button = (text, press) => {
+    const node = make("button", { type: "button", textContent: text });
+    node.addEventListener("click", press);
+    return node;
+  };
+  const examples = make("p", { className: "examples" }, "Or take:");
+  for (const text of state.examples) examples.append(" ", button(text, () => act.write(text)));
+  const slider = make("input", { type: "range", min: -1, max: 1, step: 0.05, value: 0 });
+  const reading = make("output", {}, "1.0");
+  slider.addEventListener("input", () => {
+    act.heat(10 ** slider.value);
+    reading.textContent = state.temperature.toFixed(1);
+  });
+  const walk = button("▶ walk through", act.walk);
+  walk.className = "walk";
+  const more = make(
+    "details",
+    {},
+    make("summary", {}, "More"),
+    make("label", {}, "temperature of the bars ", slider, reading),
+    button("keep these bars to compare", act.keep),
+    button("forget them", act.forget),
+    button("everything on", act.reset),
+    make("p", {}, `All ${state.words.length} words it knows: ${state.words.join("  ")}`),
+  );
+  return { examples, row: make("p", { className: "controls" }, walk, button("write on", act.on)), more };
+}
+
+/** The walk: one station after the other; it stops at the first key or click that isn't its own. */
+function walker(state, refresh) {
+  const steps = walkOf(state.stations, state.model);
+  let [timer, place] = [0, -1];
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    state.walking = "";
+  };
+  const step = () => {
+    place += 1;
+    if (place >= steps.length) {
+      stop();
+      place = -1;
+    } else {
+      const [station, said] = steps[place];
+      state.chosen = state.stations[station];
+      state.walking = said;
+    }
+    refresh();
+  };
+  const play = () => {
+    stop();
+    step();
+    timer = setInterval(step, STEP_MS);
+  };
+  return { stop, step, play, toggle: () => (timer ? (stop(), refresh()) : play()), isOn: () => timer !== 0 };
+}
+
+/** State, and what a reader can do with it. */
+function controller(kernel) {
+  const bytes = kernel.get("_weights");
+  const view = bytes instanceof DataView ? bytes : new DataView(bytes.buffer ?? bytes);
+  const model = makeModel(readSafetensors(view), kernel.get("_heads"));
+  const [words, stations] = [kernel.get("_words"), stationsOf(model)];
+  const state = {
+    model, words, stations, off: new Set(), temperature: 1, text: kernel.get("text"), walking: "",
+    begin: kernel.get("_begin"), examples: kernel.get("_examples"), built: kernel.get("_built"),
+    gap: words.every((word) => [...word].length === 1) ? "" : " ",
+  };
+  state.chosen = stations.find((s) => s.id === kernel.get("_first")) ?? stations[1];
+  return state;
+}
+
+function actions(state, refresh, kernel, input) {
+  const act = {
+    write(text) {
+      Object.assign(state, { text, token: undefined });
+      input.value = text;
+      kernel.set("text", text);
+      kernel.save_changes();
+      refresh();
+    },
+    choose(station, token = state.token) {
+      Object.assign(state, { chosen: station, token });
+      act.walker.stop();
+      refresh();
+    },
+    toggle(part) {
+      if (!state.off.delete(part)) state.off.add(part);
+      act.walker.stop();
+      refresh();
+    },
+    heat: (temperature) => refresh(Object.assign(state, { temperature })),
+    keep: () => refresh(Object.assign(state, { kept: state.all, keptText: state.text })),
+    forget: () => refresh(Object.assign(state, { kept: undefined, keptText: undefined })),
+    reset: () => refresh(state.off.clear()),
+    on: () => act.write(withWord(state.text, state.next[0][0], state.gap)),
+    walk: () => act.walker.toggle(),
+  };
+  return act;
+}
+
+function render({ model: kernel, el }) {
+  const state = controller(kernel);
+  const parts = [];
+  const says = make("p", { className: "says" });
+  says.setAttribute("aria-live", "polite");
+  const refresh = () => {
+    compute(state);
+    says.textContent = sentence(state);
+    parts.forEach((part) => part.update());
+  };
+  const input = make("input", { type: "text", spellcheck: false, autocomplete: "off", value: state.text });
+  const act = actions(state, refresh, kernel, input);
+  act.walker = walker(state, refresh);
+  input.addEventListener("input", () => act.write(input.value));
+  input.addEventListener("keydown", (event) => event.stopPropagation()); // no shortcuts of the notebook
+
+  const bars = drawBars(state, act.write);
+  const { examples, row, more } = drawControls(state, act);
+  const tokens = drawTokens(state, act);
+  const columns = state.stations.map((station) => drawStation(station, state, act));
+  const lens = drawLens(state);
+  parts.push(bars, tokens, ...columns, lens);
+  const flow = make("div", { className: "flow", tabIndex: 0 }, tokens.column, ...columns.map((c) => c.column));
+  flow.setAttribute("role", "group");
+  flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");
+  const label = make("label", {}, "Write, and see what comes next", input);
+  const top = make("div", { className: "top" }, make("div", {}, label, examples, row, more), make("div", {}, bars.box, says));
+  const legend = "L0 H1: layer 0, head 1. Below: the lesson that builds it. Blue is positive, orange negative.";
+  const root = make("section", { className: "explorer" }, top, flow, make("small", {}, legend), lens.box);
+  root.setAttribute("aria-label", "A small language model, whole");
+  el.append(root);
+  refresh();
+  return autoplay(root, act.walker);
+}
+
+/** Plays the walk once when it is first seen, unless the reader wants no motion. */
+function autoplay(root, walk) {
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const seen = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    seen.disconnect();
+    if (!still) walk.play();
+  });
+  seen.observe(root);
+  root.addEventListener("pointerdown", (event) => event.target.className !== "walk" && walk.isOn() && walk.stop());
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowRight" && event.target.className === "walk") walk.step();
+  });
+  return () => {
+    walk.stop();
+    seen.disconnect();
+  };
+}
+
+export default { render };

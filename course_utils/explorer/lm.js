@@ -1,0 +1,147 @@
+/**
+ * The forward pass of `TinyLM` (lesson 10), in which every intermediate result is kept and any part
+ * can be switched off. Matrices are flat `Float32Array`s, one row after the other.
+ */
+
+const EPS = 1e-5;
+
+/** @param {number} bits a float16 */
+function half(bits) {
+  const sign = bits >> 15 ? -1 : 1;
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  return sign * 2 ** (exponent - 15) * (1 + fraction / 1024);
+}
+
+/** The tensors of a safetensors file: `{name: {shape, numbers}}`. @param {DataView} view */
+export function readSafetensors(view) {
+  const size = Number(view.getBigUint64(0, true));
+  const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + size)));
+  const tensors = {};
+  for (const [name, { dtype, shape, data_offsets: offsets }] of Object.entries(header)) {
+    if (name === "__metadata__") continue;
+    const data = bytes.slice(8 + size + offsets[0], 8 + size + offsets[1]).buffer;
+    const numbers =
+      dtype === "F16" ? Float32Array.from(new Uint16Array(data), half) : new Float32Array(data);
+    tensors[name] = { shape, numbers };
+  }
+  return tensors;
+}
+
+/** @param {object} tensors of `readSafetensors` @param {number} heads in each layer */
+export function makeModel(tensors, heads) {
+  const get = (name) => tensors[name]?.numbers;
+  const [vocabulary, width] = tensors["embed.token.weight"].shape;
+  let layers = 0;
+  while (`blocks.${layers}.norm1.scale` in tensors) layers += 1;
+  return { get, vocabulary, width, layers, heads, longest: tensors["embed.position.weight"].shape[0] };
+}
+
+/** `rows` times a linear layer: (T, I) -> (T, O). */
+function linear(rows, { get, name, inputs }) {
+  const [weight, bias] = [get(`${name}.weight`), get(`${name}.bias`)];
+  const outputs = weight.length / inputs;
+  const result = new Float32Array((rows.length / inputs) * outputs);
+  for (let t = 0, at = 0; t < rows.length; t += inputs) {
+    for (let o = 0; o < outputs; o += 1, at += 1) {
+      let sum = bias ? bias[o] : 0;
+      for (let i = 0; i < inputs; i += 1) sum += rows[t + i] * weight[o * inputs + i];
+      result[at] = sum;
+    }
+  }
+  return result;
+}
+
+/** Each row with mean 0 and variance 1, scaled and shifted. */
+function layerNorm(rows, { get, width }, name) {
+  const [scale, shift] = [get(`${name}.scale`), get(`${name}.shift`)];
+  const result = new Float32Array(rows.length);
+  for (let t = 0; t < rows.length; t += width) {
+    const row = rows.subarray(t, t + width);
+    const mean = row.reduce((a, b) => a + b, 0) / width;
+    const variance = row.reduce((a, b) => a + (b - mean) ** 2, 0) / width;
+    row.forEach((x, c) => (result[t + c] = ((x - mean) / Math.sqrt(variance + EPS)) * scale[c] + shift[c]));
+  }
+  return result;
+}
+
+const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+const plus = (a, b) => a.map((x, i) => x + b[i]);
+
+/** Numbers that sum to 1. @param {ArrayLike<number>} scores */
+export function softmax(scores, temperature = 1) {
+  const most = Math.max(...scores);
+  const exps = Array.from(scores, (s) => Math.exp((s - most) / temperature));
+  const total = exps.reduce((a, b) => a + b, 0);
+  return exps.map((x) => x / total);
+}
+
+/** One head: scores and weights (T rows of t + 1 numbers), and its context put into `context`. */
+function attend(head, { query, key, value }, { width, heads }, context, isOff) {
+  const size = width / heads;
+  const from = head * size;
+  const dot = (a, t, b, s) => {
+    let sum = 0;
+    for (let d = from; d < from + size; d += 1) sum += a[t * width + d] * b[s * width + d];
+    return sum;
+  };
+  const scores = [];
+  for (let t = 0; t < query.length / width; t += 1) {
+    scores.push(Array.from({ length: t + 1 }, (_, s) => dot(query, t, key, s) / Math.sqrt(size)));
+  }
+  const weights = scores.map((row) => softmax(row));
+  if (!isOff) {
+    weights.forEach((row, t) =>
+      row.forEach((weight, s) => {
+        for (let d = from; d < from + size; d += 1) {
+          context[t * width + d] += weight * value[s * width + d];
+        }
+      }),
+    );
+  }
+  return { scores, weights };
+}
+
+/**
+ * Everything that the model computes for these ids.
+ *
+ * @param {Set<string>} off parts that are switched off: "positions", "0.mlp", "1.head.0"
+ * @returns `stream`, the residual stream (T, C) after each station; `layers`, what each computes
+ */
+export function forward(model, ids, off = new Set()) {
+  const { get, width, heads } = model;
+  const [token, position] = [get("embed.token.weight"), get("embed.position.weight")];
+  const embedded = new Float32Array(ids.length * width);
+  ids.forEach((id, t) => {
+    for (let c = 0; c < width; c += 1) {
+      const place = off.has("positions") ? 0 : position[t * width + c];
+      embedded[t * width + c] = token[id * width + c] + place;
+    }
+  });
+  const stream = [embedded];
+  const layers = [];
+  for (let l = 0; l < model.layers; l += 1) {
+    const block = `blocks.${l}`;
+    const layer = (rows, name, inputs = width) => linear(rows, { get, name: `${block}.${name}`, inputs });
+    const normed = layerNorm(stream.at(-1), model, `${block}.norm1`);
+    const projected = {};
+    for (const name of ["query", "key", "value"]) projected[name] = layer(normed, `attention.${name}`);
+    const context = new Float32Array(embedded.length);
+    const found = Array.from({ length: heads }, (_, h) =>
+      attend(h, projected, model, context, off.has(`${l}.head.${h}`)),
+    );
+    stream.push(plus(stream.at(-1), layer(context, "attention.out_proj")));
+    const wide = layer(layerNorm(stream.at(-1), model, `${block}.norm2`), "feed_forward.expand").map(gelu);
+    const added = layer(wide, "feed_forward.contract", wide.length / ids.length);
+    stream.push(off.has(`${l}.mlp`) ? stream.at(-1) : plus(stream.at(-1), added));
+    layers.push({ ...projected, heads: found, neurons: wide });
+  }
+  return { stream, layers, logits: logitsOf(model, stream.at(-1)) };
+}
+
+/** What the last norm and the output layer make of the stream, anywhere: (T, C) -> (T, V). */
+export function logitsOf(model, rows) {
+  const name = model.get("head.weight") ? "head" : "embed.token";
+  return linear(layerNorm(rows, model, "norm"), { get: model.get, name, inputs: model.width });
+}

@@ -1,0 +1,146 @@
+/** The stations of the model: what each is called, draws, and says of one token. */
+
+import { logitsOf, softmax } from "./lm.js";
+
+const CHANNELS = 5; // of a vector, written out
+const NEURONS = 5; // the strongest, written out
+
+const number = (x) => (Math.abs(x) < 0.005 ? "0.00" : x.toFixed(2)).replace("-", "−");
+const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
+const vector = (row) => `(${Array.from(row.subarray(0, CHANNELS), number).join(", ")}, …)`;
+
+/** @param {number} share */
+export const percent = (share) => (share >= 0.005 ? `${(100 * share).toFixed(0)} %` : "< 1 %");
+
+/** The likeliest words of a row of logits, also of those `before`: `[[word, share], …]`. */
+export function likeliest(logits, words, { temperature = 1, count = 3, before = [] } = {}) {
+  const shares = softmax(logits, temperature).map((share, id) => [words[id], share, before[id] ?? 0]);
+  const first = shares.sort((a, b) => Math.max(b[1], b[2]) - Math.max(a[1], a[2])).slice(0, count);
+  return first.sort((a, b) => b[1] - a[1]);
+}
+
+/** A stream station: the vector of each token, and what the model would expect if it ended here. */
+function streamStation(at, title, name, extra = {}) {
+  return {
+    id: `stream.${at}`,
+    title,
+    name,
+    lesson: "08",
+    rows: ({ pass, model }) => ({ numbers: pass.stream[at], size: model.width, signed: true }),
+    tell({ pass, model, words, labels }, t) {
+      const row = rowOf(pass.stream[at], t, model.width);
+      const next = likeliest(logitsOf(model, row), words);
+      const expected = next.map(([word, share]) => `“${word}” ${percent(share)}`).join(", ");
+      return [
+        `The vector of “${labels[t]}” here: ${vector(row)}, ${model.width} numbers.`,
+        `If the model ended here, it would expect after “${labels[t]}”: ${expected}.`,
+      ];
+    },
+    ...extra,
+  };
+}
+
+function embedding() {
+  const station = streamStation(0, "embed", "the positions", { off: "positions", lesson: "09" });
+  const { tell } = station;
+  station.tell = (state, t) => {
+    const { model, ids, labels, off } = state;
+    const token = rowOf(model.get("embed.token.weight"), ids[t], model.width);
+    const place = rowOf(model.get("embed.position.weight"), t, model.width);
+    const added = off.has("positions") ? "(switched off)" : vector(place);
+    return [`“${labels[t]}”: ${vector(token)} + position ${t}: ${added}.`, ...tell(state, t)];
+  };
+  return station;
+}
+
+function head(l, h) {
+  return {
+    id: `${l}.head.${h}`,
+    title: `L${l} H${h}`,
+    name: `head ${h} of layer ${l}`,
+    lesson: "04",
+    off: `${l}.head.${h}`,
+    map: ({ pass }) => pass.layers[l].heads[h].weights,
+    tell({ pass, labels }, t) {
+      const { scores, weights } = pass.layers[l].heads[h];
+      const top = weights[t].indexOf(Math.max(...weights[t]));
+      return [
+        `“${labels[t]}” attends most to “${labels[top]}” (${number(weights[t][top])}).`,
+        {
+          heads: ["key", "q · k / √D", "softmax"],
+          rows: weights[t].map((weight, s) => [labels[s], number(scores[t][s]), number(weight)]),
+        },
+      ];
+    },
+  };
+}
+
+function mlp(l) {
+  return {
+    id: `${l}.mlp`,
+    title: `L${l} MLP`,
+    name: `the MLP of layer ${l}`,
+    lesson: "08",
+    off: `${l}.mlp`,
+    rows: ({ pass, ids }) => {
+      const numbers = pass.layers[l].neurons;
+      return { numbers, size: numbers.length / ids.length, signed: true };
+    },
+    tell({ pass, ids, labels }, t) {
+      const size = pass.layers[l].neurons.length / ids.length;
+      const row = rowOf(pass.layers[l].neurons, t, size);
+      const strongest = Array.from(row, (x, i) => [i, x]).sort((a, b) => b[1] - a[1]);
+      const said = strongest.slice(0, NEURONS).map(([i, x]) => `neuron ${i}: ${number(x)}`);
+      return [`The feed-forward network at “${labels[t]}”, its strongest of ${size}: ${said.join(", ")}.`];
+    },
+  };
+}
+
+/** All stations of a model, from left to right. */
+export function stationsOf(model) {
+  const stations = [embedding()];
+  for (let l = 0; l < model.layers; l += 1) {
+    for (let h = 0; h < model.heads; h += 1) stations.push(head(l, h));
+    stations.push(streamStation(2 * l + 1, "+ heads", `the stream after the heads of layer ${l}`), mlp(l));
+    stations.push(streamStation(2 * l + 2, "+ MLP", `the stream after the MLP of layer ${l}`));
+  }
+  return stations;
+}
+
+/** What the walk says, station by station. */
+export function walkOf(stations, { layers }) {
+  const at = (id) => stations.findIndex((s) => s.id === id);
+  const last = layers - 1;
+  return [
+    [at("stream.0"), "Each word becomes a vector: a row of a table, plus a row for its position."],
+    [at("0.head.0"), "A head compares each word with those before it, and mixes their values by these weights."],
+    [at("stream.1"), "What the heads found is added to the vector. This line through the model is the residual stream."],
+    [at("0.mlp"), "A small network works on each word alone, and its result is added, too."],
+    [at(`${last}.head.0`), "The next layer does the same with the new vectors. Switch this head off and look at the bars."],
+    [stations.length - 1, "From the last vector of the last word come the bars: what the model expects next."],
+  ];
+}
+
+/** Draws a station's column, `height` pixels for each token; blue is positive, orange negative. */
+export function paint(canvas, station, state, height) {
+  const { labels, token } = state;
+  const brush = canvas.getContext("2d");
+  const across = station.map ? labels.length : canvas.width;
+  canvas.height = labels.length * height;
+  brush.clearRect(0, 0, canvas.width, canvas.height);
+  const cell = (t, i, count, x, most) => {
+    const strength = Math.min(1, Math.abs(x) / most);
+    brush.fillStyle = x < 0 ? `rgba(222,122,24,${strength})` : `rgba(38,122,209,${strength})`;
+    const width = canvas.width / count;
+    brush.fillRect(i * width, t * height + 1, Math.max(width - (station.map ? 1 : 0), 0.5), height - 2);
+  };
+  if (station.map) {
+    station.map(state).forEach((row, t) => row.forEach((x, s) => cell(t, s, across, x, 1)));
+  } else {
+    const { numbers, size } = station.rows(state);
+    const most = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
+    labels.forEach((_, t) => rowOf(numbers, t, size).forEach((x, c) => cell(t, c, size, x, most)));
+  }
+  brush.strokeStyle = "rgba(38,122,209,0.9)";
+  brush.strokeRect(0.5, token * height + 0.5, canvas.width - 1, height - 1);
+}
