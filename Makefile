@@ -3,6 +3,7 @@
 # make test-all   everything: before a release, and after changes of grading or of the engine
 # make quick      the tests of one lesson, in half a minute: make quick LESSON=04
 # make notebooks  run solutions/ again and make notebooks/ from it
+# make explorer   the whole model as one HTML file, explorer.html
 # make minutes    how long each sitting of each lesson takes, counted
 # make matrix     exercises × answers: what passes, what fails, which misconception is named
 # make clean      remove the environment
@@ -48,7 +49,7 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test test-all quick notebooks minutes matrix clean
+.PHONY: lab test test-all quick notebooks explorer minutes matrix clean
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
@@ -71,6 +72,9 @@ quick: $(VENV)/.test
 
 notebooks: $(VENV)/.test
 	$(BIN)/python -m tools.editions
+
+explorer: $(VENV)/.lab
+	@$(BIN)/python -c 'from course_utils.start import write_page; print(write_page("explorer.html"))'
 
 minutes: $(VENV)/.test
 	@$(BIN)/python -m tools.minutes

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from . import colours
-from .start.playground import WithTable
 from .toy_french import BOS_ID, EOS_ID, english, french
 from .translation import Translator, alignment, greedy_translate
+from .with_table import WithTable
 
 LONGEST = 13
 

@@ -12,14 +12,14 @@ import torch
 from PIL import Image
 
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
+from course_utils.explorer import explore
 from course_utils.language_model import head_scores
-from course_utils.start import language
-from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS, draw
+from course_utils.start import EXAMPLES, SUBJECT, language, playground, write_page
+from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS
 from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
-from course_utils.start.playground import EXAMPLES, HEAD, LAYER, playground
 from tools import ROOT as COURSE
 from tools import SOLUTIONS
-from tools.start_model import agreement, batch, loss, train
+from tools.start_model import agreement, batch, draw, loss, train
 from whywrong_nbgrader.cells import WIDGET_VIEW
 
 PICTURES = COURSE / "docs" / "pictures"
@@ -95,7 +95,7 @@ def test_the_head_of_the_page_looks_for_the_subject():
     longest = int(last.max()) + 1  # full stops behind a sentence are behind its last row
     ids = torch.tensor([_ids(words + [END] * (longest - len(words))) for words in sentences])
     with torch.no_grad():
-        scores = head_scores(trained(), ids)[:, LAYER, HEAD]
+        scores = head_scores(trained(), ids)[:, int(SUBJECT[0]), int(SUBJECT[-1])]
     weights = masked_softmax(scores, causal_mask(longest))
     assert weights[range(1_000), last].argmax(dim=-1).tolist() == wanted
 
@@ -140,32 +140,33 @@ def test_importing_the_model_draws_nothing_from_the_reader_s_seed():
 # ---- the playground ----------------------------------------------------------------------------
 
 
-def test_what_is_typed_changes_bars_and_map():
-    shown = playground()
-    assert shown.children == (shown.line, shown.map)
-    shown.map.head = 3
-    shown.line.text = "the dogs near the cat"
-    assert next(word for word, _, _ in shown.line._bars) in VERBS["many"]
-    assert (shown.map.head, shown.map.row) == (3, 5)
-    assert "“the dogs near the cat”" in shown.line._says
+def test_without_a_script_there_is_a_table_of_what_the_model_expects():
+    shown = playground("the dogs near the cat")
+    assert (
+        next(word for word in re.findall(r"scope=\"row\"[^>]*>(\w+)<", shown._html()))
+        in VERBS["many"]
+    )
+    for text in ["zebra", "", ".", "the <b>dog</b> near", "the " * 50, "🐱 the dog"]:
+        assert "<b>" not in playground(text)._html()
+        assert repr(playground(text)).count("\n") == 7
 
 
-def test_unknown_words_are_told_and_nothing_breaks():
-    shown = playground()
-    for text in ["zebra", "", ".", "...", "the <b>dog</b> near", "the " * 50, "🐱 the dog"]:
-        shown.line.text = text
-        assert ("It has never met" in shown.line._unknown) == any(
-            word not in WORDS for word in text.lower().replace(".", " ").split()
-        )
-        assert "<b>" not in shown._html()
+@pytest.mark.parametrize(
+    "model, words, message",
+    [
+        (torch.nn.Linear(2, 3), WORDS, "the model lacks embed.token.weight"),
+        (trained(), WORDS[1:], "41 words for a vocabulary of 42"),
+    ],
+)
+def test_a_model_of_other_names_and_a_list_of_other_length_are_refused(model, words, message):
+    with pytest.raises(ValueError, match=message):
+        explore(model, words)
 
 
-def test_without_a_kernel_there_is_a_table_of_the_same_numbers():
-    shown = playground()
-    for word, _, said in shown.line._bars:
-        assert re.search(rf">{word}</th><td[^>]*>{said}</td>", shown._html())
-        assert re.search(rf"{said}  {word}\n", repr(shown))
-    assert shown._html() == playground()._html()
+def test_the_page_is_one_small_file_that_asks_for_nothing(tmp_path):
+    page = write_page(tmp_path / "explorer.html")
+    assert page.stat().st_size < 300_000
+    assert not re.search(r"https?://|</script>.*<script", page.read_text(encoding="utf-8"), re.S)
 
 
 # ---- the page ----------------------------------------------------------------------------------

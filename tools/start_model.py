@@ -6,6 +6,7 @@ that it didn't train on, beside the least that any model can reach.
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
@@ -14,12 +15,75 @@ from torch import Tensor
 
 from course_utils import language_model
 from course_utils.language_model import TinyLM, next_token_loss
-from course_utils.start.language import END, LONGEST, NOUNS, VERBS, draw
+from course_utils.start.language import (
+    ADJECTIVES,
+    ADVERBS,
+    END,
+    LONGEST,
+    NOUNS,
+    PLACES,
+    VERBS,
+    VERBS_WITH_OBJECT,
+)
 from course_utils.start.model import IDS, WEIGHTS, new
 
 STEPS, BATCH, RATE = 2_000, 96, 6e-3
 PAD = -100  # behind a sentence, where nothing counts
 HELD_OUT = 4_000
+
+
+class Sentence:
+    """A sentence in the making: its words, and how likely each was given those before."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.words: list[str] = []
+        self.log_probability = 0.0  # natural logarithm, of all choices so far
+
+    def choose(self, *options: tuple[str, float]) -> str:
+        """One of the options, each with its probability."""
+        names, weights = zip(*options, strict=True)
+        (name,) = self.chance.choices(names, weights)
+        self.log_probability += math.log(dict(options)[name])
+        return name
+
+    def say(self, words: list[str]) -> None:
+        self.words.append(self.choose(*((word, 1 / len(words)) for word in words)))
+
+
+def _noun_phrase(sentence: Sentence, depth: int) -> str:
+    """Say "the old dogs near the cat" or "the dogs that the cat sees"; its number."""
+    sentence.say(["the"])
+    if sentence.choose(("plain", 0.75), ("adjective", 0.25)) == "adjective":
+        sentence.say(ADJECTIVES)
+    number = sentence.choose(("one", 0.5), ("many", 0.5))
+    sentence.say(NOUNS[number])
+    if depth == 0:
+        return number
+    more = sentence.choose(("nothing", 0.3), ("place", 0.4), ("that", 0.3))
+    if more == "place":
+        sentence.say(PLACES)
+        _noun_phrase(sentence, depth - 1)
+    elif more == "that":
+        sentence.say(["that"])
+        who = _noun_phrase(sentence, 0)
+        sentence.say(VERBS_WITH_OBJECT[who])
+    return number
+
+
+def draw(chance: random.Random) -> Sentence:
+    """One sentence, ending in "."."""
+    sentence = Sentence(chance)
+    number = _noun_phrase(sentence, depth=1)
+    if sentence.choose(("alone", 0.7), ("object", 0.3)) == "object":
+        sentence.say(VERBS_WITH_OBJECT[number])
+        _noun_phrase(sentence, 0)
+    else:
+        sentence.say(VERBS[number])
+        if sentence.choose(("end", 0.7), ("adverb", 0.3)) == "adverb":
+            sentence.say(ADVERBS)
+    sentence.words.append(END)
+    return sentence
 
 
 def windows(chance: random.Random, size: int) -> Tensor:

@@ -18,27 +18,12 @@ from safetensors.torch import save
 from torch import nn
 
 from ..points import load, progress_path
-from ..start.playground import WithTable, percent
+from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
 SHOWN = 7  # of the likeliest words
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
 NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>:root {{ color-scheme: light dark }} body {{ margin: 16px auto; max-width: 1100px;
-padding: 0 8px; font-family: system-ui, sans-serif }} h1 {{ font-size: 1.3rem }}
-{css}</style></head>
-<body><main><h1>{title}</h1><div id="explorer"></div></main><script type="module">
-{script}
-const values = {values};
-values._weights = Uint8Array.from(atob(values._weights), (c) => c.charCodeAt(0));
-const kernel = {{ get: (name) => values[name], set() {{}}, save_changes() {{}} }};
-render({{ model: kernel, el: document.getElementById("explorer") }});
-</script></body></html>
-"""
 
 
 @cache
@@ -84,12 +69,14 @@ def share(
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
     values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
     title = str(how.get("title", "A small language model, whole"))
-    page = PAGE.format(
-        title=html.escape(title),
-        css=(FOLDER / "explorer.css").read_text(encoding="utf-8"),
-        script=script(),
-        values=json.dumps(values).replace("</", "<\\/"),
-    )
+    page = (FOLDER / "page.html").read_text(encoding="utf-8")
+    for name, part in {
+        "title": html.escape(title),
+        "css": (FOLDER / "explorer.css").read_text(encoding="utf-8"),
+        "script": script(),
+        "values": json.dumps(values).replace("</", "<\\/"),
+    }.items():
+        page = page.replace(f"{{{name}}}", part)
     Path(path).write_text(page, encoding="utf-8")
     return Path(path)
 
@@ -155,19 +142,21 @@ class Explorer(WithTable, anywidget.AnyWidget):
         return [(words[id], float(shares[id])) for id in best]
 
     def _html(self) -> str:
-        rows = "".join(
+        cells = "".join(
             f'<tr><th scope="row" style="text-align:left">{html.escape(word)}</th>'
-            f'<td style="text-align:right">{percent(share)}</td><td style="text-align:left">'
-            f'<span style="display:inline-block;height:0.8em;width:{40 * share:.1f}em;'
-            'background:rgba(38,122,209,0.75)"></span></td></tr>'
+            f'<td style="text-align:right">{percent(share)}</td></tr>'
             for word, share in self._chances()
         )
         return (
-            f'<div class="next-word-static"><p>After “{html.escape(self.text)}”:</p><table>'
-            '<thead><tr><th scope="col">next word</th><th scope="col">probability</th><th></th>'
-            f"</tr></thead><tbody>{rows}</tbody></table></div>"
+            f'<div class="next-word-static"><p>After “{html.escape(self.text)}”:</p><table><thead>'
+            '<tr><th scope="col">next word</th><th scope="col">probability</th></tr></thead>'
+            f"<tbody>{cells}</tbody></table></div>"
         )
 
     def __repr__(self) -> str:
         bars = [f"  {percent(share):>5}  {word}" for word, share in self._chances()]
         return "\n".join([f"After “{self.text}”:", *bars])
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%" if share >= 0.005 else "<\u00a01\u00a0%"

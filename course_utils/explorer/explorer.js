@@ -3,7 +3,7 @@
  * changes when a part is switched off. It asks no kernel: the forward pass is in `lm.js`.
  */
 
-import { forward, makeModel, readSafetensors, softmax } from "./lm.js";
+import { drawn, forward, makeModel, readSafetensors } from "./lm.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
 const SHOWN = 7; // bars
@@ -43,13 +43,12 @@ function compute(state) {
   if (state.token === undefined || state.token >= state.labels.length) state.token = state.labels.length - 1;
   state.pass = forward(model, state.ids, state.off);
   const last = (pass) => pass.logits.subarray(-model.vocabulary);
-  const { temperature } = state;
-  const whole = state.off.size ? forward(model, state.ids) : state.pass;
-  const before = state.kept ?? (state.off.size ? softmax(last(whole), temperature) : []);
-  state.next = likeliest(last(state.pass), words, { temperature, before, count: SHOWN });
+  state.all = drawn(last(state.pass), state);
+  const whole = state.off.size ? drawn(last(forward(model, state.ids)), state) : state.all;
+  const before = state.kept ?? (state.off.size ? whole : []);
+  state.next = likeliest(state.all, words, { before, count: SHOWN });
   state.before = new Map(words.map((word, id) => [word, before[id]]));
-  [state.whole] = likeliest(last(whole), words, { temperature });
-  state.all = softmax(last(state.pass), state.temperature);
+  [state.whole] = likeliest(whole, words);
 }
 
 function sentence({ labels, next, begin, off, whole, stations, keptText, unknown }) {
@@ -88,7 +87,6 @@ function drawBars(state, write) {
       row.share.textContent = percent(share);
       row.bar.style.width = `${100 * share}%`;
       row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
-      row.button.setAttribute("aria-label", `${name}, ${percent(share)}: add it`);
     });
   return { box, update };
 }
@@ -168,7 +166,7 @@ function table({ heads, rows }) {
   return make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
 }
 
-/** The controls: examples, write on, compare, temperature, everything on. */
+/** The controls: examples, walk, draw; and behind one click the dials and the comparison. */
 function drawControls(state, act) {
   const button = (text, press) => {
     const node = make("button", { type: "button", textContent: text });
@@ -177,25 +175,31 @@ function drawControls(state, act) {
   };
   const examples = make("p", { className: "examples" }, "Or take:");
   for (const text of state.examples) examples.append(" ", button(text, () => act.write(text)));
-  const slider = make("input", { type: "range", min: -1, max: 1, step: 0.05, value: 0 });
-  const reading = make("output", {}, "1.0");
-  slider.addEventListener("input", () => {
-    act.heat(10 ** slider.value);
-    reading.textContent = state.temperature.toFixed(1);
-  });
+  const dial = (name, label, range) => {
+    const slider = make("input", { type: "range", ...range });
+    const reading = make("output", {}, slider.value);
+    slider.addEventListener("input", () => {
+      reading.textContent = slider.value;
+      act.set(name, Number(slider.value));
+    });
+    return make("label", {}, `${label} `, slider, reading);
+  };
+  const V = state.words.length;
   const walk = button("▶ walk through", act.walk);
   walk.className = "walk";
   const more = make(
     "details",
     {},
     make("summary", {}, "More"),
-    make("label", {}, "temperature of the bars ", slider, reading),
+    dial("temperature", "temperature", { min: 0.1, max: 3, step: 0.1, value: 1 }),
+    dial("topK", "top-k", { min: 1, max: V, step: 1, value: V }),
+    dial("topP", "top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }),
     button("keep these bars to compare", act.keep),
     button("forget them", act.forget),
     button("everything on", act.reset),
     make("p", {}, `All ${state.words.length} words it knows: ${state.words.join("  ")}`),
   );
-  return { examples, row: make("p", { className: "controls" }, walk, button("write on", act.on)), more };
+  return { examples, row: make("p", { className: "controls" }, walk, button("draw a word", act.draw)), more };
 }
 
 /** The walk: one station after the other; it stops at the first key or click that isn't its own. */
@@ -261,11 +265,15 @@ function actions(state, refresh, kernel, input) {
       act.walker.stop();
       refresh();
     },
-    heat: (temperature) => refresh(Object.assign(state, { temperature })),
+    set: (name, value) => refresh(Object.assign(state, { [name]: value })),
     keep: () => refresh(Object.assign(state, { kept: state.all, keptText: state.text })),
     forget: () => refresh(Object.assign(state, { kept: undefined, keptText: undefined })),
     reset: () => refresh(state.off.clear()),
-    on: () => act.write(withWord(state.text, state.next[0][0], state.gap)),
+    draw() {
+      let rest = Math.random();
+      const id = state.all.findIndex((share) => (rest -= share) < 0);
+      act.write(withWord(state.text, state.words[Math.max(id, 0)], state.gap));
+    },
     walk: () => act.walker.toggle(),
   };
   return act;

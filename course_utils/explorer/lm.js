@@ -77,6 +77,19 @@ export function softmax(scores, temperature = 1) {
   return exps.map((x) => x / total);
 }
 
+/** The probabilities that a word is drawn with; what top-k or top-p leaves out has 0. */
+export function drawn(logits, { temperature = 1, topK = Infinity, topP = 1 } = {}) {
+  const shares = softmax(logits, temperature);
+  const order = shares.map((_, id) => id).sort((a, b) => shares[b] - shares[a]);
+  let [total, count] = [0, 0];
+  while (count < order.length && count < topK && (count === 0 || total < topP)) {
+    total += shares[order[count]];
+    count += 1;
+  }
+  const kept = new Set(order.slice(0, count));
+  return shares.map((share, id) => (kept.has(id) ? share / total : 0));
+}
+
 /** One head: scores and weights (T rows of t + 1 numbers), and its context put into `context`. */
 function attend(head, { query, key, value }, { width, heads }, context, isOff) {
   const size = width / heads;

@@ -10,12 +10,13 @@ const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
 const vector = (row) => `(${Array.from(row.subarray(0, CHANNELS), number).join(", ")}, …)`;
 
 /** @param {number} share */
-export const percent = (share) => (share >= 0.005 ? `${(100 * share).toFixed(0)} %` : "< 1 %");
+export const percent = (share) =>
+  share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)} %` : "< 1 %";
 
-/** The likeliest words of a row of logits, also of those `before`: `[[word, share], …]`. */
-export function likeliest(logits, words, { temperature = 1, count = 3, before = [] } = {}) {
-  const shares = softmax(logits, temperature).map((share, id) => [words[id], share, before[id] ?? 0]);
-  const first = shares.sort((a, b) => Math.max(b[1], b[2]) - Math.max(a[1], a[2])).slice(0, count);
+/** The likeliest words, also of those `before`: `[[word, share], …]`. */
+export function likeliest(shares, words, { count = 3, before = [] } = {}) {
+  const named = shares.map((share, id) => [words[id], share, before[id] ?? 0]);
+  const first = named.sort((a, b) => Math.max(b[1], b[2]) - Math.max(a[1], a[2])).slice(0, count);
   return first.sort((a, b) => b[1] - a[1]);
 }
 
@@ -29,7 +30,7 @@ function streamStation(at, title, name, extra = {}) {
     rows: ({ pass, model }) => ({ numbers: pass.stream[at], size: model.width, signed: true }),
     tell({ pass, model, words, labels }, t) {
       const row = rowOf(pass.stream[at], t, model.width);
-      const next = likeliest(logitsOf(model, row), words);
+      const next = likeliest(softmax(logitsOf(model, row)), words);
       const expected = next.map(([word, share]) => `“${word}” ${percent(share)}`).join(", ");
       return [
         `The vector of “${labels[t]}” here: ${vector(row)}, ${model.width} numbers.`,

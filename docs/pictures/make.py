@@ -37,9 +37,10 @@ def main(wanted: list[str]) -> None:
 
 def start(notebook) -> None:
     """The start page's model while somebody plays with it, as a moving picture."""
-    notebook.page.set_viewport_size({"width": 1160, "height": 1000})
+    notebook.page.set_viewport_size({"width": 1240, "height": 1000})
+    notebook.page.emulate_media(reduced_motion="reduce")
     output = notebook.run("from course_utils.start import playground\nplayground()")
-    line, shown = output.locator(".next-word"), output.locator(".attention-map")
+    shown = output.locator(".explorer")
     shown.wait_for(timeout=60_000)
     frames: list[tuple[bytes, int]] = []
 
@@ -48,20 +49,17 @@ def start(notebook) -> None:
         frames.append((output.locator(".jp-OutputArea-output").last.screenshot(), milliseconds))
 
     keep(1800)
-    for row in (1, 3, 2, 5):
-        shown.get_by_role("grid").locator("tbody tr").nth(row).locator("th").hover()
-        keep(900)
-    for step in range(3):  # scores, masked, softmax
-        shown.get_by_role("radio").nth(step).check()
-        keep(1000)
-    for temperature in ("0.5", "2", "5", "1"):
-        shown.get_by_role("slider").fill(temperature)
-        keep(700)
     for text in ("the dogs", "the dogs near", "the dogs near the", "the dogs near the cat"):
-        line.get_by_role("textbox").fill(text)
+        shown.get_by_role("textbox").fill(text)
         keep(700)
+    for part in ("L0 H0", "L0 MLP", "L1 H0"):
+        shown.get_by_role("button", name=part).click()
+        keep(1400)
+    for pause in (2600, 1400):
+        shown.get_by_role("button", name="head 0 of layer 1: switch on or off").click()
+        keep(pause)
     for pause in (1200, 1800):
-        line.locator(".bars button").first.click()
+        shown.locator(".bars button").first.click()
         keep(pause)
 
     pictures = [Image.open(io.BytesIO(png)).convert("RGB") for png, _ in frames]

@@ -1,72 +1,170 @@
-"""The start page's model in a real JupyterLab: typed into, pressed, and without a kernel."""
+"""The whole model in the page: its numbers, from disk without a network, and in JupyterLab."""
+
+import base64
+import random
 
 import pytest
+import torch
 from pages import ACT_MS, knows
 from playwright.sync_api import expect
 
+from course_utils.explorer import FOLDER
+from course_utils.language_model import head_scores
+from course_utils.start import write_page
+from course_utils.start.language import LONGEST, WORDS
+from course_utils.start.model import HEADS, WEIGHTS, trained
+
 CELL = "from course_utils.start import playground\nshown = playground()\nshown"
+COMPUTE = """async ([script, weights, heads, texts]) => {
+  const lm = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
+  const bytes = Uint8Array.from(atob(weights), (c) => c.charCodeAt(0));
+  const model = lm.makeModel(lm.readSafetensors(new DataView(bytes.buffer)), heads);
+  const off = new Set(["1.head.0", "0.mlp"]);
+  return texts.map((ids) => {
+    const pass = lm.forward(model, ids);
+    return [
+      [...pass.logits],
+      pass.layers.map((layer) => layer.heads.map((head) => head.scores)),
+      [...lm.forward(model, ids, off).logits],
+    ];
+  });
+}"""
 
 
-@pytest.fixture(scope="module")
-def notebook(open_notebook):
-    notebook = open_notebook([""])
-    notebook.theme("JupyterLab Light")
-    return notebook
+@torch.no_grad()
+def without(ids):
+    """The logits of the model whose head 0 of layer 1 and MLP of layer 0 give nothing."""
+    blocks, D = trained().blocks, trained().embed.token.weight.shape[1] // HEADS
+
+    def cut(module, inputs):
+        (context,) = inputs
+        context = context.clone()
+        context[..., :D] = 0.0
+        return (context,)
+
+    hooks = [
+        blocks[1].attention.out_proj.register_forward_pre_hook(cut),
+        blocks[0].feed_forward.register_forward_hook(lambda module, inputs, out: out * 0),
+    ]
+    try:
+        return trained()(ids)
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
-@pytest.fixture
-def shown(notebook):
-    output = notebook.run(CELL)
-    expect(output.locator(".attention-map")).to_be_visible(timeout=3 * ACT_MS)
-    return notebook, output
+@torch.no_grad()
+def test_the_page_computes_what_pytorch_computes(chromium):
+    chance = random.Random(0)
+    texts = [
+        [chance.randrange(len(WORDS)) for _ in range(chance.randint(1, LONGEST))]
+        for _ in range(200)
+    ]
+    page = chromium.new_page()
+    script = (FOLDER / "lm.js").read_text(encoding="utf-8")
+    weights = base64.b64encode(WEIGHTS.read_bytes()).decode()
+    for ids, found in zip(
+        texts, page.evaluate(COMPUTE, [script, weights, HEADS, texts]), strict=True
+    ):
+        logits, scores, cut = found
+        row = torch.tensor([ids])
+        T, V = len(ids), len(WORDS)
+        close = {"rtol": 0, "atol": 1e-4}
+        torch.testing.assert_close(torch.tensor(logits).view(1, T, V), trained()(row), **close)
+        torch.testing.assert_close(torch.tensor(cut).view(1, T, V), without(row), **close)
+        expected = head_scores(trained(), row)[0]
+        for layer, heads in enumerate(scores):
+            for head, rows in enumerate(heads):
+                for t, numbers in enumerate(rows):
+                    wanted = expected[layer, head, t, : t + 1]
+                    torch.testing.assert_close(torch.tensor(numbers), wanted, **close)
+    page.close()
 
 
-def test_typing_and_pressing_a_bar_write_on(shown, violations):
-    notebook, output = shown
-    line = output.get_by_role("textbox", name="Write, and see what comes next")
-    bars = output.locator(".bars button")
-    expect(bars).to_have_count(7)
-    expect(bars.first).to_contain_text("runs")
-    expect(output.locator(".next-word-static")).to_be_hidden()
+@pytest.fixture(params=["light", "dark"])
+def from_disk(request, chromium, tmp_path):
+    context = chromium.new_context(
+        color_scheme=request.param, viewport={"width": 1280, "height": 800}, offline=True
+    )
+    page = context.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(write_page(tmp_path / "explorer.html").as_uri())
+    yield page
+    assert errors == []
+    context.close()
 
+
+def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
+    page = from_disk
+    expect(page.locator(".story")).to_be_visible()  # the walk plays when it is first seen
+    line = page.get_by_role("textbox", name="Write, and see what comes next")
     line.fill("the dogs near the cat")
+    bars, says = page.locator(".bars button"), page.locator(".says")
     expect(bars.first).to_contain_text("sing")
-    expect(output.locator(".attention-map")).to_have_count(1)
-    expect(output.locator(".attention-map")).to_contain_text("dogs")
-    before = bars.first.bounding_box()
+    head = page.get_by_role("button", name="head 0 of layer 1: switch on or off")
+    head.press("Enter")
+    expect(bars.first).to_contain_text("runs")
+    expect(says).to_contain_text("Without head 0 of layer 1")
+    expect(says).to_contain_text("With everything on: “sing”")
+    expect(page.locator(".bars")).to_contain_text("sleep")  # what was likely, in grey
+    page.get_by_role("button", name="L1 H0").press("Enter")
+    expect(page.locator(".lens")).to_contain_text("“cat” attends most to “dogs”")
+    page.locator(".tokens button", has_text="near").press("Enter")
+    expect(page.locator(".lens")).to_contain_text("“near” attends most")
+    head.press("Enter")
+    expect(bars.first).to_contain_text("sing")
     bars.first.press("Enter")
     expect(line).to_have_value("the dogs near the cat sing")
-    expect(bars.first).to_be_focused()
-    assert bars.first.bounding_box() == before
-    expect(bars.first.locator(".word")).to_have_text(".")
-    bars.first.press("Enter")
-    expect(line).to_have_value("the dogs near the cat sing.")
-    knows(notebook, "shown.line.text", "'the dogs near the cat sing.'")
-
     line.fill("the zebra")
-    expect(output.locator(".says")).to_contain_text("It has never met “zebra”")
-    output.get_by_role("button", name="the dogs near the cat", exact=True).click()
-    expect(line).to_have_value("the dogs near the cat")
-    expect(output.locator(".says")).not_to_contain_text("never met")
+    expect(says).to_contain_text("It has never met “zebra”")
+    page.get_by_text("More", exact=True).click()
+    assert violations(page.locator(".explorer")) == []
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
+
+def test_dials_and_a_comparison_change_the_bars(from_disk):
+    page = from_disk
+    page.get_by_text("More", exact=True).click()
+    bars = page.locator(".bars button")
+    page.get_by_label("top-k").fill("1")
+    expect(bars.first).to_contain_text("100")
+    page.get_by_label("top-k").fill("42")
+    page.get_by_label("temperature").fill("3")
+    expect(page.locator(".says")).not_to_contain_text("20 %")
+    page.get_by_role("button", name="keep these bars to compare").click()
+    page.get_by_role("button", name="the dogs near the cat", exact=True).click()
+    expect(page.locator(".says")).to_contain_text(
+        "The grey bars are those of “the dog near the cats”"
+    )
+    page.get_by_role("button", name="forget them").click()
+    expect(page.locator(".says")).not_to_contain_text("grey")
+    page.get_by_role("button", name="draw a word").click()
+    expect(page.get_by_role("textbox")).not_to_have_value("the dogs near the cat")
+
+
+def test_in_jupyterlab_it_asks_no_kernel_and_keeps_a_table(open_notebook, violations):
+    notebook = open_notebook([""])
+    notebook.theme("JupyterLab Light")
+    output = notebook.run(CELL)
+    expect(output.locator(".explorer")).to_be_visible(timeout=3 * ACT_MS)
+    expect(output.locator(".next-word-static")).to_be_hidden()
+    line = output.get_by_role("textbox", name="Write, and see what comes next")
+    line.fill("the dogs near the cat")
+    knows(notebook, "shown.text", "'the dogs near the cat'")
     cells = notebook.cells()
     for key in ("a", "b", "d", "d", "Escape"):
         line.press(key)
     assert notebook.cells() == cells
-    assert (notebook.errors, notebook.outside) == ([], [])
-
-    part = output.locator(".next-word")
+    part = output.locator(".explorer")
     found = violations(part)
     notebook.theme("JupyterLab Dark")
     assert found + violations(part) == []
+    assert (notebook.errors, notebook.outside) == ([], [])
 
-
-def test_without_a_kernel_the_table_is_there(shown):
-    notebook, _ = shown
+    notebook.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    line.fill("the dog near the cats")  # no kernel any more
+    expect(output.locator(".bars button").first).to_contain_text("runs")
     saved = notebook.saved()
     assert "widgets" not in saved.metadata
-    notebook.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
-    notebook.reload()
-    static = notebook.page.locator(".next-word-static")
-    expect(static).to_be_visible()
-    expect(static).to_contain_text("the model expects “runs”")
