@@ -4,7 +4,6 @@ import io
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -31,7 +30,7 @@ from playwright.sync_api import expect
 
 from conftest import APPS
 from course_utils import colours
-from course_utils.attention_map import widget
+from course_utils.page import FOLDER, joined
 
 pytestmark = pytest.mark.full("the map's page in detail")
 
@@ -96,13 +95,14 @@ def test_the_steps_lead_from_scores_to_the_weighted_sum_with_the_rows_numbers(no
     raw = kernel("(query[0, 0] @ key[0, 0].T)[2]")
     scaled = [score * 8**-0.5 for score in raw]
     choose(full, "query · key")
+    cell(full, 2, 0).click()
     products = kernel("query[0, 0, 2] * key[0, 0, 0]")
     expect(words).to_contain_text("The query of “sat” times the key of “The”, channel by channel")
     assert results() == minus(products)
     expect(full.locator("tfoot")).to_contain_text(minus([sum(products)])[0])
 
     choose(full, "scores")
-    expect(words).to_have_text("How well “sat” matches each key: one score a key.")
+    expect(words).to_have_text("How well “sat” matches each key: one score for each key.")
     assert results() == minus(raw)
     assert full.locator("[role=grid] td.masked").count() == 0
 
@@ -168,7 +168,7 @@ def test_a_row_that_sees_nothing_says_so_and_has_only_zeros(notebook):
         notebook.run("w = attention_map(scores(3, 3), 'abc', hidden=torch.ones(3, 3) == 1)\nw")
     )
     expect(sentence(shown)).to_have_text(
-        "“a” sees no key: every weight is 0; the row sums to 0.000"
+        "“c” sees no key: every weight is 0; the row sums to 0.000"
     )
     assert weights_in_page(shown).sum() == 0
     expect(shown.locator(".words")).to_contain_text("there is nothing to share out")
@@ -224,7 +224,7 @@ def test_two_maps_on_a_page_are_independent(notebook):
     knows(notebook, "w.row", "4")
     expect(second.get_by_role("radio", name="softmax")).to_be_checked()
     assert second.inner_text() == before
-    assert notebook.ask("(v.row, v.temperature, v.step)") == "(0, 1.0, 'softmax')"
+    assert notebook.ask("(v.row, v.temperature, v.step)") == "(5, 1.0, 'softmax')"
 
 
 def test_two_views_of_one_map_stay_in_step(notebook):
@@ -485,7 +485,7 @@ def test_softmax_in_the_page_is_pytorch_s_to_a_millionth(notebook):
     ]
     rows += masked + [torch.tensor(row, dtype=torch.float64) for row in extreme]
     cases = [(row, temperature) for row in rows for temperature in (0.1, 1.0, 10.0)]
-    source = Path(widget.__file__).with_name("attention_map.js").read_text(encoding="utf-8")
+    source = joined(FOLDER / "arithmetic.js")
     results = notebook.page.evaluate(
         """async ([source, cases]) => {
             const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
