@@ -3,6 +3,7 @@
  * changes when a part is switched off. It asks no kernel: the forward pass is in `lm.js`.
  */
 
+import { create as make, hideTable, shield } from "../page/nodes.js";
 import { drawn, forward, makeModel, readSafetensors } from "./lm.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
@@ -10,13 +11,6 @@ const SHOWN = 7; // bars
 const ROW = 24; // pixels for each token
 const STEP_MS = 2500; // of the walk
 const LESSONS = { "04": "lesson 04", "08": "lesson 08", "09": "lesson 09" };
-
-/** @param {string} tag @param {object} [properties] @param {...(Node | string)} children */
-function make(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
 
 /** @param {string} text @param {string} word @param {string} gap between words */
 function withWord(text, word, gap) {
@@ -293,7 +287,6 @@ function render({ model: kernel, el }) {
   const act = actions(state, refresh, kernel, input);
   act.walker = walker(state, refresh);
   input.addEventListener("input", () => act.write(input.value));
-  input.addEventListener("keydown", (event) => event.stopPropagation()); // no shortcuts of the notebook
 
   const bars = drawBars(state, act.write);
   const { examples, row, more } = drawControls(state, act);
@@ -309,7 +302,9 @@ function render({ model: kernel, el }) {
   const legend = "L0 H1: layer 0, head 1. Below: the lesson that builds it. Blue is positive, orange negative.";
   const root = make("section", { className: "explorer" }, top, flow, make("small", {}, legend), lens.box);
   root.setAttribute("aria-label", "A small language model, whole");
+  shield(root);
   el.append(root);
+  hideTable(root, "next-word-static");
   refresh();
   return autoplay(root, act.walker);
 }

@@ -1,11 +1,13 @@
 /** The stations of the model: what each is called, draws, and says of one token. */
 
+import { colourOf, shadeOf } from "../page/paint.js";
+import { looks, names, number as digits } from "../page/words.js";
 import { logitsOf, softmax } from "./lm.js";
 
 const CHANNELS = 5; // of a vector, written out
 const NEURONS = 5; // the strongest, written out
 
-const number = (x) => (Math.abs(x) < 0.005 ? "0.00" : x.toFixed(2)).replace("-", "−");
+const number = (x) => digits(x, 2);
 const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
 const vector = (row) => `(${Array.from(row.subarray(0, CHANNELS), number).join(", ")}, …)`;
 
@@ -64,9 +66,10 @@ function head(l, h) {
     map: ({ pass }) => pass.layers[l].heads[h].weights,
     tell({ pass, labels }, t) {
       const { scores, weights } = pass.layers[l].heads[h];
-      const top = weights[t].indexOf(Math.max(...weights[t]));
+      const row = { masked: scores[t], weights: Float64Array.from(weights[t]) };
+      const named = names(labels);
       return [
-        `“${labels[t]}” attends most to “${labels[top]}” (${number(weights[t][top])}).`,
+        `${looks(row, named[t], named.slice(0, t + 1))}.`,
         {
           heads: ["key", "q · k / √D", "softmax"],
           rows: weights[t].map((weight, s) => [labels[s], number(scores[t][s]), number(weight)]),
@@ -130,8 +133,7 @@ export function paint(canvas, station, state, height) {
   canvas.height = labels.length * height;
   brush.clearRect(0, 0, canvas.width, canvas.height);
   const cell = (t, i, count, x, most) => {
-    const strength = Math.min(1, Math.abs(x) / most);
-    brush.fillStyle = x < 0 ? `rgba(222,122,24,${strength})` : `rgba(38,122,209,${strength})`;
+    brush.fillStyle = colourOf(shadeOf(x, most));
     const width = canvas.width / count;
     brush.fillRect(i * width, t * height + 1, Math.max(width - (station.map ? 1 : 0), 0.5), height - 2);
   };
