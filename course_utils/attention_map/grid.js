@@ -120,7 +120,7 @@ function cellPainter({ view }, lines, picture) {
 }
 
 /**
- * What a screen reader says of each cell.
+ * What a screen reader says of each cell; the text that is seen is in it.
  * @param {AttentionMap} map
  * @param {Line[]} lines
  */
@@ -130,7 +130,8 @@ function cellNamer({ sent, view, shown }, lines) {
     const { rows, source } = shown();
     rows.forEach((row, i) =>
       inSection(row[source], view).forEach((x, j) => {
-        const what = isHidden(row, source, view.firstKey + j) ? "hidden" : number(x, 3);
+        const text = lines[i].texts[j] || number(x, 3);
+        const what = isHidden(row, source, view.firstKey + j) ? `${text}, hidden` : text;
         const pair = `${sent.queryNames[view.firstQuery + i]} to ${sent.keyNames[view.firstKey + j]}`;
         lines[i].cells[j].setAttribute("aria-label", `${pair}: ${what}`);
       }),
