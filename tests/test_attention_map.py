@@ -4,13 +4,11 @@ import math
 import re
 from html.parser import HTMLParser
 
-import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from nbconvert import HTMLExporter
 
 from course_utils.attention_map import AttentionMap, attention_map, static
 
@@ -255,22 +253,6 @@ def test_a_cell_puts_out_the_table_and_then_the_widget():
     assert widget["text/plain"] == widget["text/html"] == ""
     assert widget[WIDGET_VIEW]["model_id"] == shown.model_id
     InteractiveShell.clear_instance()
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_page_made_by_nbconvert_has_the_table():
-    bundle, _ = attention_map(scores(6, 6), WORDS)._repr_mimebundle_()
-    view = bundle.pop(WIDGET_VIEW)
-    notebook = nbformat.v4.new_notebook()
-    cell = nbformat.v4.new_code_cell("attention_map(...)")
-    cell.outputs = [
-        nbformat.v4.new_output("display_data", bundle),
-        nbformat.v4.new_output("display_data", {WIDGET_VIEW: view, "text/plain": ""}),
-    ]
-    notebook.cells.append(cell)
-    page, _ = HTMLExporter().from_notebook_node(notebook)
-    assert bundle["text/html"] in page
-    assert "attends most to" in page
 
 
 # ---- what is refused ---------------------------------------------------------------------------

@@ -236,7 +236,10 @@ class AttentionMap(WithTable):
             title=f"{what}{place and ', ' + place}",
             row=self.row,
             notes=sentences
-            + [f"head {head}{self._named(head)}: {self._sentence(head)}" for head in others],
+            + [
+                f"head {head}{self._named(head)}: {self._sentence(head).rpartition(';')[0]}"
+                for head in others
+            ],
             sums=scale is None,
         )
 

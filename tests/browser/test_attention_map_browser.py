@@ -27,6 +27,7 @@ def test_the_widget_shows_and_the_table_before_it_does_not(notebook, full):
     static = notebook.page.locator(".attention-map-static")
     expect(static).to_have_count(1)
     expect(static).to_be_hidden()
+    assert static.evaluate("it => it.style.display") == "none"  # where no style sheet can find it
     expect(full.locator("[role=grid] td")).to_have_count(36)
     assert cell(full, 0, 0).inner_text() == "1.00"
     assert cell(full, 0, 1).inner_text() == "0"

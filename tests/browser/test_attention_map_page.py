@@ -303,15 +303,28 @@ def test_a_narrow_window_scrolls_the_grid_and_not_the_page(notebook):
         notebook.page.set_viewport_size(size)
 
 
-def test_a_map_of_64_tokens_has_all_cells_and_their_labels(notebook):
-    shown = one(notebook.run("w = attention_map(scores(64, 64), range(64), causal=True)\nw"))
-    expect(shown.locator("[role=grid] td")).to_have_count(64 * 64)
-    expect(cell(shown, 63, 63)).to_have_attribute("aria-label", re.compile("“63” to “63”: 0"))
-    assert_same_weights(notebook, shown)
+@pytest.mark.parametrize("width", [420, 800, 1280])
+def test_arithmetic_is_never_cut_and_small_maps_use_the_width(notebook, full, width):
+    size = notebook.page.viewport_size
+    notebook.page.set_viewport_size({"width": width, "height": 800})
+    try:
+        for step in STEPS:
+            choose(full, step)
+            cut = "all => all.filter(it => it.scrollWidth > it.clientWidth + 1).map(it => it.title)"
+            assert full.locator(".row td:not(.strip):visible").evaluate_all(cut) == []
+        full.get_by_role("button", name="all heads", exact=True).click()
+        line, last = full.locator(".heads-of-layer").first, full.locator(".thumbnail")
+        room, row = line.bounding_box(), [it.bounding_box() for it in last.all()[:3]]
+        row = [box for box in row if box["y"] == row[0]["y"]]
+        used = row[-1]["x"] + row[-1]["width"] - room["x"]
+        assert min(0.8 * room["width"], 3 * 250) < used <= room["width"] + 1
+    finally:
+        notebook.page.set_viewport_size(size)
 
 
 def test_the_picture_under_64_tokens_has_the_weights_and_lies_under_the_cells(notebook):
     shown = one(notebook.run("w = attention_map(scores(64, 64), range(64), causal=True)\nw"))
+    assert_same_weights(notebook, shown)
     picture = shown.locator(".plate canvas")
     weights = weights_in_kernel(notebook)
     for query, key in [(0, 0), (1, 0), (40, 3), (63, 63)]:
@@ -365,16 +378,6 @@ def test_the_map_follows_a_dark_theme(notebook, full):
         assert lightness(full, "backgroundColor") < 100 < 700 < lightness(cell(full, 3, 0), "color")
     finally:
         notebook.theme("JupyterLab Light")
-
-
-def test_the_small_maps_are_sharp_on_a_dense_screen(notebook):
-    with notebook.dense_screen():
-        shown = one(notebook.run("attention_map(scores(4, 6, 6), words, overview=True)"))
-        canvas = shown.locator(".mini canvas")
-        expect(canvas).to_have_count(4)
-        # A dot a cell, enlarged without smoothing: sharp on any screen.
-        assert canvas.first.evaluate("it => [it.width, it.height]") == [6, 6]
-        assert canvas.first.evaluate("it => getComputedStyle(it).imageRendering") == "pixelated"
 
 
 # ---- without a kernel --------------------------------------------------------------------------
