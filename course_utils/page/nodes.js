@@ -79,7 +79,9 @@ export function hideTable(node, table) {
     const widgets = node.classList[0];
     const both = [...node.getRootNode().querySelectorAll(`.${table}, .${widgets}`)];
     const before = both[both.indexOf(node) - 1];
-    if (before?.classList.contains(table)) before.style.display = "none";
+    const cellOf = (it) => it.closest(".jp-Cell, .cell_container"); // of JupyterLab, of VS Code
+    if (before?.classList.contains(table) && cellOf(before) === cellOf(node))
+      before.style.display = "none";
   });
   shown.observe(node);
 }
