@@ -173,7 +173,7 @@ function render({ model, el }) {
   // As wide as the page lets it be: nothing is known of that before it is in the page.
   const watcher = new ResizeObserver(([{ contentRect }]) => {
     const sizes = measure(map, contentRect.width || 900, FAMILY);
-    if (JSON.stringify(sizes) === JSON.stringify(map.view.sizes)) return;
+    if (JSON.stringify(sizes) === JSON.stringify(map.view.sizes)) return painter.soon();
     map.view.sizes = sizes;
     painter.now();
   });

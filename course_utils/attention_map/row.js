@@ -157,11 +157,11 @@ export function drawNumbers(map) {
     ),
   );
   const node = create("div", { className: "row" }, words, numbers);
-  let at = 0;
+  let at = -1;
   function paint() {
     const { words: text, lines: texts, total, largest } = explained(map);
     const chosen = texts.findIndex((line) => line.at);
-    if (chosen !== at && chosen >= 0) numbers.scrollTop = LINE * ((at = chosen) - 6);
+    if (chosen !== at && chosen >= 0 && numbers.isConnected) numbers.scrollTop = LINE * ((at = chosen) - 6);
     write(words, text);
     lines.forEach((line, k) => line.show(texts[k], largest));
     foot.show(total, largest);
