@@ -113,7 +113,7 @@ class Progress:
         lines = [self.notice] if self.notice else []
         for lesson, exercises in self.rows:
             own = Progress([(lesson, exercises)])
-            full = round(10 * own.points / own.max_points)
+            full = round(10 * own.points / (own.max_points or 1))
             bar = "█" * full + "░" * (10 - full)
             lines.append(f"{_title(lesson):<24} {bar} {own.points:g} of {own.max_points:g}")
             names = "  ".join(f"{_sign(p, m)}\xa0{id}" for id, p, m in exercises)
@@ -159,7 +159,7 @@ class Progress:
                 if points != most:
                     name = f"<code>{html.escape(id)}</code>" if shown else id
                     return f"Next: {name} in {(shown or _title)(lesson)}"
-        return "All exercises are done."
+        return "All exercises are done." if self.rows else ""
 
     def _bar(self) -> str:
         share = 100 * self.points / (self.max_points or 1)
