@@ -51,7 +51,10 @@ endif
 
 .PHONY: lab test test-all quick notebooks explorer minutes matrix clean
 
-lab: $(VENV)/.lab
+# Without it a question about news lies over the first page.
+NO_NEWS := $(VENV)/share/jupyter/lab/settings/overrides.json
+
+lab: $(VENV)/.lab $(NO_NEWS)
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval
@@ -91,6 +94,10 @@ $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@$(COMPILE)
 	@$(USED)
 	@touch $@
+
+$(NO_NEWS): | $(VENV)/.lab
+	@mkdir -p $(@D)
+	@echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}' >$@
 
 $(VENV)/.test: $(VENV)/.lab
 	@echo "Installing what the tests need ..."

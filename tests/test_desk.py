@@ -149,7 +149,7 @@ class TestHints:
 
 
 class TestProgress:
-    def test_lists_every_exercise_and_keeps_the_best_result(self):
+    def test_lists_every_exercise_and_keeps_the_best_result(self, monkeypatch):
         check("naive_mean", lambda x: x)
         check("naive_mean", right)
         check("naive_mean", lambda x: x)
@@ -157,7 +157,14 @@ class TestProgress:
         listed = {id: points for _, rows in table.rows for id, points, _ in rows}
         assert list(listed) == COURSE.ids()
         assert listed["naive_mean"] == 2.0 and listed["softmax"] is None
-        assert "naive_mean" in repr(table) and "<table" in table._repr_html_()
+        first, second, *_ = repr(table).splitlines()
+        assert (
+            first.startswith("01 naive mean ") and " 2 of " in first and "✓\xa0naive_mean" in second
+        )
+        assert repr(table).endswith("Next: naive_mean_shapes in 01 naive mean")
+        monkeypatch.chdir(HERE / "notebooks" / "8-beyond")
+        page = table._repr_html_()
+        assert '<a href="../1-averages/03_softmax_masking.ipynb">03 softmax masking</a>' in page
 
     def test_is_not_kept_for_other_seeds_or_stubs(self, own_progress):
         check("naive_mean", right, seed="grading")

@@ -63,6 +63,9 @@ def get(address, tries=60):
 def test_the_address_is_the_start_page(address):
     assert urlsplit(address).path == "/lab/tree/notebooks/index.ipynb"
     assert "<title>JupyterLab</title>" in get(address)
+    settings = "/lab/api/settings/@jupyterlab/apputils-extension:notification"
+    asked = json.loads(get(address.replace(urlsplit(address).path, settings)))
+    assert asked["schema"]["properties"]["fetchNews"]["default"] == "false"
 
 
 def test_lesson_01_is_served(address):

@@ -126,13 +126,13 @@ class TestLine:
     def test_it_translates_what_is_typed(self):
         line = translating_line(EARLY, "the cow dances")
         assert line.translation()[0] == "la vache danse"
-        line.line.value = "I do not sing."
+        line.text = "I do not sing."
         assert line.translation()[1] == ["je", "ne", "chante", "pas", "<eos>"]
-        assert "je ne chante pas" in line.table.value and "<th scope" in line._html()
+        assert line._shown["says"] == "je ne chante pas" and "<th scope" in line._html()
 
     @pytest.mark.parametrize(
         ("text", "said"), [("the purple cow", "purple"), ("", "1 to 13"), ("the " * 14, "1 to 13")]
     )
     def test_what_it_cannot_read_is_told(self, text, said):
         line = translating_line(EARLY, text)
-        assert said in line.table.value and said in repr(line)
+        assert said in line._shown["says"] and said in repr(line) and said in line._html()

@@ -9,7 +9,7 @@ import pytest
 from tools import ROOT
 
 PACKAGES = ("course_utils", "exercises", "tests", "tools", "whywrong", "whywrong_nbgrader")
-LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 600, 60
+LINES_OF_A_FILE, LINES_OF_A_FUNCTION, LINES_OF_A_SCRIPT = 600, 60, 400
 # What each package may import of the others; tests may import anything.
 MAY_IMPORT = {
     "whywrong": set(),
@@ -49,6 +49,20 @@ def test_files_are_short():
         if (lines := len((ROOT / f"{file}.py").read_text(encoding="utf-8").splitlines()))
         > LINES_OF_A_FILE
     }
+    assert long == {}
+
+
+def test_scripts_are_short_and_so_is_what_they_declare():
+    """A declaration ends before an empty line that is followed by the left margin."""
+    long = {}
+    for path in sorted((ROOT / "course_utils").rglob("*.js")):
+        text = path.read_text(encoding="utf-8")
+        for part in re.split(r"\n\n(?=\S)", re.sub(r"^/\*\*.*?\*/$", "", text, flags=re.M | re.S)):
+            lines = part.strip().splitlines()
+            if len(lines) > LINES_OF_A_FUNCTION:
+                long[f"{path.name}: {lines[0]}"] = len(lines)
+        if text.count("\n") > LINES_OF_A_SCRIPT:
+            long[path.name] = text.count("\n")
     assert long == {}
 
 

@@ -222,24 +222,6 @@ class Notebook:
         self.command("docmanager:save")
         return nbformat.read(self.server.folder / self.name, as_version=4)
 
-    @contextmanager
-    def dense_screen(self) -> Iterator[None]:
-        """For a while, two of the screen's dots to a pixel each way."""
-        devtools = self.page.context.new_cdp_session(self.page)
-
-        def scale(factor: int) -> None:
-            size = self.page.viewport_size or {}
-            metrics = {**size, "deviceScaleFactor": factor, "mobile": False}
-            devtools.send("Emulation.setDeviceMetricsOverride", metrics)
-            self.page.wait_for_function("factor => devicePixelRatio === factor", arg=factor)
-
-        scale(2)
-        try:
-            yield
-        finally:
-            scale(1)
-            devtools.detach()
-
     def theme(self, name: str) -> None:
         """ "JupyterLab Light" or "JupyterLab Dark"."""
         current = self.page.evaluate("document.body.dataset.jpThemeName")
