@@ -145,7 +145,7 @@ def shorter(text: str, most: int = 160) -> str:
 
 
 def instructor_reads(notes: str) -> str:
-    said = [n for n in notes.split("; ") if n and "it was not handed in" not in n]
+    said = [n for n in notes.split("; ") if n and "it was not submitted" not in n]
     said = [re.sub(r"^\d\d_\w+: ", "", n) for n in said]
     return shorter("; ".join(said[:3]), 240) or "the card"
 

@@ -13,7 +13,7 @@ from whywrong.rows import Row
 
 ROWS = [
     BehaviourResult("values", "The values are right on every case", False),
-    BehaviourResult("first", "The first token stays as it is", True, credit=True),
+    BehaviourResult("first", "The first token stays unchanged", True, credit=True),
     BehaviourResult("future", "A later token has no say", False, credit=True),
     BehaviourResult("runs", "It runs on every input", True),
 ]
@@ -30,7 +30,7 @@ WRONG = Report(
     row=Row("result[0, :]", ("1", "2", "3"), ("1", "4", "5"), (False, True, True)),
     hints=("A nudge.", "A push.", "Nearly the *answer*: `x`."),
     hints_left=3,
-    place="1 of 2 exercises of this lesson done.",
+    place="1 of 2 exercises of this lesson are done.",
 )
 
 

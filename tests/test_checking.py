@@ -154,7 +154,7 @@ class TestErrors:
         report = check("naive_mean", naive_mean)
         assert "functional.py" not in str(report)
         assert report.detail.splitlines()[-2].endswith("layer_norm(x, (99,))")
-        assert report.detail.splitlines()[-1] == "at that moment: x: (1, 3, 2)"
+        assert report.detail.splitlines()[-1] == "shapes at this line: x: (1, 3, 2)"
 
     @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, MemoryError, StopIteration])
     def test_no_exception_gets_out(self, error):
@@ -210,8 +210,8 @@ class TestErrors:
 
         report = check(id, Keeps)
         assert "another length" in report.message
-        said = "A later call, with other inputs, by name or in the other mode, did not."
-        assert f": that ran. {said}" in report.detail
+        said = "A later call, with other inputs, by name or in the other mode, failed."
+        assert f": this ran. {said}" in report.detail
 
 
 class TestResults:

@@ -100,7 +100,7 @@ class TestAnAnswerThatCallsAnEarlierOne:
             mine = self.answer(earlier)["softmax_mean"]
             found = yours("softmax_mean", mine, attention.softmax_mean)
             assert found is (mine if works else attention.softmax_mean)
-        with pytest.raises(ValueError, match="no exercise of this name"):
+        with pytest.raises(ValueError, match="no exercise with this name"):
             yours("softmax_men", mine, attention.softmax_mean)
 
     def test_says_nothing_when_the_earlier_one_is_right(self):
@@ -112,7 +112,7 @@ class TestHints:
     def test_come_one_after_the_other_and_end_kindly(self):
         given = [repr(hint("tril_mean")) for _ in range(4)]
         assert [g.split(" for")[0] for g in given[:3]] == [f"Hint {i} of 3" for i in (1, 2, 3)]
-        assert given[3].startswith("That was all")
+        assert given[3].startswith("No further hints")
         assert "<p" in hint("tril_mean", 1)._repr_html_()
 
     def test_go_on_behind_the_one_that_was_asked_for(self):
@@ -176,10 +176,10 @@ class TestProgress:
             b"[" * 100_000,
         ],
     )
-    def test_a_damaged_file_is_set_aside_and_told(self, own_progress, content):
+    def test_a_damaged_file_is_renamed_and_reported(self, own_progress, content):
         own_progress.write_bytes(content)
         table = progress()
-        assert "set aside" in table.notice
+        assert "was renamed to" in table.notice
         aside = own_progress.with_name("progress.json.damaged-1")
         assert aside.read_bytes() == content
         check("naive_mean", right)

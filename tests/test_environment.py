@@ -128,5 +128,5 @@ def test_the_one_cpu_may_be_named_with_its_index(monkeypatch, capsys):
 @pytest.mark.parametrize("value", ["gpu", "mps", "cuda:", "cuda:x", "cpu:0x", "cpu:1"])
 def test_another_device_is_refused_with_what_can_be_said(monkeypatch, value):
     monkeypatch.setenv("COURSE_DEVICE", value)
-    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it can be cpu, cuda"):
+    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it must be cpu, cuda"):
         device()

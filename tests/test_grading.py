@@ -456,7 +456,7 @@ def test_without_walls_it_is_said_and_still_judged_outside():
     ("content", "said"),
     [
         (b"", "the file is empty"),
-        ("{}".encode("utf-16"), "it is no text in UTF-8"),
+        ("{}".encode("utf-16"), "it is not UTF-8 text"),
         (b"<!DOCTYPE html>", "it is no JSON"),
         (b"[" * 10**6 + b"]" * 10**6, "it is nested too deeply"),
         (

@@ -491,7 +491,7 @@ def test_a_scheduler_that_is_not_there_is_told_soon(course):
     ("arguments", "said"),
     [
         (["9-nothing"], "The gradebook has no assignment 9-nothing"),
-        ([ASSIGNMENT, "--student", "nobody"], "nobody has not handed in 1-averages"),
+        ([ASSIGNMENT, "--student", "nobody"], "nobody has not submitted 1-averages"),
     ],
 )
 def test_what_is_not_there_is_told_with_what_to_do(course, arguments, said):

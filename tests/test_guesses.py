@@ -72,7 +72,7 @@ def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsy
     ]
     for other in ([...], "after", ...):
         recall("04", other)
-        assert capsys.readouterr().out.startswith("There are 3 questions")
+        assert capsys.readouterr().out.startswith("Type 3 answers")
 
 
 @pytest.mark.parametrize(

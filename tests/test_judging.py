@@ -249,7 +249,7 @@ class OtherNames(nn.Module):
 def test_a_row_says_no_more_than_was_seen():
     report = check_exercise(COURSE.find("CausalSelfAttention"), OtherNames, catalogue=COURSE)
     told = next(row for row in report.behaviours if row.id == "runs")
-    assert "It has the parameters that were asked for" in told.text
+    assert "It has the parameters that it should" in told.text
 
 
 def test_what_is_no_parameter_is_not_called_one():

@@ -77,7 +77,7 @@ def test_what_is_learned_besides_is_told_by_its_name():
 def test_missing_parameters_are_told_and_what_is_there_in_their_place_and_no_others():
     answer = type("MyGPT", (FourClasses,), {"last": nn.LayerNorm})
     report = checked(answer)
-    listed = "missing: norm.scale, norm.shift\nyours has besides: norm.weight, norm.bias"
+    listed = "missing: norm.scale, norm.shift\nyours also has: norm.weight, norm.bias"
     assert report.message == "2 parameters are missing." and listed in report.detail
     assert "query" not in report.message
     assert report.misconceptions == ("norm_of_py_torch",)

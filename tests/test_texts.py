@@ -94,7 +94,7 @@ FAULTS = {
     "no points": (TEXT.replace("points: 1", "call: double(x)"), 1, "`points:` should be a number"),
     "an edit found nowhere": (TEXT.replace("x + x =>", "x - x =>"), 18, "once in the right"),
     "an edit found twice": (TEXT.replace("x + x =>", "x =>"), 18, "not 3 times"),
-    "no edit": (TEXT.replace("x + x => x * x", "x * x"), 18, "is no edit"),
+    "no edit": (TEXT.replace("x + x => x * x", "x * x"), 18, "is not an edit"),
     "no reason": (TEXT.replace("Why: It differs.\n", ""), 13, "lacks why"),
     "nothing shared": (TEXT.replace("Look:", "As in: none\nLook:"), 14, "no section squared"),
     "no answer": (TEXT.replace("# Right answer", "# Wrong answer"), 1, "`# Right answer`"),
@@ -114,7 +114,7 @@ def test_a_faulty_python_file_is_named(write):
         write(python="1 / 0").find("double")
     with pytest.raises(TextError, match=r"double\.py does not define `probe`"):
         write(python="cases = expect = print").find("double")
-    with pytest.raises(TextError, match=r"there is no triple\.py beside it"):
+    with pytest.raises(TextError, match=r"there is no triple\.py next to it"):
         write(python=None, id="triple").find("triple")
 
 
@@ -123,5 +123,5 @@ def test_exercises_come_in_the_order_in_which_they_follow_each_other(write):
     write(TEXT.replace("points: 1", "points: 1\nafter: double"), id="a_second")
     write(TEXT.replace("points: 1", "points: 1\nafter: a_second"), id="another")
     assert write().ids() == ["double", "a_second", "another"]
-    with pytest.raises(TextError, match="`after: nobody` is no exercise"):
+    with pytest.raises(TextError, match="`after: nobody` names no earlier exercise"):
         write(TEXT.replace("points: 1", "points: 1\nafter: nobody"))
