@@ -1,4 +1,4 @@
-"""`WithTable`: a widget that is a table where no kernel runs."""
+"""`WithTable`: a widget that becomes a table without a kernel."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class WithTable(ipywidgets.DOMWidget):
-    """A widget with a table for where no kernel runs; a class below says what is in it."""
+    """A widget with a table for pages without a kernel; subclasses define the content."""
 
     def _html(self) -> str:
         raise NotImplementedError
 
     def _ipython_display_(self, **_: Any) -> None:
-        """Put out the table and the widgets as two outputs; the style sheet hides the first."""
+        """Display the table and the widgets as two outputs; the style sheet hides the first."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         display({"text/html": self._html(), "text/plain": repr(self)}, raw=True)
         display({WIDGET_VIEW: view, "text/plain": ""}, raw=True)

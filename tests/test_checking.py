@@ -451,7 +451,7 @@ class TestJudgingElsewhere:
 
     @pytest.mark.parametrize("data", [b"", b"not this", os.urandom(200), b"\xff" * 9])
     def test_bytes_that_are_no_observations_are_refused(self, data):
-        with pytest.raises(ValueError, match="no packed observations"):
+        with pytest.raises(ValueError, match="not packed observations"):
             unpack(data)
 
     def test_a_report_is_plain_data(self):

@@ -177,7 +177,7 @@ def test_verbs_agree_with_their_subject_whatever_stands_between():
 
 def test_a_text_that_is_no_toy_english_is_named():
     ids = torch.tensor([[toy_english.words.index(word) for word in ["the", "sleeps"]]])
-    with pytest.raises(ValueError, match="doesn't say 'the sleeps'"):
+    with pytest.raises(ValueError, match="doesn't generate 'the sleeps'"):
         toy_english.next_word(ids)
     with pytest.raises(ValueError, match="windows of 1"):
         toy_english.least_loss(1)

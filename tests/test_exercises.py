@@ -230,7 +230,7 @@ def test_a_gate_that_looks_for_a_missing_role_is_an_error():
     with pytest.raises(ValueError, match="naive_mean: no case has the role that gate looks at"):
         kept_key(exercise, 0)
     report = check_exercise(exercise, lambda x: x)
-    assert "The exercise itself has a fault" in report.message and "gate" in report.message
+    assert "The exercise itself is faulty" in report.message and "gate" in report.message
 
 
 # ---------------------------------------------------------------- stubs

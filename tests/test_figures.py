@@ -443,8 +443,8 @@ def test_distributions_describe_the_spread_before_and_after_scaling():
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: heatmap(torch.zeros(2, 3, 4), TITLE), r"\(T, S\) was asked for, got \(2, 3, 4\)"),
-        (lambda: head_grid(torch.zeros(2, 3), TITLE), r"\(H, T, S\) was asked for, got \(2, 3\)"),
+        (lambda: heatmap(torch.zeros(2, 3, 4), TITLE), r"expected shape \(T, S\), got \(2, 3, 4\)"),
+        (lambda: head_grid(torch.zeros(2, 3), TITLE), r"expected shape \(H, T, S\), got \(2, 3\)"),
         (lambda: heatmap(torch.zeros(2, 3), TITLE, columns=WORDS[:2]), "2 labels.* 3 columns"),
         (lambda: heatmap(torch.zeros(2, 3), TITLE, rows=WORDS), "3 labels.* 2 rows"),
         (lambda: head_grid(weights(2, 3, 3), TITLE, names=WORDS), "3 labels.* 2 headings"),

@@ -251,7 +251,7 @@ class TestWhatTheNotebookHad:
             _replace_softmax()
             report = check(right)
             assert report.passed
-            assert "`torch.softmax`" in report.notes[-1] and "put back" in report.notes[-1]
+            assert "`torch.softmax`" in report.notes[-1] and "restored" in report.notes[-1]
             assert torch.softmax is softmax
             assert not check(right).notes
         finally:
@@ -377,7 +377,7 @@ class TestAnotherDevice:
     def test_a_result_made_on_the_cpu_is_refused(self):
         report = check(lambda x: torch.stack(list(right(x))).cpu())
         assert costs_a_quarter(report, "device"), str(report)
-        assert "came back on the CPU" in report.message
+        assert "result was on the CPU" in report.message
 
     @pytest.mark.parametrize(
         "answer",

@@ -162,10 +162,10 @@ def test_the_loss_is_the_mean_over_all_next_tokens_but_padding(pad_id, dtype):
 @pytest.mark.parametrize(
     ("logits", "ids", "pad_id", "message"),
     [
-        (torch.zeros(2, 1, V), some_ids(2, 1), None, r"\(2, 1\) hold no token to predict"),
-        (torch.zeros(2, 3, V), torch.tensor([[5, 0, 0], [2, 0, 0]]), 0, "padding only"),
+        (torch.zeros(2, 1, V), some_ids(2, 1), None, r"\(2, 1\) have no token to predict"),
+        (torch.zeros(2, 3, V), torch.tensor([[5, 0, 0], [2, 0, 0]]), 0, "only padding"),
         (torch.zeros(2, 4, V), some_ids(2, 3), None, r"\(2, 4, 11\).*\(2, 3\).*= \(2, 3, V\)"),
-        (torch.zeros(6, V), some_ids(2, 3), None, r"\(6, 11\) don't belong to ids \(2, 3\)"),
+        (torch.zeros(6, V), some_ids(2, 3), None, r"\(6, 11\) don't match ids \(2, 3\)"),
         (torch.zeros(2, 3, V), torch.full((2, 3), V), None, f"between 0 and {V - 1}"),
         (torch.zeros(2, 3, V), torch.full((2, 3), -100), None, "got -100"),
         (torch.zeros(2, 3, V), torch.zeros(2, 3), None, "int64 or int32, got torch.float32"),

@@ -226,7 +226,7 @@ def test_feedback_reaches_the_students(cycle):
         (
             "deleted-cells",
             "01_naive_mean",
-            "This cell was missing from the submission and was put back.",
+            "This cell was missing from the submission and was restored.",
         ),
         ("nothing-done", "01_naive_mean", "not attempted yet"),
     ],
