@@ -54,5 +54,5 @@ def test_the_table_ends_with_its_row_and_the_floor(capsys):
 
 
 def test_an_unknown_row_is_refused():
-    with pytest.raises(ValueError, match="'one hand' is no row; the rows are 'all words alike'"):
+    with pytest.raises(ValueError, match="no row 'one hand'; the rows are 'all words alike'"):
         loss_so_far.show("one hand")
