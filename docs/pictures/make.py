@@ -1,8 +1,8 @@
-"""Make the pictures of the README and of the start page.
+"""Take the pictures for the README and the start page.
 
     python docs/pictures/make.py [start] [lesson_map] [card]
 
-They are taken in a real JupyterLab, in the Chromium of this machine. "start" is the moving one.
+They are taken in a real JupyterLab, in this machine's Chromium. "start" is the animation.
 """
 
 import io
@@ -36,7 +36,7 @@ def main(wanted: list[str]) -> None:
 
 
 def start(notebook) -> None:
-    """The start page's model while somebody plays with it, as a moving picture."""
+    """An animation of the start page's model in use."""
     notebook.page.set_viewport_size({"width": 1240, "height": 1000})
     notebook.page.emulate_media(reduced_motion="reduce")
     output = notebook.run("from course_utils.start import playground\nplayground()")
@@ -77,14 +77,14 @@ def start(notebook) -> None:
 
 
 def _on_page(picture: Image.Image, high: int) -> Image.Image:
-    """The picture on its own ground, as high as the highest, so that none jumps."""
+    """The picture on its own background, as high as the highest, so that frames don't jump."""
     page = Image.new("RGB", (picture.width, high), picture.getpixel((1, 1)))
     page.paste(picture, (0, 0))
     return page
 
 
 def lesson_map(notebook) -> None:
-    """One head in the light theme, and all heads in the dark one."""
+    """One head in the light theme, and all heads in the dark theme."""
     notebook.page.set_viewport_size({"width": 1160, "height": 1000})
     output = notebook.run(
         "from course_utils.attention_map import attention_map\n"
@@ -104,7 +104,7 @@ def lesson_map(notebook) -> None:
 
 
 def card(notebook) -> None:
-    """The check of a mask that comes too late."""
+    """The check of a mask that is applied too late."""
     notebook.page.set_viewport_size({"width": 1000, "height": 1000})
     output = notebook.run(
         "import torch\nfrom course_utils import check\n\n"
