@@ -1,4 +1,4 @@
-"""What the lessons of "From Averages to Transformers" import.
+"""The package that the lessons of "From Averages to Transformers" import.
 
 Use `check`, `hint` and `progress` while you learn; `device` says where to compute, and `yours` lets
 a demonstration use your answer once it is right. The finished parts of the lessons are in

@@ -83,7 +83,7 @@ class Grammar:
         return torch.stack(columns, dim=1)  # T of (B,) -> (B, T)
 
     def next_word(self, ids: Tensor) -> Tensor:
-        """What the best possible model predicts: the probability of each word after each prefix.
+        """The best possible model's prediction: the probability of each word after each prefix.
 
         The forward algorithm (Rabiner 1989, section III.A) updates the probability of each state,
         given the words so far, word by word. Texts begin anywhere.

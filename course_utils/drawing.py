@@ -429,7 +429,7 @@ def describe_heads(
 
 
 def level(axes: Axes, name: str, value: float) -> None:
-    """A horizontal line with its name beside it, at the right."""
+    """A horizontal line with its name at its right end."""
     axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.annotate(
         name,

@@ -13,7 +13,7 @@ def use_threads(count: int | None) -> Iterator[None]:
     """Use `count` threads inside the context; None changes nothing.
 
     For small products, threads wait for each other longer than they compute, especially on a busy
-    machine. And sums differ in their last digits if they are split into different numbers of parts.
+    machine. Also, a sum's last digits depend on the number of parts into which it is split.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)

@@ -95,7 +95,7 @@ def put_after_imports(notebook: Notebook, source: str) -> None:
 
 @dataclass(frozen=True)
 class Attack:
-    """What one submission tries, and the required outcome.
+    """An attack by one submission, and the required outcome.
 
     Attributes:
         make: writes the submission.

@@ -85,7 +85,7 @@ def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:
 
 
 def coinciding(exercise: Exercise, case: Case) -> list[str]:
-    """What is wrong with a case's sizes, in words; nothing for a case with the role "small"."""
+    """The faults in a case's sizes, in words; none for a case with the role "small"."""
     if "small" in case.roles:
         return []
     found = sizes(exercise, case)

@@ -14,7 +14,7 @@ from whywrong.rows import Row
 ROWS = [
     BehaviourResult("values", "The values are right on every case", False),
     BehaviourResult("first", "The first token stays unchanged", True, credit=True),
-    BehaviourResult("future", "A later token has no say", False, credit=True),
+    BehaviourResult("future", "A later token has no effect", False, credit=True),
     BehaviourResult("runs", "It runs on every input", True),
 ]
 WRONG = Report(

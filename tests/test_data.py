@@ -32,7 +32,7 @@ EVEN = Grammar(
         "inside": [(1, ["1"], "outside")],
     }
 )
-# Two words that reveal nothing about the state, unlike the third; "a" is likelier than "b".
+# Two words reveal nothing about the state, unlike the third; choices are not equally likely.
 UNEVEN = Grammar(
     {
         "one": [(0.2, ["a"], "two"), (0.8, ["b", "c"], "one")],

@@ -71,7 +71,7 @@ PROVOKED = {
         lambda: nn.MultiheadAttention(4, 2, batch_first=True)(X, X, X, is_causal=True),
         "is only a hint",
     ),
-    "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "holds numbers"),
+    "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "contains numbers"),
     "numbers joined": (lambda: torch.ones(3) | torch.ones(3), "`|`, `&` and `~`"),
     "numbers inverted": (lambda: ~torch.ones(3), "`|`, `&` and `~`"),
     "a buffer named twice": (lambda: Made(twice), '`register_buffer("mask", …)`'),

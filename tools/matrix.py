@@ -86,7 +86,7 @@ class Cell:
         return judge(e, key, observe(e, self.answer, key.cases, catalogue()))
 
     def fault(self, report: Report) -> str:
-        """What is wrong with its judgement, or an empty string."""
+        """The error in its judgement, or an empty string."""
         if not self._is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
         if self.kind in OUTSIDE and self.kept_points not in (report.points, ANY):

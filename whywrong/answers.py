@@ -1,4 +1,4 @@
-"""What is known of an answer without running it: arguments, names, whether it is a stub."""
+"""Describes an answer without running it: arguments, names, whether it is a stub."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MA
 
 @dataclass(frozen=True)
 class Described:
-    """What is known of an answer without running it.
+    """The description of an answer without running it.
 
     Attributes:
         missing: nothing was submitted, or `...`.

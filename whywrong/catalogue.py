@@ -66,7 +66,7 @@ class Catalogue:
         _make_package(folder, name)
         lessons: dict[str, list[Text]] = {}
         for path in sorted(folder.glob("*/*/*.md")):
-            if not path.stem.isidentifier():  # notes beside the exercises
+            if not path.stem.isidentifier():  # notes next to the exercises
                 continue
             lessons.setdefault("/".join(path.parts[-3:-1]), []).append(Text(path))
         return cls(

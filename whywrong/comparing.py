@@ -1,4 +1,4 @@
-"""What "equal" means: bit for bit, within an exercise's tolerance, or for wrong answers."""
+"""Meanings of "equal": bit for bit, within an exercise's tolerance, or for wrong answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exercise is made of: cases, a probe, an expectation, properties, misconceptions."""
+"""The parts of an exercise: cases, a probe, an expectation, properties, misconceptions."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class Property:
         credit: whether it counts for partial credit when the values are wrong.
         gate: no partial credit at all unless it is true (a constant or a copy of the input would
             otherwise collect points for properties that it has by accident).
-        secondary: says nothing about how near a wrong answer is to the right one; with right
-            values, breaking it costs a quarter.
+        secondary: unrelated to how close a wrong answer is to the right one; with right values,
+            breaking it costs a quarter.
         role: looks only at cases with this role.
         any_number: also looks at cases whose results are NaN or infinite.
         draws: judges random results; two answers are alike if it says the same of both.
@@ -220,7 +220,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an answer may call, and what doesn't count as an answer.
+    """Rules on what an answer may call, and what doesn't count as an answer.
 
     Args:
         uses: earlier exercises that it may call by name. An answer that fails with the reader's own

@@ -1,4 +1,4 @@
-"""What a probe records: plain tensors by name, and facts that can be stored as JSON."""
+"""The record of a probe: plain tensors by name, and facts that can be stored as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_ELEMENTS = 1_000_000  # no exercise of this course has a larger result
 
 @dataclass
 class Observation:
-    """What one probe recorded on one case.
+    """The record of one probe on one case.
 
     Facts the judge knows: `error` (type, bases, message, where, kind, later), `types` (the type of
     each result), `modified` (names of changed inputs), `unstable` ("random", "seed" or "memory"),

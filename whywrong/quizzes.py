@@ -49,7 +49,7 @@ def quiz(
 
 
 def filled(exercise: Exercise, misconception: Misconception) -> dict[str, Any]:
-    """The whole dict that a student with this misconception hands in."""
+    """The whole dict that a student with this misconception submits."""
     return exercise.reference | dict(misconception.entries)
 
 

@@ -88,12 +88,12 @@ class _Executed(_Mode):
 
 
 class Calls:
-    """What an answer calls, as the interpreter sees it: course parts by code, PyTorch's by name.
+    """The calls of an answer, from the interpreter: course parts by code, PyTorch's by name.
 
     Also sees what the two modes above miss: other threads, and code that switches modes off.
 
     Args:
-        parts: the code of course parts, with their names.
+        parts: the code objects of course parts, with their names.
         operators: whether to record PyTorch's functions.
         whole: whether to watch all of a probe, or only until `seen_enough` ends the first call.
     """

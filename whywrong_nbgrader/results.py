@@ -71,7 +71,7 @@ def texts_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a result depends on besides the cells.
+    """Everything besides the cells that a result depends on.
 
     Attributes:
         secret: the seed of the inputs.

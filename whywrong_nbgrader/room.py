@@ -82,7 +82,7 @@ def remove_left() -> None:
 def _own_folder() -> tuple[Path, int]:
     """A new folder, locked while this process exists."""
     remove_left()
-    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # so it isn't seen as abandoned
+    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # shows that it is in use
     lock = os.open(made, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     return made.rename(made.with_name(made.name.replace("making", "room"))), lock

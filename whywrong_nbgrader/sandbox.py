@@ -143,7 +143,7 @@ def _bounds(limits: Limits) -> Iterator[str]:
 def _files(
     shown: Mapping[str | Path, str | Path], own: str | Path | None, limits: Limits, nested: bool
 ) -> Iterator[str]:
-    """What is readable inside, and the one writable folder that persists."""
+    """The readable files inside, and the one writable folder that persists."""
     for name in SYSTEM:
         yield from _system(f"/{name}")
     yield from ("--proc", "/proc", "--dev", "/dev")

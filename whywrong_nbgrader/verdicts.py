@@ -31,7 +31,7 @@ from .room import Lodger
 
 PATIENCE = 6  # on a busy machine, an answer may take this many times its processor time
 GRACE = 3.0  # seconds after the time limit that an honest process needs to report it
-NOT_INSIDE = "exercises", "own_exercises_"  # only a probe's parts of these are sent
+NOT_INSIDE = "exercises", "own_exercises_"  # only needed parts of these are sent
 KEPT_CASES = 2000  # all cases of the course are about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
 MOST_HEADER = 2**20  # bytes of names, shapes and facts; in memory, a hundred times as much

@@ -7,7 +7,7 @@ such a head an *induction head*.
 
     python -m course_utils.experiments.induction
 
-trains both models and keeps their weights beside this file.
+trains both models and stores their weights next to this file.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
-    """What each head attends to.
+    """How much each head attends to the words of each role.
 
     Returns:
         `(L, H, 3)`, see `ROLES`: the mean weight on the previous word, in the first segment; then,

@@ -22,13 +22,13 @@ GELUS = ("gelu", "gelu_", "GELU")  # operators that would solve an exercise of l
 
 
 class NormByFormula(transformer.LayerNorm):
-    """The finished norm without the built-in one, which would solve the exercise."""
+    """The finished norm, written without the built-in norm, whose use would solve the exercise."""
 
     forward = transformer.LayerNorm.formula
 
 
 class NetworkByFormula(transformer.FeedForward):
-    """The finished network without the built-in GELU, which would solve the previous exercise."""
+    """The finished network, without the built-in GELU, whose use would solve another exercise."""
 
     forward = transformer.FeedForward.formula
 

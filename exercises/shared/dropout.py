@@ -136,8 +136,8 @@ def _slopes(
     """The slope of one draw's result along a direction.
 
     The direction is in the weights of query and key, or in all others and the tokens. The slope is
-    measured, with the first step that agrees with the gradients or the last one, and computed from
-    the gradients.
+    computed from the gradients, and also measured: with the first step size that agrees with the
+    gradients, else with the last.
     """
     module, way = (make(torch.float64, as_made=True) for _ in range(2))
     with torch.no_grad():

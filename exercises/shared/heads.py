@@ -258,7 +258,7 @@ def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
         return
 
     def made(**how: Any) -> Any:
-        set_seed(1)  # an extra parameter is the same in each
+        set_seed(1)  # a possible extra parameter is the same in each
         return make(**how)
 
     changed = x.clone()

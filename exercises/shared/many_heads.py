@@ -130,7 +130,7 @@ class Cases:
             "heads": s.H,
             "once": once,
         }
-        if "typical" in roles:  # others are made beside it, with a shorter context
+        if "typical" in roles:  # additional modules have a shorter context
             options["others"] = [((), named | {"context_length": 1, "dropout": 0.9})]
         return Case(name, inputs, options=options, roles=set(roles.split()))
 

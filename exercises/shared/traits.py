@@ -11,7 +11,7 @@ from whywrong.exercise import Expected, Verdict
 
 
 def trait(name: str) -> Callable[..., Verdict]:
-    """What a probe recorded under this name, or None."""
+    """The trait that a probe recorded under this name, or None."""
 
     def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return seen.traits.get(name)

@@ -225,7 +225,7 @@ def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> N
 
 
 def _changed(case: Case, text: str, mask: Tensor | None) -> dict[str, Tensor]:
-    """One text with other tokens at one end or in its padding, by the name of the observation."""
+    """By observation: one text with other tokens at one end or in its padding."""
     where: dict[str, Any] = {f"other padding in {text}": mask}
     if "typical" in case.roles:
         where = {f"{text} {place}": (slice(None), place) for place in (0, -1)}

@@ -77,7 +77,7 @@ def _load(modules: Sequence[str]) -> None:
         errors.libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
 
     torch.ones(2, 2, requires_grad=True).sum().backward()
-    gc.freeze()  # a collection in a fork would copy every memory page that holds an object
+    gc.freeze()  # garbage collection in a fork would copy every page with an object
     gc.enable()
 
 
