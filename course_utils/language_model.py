@@ -183,7 +183,7 @@ def watch_training(
     levels: Mapping[str, float] | None = None,
     threads: int | None = 1,
 ) -> Iterator[None]:
-    """Show a live plot of the loss while `loop` trains the model on these batches, in order.
+    """Show a live plot of the loss while any loop trains the model on these batches, in order.
 
     Args:
         model: the model to train.

@@ -57,8 +57,8 @@ Grading takes bounded time. `make test` does the same with five of the attacks.
 `python -m tests.evil_table` generates this page.
 
 - **held by**: the defence that must stop it: *limits* of time, memory and size; *walls*, the
-  sandbox in which a submission runs; *verdicts*, which are computed outside the sandbox; the reading
-  of *files*; the writing of *pages*.
+  sandbox in which a submission runs; *verdicts*, which are computed outside the sandbox; the
+  reading of *files*; the writing of *pages*.
 - **fair**: the maximum that it may get of the assignment's {all} points, for its right answers.
 - **got**: its points from `course grade`.
 - **stock**: its points from nbgrader without this course's settings, if tried without harm.
