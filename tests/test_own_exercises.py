@@ -94,7 +94,7 @@ class TestTheFolderBesideTheConfiguration:
 
     def test_says_what_is_wrong_with_a_text(self, course):
         (course / "exercises" / "9-own" / "17_centred" / "broken.md").write_text("no head")
-        said = "17_centred/broken.md, line 1: it should begin with its points"
+        said = "17_centred/broken.md, line 1: it should begin with a head"
         assert said in check("naive_mean", right).message
         assert said in repr(hint("naive_mean"))
         assert said in progress().notice and len(progress().rows) >= 7
