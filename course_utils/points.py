@@ -1,4 +1,4 @@
-"""How far a reader has come, in one small file of their own."""
+"""Stores a reader's progress in one small file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SIGNS = "✓ done, ◐ partly, ✗ not right yet, ○ not yet"
 
 
 def progress_path() -> Path | None:
-    """The file that keeps the points: COURSE_PROGRESS if set, else in the course folder.
+    """The file that stores the points: COURSE_PROGRESS if set, else one in the course folder.
 
-    COURSE_PROGRESS=off keeps nothing, and neither does nbgrader's autograde. Nothing is kept of
-    what runs in solutions/ or outside of the course folder, the nearest one above the notebook
-    that holds nbgrader_config.py.
+    With COURSE_PROGRESS=off, or in nbgrader's autograde, nothing is stored. Nor is anything stored
+    in solutions/ or outside the course folder, the nearest one above the notebook with an
+    nbgrader_config.py.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
@@ -43,7 +43,7 @@ def progress_path() -> Path | None:
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
-    """The points by exercise id, and a sentence if the file had to be set aside."""
+    """The points by exercise id, and a sentence if the file had to be renamed."""
     if path is None:
         return {}, ""
     try:
@@ -56,7 +56,7 @@ def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
         exercises = json.loads(text)["exercises"]
         return {str(k): _entry(v) for k, v in exercises.items()}, ""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}, _set_aside(path, "it is not readable as progress")
+        return {}, _set_aside(path, "it doesn't contain progress data")
 
 
 def _entry(value: Any) -> dict[str, float]:
@@ -72,13 +72,13 @@ def _set_aside(path: Path, reason: str) -> str:
         if not aside.exists():
             with contextlib.suppress(OSError):
                 path.rename(aside)
-                return f"{path.name} was set aside as {aside.name} ({reason}); a new one is begun."
+                return f"{path.name} was renamed to {aside.name} ({reason}); a new one begins."
             break
-    return f"{path.name} can't be used ({reason}); nothing is kept."
+    return f"{path.name} can't be used ({reason}); your progress is not stored."
 
 
 def record(report: Report) -> None:
-    """Keeps the best result of an exercise; never a reason for a check to fail."""
+    """Stores the best result of an exercise; never makes a check fail."""
     path = progress_path()
     if not report.attempted or path is None:
         return

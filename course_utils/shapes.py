@@ -1,4 +1,4 @@
-"""Shapes through a module or a function, line by line as its author wrote it."""
+"""Traces shapes through a module or function, call by call as its author wrote it."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 Shape = tuple[int, ...]
 
-# Light enough for black text on every theme; a letter keeps its colour in every trace.
+# Light enough for black text in every theme; a letter has the same colour in every trace.
 LETTER_COLORS = {
     "B": "#d9d9d9",
     "T": "#a6d8f0",
@@ -35,9 +35,9 @@ TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: its name, the parameters' owner if it has one, and the shapes around it.
+    """One operation: its name, the owner of its parameters if any, and its shapes.
 
-    `outputs` is empty where the operation raised.
+    `outputs` is empty if the operation raised an error.
     """
 
     operation: str
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ShapeTrace:
-    """The steps of a run: a table in a notebook, the same lines as text."""
+    """The steps of a run, as a table in a notebook or as lines of text."""
 
     title: str
     letters: Mapping[str, int]
@@ -131,24 +131,24 @@ def trace_shapes(
     limit: int = 60,
     parts: Sequence[str] = (),
 ) -> ShapeTrace:
-    """Run `module(*inputs)` and note the shape of each tensor that the inputs flow into.
+    """Run `module(*inputs)` and record the shape of each tensor that depends on the inputs.
 
-    A step is one call that the author wrote: `view`, `transpose`, `@`, `softmax`, …. Steps that
-    don't depend on the inputs, such as making a mask, are left out. A size gets its letter by its
-    value alone, the first of `names` that the shape doesn't have yet: sizes that all differ leave
-    no doubt.
+    A step is one call in the author's code: `view`, `transpose`, `@`, `softmax`, …. Steps that
+    don't depend on the inputs, such as creating a mask, are left out. A size gets its letter by its
+    value alone: the first of `names` that the shape doesn't have yet. If all sizes differ, letters
+    are unambiguous.
 
     Args:
         module: a module or a function of tensors.
-        inputs: what to call it with.
+        inputs: the arguments of the call.
         names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. By
-            default the first input names B, T, and C, or of four dimensions B, H, T and D.
-        limit: steps to show.
-        parts: names of submodules that are one step each, whatever they do inside; one inside
-            another ends the other's step. The output then has a line of its own.
+            default, the first input names B, T and C or, with four dimensions, B, H, T and D.
+        limit: the number of steps to show.
+        parts: names of submodules that count as one step each, whatever they do inside; a part
+            inside another one ends the outer step. The output then has its own line.
 
     Raises:
-        Whatever the module raises, with the steps up to it as a note.
+        Any error of the module, with the steps before it as a note.
 
     >>> print(trace_shapes(lambda x: x.view(2, 3, 2, 4).transpose(1, 2), torch.zeros(2, 3, 8),
     ...       names={"B": 2, "T": 3, "C": 8, "H": 2, "D": 4}))
@@ -201,7 +201,7 @@ def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
 
 @dataclass
 class _Part:
-    """A submodule that is running, and is one step."""
+    """A running submodule that counts as one step."""
 
     name: str
     inputs: tuple[Shape, ...]
@@ -209,12 +209,12 @@ class _Part:
 
 
 class _Recorder(TorchFunctionMode):
-    """Sees each call on tensors at the level at which it was written."""
+    """Intercepts each call on tensors at the level at which it was written."""
 
     def __init__(self, module: Any, inputs: Any) -> None:
         super().__init__()
         self.steps: list[Step] = []
-        # Kept by reference as well, because the id of a tensor that is gone may be given anew.
+        # Also stored by reference, because the id of a freed tensor may be reused.
         self.flowing = {id(tensor): tensor for tensor in _tensors(inputs)}
         parameters = module.named_parameters() if isinstance(module, nn.Module) else ()
         self.owners = {id(p): name.rpartition(".")[0] for name, p in parameters}
@@ -223,7 +223,7 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def as_one_step(self, name: str) -> Iterator[None]:
-        """Takes what a submodule does for one step."""
+        """Counts the calls inside a submodule as one step."""
         submodule = self.module.get_submodule(name)
 
         def enter(_: nn.Module, given: Any, named: Any) -> None:
@@ -290,7 +290,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _name(func: Callable[..., Any]) -> str:
-    """`transpose`, or for an attribute such as `x.mT` the name of the attribute."""
+    """The operation's name, such as `transpose`; for an attribute such as `x.mT`, its name."""
     if func.__name__ == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "__get__")
     return func.__name__

@@ -1,5 +1,5 @@
-"""`translating_line`: a line to type an English sentence into; the French appears word by word,
-each with the word that it was made from. Without a kernel it is a table.
+"""`translating_line`: an input line for an English sentence; shows the French words, and for each
+the English word it attends to. Without a kernel, it is a table.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def translating_line(
     head: int | None = None,
     examples: Sequence[str] = (),
 ) -> TranslatingLine:
-    """Show what a model makes of an English sentence, and which word each French one attends to.
+    """Show a model's translation of an English sentence, and the word each French word attends to.
 
     Args:
         model: a translator of the toy French.
-        text: what to begin with.
-        layer, head: of the decoder, whose weights are shown; the mean over heads without a head.
+        text: the first sentence.
+        layer, head: of the decoder, whose weights are shown; without a head, the mean over heads.
         examples: sentences to choose from.
     """
     return TranslatingLine(model, text, layer, head, examples)
@@ -63,15 +63,14 @@ class TranslatingLine(WithTable):
         self._follow()
 
     def translation(self) -> tuple[str, list[str], Tensor]:
-        """What the line says in French, the words that were written, and their attention weights on
-        the words that were read, `(T, S)`.
+        """The translation of the line, its words, and their weights on the source words, `(T, S)`.
 
         Raises:
             ValueError: a word is unknown, or there are none or too many.
         """
         source = english.encode(self.text)[None]  # (1, S)
         if not 0 < source.shape[1] <= LONGEST:
-            raise ValueError(f"1 to {LONGEST} words, please; these are {source.shape[1]}")
+            raise ValueError(f"please type 1 to {LONGEST} words; these are {source.shape[1]}")
         ids = greedy_translate(self.translator, source, BOS_ID, EOS_ID, LONGEST)  # (1, T)
         given = torch.cat([torch.tensor([[BOS_ID]]), ids[:, :-1]], dim=1)
         weights = alignment(self.translator, source, given)[0, self.layer]  # (H, T, S)

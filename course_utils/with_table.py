@@ -1,4 +1,4 @@
-"""`WithTable`: a widget that is a table where no kernel runs."""
+"""`WithTable`: a widget that becomes a table without a kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class WithTable(anywidget.AnyWidget):
-    """A widget with a table for where no kernel runs; a class below says what is in it."""
+    """A widget with a table for pages without a kernel; subclasses define the content."""
 
     def _html(self) -> str:
         raise NotImplementedError
@@ -21,10 +21,10 @@ class WithTable(anywidget.AnyWidget):
         return bundle | {"text/html": self._html()}, metadata
 
     def _ipython_display_(self, **_: Any) -> None:
-        """Put out the table and the widget as two outputs; the widget hides the first.
+        """Display the table and the widget as two outputs; the widget hides the first.
 
-        Of one output with both, JupyterLab shows the widget alone, and after a restart and a
-        reload that is an error message. As two, the table is there whenever no widget follows it.
+        Given one output with both, JupyterLab shows the widget alone, and after a restart and a
+        reload that is an error message. As two, the table is visible unless a widget follows it.
         """
         bundle, metadata = self._repr_mimebundle_()
         view = bundle.pop(WIDGET_VIEW)

@@ -1,4 +1,4 @@
-"""What an instructor is told of a class: the table, the page, what to look at."""
+"""An instructor's view of a class: the table, the page, the flags."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def table():
     return Table("1-averages", 12.0, lines, _items(lines), ["sandbox"])
 
 
-def test_the_class_s_mistakes_add_up_with_a_sentence_to_say(table):
+def test_the_mistakes_of_the_class_are_counted_with_a_sentence_for_it(table):
     (item,) = table.items
     ((name, count, what),) = item.misconceptions
     assert (name, count) == ("no_mask", 2)
@@ -77,7 +77,7 @@ def released(monkeypatch):
     )
 
 
-def test_the_same_long_text_is_told_to_both_and_a_short_one_to_nobody():
+def test_equal_long_answers_are_flagged_for_both_students_but_short_ones_are_not():
     same = f"def naive_mean(x):\n{LONG}\n    return y1"
     told = flags.flagged(Class(ada=same, ben=f"# my own\n{same}  # really", eve="naive_mean = 3"))
     assert told == {
@@ -95,11 +95,11 @@ def test_the_same_long_text_is_told_to_both_and_a_short_one_to_nobody():
         "from course_utils import attention\nnaive_mean = attention.naive_mean",
     ],
 )
-def test_the_finished_part_is_told(source):
+def test_a_copied_finished_part_is_flagged(source):
     assert flags.flagged(Class(ada=f"{source}\nnaive_mean = naive_mean"))["ada"]
 
 
-def test_code_that_can_t_be_read_stops_nobody():
+def test_unreadable_code_does_not_stop_flagging():
     odd = "def naive_mean(x:\n" + "(" * 5000
     assert set(flags.flagged(Class(ada=odd, ben=odd))) == {"ada", "ben"}
     assert flags.normal("x  =\n (") == "x = ("

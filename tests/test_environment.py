@@ -1,4 +1,4 @@
-"""The first cell of the course says in one line what is wrong, and `device()` where tensors go."""
+"""The course's first cell says in one line what is wrong; `device()` chooses the device."""
 
 import subprocess
 import sys
@@ -41,8 +41,8 @@ def test_it_runs_by_its_path_as_the_start_page_does():
     assert (done.stdout, done.stderr) == (READY + "\n", "")
 
 
-def test_a_python_without_anything_hears_that_it_is_the_wrong_environment():
-    # -I -S: no site-packages, as a kernel of another environment has none of ours.
+def test_a_python_without_packages_gets_told_it_is_the_wrong_environment():
+    # -I -S: no site-packages, like a kernel of an environment without our packages.
     done = subprocess.run(
         [sys.executable, "-I", "-S", FILE], capture_output=True, text=True, timeout=60
     )
@@ -52,7 +52,7 @@ def test_a_python_without_anything_hears_that_it_is_the_wrong_environment():
     assert "make lab" in line
 
 
-def test_python_too_old_is_said_with_its_version(monkeypatch):
+def test_an_old_python_is_reported_with_its_version(monkeypatch):
     monkeypatch.setattr(environment, "OLDEST_PYTHON", (99, 0))
     (line,) = check_environment()
     assert ".".join(map(str, sys.version_info[:3])) in line
@@ -76,12 +76,12 @@ def test_every_problem_gets_a_line(monkeypatch):
     assert len(check_environment()) == 2
 
 
-def test_extras_are_not_asked_of_students(monkeypatch):
+def test_students_do_not_need_extras(monkeypatch):
     lie_about(monkeypatch, nbgrader=None, pytest=None)
     assert check_environment() == [READY]
 
 
-def test_lessons_of_one_checkout_with_the_package_of_another_are_told(monkeypatch, tmp_path):
+def test_lessons_with_the_package_of_another_checkout_are_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(environment, "COURSE", tmp_path)
     (line,) = check_environment()
     assert f"This page is in {tmp_path}, but course_utils comes from {FILE.parent.parent}." in line
@@ -117,8 +117,8 @@ def test_cuda_with_a_cuda_device_is_taken(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_one_cpu_may_be_named_with_its_index(monkeypatch, capsys):
-    """As a device whose name isn't what its tensors say: `cuda` and `cuda:0` are the same too."""
+def test_the_cpu_may_be_named_with_its_index(monkeypatch, capsys):
+    """Tests a device name that differs from its tensors' device, like `cuda` and `cuda:0`."""
     monkeypatch.setenv("COURSE_DEVICE", "cpu:0")
     assert device() == torch.device("cpu:0")
     assert torch.zeros(3, device=device()).device == torch.zeros(3).to(device()).device
@@ -126,7 +126,7 @@ def test_the_one_cpu_may_be_named_with_its_index(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("value", ["gpu", "mps", "cuda:", "cuda:x", "cpu:0x", "cpu:1"])
-def test_another_device_is_refused_with_what_can_be_said(monkeypatch, value):
+def test_another_device_is_refused_with_the_allowed_names(monkeypatch, value):
     monkeypatch.setenv("COURSE_DEVICE", value)
-    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it can be cpu, cuda"):
+    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it must be cpu, cuda"):
         device()

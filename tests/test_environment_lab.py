@@ -1,4 +1,4 @@
-"""`make lab` serves the course: started as a person starts it, asked as a browser asks."""
+"""`make lab` serves the course: it is started like a person would, and queried like a browser."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def address(tmp_path_factory):
     options = "--no-browser --ServerApp.port=0 --ServerApp.open_browser=False"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
     server = subprocess.Popen(
-        # -o: this environment has all it needs, whoever made it.
+        # -o: this environment is complete, whoever created it.
         ["make", "-o", f"{sys.prefix}/.lab", "lab", f"VENV={sys.prefix}", f"ARGS={options}"],
         cwd=COURSE,
         env={**environment, "HOME": str(home)},
@@ -48,7 +48,7 @@ def address(tmp_path_factory):
 
 
 def get(address, tries=60):
-    """The page at an address; the server prints it a moment before it listens there."""
+    """The page at an address, which the server prints a moment before it listens there."""
     while True:
         try:
             with urllib.request.urlopen(address, timeout=60) as answer:

@@ -1,4 +1,4 @@
-"""No file and no function is too long to be read at once; packages depend on each other one way."""
+"""No file or function is too long; packages depend on each other in one direction."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from tools import ROOT
 
 PACKAGES = ("course_utils", "exercises", "tests", "tools", "whywrong", "whywrong_nbgrader")
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, LINES_OF_A_SCRIPT = 600, 60, 400
-# What each package may import of the others; tests may import anything.
+# Which other packages each package may import; tests may import anything.
 MAY_IMPORT = {
     "whywrong": set(),
     "whywrong_nbgrader": {"whywrong"},
@@ -31,7 +31,7 @@ PRIVATE = re.compile(r"_(?!_)\w+")
 
 
 def imported(file):
-    """The modules that a file imports, whole, and the names that it takes from each."""
+    """The modules that a file imports, and the names that it imports from each."""
     package = file.split("/")[:-1]
     for node in ast.walk(FILES[file]):
         if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def test_packages_depend_on_each_other_one_way(package):
     assert sorted(wrong) == []
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def test_there_are_no_import_cycles():
     uses = defaultdict(set)
     for file in FILES:
         for module, names in imported(file):

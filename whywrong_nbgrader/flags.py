@@ -1,4 +1,4 @@
-"""What a person should look at: answers that are somebody else's text. Nobody is punished by it."""
+"""Flags for a person: answers that may be someone else's text. They cost no points."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .classroom import Classroom, Work
 from .mending import released
 from .oddities import odd_words
 
-TELLING = 240  # characters of code below which two people may well write the same
+TELLING = 240  # below this many characters, two people may well write the same code
 
 
 def flagged(classroom: Classroom) -> dict[str, list[str]]:
-    """By student, in words: answers that read as another student's, or as the finished part, and
-    code that reaches for what no lesson needs."""
+    """By student, in words: answers that equal another student's or the finished part, and code
+    that uses names that no lesson needs."""
     said: dict[str, list[str]] = defaultdict(list)
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
     handed_out = _handed_out(classroom)
     finished = cache(lambda exercise: normal(_finished(exercise)))
     for work in classroom.works:
         if words := _odd_words(work):
-            said[work.student].append(f"{work.notebook} is worth a look: it reaches for {words}")
+            said[work.student].append(f"{work.notebook} is worth a look: it uses {words}")
         for exercise, source in answers(work).items():
             text = normal(source)
             if text == finished(exercise) or _takes_finished(source, exercise):
@@ -44,7 +44,7 @@ def flagged(classroom: Classroom) -> dict[str, list[str]]:
 
 
 def _odd_words(work: Work) -> str:
-    """What a notebook that has points reaches for and no lesson does."""
+    """The names that a notebook with points uses and no lesson does."""
     reports = work.graded.reports.values() if work.graded else ()
     if not any(r["points"] for r in reports):
         return ""
@@ -53,7 +53,7 @@ def _odd_words(work: Work) -> str:
 
 
 def answers(work: Work) -> dict[str, str]:
-    """The cells that write an answer, by exercise; of two the last."""
+    """The cells that define an answer, by exercise; of several, the last."""
     checked = {c.checks for c in work.cells if c.checks}
     found = {}
     for cell in work.cells:
@@ -62,9 +62,9 @@ def answers(work: Work) -> dict[str, str]:
     return found
 
 
-@lru_cache(maxsize=4096)  # most of a class has many a cell alike
+@lru_cache(maxsize=4096)  # many cells are the same for most of a class
 def normal(source: str) -> str:
-    """Code without comments, docstrings and layout; as it stands if it can't be parsed."""
+    """Code without comments, docstrings and layout; unchanged if it can't be parsed."""
     try:
         return _unparsed(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -82,7 +82,7 @@ def _unparsed(tree: ast.Module) -> str:
 
 
 def _handed_out(classroom: Classroom) -> Mapping[str, str]:
-    """The answers' cells as they were released, stubs and programs to be mended."""
+    """The answers' cells as they were released: stubs and broken programs."""
     from nbgrader.coursedir import CourseDirectory
 
     db_url = CourseDirectory(config=classroom.config).db_url
@@ -105,7 +105,7 @@ def _finished(exercise: str) -> str:
 
 
 def _takes_finished(source: str, exercise: str) -> bool:
-    """Whether the cell takes the finished part by its name from the course."""
+    """Whether the cell imports the finished part by name from the course."""
     course = installed()
     package = course.package if course else "course_utils"
     imported = rf"\bfrom\s+{package}[\w.]*\s+import\b[^\n]*\b{exercise}\b"

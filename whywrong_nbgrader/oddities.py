@@ -1,7 +1,7 @@
-"""What no lesson needs and a deceiver does: words that send a person to look. They prove nothing.
+"""Words that no lesson needs but a cheater might: a reason to look, but no proof.
 
-A submission's process holds the finished parts, for lessons use them. Who calls one by its name is
-refused there; who takes a way round it leaves such a word behind.
+A submission's process contains the finished parts, because lessons use them. An answer that calls
+one by name is refused; one that works around this leaves such a word behind.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=4096)  # most of a class has many a cell alike
 def odd_words(source: str) -> frozenset[str]:
-    """The words of a cell that a person should see."""
+    """The suspicious words of a cell."""
     lines = source.splitlines()
-    found = frozenset("a command of the system" for line in lines if COMMAND.match(line))
+    found = frozenset("a system command" for line in lines if COMMAND.match(line))
     python = "\n".join("" if re.match(r"\s*[!%]", line) else line for line in lines)
     try:
         tree = ast.parse(python)
@@ -56,7 +56,7 @@ def _odd(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         yield node.attr
     elif isinstance(node, ast.Attribute) and node.attr == "modules":
-        if isinstance(node.value, ast.Name) and node.value.id == "sys":  # a model has modules too
+        if isinstance(node.value, ast.Name) and node.value.id == "sys":  # models have `modules` too
             yield "sys.modules"
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from {node.value} & ATTRIBUTES

@@ -1,4 +1,4 @@
-"""What became of a class: who has how many points, what failed, what was misunderstood."""
+"""The results of a class: points per student, failures, misconceptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
     needs_a_person: bool = False
 
     def failures(self) -> str:
-        """What is not right, and why."""
+        """The wrong exercises, with reasons."""
         said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
         return ", ".join(said) or ("all right" if self.reports else "nothing was graded")
 
@@ -45,8 +45,8 @@ class Item:
     exercise: str
     points: float
     states: Counter[str]
-    misconceptions: list[tuple[str, int, str]]  # the id, how often, what to say to the class
-    not_named: int = 0  # answers that are wrong for a reason that no misconception gives
+    misconceptions: list[tuple[str, int, str]]  # the id, the count, the sentence for the class
+    not_named: int = 0  # wrong answers that no misconception explains
 
 
 @dataclass
@@ -59,10 +59,10 @@ class Table:
 
     @classmethod
     def of(cls, classroom: Classroom, flags: Mapping[str, Sequence[str]]) -> Table:
-        """The table of a class that was graded.
+        """The table of a graded class.
 
         Args:
-            flags: by student, what a person should look at.
+            flags: by student, the points that a person should look at.
         """
         lines = []
         full, scores = _scores(classroom)
@@ -73,7 +73,7 @@ class Table:
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
             line.notes = [f"{w.notebook}: {said}" for w in works for said in w.trouble]
             line.notes += flags.get(student, ())
-            missing = all(said == "it was not handed in" for w in works for said in w.trouble)
+            missing = all(said == "it was not submitted" for w in works for said in w.trouble)
             line.needs_a_person = bool(flags.get(student)) or not missing
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
@@ -97,11 +97,11 @@ class Table:
             said.append(f"  {item.exercise} ({item.points:g}): {states}")
             for id, count, what in item.misconceptions:
                 said.append(f"    {count} x {id}: {plain_text(what)}")
-        said += ["", f"Graded in the tier: {', '.join(self.tiers) or 'none'}."]
+        said += ["", f"Grading tier: {', '.join(self.tiers) or 'none'}."]
         return "\n".join(said)
 
     def counts(self) -> dict[str, dict[str, Any]]:
-        """How often each misconception was made, by exercise: numbers and no names."""
+        """How often each misconception occurred, by exercise: counts without names."""
         return {
             item.exercise: {
                 **{state: item.states[state] for state in STATES},
@@ -127,7 +127,7 @@ class Table:
         return out.getvalue()
 
     def html(self) -> str:
-        """One page that prints well."""
+        """A printable page."""
         rows = "".join(
             f"<tr><th scope=row>{_safe(line.student)}</th><td class=n>{line.score:.2f}</td>"
             f"<td class=n>{f'−{line.late:g}' if line.late else ''}</td><td>"
@@ -158,7 +158,7 @@ class Table:
 
 
 def _scores(classroom: Classroom) -> tuple[float, dict[str, tuple[float, float]]]:
-    """The most one can have, and each student's score in the gradebook with what lateness cost."""
+    """The maximum score, and each student's score and late penalty from the gradebook."""
     with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
         full = gradebook.find_assignment(classroom.assignment).max_score
         scores = {}
@@ -207,7 +207,7 @@ def _failure(exercise: str, report: Mapping[str, Any]) -> str:
 
 
 def _unarmed(cell: Any) -> Any:
-    """What a spreadsheet would take for a formula, as text."""
+    """Marks as text what a spreadsheet would treat as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell
 
 
@@ -232,7 +232,7 @@ thead {{ display: table-header-group; }} tr {{ break-inside: avoid; }}
 <h1>{title}</h1><p>{about}</p>
 <h2>Students</h2>
 <table><thead><tr><th scope=col>Student</th><th scope=col class=n>Points</th>
-<th scope=col class=n>Late</th><th scope=col>What is not right</th></tr></thead>{rows}</table>
+<th scope=col class=n>Late</th><th scope=col>Not right yet</th></tr></thead>{rows}</table>
 <h2>Exercises</h2>
 <table><thead><tr><th scope=col>Exercise</th>{heads}
 <th scope=col>Misconceptions</th></tr></thead>{items}</table>

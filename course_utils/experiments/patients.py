@@ -1,8 +1,8 @@
 # ruff: noqa: RUF059
-"""Lesson 14: the eight programs as they were brought in. Each has its fault, and runs.
+"""Lesson 14: the eight original programs. Each has a bug, and runs without an error.
 
-`course_utils.clinic` has them repaired. The lesson shows them as they are here, and hands them out
-to be repaired: what it says of a line must be true of these.
+`course_utils.clinic` contains the fixed versions. The lesson shows these programs unchanged for
+students to fix, so its remarks on single lines must match this code.
 """
 
 import math

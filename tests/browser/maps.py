@@ -1,4 +1,4 @@
-"""The attention map in a page: what tests of it look at."""
+"""The attention map in a page: the parts that tests inspect."""
 
 import json
 import re
