@@ -51,7 +51,7 @@ TAGS |= {
 }
 TAGS |= {"th", "thead", "tr", "u", "ul"}
 STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
-STYLES |= {"height", "margin", "max-width", "opacity", "overflow-x", "padding", "text-align"}
+STYLES |= {"height", "margin", "max-width", "overflow-x", "padding", "text-align"}
 STYLES |= {"width"}
 ATTRIBUTES = {
     "*": {"style", "title", "colspan", "rowspan", "scope", "open"},
@@ -389,8 +389,10 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
-    """Of pictures those of points that the page brings along."""
+    """Of pictures those of points that the page brings along; nothing that is drawn over a card."""
     if attribute == "src" and not _is_picture(value):
+        return None
+    if attribute == "style" and re.search(r"margin[^;]*-", value):
         return None
     return value
 

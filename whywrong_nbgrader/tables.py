@@ -16,6 +16,7 @@ from nbgrader.coursedir import CourseDirectory
 from whywrong.rows import plain_text
 
 from .classroom import Classroom
+from .readable import in_a_line
 
 STATES = ("right", "partly right", "not right", "not attempted")
 
@@ -56,13 +57,17 @@ class Table:
     lines: list[Line]
     items: list[Item]
     tiers: list[str]
+    groups: Sequence[str] = ()
 
     @classmethod
-    def of(cls, classroom: Classroom, flags: Mapping[str, Sequence[str]]) -> Table:
+    def of(
+        cls, classroom: Classroom, flags: Mapping[str, Sequence[str]], groups: Sequence[str] = ()
+    ) -> Table:
         """The table of a class that was graded.
 
         Args:
             flags: by student, what a person should look at.
+            groups: who shares answers with whom, a sentence each.
         """
         lines = []
         full, scores = _scores(classroom)
@@ -77,7 +82,7 @@ class Table:
             line.needs_a_person = bool(flags.get(student)) or not missing
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
-        return cls(classroom.assignment, full, lines, _items(lines), tiers)
+        return cls(classroom.assignment, full, lines, _items(lines), tiers, groups)
 
     @property
     def needs_a_person(self) -> bool:
@@ -89,8 +94,10 @@ class Table:
         said = [f"{self.assignment}: {len(self.lines)} students, {self.full:g} points", ""]
         for line in self.lines:
             late = f" - {line.late:g} late" if line.late else ""
-            said.append(f"{line.student:{wide}}  {line.score:6.2f}{late}  {line.failures()}")
+            name = in_a_line(line.student)
+            said.append(f"{name:{wide}}  {line.score:6.2f}{late}  {line.failures()}")
             said += [f"{'':{wide}}  ! {note}" for note in line.notes]
+        said += ["", "The same answers", *self.groups] if self.groups else []
         said += ["", "Exercises"]
         for item in self.items:
             states = ", ".join(f"{item.states[s]} {s}" for s in STATES if item.states[s])
@@ -151,6 +158,7 @@ class Table:
         return PAGE.format(
             title=_safe(self.assignment),
             about=f"{len(self.lines)} students, {self.full:g} points, {' and '.join(self.tiers)}",
+            groups="".join(f"<p><b>The same answers:</b> {_safe(g)}</p>" for g in self.groups),
             rows=rows,
             heads=heads,
             items=items,
@@ -202,8 +210,14 @@ def _state(report: Mapping[str, Any]) -> str:
 def _failure(exercise: str, report: Mapping[str, Any]) -> str:
     if not report["attempted"]:
         return f"{exercise}: not attempted"
-    why = " + ".join(report["misconceptions"])
+    why = " + ".join(report["misconceptions"]) or _in_short(report["message"])
     return f"{exercise}: {report['points']:g}" + (f" ({why})" if why else "")
+
+
+def _in_short(message: str) -> str:
+    """A card's sentence, where it is an error's or says why nothing could be judged."""
+    said = in_a_line(plain_text(message).partition(". ")[0])
+    return said if len(said) <= 60 else f"{said[:59]}…"
 
 
 def _unarmed(cell: Any) -> Any:
@@ -233,7 +247,7 @@ thead {{ display: table-header-group; }} tr {{ break-inside: avoid; }}
 <h2>Students</h2>
 <table><thead><tr><th scope=col>Student</th><th scope=col class=n>Points</th>
 <th scope=col class=n>Late</th><th scope=col>What is not right</th></tr></thead>{rows}</table>
-<h2>Exercises</h2>
+{groups}<h2>Exercises</h2>
 <table><thead><tr><th scope=col>Exercise</th>{heads}
 <th scope=col>Misconceptions</th></tr></thead>{items}</table>
 </html>
