@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jinja2
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
@@ -134,35 +134,17 @@ class Table:
         return out.getvalue()
 
     def html(self) -> str:
-        """One page that prints well."""
-        rows = "".join(
-            f"<tr><th scope=row>{_safe(line.student)}</th><td class=n>{line.score:.2f}</td>"
-            f"<td class=n>{f'−{line.late:g}' if line.late else ''}</td><td>"
-            + _safe(line.failures())
-            + "".join(f"<br><b>Look:</b> {_safe(note)}" for note in line.notes)
-            + "</td></tr>"
-            for line in self.lines
+        """One page that prints well: common mistakes, who has what, and how points are spread."""
+        pages = jinja2.Environment(loader=jinja2.PackageLoader(__package__, "."), autoescape=True)
+        pages.filters["plain"] = plain_text
+        return pages.get_template("table.html").render(
+            table=self, states=STATES, state=_state, spread=self.spread()
         )
-        items = "".join(
-            f"<tr><th scope=row>{_safe(item.exercise)} ({item.points:g})</th>"
-            + "".join(f"<td class=n>{item.states[s] or ''}</td>" for s in STATES)
-            + "<td>"
-            + "<br>".join(
-                f"{count} × <b>{_safe(id)}</b>: {_safe(plain_text(what))}"
-                for id, count, what in item.misconceptions
-            )
-            + "</td></tr>"
-            for item in self.items
-        )
-        heads = "".join(f"<th scope=col class=n>{s}</th>" for s in STATES)
-        return PAGE.format(
-            title=_safe(self.assignment),
-            about=f"{len(self.lines)} students, {self.full:g} points, {' and '.join(self.tiers)}",
-            groups="".join(f"<p><b>The same answers:</b> {_safe(g)}</p>" for g in self.groups),
-            rows=rows,
-            heads=heads,
-            items=items,
-        )
+
+    def spread(self) -> list[tuple[str, int]]:
+        """How many students have how much, in tenths of the full score."""
+        tenths = Counter(min(int(10 * line.score / (self.full or 1)), 9) for line in self.lines)
+        return [(f"{10 * n}–{10 * n + 10} %", tenths[n]) for n in range(10)]
 
 
 def _scores(classroom: Classroom) -> tuple[float, dict[str, tuple[float, float]]]:
@@ -223,32 +205,3 @@ def _in_short(message: str) -> str:
 def _unarmed(cell: Any) -> Any:
     """What a spreadsheet would take for a formula, as text."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell
-
-
-def _safe(text: str) -> str:
-    return html.escape(text)
-
-
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em;
-  color: #1d2429; background: #fff; }}
-table {{ border-collapse: collapse; width: 100%; margin: 1em 0 2em; }}
-th, td {{ text-align: left; vertical-align: top; padding: .35em .6em;
-  border-bottom: 1px solid #c9d1d6; }}
-.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
-thead {{ display: table-header-group; }} tr {{ break-inside: avoid; }}
-@media (prefers-color-scheme: dark) {{ @media screen {{
-  body {{ color: #e4e8ea; background: #16191b; }} th, td {{ border-color: #3b444a; }} }} }}
-@media print {{ body {{ margin: 0; max-width: none; font-size: 10pt; }} }}
-</style>
-<h1>{title}</h1><p>{about}</p>
-<h2>Students</h2>
-<table><thead><tr><th scope=col>Student</th><th scope=col class=n>Points</th>
-<th scope=col class=n>Late</th><th scope=col>What is not right</th></tr></thead>{rows}</table>
-{groups}<h2>Exercises</h2>
-<table><thead><tr><th scope=col>Exercise</th>{heads}
-<th scope=col>Misconceptions</th></tr></thead>{items}</table>
-</html>
-"""
