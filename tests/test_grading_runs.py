@@ -26,7 +26,7 @@ from whywrong_nbgrader import sandbox
 
 from .evil_class import ALWAYS, hand_in
 from .evil_kit import ATTACKS, Place
-from .generated_class import SLOW, make_class, make_course
+from .generated_class import DUE, PENALTY, SLOW, make_class, make_course
 from .warm import Warm
 
 pytestmark = pytest.mark.timeout(900)
@@ -331,6 +331,10 @@ def test_a_second_run_does_nothing_and_a_resubmission_runs_alone(graded, handed_
 
     changed.write_text(before, encoding="utf-8")
     assert (course.grade(ASSIGNMENT, "--student", late).ran, course.kept()) == (0, done.ran + 1)
+    for due, penalty in ((DUE.replace("2026", "2100"), 0.0), (DUE, 3 * PENALTY)):
+        with Gradebook(f"sqlite:///{course.folder}/gradebook.db") as gradebook:
+            gradebook.update_or_create_assignment(ASSIGNMENT, duedate=due)
+        assert float(course.grade().rows[late]["late_penalty"]) == penalty
     assert course.grade().table == done.table
 
 

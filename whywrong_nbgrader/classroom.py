@@ -20,9 +20,11 @@ from unittest.mock import patch
 
 import nbgrader.api
 import sqlalchemy
+from nbformat.v4 import new_notebook
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -295,6 +297,7 @@ def enrol(classroom: Classroom) -> None:
 def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:
     """Lets nbgrader enter a student's results if they are missing; returns whether it could."""
     if not force and _up_to_date(classroom, student):
+        _set_penalties(classroom, student)
         return True
     config = Config(classroom.config)
     config.CourseDirectory.student_id = student
@@ -339,6 +342,17 @@ def _up_to_date(classroom: Classroom, student: str) -> bool:
         if entered.metadata.get("course", {}).get("result") != work.name:
             return False
     return True
+
+
+def _set_penalties(classroom: Classroom, student: str) -> None:
+    """What lateness costs today: the due date, an extension or the rule may have changed."""
+    rule = AssignLatePenalties(config=classroom.config)
+    rule.log.setLevel(logging.ERROR + 1)
+    ids = {"student": student, "assignment": classroom.assignment}
+    ids["db_url"] = CourseDirectory(config=classroom.config).db_url
+    for work in classroom.works:
+        if work.student == student and work.name:
+            rule.preprocess(new_notebook(), {"nbgrader": ids | {"notebook": work.notebook}})
 
 
 __all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enrol", "enter", "enter_grades", "run"]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from sqlalchemy.exc import SQLAlchemyError
 
 from . import sandbox
 from .classroom import CantRun, enrol, enter, enter_grades, run
@@ -61,7 +62,10 @@ def grade(args: argparse.Namespace) -> int:
         return _stop("Somebody else is grading in this folder: wait until they have finished.")
     except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:
         return _stop(str(error))
-    table = Table.of(classroom, flagged(classroom))
+    except SQLAlchemyError as error:
+        first = str(error).splitlines()[0]
+        return _stop(f"The gradebook can't be used: {first}. Is it locked by another program?")
+    table = Table.of(classroom, *flagged(classroom))
     print(table.text())
     if not args.student:
         _keep_counts(course / FOLDER / "misconceptions" / f"{args.assignment}.json", table)

@@ -34,25 +34,10 @@ TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
-TAGS |= {
-    "ol",
-    "p",
-    "pre",
-    "small",
-    "span",
-    "strong",
-    "sub",
-    "summary",
-    "sup",
-    "table",
-    "tbody",
-    "td",
-    "tfoot",
-}
-TAGS |= {"th", "thead", "tr", "u", "ul"}
+TAGS |= {"ol", "p", "pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody"}
+TAGS |= {"td", "tfoot", "th", "thead", "tr", "u", "ul"}
 STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
-STYLES |= {"height", "margin", "max-width", "opacity", "overflow-x", "padding", "text-align"}
-STYLES |= {"width"}
+STYLES |= {"height", "margin", "max-width", "overflow-x", "padding", "text-align", "width"}
 ATTRIBUTES = {
     "*": {"style", "title", "colspan", "rowspan", "scope", "open"},
     "img": {"src", "alt", "width", "height"},
@@ -389,8 +374,10 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
-    """Keeps only bitmaps that are embedded in the page."""
+    """Keeps only bitmaps that are embedded in the page, and nothing that could cover a card."""
     if attribute == "src" and not _is_picture(value):
+        return None
+    if attribute == "style" and re.search(r"margin[^;]*-", value):
         return None
     return value
 

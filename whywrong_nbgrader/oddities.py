@@ -24,6 +24,8 @@ ATTRIBUTES |= {"_getframe", "addaudithook", "dup", "dup2", "execv", "f_back", "f
 ATTRIBUTES |= {"f_code", "f_globals", "f_locals", "fork", "jit", "kill", "meta_path", "ops"}
 ATTRIBUTES |= {"path_hooks", "popen", "setprofile", "setrecursionlimit", "settrace", "spawnl"}
 ATTRIBUTES |= {"system", "tb_frame"}
+MOST_READ = 20_000  # characters of a cell
+DYNAMIC = {"delattr", "getattr", "setattr"}
 COMMAND = re.compile(
     r"^\s*(?:!|%%?(?:bash|sh|script|system|sx|run|load_ext|writefile|python\w*)\b)"
 )
@@ -33,6 +35,7 @@ WORD = re.compile(r"\w+")
 @lru_cache(maxsize=4096)  # most of a class has many a cell alike
 def odd_words(source: str) -> frozenset[str]:
     """The suspicious words of a cell."""
+    source = source[:MOST_READ]
     lines = source.splitlines()
     found = frozenset("a system command" for line in lines if COMMAND.match(line))
     python = "\n".join("" if re.match(r"\s*[!%]", line) else line for line in lines)
@@ -53,6 +56,9 @@ def _odd(node: ast.AST) -> Iterator[str]:
             yield from _odd_module(f"{node.module}.{name.name}")
     elif isinstance(node, ast.Name) and node.id in NAMES:
         yield node.id
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in DYNAMIC:
+        if len(node.args) < 2 or not isinstance(node.args[1], ast.Constant):
+            yield "getattr with a name that is computed"
     elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         yield node.attr
     elif isinstance(node, ast.Attribute) and node.attr == "modules":

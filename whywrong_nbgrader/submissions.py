@@ -45,7 +45,7 @@ def read(path: Path) -> NotebookNode:
     if not found.st_size:
         raise Unreadable("the file is empty")
     try:
-        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
         nbformat.validate(notebook, relax_add_props=True)
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8 text") from None
