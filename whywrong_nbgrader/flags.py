@@ -62,7 +62,7 @@ def _odd_words(work: Work) -> str:
 
 
 def _is_own_work(exercise: str, text: str, handed_out: Mapping[str, str]) -> bool:
-    """Whether equal text would be telling: not for a quiz, a handed-out program, or a single line."""
+    """Whether equal text is evidence: not for quizzes, handed-out programs or single lines."""
     known = catalogue().find(exercise)
     given = known is not None and (known.kind == "quiz" or known.rules.as_found is not None)
     return not given and text != handed_out.get(exercise) and text.count("\n") > 1
