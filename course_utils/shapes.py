@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 Shape = tuple[int, ...]
+Lettered = list[tuple[Shape, tuple[str, ...]]]
 
 # Light enough for black text in every theme; a letter has the same colour in every trace.
 LETTER_COLORS = {
@@ -63,11 +64,12 @@ class ShapeTrace:
     def __str__(self) -> str:
         rows = [("operation", "from", "to")]
         rows += [
-            (name, "  ".join(map(self._text, before)), "  ".join(map(self._text, after)) or RAISED)
+            (name, self._text(before), self._text(after) or RAISED)
             for name, before, after in self._rows()
         ]
         first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
-        lines = [f"Shapes through {self.title}", *self._legend()]
+        sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
+        lines = [f"Shapes through {self.title}", sizes][: 1 + bool(sizes)]
         lines += [f"{a:<{first}}   {b:<{second}}   {c}".rstrip() for a, b, c in rows]
         return "\n".join(lines + self._rest())
 
@@ -76,22 +78,26 @@ class ShapeTrace:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/html": self._html(), "text/plain": str(self)}
 
-    def _rows(self) -> Iterator[tuple[str, tuple[Shape, ...], tuple[Shape, ...]]]:
-        yield "input", (), self.inputs
+    def _rows(self) -> Iterator[tuple[str, Lettered, Lettered]]:
+        yield "input", [], self._lettered(self.inputs)
         for step in self.steps[: self.limit]:
-            yield step.name, step.inputs, step.outputs
+            before = self._lettered(step.inputs)
+            if step.operation == "@" and len(before) == 2:
+                (left, rows), (right, columns) = before
+                if left[-1:] == right[-2:-1]:  # what is added up over has one letter
+                    before[1] = right, (*columns[:-2], rows[-1], columns[-1])
+            yield step.name, before, self._lettered(step.outputs)
 
-    def _legend(self) -> list[str]:
-        sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
-        return [sizes] if sizes else []
+    def _lettered(self, shapes: tuple[Shape, ...]) -> Lettered:
+        return [(shape, letter_shape(shape, self.letters)) for shape in shapes]
 
     def _rest(self) -> list[str]:
         hidden = len(self.steps) - self.limit
         return [f"… and {hidden} more steps"] if hidden > 0 else []
 
-    def _text(self, shape: Shape) -> str:
-        letters = " ".join(letter_shape(shape, self.letters)) if self.letters else ""
-        return f"{_sizes(shape)} {letters}".rstrip()
+    def _text(self, shapes: Lettered) -> str:
+        named = [(f"({', '.join(map(str, shape))})", letters) for shape, letters in shapes]
+        return "  ".join(" ".join([size, *letters * bool(self.letters)]) for size, letters in named)
 
     def _html(self) -> str:
         cell = "padding: 2px 10px; text-align: left; white-space: nowrap"
@@ -111,11 +117,8 @@ class ShapeTrace:
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
         )
 
-    def _chips(self, shapes: tuple[Shape, ...]) -> str:
-        return " &nbsp; ".join(
-            f"({', '.join(map(self._chip, shape, letter_shape(shape, self.letters)))})"
-            for shape in shapes
-        )
+    def _chips(self, shapes: Lettered) -> str:
+        return " &nbsp; ".join(f"({', '.join(map(self._chip, *shape))})" for shape in shapes)
 
     def _chip(self, size: int, letter: str) -> str:
         if letter not in self.letters:
@@ -309,10 +312,6 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 def _guess(shapes: tuple[Shape, ...]) -> dict[str, int]:
     first = shapes[0] if shapes else ()
     return dict(zip(LETTERS_BY_INPUT.get(len(first), ""), first, strict=False))
-
-
-def _sizes(shape: Shape) -> str:
-    return f"({', '.join(map(str, shape))})"
 
 
 def _color(letter: str, letters: Mapping[str, int]) -> str:

@@ -56,6 +56,13 @@ def test_the_text_is_stable_and_holds_sizes_and_letters(trace):
     assert str(again) == str(trace) == repr(trace)
 
 
+def test_what_a_product_adds_up_over_has_one_letter():
+    sizes = {"B": 2, "T": 5, "S": 5, "D": 3}
+    parts = torch.zeros(3, 2, 5, 3).unbind()
+    lines = str(trace_shapes(lambda q, k, v: q @ k.mT @ v, *parts, names=sizes)).splitlines()
+    assert "B T D  (2, 3, 5) B D T" in lines[-2] and "B T S  (2, 5, 3) B S D" in lines[-1]
+
+
 def test_both_inputs_of_a_product_are_shown(trace):
     products = [step.inputs for step in trace.steps if step.operation == "@"]
     assert products == [
