@@ -126,7 +126,7 @@ PROVOKED = {
     "a list of layers called": (lambda: nn.ModuleList()(X), "only holds layers"),
     "shapes added up": (lambda: sum([X.shape]), "`numel()`"),
     "an argument less": (lambda: two_of(), "was called without 'shape'"),
-    "an argument more": (lambda: two_of(1, 2), "takes 1 arguments and was given 2"),
+    "an argument more": (lambda: two_of(1, 2), "more arguments than it takes: 2 instead of 1"),
     "numbers as a condition": (lambda: torch.where(X, X, X), "`torch.where`"),
     "a power": (lambda: X ^ X, "`x ** 2`"),
     "too large for half": (
@@ -164,6 +164,12 @@ PROVOKED = {
     "a tensor as an end": (lambda: torch.arange(X), "`end` takes a Python number"),
     "a key of a list": (lambda: operator.getitem([{"a": 1}], "a"), "as if it were a dict"),
     "a number's length": (lambda: len(3), "of type `int`"),
+    "a size looped over": (lambda: iter(X.shape[0]), "`for t in range(n)`"),
+    "too many dimensions": (lambda: operator.setitem(X[0], 0, X), "the shape (4) is needed"),
+    "a size unknown": (lambda: T, "`B, T, C = x.shape`"),  # noqa: F821
+    "mm of three dimensions": (lambda: X.mm(X), "`@` multiplies matrices"),
+    "a division by 0": (lambda: 1 / 0, "divides by 0"),
+    "other arguments": (lambda: X.sum(keepdim=True), "sum` was given arguments of other types"),
 }
 
 
@@ -184,7 +190,7 @@ def test_each_explanation_is_provoked_except_for_a_second_device():
             messages.append(first_lines(error))
     first = {next((p for p, _ in meanings() if re.search(p, m)), "") for m in messages}
     unseen = [known.id for pattern, known in meanings() if pattern not in first]
-    assert unseen == ["stays_on_the_cpu"]
+    assert unseen == ["stays_on_the_cpu", "no_cuda"]
 
 
 def test_an_unknown_error_is_not_explained():

@@ -119,7 +119,8 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
     errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
     if errors and errors[0]["kind"] == "exception":
         told = meaning(errors[0]["message"])
-        return [told] if told else []
+        more = "" if "raised" in report.message else "On another input, your code raises an error. "
+        return [replace(told, what=more + told.what)] if told else []
     failing = [r.id for r in report.behaviours if not r.holds]
     kinds = {t.seen.facts.get("types", {}).get("out") for t in trials} - {None}
     if errors:
@@ -134,8 +135,7 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
         return [told] if told else []
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
     reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
-    ids = [USUAL[f] for f in failing if not (f == "gradients" and reached)]
-    return [_told(id) for id in ids[:2]]
+    return [_told(USUAL[f]) for f in failing if not (f == "gradients" and reached)][:2]
 
 
 def _told(id: str) -> Misconception:
