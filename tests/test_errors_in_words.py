@@ -169,7 +169,7 @@ PROVOKED = {
     "a size unknown": (lambda: T, "`B, T, C = x.shape`"),  # noqa: F821
     "mm of three dimensions": (lambda: X.mm(X), "`@` multiplies matrices"),
     "a division by 0": (lambda: 1 / 0, "divides by 0"),
-    "other arguments": (lambda: X.sum(keepdim=True), "sum` was given arguments of other types"),
+    "other arguments": (lambda: X.sum(keepdim=True), "`sum` doesn't take arguments of these types"),
 }
 
 
