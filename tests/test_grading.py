@@ -357,7 +357,7 @@ def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, e
     earlier = Cell(f"def masked_softmax(scores, hidden):\n    {ending}")
     cells = START, earlier, Cell(answer), Cell(f'check("{name}", {name})', name)
     report = graded(room, *cells, check=1.0).reports[name]
-    assert report["points"] == 2 and "in place of yours" in report["notes"][-1]
+    assert report["points"] == 2 and "instead of yours" in report["notes"][-1]
 
 
 def test_the_same_cells_give_the_same_whatever_was_graded_between(room):
