@@ -9,7 +9,7 @@ trains the one that was stopped early and keeps its weights beside this file, in
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from ..translation import (
     Translator,
     alignment,
     beam_search,
-    teacher_forcing,
     train_translator,
     translation_loss,
 )
@@ -36,6 +35,7 @@ from .sources import ReadsOnce, as_batch, exact, sentences
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
 BATCH, STEPS, EARLY_STEPS = 64, 300, 85
 KEPT = Path(__file__).with_name("translating.safetensors")
+Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 
 def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
@@ -62,25 +62,11 @@ def draw_batches(
     return batches
 
 
-@torch.no_grad()
-def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True) -> float:
-    """The share of words that are right when all words before them are given.
-
-    Args:
-        shifted: whether the decoder is given targets one place later, or as they are.
-    """
-    source, source_pad_mask, targets = as_batch(pairs)
-    given = teacher_forcing(targets, BOS_ID) if shifted else targets
-    with evaluating(model):
-        right = model(source, given, source_pad_mask).argmax(dim=-1) == targets
-    return right[targets != PAD_ID].double().mean().item()
-
-
 # Without the shift ------------------------------------------------------------------------------
 
 
 def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
-    """Give the decoder the very words that it is asked for; returns it with its losses."""
+    """Train with the targets themselves as the decoder's input: the model and its losses."""
     model, losses = new_model(), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     with use_threads(1):
@@ -129,6 +115,15 @@ def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
     return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
 
 
+def show_search(search: Search, model: nn.Module, text: str, width: int) -> str:
+    """Print what a search finds, with the sum and the mean of its log-probabilities."""
+    ids = search(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1, width)[0]  # (L,)
+    found = said(ids.tolist())
+    total = log_probability(model, text, found)
+    print(f"width {width}: sum {total:6.2f}  score {total / len(ids):5.2f}  {found}")
+    return found
+
+
 def said(ids: Sequence[int]) -> str:
     return french.decode(torch.tensor([id for id in ids if id != EOS_ID], dtype=torch.int64))
 
@@ -149,7 +144,7 @@ def log_probability(model: nn.Module, text: str, translation: str) -> float:
 
 @torch.no_grad()
 def go_on(model: nn.Module, text: str, prefix: str) -> str:
-    """Greedy, behind a French beginning that is given."""
+    """Greedy, after a French beginning that is given."""
     source, ids = english.encode(text)[None], [BOS_ID, *french.encode(prefix).tolist()]
     with evaluating(model):
         while len(ids) < LONGEST and ids[-1] != EOS_ID:
@@ -161,14 +156,14 @@ def go_on(model: nn.Module, text: str, prefix: str) -> str:
 def after_a_word(
     model: Translator, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
 ) -> float:
-    """How much of the rest is right when greedy goes on behind a given beginning.
+    """How much of the rest is right when greedy goes on after a given beginning.
 
     Args:
-        wrong: whether the last word of the beginning is another word than the right one.
-        place: where that word stands, from 0.
+        wrong: whether the last word of the beginning is a wrong one.
+        place: the position of that word, from 0.
 
     Returns:
-        The share of the words behind it that are right, each in its place.
+        The share of the words after it that are right, each at its position.
     """
     chance = random.Random(seed)
     words = range(EOS_ID + 1, len(french.vocabulary))
@@ -183,9 +178,9 @@ def after_a_word(
         while ids.shape[1] <= targets.shape[1]:
             word = reads_once(source, ids)[:, -1:].argmax(dim=-1)  # (B, T, V) -> (B, 1)
             ids = torch.cat([ids, word], dim=1)
-    behind = targets[:, place + 1 :]
-    right = ids[:, place + 2 :] == behind
-    return right[behind != PAD_ID].double().mean().item()
+    rest = targets[:, place + 1 :]
+    right = ids[:, place + 2 :] == rest
+    return right[rest != PAD_ID].double().mean().item()
 
 
 # Alignment --------------------------------------------------------------------------------------
@@ -222,7 +217,7 @@ def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, in
 
 
 def gold(pair: Pair) -> list[tuple[int, int]]:
-    """Pairs of places, French and English, of words that mean the same and stand once."""
+    """Positions, French and English, of words that translate each other and occur once."""
     read = [english.vocabulary[id] for id in english.encode(pair.english)]
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     meanings = _meanings()
@@ -252,8 +247,8 @@ def _meanings() -> dict[str, set[str]]:
 def beam_steps(
     model: nn.Module, text: str, beam_width: int, shown: int = 3
 ) -> list[list[tuple[list[int], float, bool]]]:
-    """What beam search looked at: for each step texts, their summed log-probabilities, and whether
-    they were kept. Of each text the `shown` likeliest extensions are there, and all that were kept.
+    """The texts of each step of a beam search, with their summed log-probabilities and whether they
+    were kept: the `shown` likeliest extensions of each text, and all that were kept.
     """
     source = english.encode(text)[None]
     going, steps = [Hypothesis([], 0.0)], []
