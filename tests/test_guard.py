@@ -148,16 +148,6 @@ class TestTime:
         assert "ZeroDivisionError" in report.message
         assert 2.9 < seconds < 6
 
-    def test_a_mistake_beside_an_earlier_part_that_fails_is_named(self):
-        uses = replace(STANDARDISED, id="second", rules=Rules(uses=("standardised",)))
-        space = {}
-        exec(
-            "def standardised(x):\n    1 / 0\ndef second(x):\n    standardised(x)\n    return x",
-            space,
-        )
-        report = check_exercise(uses, space["second"], 0, Catalogue.of(STANDARDISED, uses))
-        assert report.misconception == "as_it_came" and "ZeroDivisionError" in report.message
-
     def test_a_thread_that_ends_late_changes_nothing(self, monkeypatch, tmp_path):
         wake = threading.Event()
 
