@@ -17,6 +17,7 @@ from exercises.shared.training import (
 from whywrong import true_of
 from whywrong.comparing import near
 
+
 def cases(seed):
     """Also a model that takes one token less than it is given: the last one is only predicted."""
     plain, *others = step_cases(seed)
