@@ -416,7 +416,7 @@ class TestTooMuch:
                 os.chdir("deeper")
         """
         said = self.ended(caplog, bomb)
-        assert said in ("created more than 1,000 files.", "could not be watched (File name too long).")
+        assert said in ("made more than 1,000 files.", "could not be watched (File name too long).")
 
     @full
     def test_a_kernel_that_dies_by_itself_leaves_its_status(self, caplog):
