@@ -4,6 +4,7 @@
 # make quick      the tests of one lesson, in half a minute: make quick LESSON=04
 # make notebooks  run solutions/ again and make notebooks/ from it
 # make explorer   the whole model as one HTML file, explorer.html
+# make site       the lessons as pages that need no kernel, site/build/html
 # make minutes    how long each sitting of each lesson takes, counted
 # make matrix     exercises × answers: what passes, what fails, which misconception is named
 # make clean      remove the environment
@@ -49,7 +50,7 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test test-all quick notebooks explorer minutes matrix clean
+.PHONY: lab test test-all quick notebooks explorer site minutes matrix clean
 
 lab: $(VENV)/.lab
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
@@ -76,6 +77,9 @@ notebooks: $(VENV)/.test
 explorer: $(VENV)/.lab
 	@$(BIN)/python -c 'from course_utils.start import write_page; print(write_page("explorer.html"))'
 
+site: $(VENV)/.test
+	@$(BIN)/python -m tools.site
+
 minutes: $(VENV)/.test
 	@$(BIN)/python -m tools.minutes
 
@@ -87,7 +91,7 @@ clean:
 
 $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "Installing the course: a few minutes the first time ..."
-	@$(call install,.)
+	@$(call install,.[lab])
 	@$(COMPILE)
 	@$(USED)
 	@touch $@

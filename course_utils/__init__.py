@@ -1,6 +1,6 @@
 """What the lessons of "From Averages to Transformers" import.
 
-`check`, `hint` and `progress` are for you while you learn; `device` says where to compute, and
+`check`, `hint`, `progress` and `reset` are for you while you learn; `device` says where to compute, and
 `yours` gives a demonstration your answer once it is right. The
 finished parts of each lesson are in `course_utils.attention`, `course_utils.transformer` and
 `course_utils.language_model`, written to be read.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .desk import check, hint, progress, yours
     from .environment import check_environment, device, report_environment
+    from .lessons import reset
 
 _HOME = {
     "check": "desk",
@@ -21,6 +22,7 @@ _HOME = {
     "device": "environment",
     "check_environment": "environment",
     "report_environment": "environment",
+    "reset": "lessons",
 }
 __all__ = [
     "check",
@@ -29,6 +31,7 @@ __all__ = [
     "hint",
     "progress",
     "report_environment",
+    "reset",
     "yours",
 ]
 

@@ -7,6 +7,7 @@ import html
 import json
 import math
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,18 +26,24 @@ def progress_path() -> Path | None:
     """The file that keeps the points: COURSE_PROGRESS if set, else in the course folder.
 
     COURSE_PROGRESS=off keeps nothing, and neither does nbgrader's autograde. Nothing is kept of
-    what runs in solutions/ or outside of the course folder, the nearest one above the notebook
-    that holds nbgrader_config.py.
+    what runs in solutions/ or outside of the course folder: the nearest one above the notebook
+    that holds nbgrader_config.py or, after `course new`, such a file; in Colab, where you are.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
         return None
     if named:
         return Path(named)
-    folder = course_folder()
+    folder = course_folder() or _own_folder()
     if folder is None or folder / "solutions" in (Path.cwd(), *Path.cwd().parents):
         return None
     return folder / FILE_NAME
+
+
+def _own_folder() -> Path | None:
+    here = Path.cwd()
+    found = (folder for folder in (here, *here.parents) if (folder / FILE_NAME).exists())
+    return next(found, here if "google.colab" in sys.modules else None)
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:

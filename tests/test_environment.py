@@ -66,9 +66,9 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 def test_a_version_outside_the_range_is_named_with_the_range(monkeypatch):
-    lie_about(monkeypatch, ipywidgets="7.7.1")
+    lie_about(monkeypatch, ipywidgets="7.6.0")
     (line,) = check_environment()
-    assert line.startswith("ipywidgets 7.7.1 is outside the range the course supports (<9,>=8.1.5)")
+    assert line.startswith("ipywidgets 7.6.0 is outside the range the course supports (<9,>=7.7.1)")
 
 
 def test_every_problem_gets_a_line(monkeypatch):
