@@ -23,8 +23,13 @@ def code(*sources):
     return new_notebook(cells=[new_code_cell(source) for source in sources])
 
 
+def pages(folder):
+    """All notebooks, less the copies that JupyterLab keeps of those that were opened."""
+    return sorted(p for p in folder.rglob("*.ipynb") if p.parent.name != ".ipynb_checkpoints")
+
+
 def lessons(folder):
-    return sorted(p.relative_to(folder).as_posix() for p in folder.glob("*/*.ipynb"))
+    return [p.relative_to(folder).as_posix() for p in pages(folder) if p.parent != folder]
 
 
 def read(path):
@@ -202,13 +207,13 @@ def test_the_student_edition_keeps_the_questions_of_a_quiz(tmp_path):
 def test_notebooks_is_what_solutions_makes(tmp_path):
     editions.make_student_edition(notebooks=tmp_path)
     made = {p.relative_to(tmp_path): p.read_bytes() for p in tmp_path.rglob("*.ipynb")}
-    kept = {p.relative_to(NOTEBOOKS): p.read_bytes() for p in NOTEBOOKS.rglob("*.ipynb")}
+    kept = {p.relative_to(NOTEBOOKS): p.read_bytes() for p in pages(NOTEBOOKS)}
     kept = {path: text for path, text in kept.items() if ".ipynb_checkpoints" not in path.parts}
     assert made.keys() == kept.keys(), "run `make notebooks`"
     assert [str(path) for path in made if made[path] != kept[path]] == [], "run `make notebooks`"
 
 
-@pytest.mark.parametrize("path", sorted(SOLUTIONS.rglob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", pages(SOLUTIONS), ids=lambda p: p.stem)
 def test_a_solution_is_saved_as_make_notebooks_saves_it(path):
     notebook = read(path)
     annotate(notebook, COURSE.points())
@@ -218,7 +223,7 @@ def test_a_solution_is_saved_as_make_notebooks_saves_it(path):
     assert counts == list(range(1, len(counts) + 1)), "run `make notebooks`"
 
 
-@pytest.mark.parametrize("path", sorted(SOLUTIONS.rglob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", pages(SOLUTIONS), ids=lambda p: p.stem)
 def test_a_solution_gets_full_points_and_warns_of_nothing(path):
     for cell in code_cells(path):
         assert not any(o.get("name") == "stderr" for o in cell.outputs), cell.source
@@ -267,7 +272,7 @@ def test_every_term_of_the_glossary_is_linked_where_its_lesson_first_uses_it():
 def test_every_link_between_notebooks_leads_somewhere():
     broken = [
         (path.name, target)
-        for path in [*SOLUTIONS.rglob("*.ipynb"), *NOTEBOOKS.rglob("*.ipynb")]
+        for path in pages(SOLUTIONS) + pages(NOTEBOOKS)
         for cell in read(path).cells
         if cell.cell_type == "markdown"
         for target in re.findall(r"\]\(([^):#]+\.(?:ipynb|png|md))\)", cell.source)

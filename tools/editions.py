@@ -11,6 +11,7 @@ An author writes plain cells; what nbgrader needs is added here:
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import sys
@@ -32,6 +33,7 @@ BEGIN_SOLUTION = "### BEGIN SOLUTION"
 KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
 MEASURED = "measured"
 UNSTORED = "unstored"
+PICTURED = "pictured"  # shows docs/pictures/start.png until it is run
 
 
 # ---------------------------------------------------------------- what nbgrader needs
@@ -244,7 +246,19 @@ def _without_outputs(path: Path) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+        if PICTURED in cell.metadata.get("tags", []):
+            cell.metadata.tags = [PICTURED, "nbval-ignore-output"]
+            cell.outputs = [_picture()]
     return written(notebook)
+
+
+def _picture() -> NotebookNode:
+    """What a cell shows until it is run."""
+    png = base64.b64encode((ROOT / "docs" / "pictures" / "start.png").read_bytes()).decode()
+    alt = "The page below, not yet alive: a line to type into, bars for the next word, the model."
+    return nbformat.v4.new_output(
+        "display_data", {"image/png": png}, metadata={"image/png": {"alt": alt}}
+    )
 
 
 def main(arguments: list[str]) -> None:

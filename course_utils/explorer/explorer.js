@@ -9,7 +9,7 @@ import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 const SHOWN = 7; // bars
 const ROW = 24; // pixels for each token
 const STEP_MS = 2500; // of the walk
-const LESSONS = { "04": "lesson 04", "08": "lesson 08", "09": "lesson 09" };
+const STEM = 3; // pixels of a branch that adds as much as the stream's first vector is long
 
 /** @param {string} tag @param {object} [properties] @param {...(Node | string)} children */
 function make(tag, properties = {}, ...children) {
@@ -17,6 +17,9 @@ function make(tag, properties = {}, ...children) {
   node.append(...children);
   return node;
 }
+
+/** What a station's switch turns off. */
+const switched = (station) => station.offName ?? station.name;
 
 /** @param {string} text @param {string} word @param {string} gap between words */
 function withWord(text, word, gap) {
@@ -58,7 +61,7 @@ function sentence({ labels, next, begin, off, whole, stations, keptText, unknown
   let said = text ? `After “${text}” the model expects ` : "At the beginning the model expects ";
   said += `${name(word)} (${percent(share)}), then ${name(next[1][0])} (${percent(next[1][1])}).`;
   if (off.size) {
-    const names = stations.filter((s) => off.has(s.off)).map((s) => s.name);
+    const names = stations.filter((s) => off.has(s.off)).map(switched);
     said = `Without ${names.join(" and ")}: ${said} With everything on: ${name(whole[0])} (${percent(whole[1])}).`;
   }
   if (keptText !== undefined) said += ` The grey bars are those of “${keptText}”.`;
@@ -91,28 +94,42 @@ function drawBars(state, write) {
   return { box, update };
 }
 
+/** Which lesson builds a station, and whether the reader has; a shared file knows no reader. */
+function builtIn({ lesson }, { built }) {
+  const told = built && (built.includes(lesson) ? ", and you have built it ✓" : "; you have not built it yet");
+  return `Lesson ${lesson} builds it${told ?? ""}.`;
+}
+
+/** The thickness of a branch: the length of what it adds. */
+function stemWidth(adds, { pass, model, token }) {
+  const start = pass.stream[0].subarray(token * model.width, (token + 1) * model.width);
+  return Math.min(14, Math.max(1, (STEM * Math.hypot(...adds)) / Math.hypot(...start)));
+}
+
 /** One column: a heading that is chosen, a switch, and a picture of all tokens. */
 function drawStation(station, state, act) {
   const title = make("button", { type: "button", className: "title", textContent: station.title });
-  const lesson = LESSONS[station.lesson];
-  title.title = `${station.name}: ${lesson}${state.built.includes(station.lesson) ? ", built by you" : ""}`;
-  const mark = make("small", {}, `${station.lesson}${state.built.includes(station.lesson) ? " ✓" : ""}`);
-  const column = make("div", { className: station.map ? "station map" : "station" }, title, mark);
+  title.title = `${station.name}. ${builtIn(station, state)}`;
+  const mark = make("small", {}, `${station.lesson}${state.built?.includes(station.lesson) ? " ✓" : ""}`);
+  const top = make("div", { className: "head" }, title, mark);
+  const column = make("div", { className: station.map ? "station map" : "station" }, top);
   title.addEventListener("click", () => act.choose(station));
   const toggle = make("button", { type: "button", className: "switch" });
   if (station.off) {
     toggle.addEventListener("click", () => act.toggle(station.off));
-    toggle.setAttribute("aria-label", `${station.name}: switch on or off`);
+    toggle.setAttribute("aria-label", `${switched(station)}: switch on or off`);
   } else {
     toggle.style.visibility = "hidden";
   }
-  const canvas = make("canvas", { width: station.map ? 56 : 44 });
+  const canvas = make("canvas", { width: station.map ? 112 : 96 });
   canvas.setAttribute("role", "img");
   canvas.addEventListener("click", (event) => {
     const box = canvas.getBoundingClientRect();
     act.choose(station, Math.floor(((event.clientY - box.top) / box.height) * state.labels.length));
   });
-  column.append(toggle, canvas);
+  const stem = make("span", { className: station.adds ? "stem" : "dot" });
+  top.append(toggle);
+  column.append(canvas, make("div", { className: "rail" }, stem));
   const update = () => {
     const isOff = state.off.has(station.off);
     column.classList.toggle("off", isOff);
@@ -121,6 +138,7 @@ function drawStation(station, state, act) {
     toggle.setAttribute("aria-pressed", String(!isOff));
     toggle.textContent = isOff ? "off" : "on";
     paint(canvas, station, state, ROW);
+    if (station.adds) stem.style.width = `${isOff ? 0 : stemWidth(station.adds(state, state.token), state)}px`;
     const said = station.tell(state, state.token).filter((part) => typeof part === "string");
     canvas.setAttribute("aria-label", said.join(" "));
   };
@@ -132,6 +150,7 @@ function drawTokens(state, act) {
   const column = make("div", { className: "tokens" });
   const update = () => {
     column.replaceChildren(
+      make("span", { className: "head" }),
       ...state.labels.map((label, t) => {
         const button = make("button", { type: "button", textContent: label === " " ? "␣" : label });
         button.style.height = `${ROW}px`;
@@ -139,6 +158,7 @@ function drawTokens(state, act) {
         button.addEventListener("click", () => act.choose(state.chosen, t));
         return button;
       }),
+      make("span", { className: "rail" }, "residual stream"),
     );
   };
   return { column, update };
@@ -150,9 +170,12 @@ function drawLens(state) {
   box.setAttribute("aria-live", "polite");
   const update = () => {
     const { chosen, token, walking } = state;
-    const parts = chosen.tell(state, token).map((part) => (typeof part === "string" ? make("p", {}, part) : table(part)));
+    const told = chosen.tell(state, token);
+    const parts = told.filter((part) => typeof part === "string").map((part) => make("p", {}, part));
+    const tables = told.filter((part) => typeof part !== "string").map(table);
     const story = walking ? [make("p", { className: "story" }, walking)] : [];
-    box.replaceChildren(make("strong", {}, `${chosen.title}: ${chosen.name}`), ...story, ...parts);
+    const title = make("p", {}, make("strong", {}, `${chosen.title}: ${chosen.name}. `), builtIn(chosen, state));
+    box.replaceChildren(make("div", {}, ...story, title, ...parts), ...tables);
   };
   return { box, update };
 }
@@ -163,7 +186,8 @@ function table({ heads, rows }) {
     return make("tr", {}, header, ...cells.map((cell) => make("td", {}, cell)));
   };
   const top = make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)));
-  return make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
+  const whole = make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
+  return make("div", { className: "numbers", tabIndex: 0 }, whole);
 }
 
 /** The controls: examples, walk, draw; and behind one click the dials and the comparison. */
@@ -173,7 +197,7 @@ function drawControls(state, act) {
     node.addEventListener("click", press);
     return node;
   };
-  const examples = make("p", { className: "examples" }, "Or take:");
+  const examples = make("p", { className: "examples", hidden: !state.examples.length }, "Or try:");
   for (const text of state.examples) examples.append(" ", button(text, () => act.write(text)));
   const dial = (name, label, range) => {
     const slider = make("input", { type: "range", ...range });
@@ -187,6 +211,7 @@ function drawControls(state, act) {
   const V = state.words.length;
   const walk = button("▶ walk through", act.walk);
   walk.className = "walk";
+  walk.title = "arrow keys go one step on or back";
   const more = make(
     "details",
     {},
@@ -199,36 +224,49 @@ function drawControls(state, act) {
     button("everything on", act.reset),
     make("p", {}, `All ${state.words.length} words it knows: ${state.words.join("  ")}`),
   );
-  return { examples, row: make("p", { className: "controls" }, walk, button("draw a word", act.draw)), more };
+  const update = () => {
+    walk.textContent = act.walker.isOn() ? "❚❚ pause" : state.walking ? "▶ go on" : "▶ walk through";
+  };
+  const row = make("p", { className: "controls" }, walk, button("draw a word", act.draw));
+  return { examples, row, more, update };
 }
 
-/** The walk: one station after the other; it stops at the first key or click that isn't its own. */
+/** The walk: one station after the other, until a press or a key that isn't its own. */
 function walker(state, refresh) {
   const steps = walkOf(state.stations, state.model);
   let [timer, place] = [0, -1];
-  const stop = () => {
+  const pause = () => {
     clearInterval(timer);
     timer = 0;
+  };
+  const stop = () => {
+    pause();
+    place = -1;
     state.walking = "";
   };
-  const step = () => {
-    place += 1;
+  const step = (change = 1) => {
+    place = Math.max(0, place + change);
     if (place >= steps.length) {
       stop();
-      place = -1;
     } else {
       const [station, said] = steps[place];
       state.chosen = state.stations[station];
-      state.walking = said;
+      state.walking = `${place + 1} of ${steps.length}: ${said}`;
     }
     refresh();
   };
   const play = () => {
-    stop();
-    step();
+    pause();
     timer = setInterval(step, STEP_MS);
+    step();
   };
-  return { stop, step, play, toggle: () => (timer ? (stop(), refresh()) : play()), isOn: () => timer !== 0 };
+  const isOn = () => timer !== 0;
+  const toggle = () => {
+    if (!isOn()) return play();
+    pause();
+    return refresh();
+  };
+  return { stop, play, toggle, isOn, stepBy: (change) => (pause(), step(change)) };
 }
 
 /** State, and what a reader can do with it. */
@@ -296,17 +334,19 @@ function render({ model: kernel, el }) {
   input.addEventListener("keydown", (event) => event.stopPropagation()); // no shortcuts of the notebook
 
   const bars = drawBars(state, act.write);
-  const { examples, row, more } = drawControls(state, act);
+  const controls = drawControls(state, act);
   const tokens = drawTokens(state, act);
   const columns = state.stations.map((station) => drawStation(station, state, act));
   const lens = drawLens(state);
-  parts.push(bars, tokens, ...columns, lens);
+  parts.push(bars, controls, tokens, ...columns, lens);
   const flow = make("div", { className: "flow", tabIndex: 0 }, tokens.column, ...columns.map((c) => c.column));
   flow.setAttribute("role", "group");
   flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");
   const label = make("label", {}, "Write, and see what comes next", input);
-  const top = make("div", { className: "top" }, make("div", {}, label, examples, row, more), make("div", {}, bars.box, says));
-  const legend = "L0 H1: layer 0, head 1. Below: the lesson that builds it. Blue is positive, orange negative.";
+  const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.row, controls.more), make("div", {}, bars.box, says));
+  const legend =
+    "L0 H1: layer 0, head 1; below it the lesson that builds it. Blue is positive, orange negative. " +
+    "The thicker a branch on the line, the more it adds at the chosen word.";
   const root = make("section", { className: "explorer" }, top, flow, make("small", {}, legend), lens.box);
   root.setAttribute("aria-label", "A small language model, whole");
   el.append(root);
@@ -325,7 +365,8 @@ function autoplay(root, walk) {
   seen.observe(root);
   root.addEventListener("pointerdown", (event) => event.target.className !== "walk" && walk.isOn() && walk.stop());
   root.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowRight" && event.target.className === "walk") walk.step();
+    const change = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (change && event.target.className === "walk") walk.stepBy(change);
   });
   return () => {
     walk.stop();

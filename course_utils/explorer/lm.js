@@ -145,12 +145,28 @@ export function forward(model, ids, off = new Set()) {
       attend(h, projected, model, context, off.has(`${l}.head.${h}`)),
     );
     stream.push(plus(stream.at(-1), layer(context, "attention.out_proj")));
-    const wide = layer(layerNorm(stream.at(-1), model, `${block}.norm2`), "feed_forward.expand").map(gelu);
-    const added = layer(wide, "feed_forward.contract", wide.length / ids.length);
+    const expanded = layer(layerNorm(stream.at(-1), model, `${block}.norm2`), "feed_forward.expand");
+    const neurons = expanded.map(gelu);
+    const added = layer(neurons, "feed_forward.contract", neurons.length / ids.length);
     stream.push(off.has(`${l}.mlp`) ? stream.at(-1) : plus(stream.at(-1), added));
-    layers.push({ ...projected, heads: found, neurons: wide });
+    layers.push({ ...projected, heads: found, expanded, neurons, added });
   }
   return { stream, layers, logits: logitsOf(model, stream.at(-1)) };
+}
+
+/** What a head mixes for token t (D numbers), and what it adds to the stream (C, without the bias). */
+export function headAdds({ get, width, heads }, pass, [l, h], t) {
+  const size = width / heads;
+  const { value, heads: found } = pass.layers[l];
+  const mixed = new Float32Array(size);
+  found[h].weights[t].forEach((weight, s) =>
+    mixed.forEach((_, d) => (mixed[d] += weight * value[s * width + h * size + d])),
+  );
+  const weight = get(`blocks.${l}.attention.out_proj.weight`);
+  const adds = new Float32Array(width).map((_, c) =>
+    mixed.reduce((sum, x, d) => sum + x * weight[c * width + h * size + d], 0),
+  );
+  return { mixed, adds };
 }
 
 /** What the last norm and the output layer make of the stream, anywhere: (T, C) -> (T, V). */

@@ -1,13 +1,15 @@
 /** The stations of the model: what each is called, draws, and says of one token. */
 
-import { logitsOf, softmax } from "./lm.js";
+import { headAdds, logitsOf, softmax } from "./lm.js";
 
 const CHANNELS = 5; // of a vector, written out
-const NEURONS = 5; // the strongest, written out
+const NEURONS = 5; // the strongest, written out; as many words
+const KEYS = 10; // the largest weights of a row, written out
 
 const number = (x) => (Math.abs(x) < 0.005 ? "0.00" : x.toFixed(2)).replace("-", "−");
 const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
-const vector = (row) => `(${Array.from(row.subarray(0, CHANNELS), number).join(", ")}, …)`;
+const vector = (row, count = CHANNELS) => `(${Array.from(row.subarray(0, count), number).join(", ")}, …)`;
+const norm = (row) => Math.hypot(...row);
 
 /** @param {number} share */
 export const percent = (share) =>
@@ -30,11 +32,16 @@ function streamStation(at, title, name, extra = {}) {
     rows: ({ pass, model }) => ({ numbers: pass.stream[at], size: model.width, signed: true }),
     tell({ pass, model, words, labels }, t) {
       const row = rowOf(pass.stream[at], t, model.width);
-      const next = likeliest(softmax(logitsOf(model, row)), words);
-      const expected = next.map(([word, share]) => `“${word}” ${percent(share)}`).join(", ");
+      const logits = logitsOf(model, row);
+      const next = likeliest(softmax(logits), words, { count: NEURONS });
+      const expected = next.slice(0, 3).map(([word, share]) => `“${word}” ${percent(share)}`).join(", ");
       return [
-        `The vector of “${labels[t]}” here: ${vector(row)}, ${model.width} numbers.`,
+        `The vector of “${labels[t]}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
         `If the model ended here, it would expect after “${labels[t]}”: ${expected}.`,
+        {
+          heads: ["next word", "LayerNorm(x) · its row = logit", "softmax"],
+          rows: next.map(([word, share]) => [word, number(logits[words.indexOf(word)]), percent(share)]),
+        },
       ];
     },
     ...extra,
@@ -42,7 +49,11 @@ function streamStation(at, title, name, extra = {}) {
 }
 
 function embedding() {
-  const station = streamStation(0, "embed", "the positions", { off: "positions", lesson: "09" });
+  const station = streamStation(0, "embed", "the embedding", {
+    off: "positions",
+    offName: "the positions",
+    lesson: "09",
+  });
   const { tell } = station;
   station.tell = (state, t) => {
     const { model, ids, labels, off } = state;
@@ -54,22 +65,42 @@ function embedding() {
   return station;
 }
 
+/** How far a branch moves the stream, in words. */
+function moved({ pass, model, off }, { at, part, adds, t }) {
+  if (off.has(part)) return "Switched off, it adds nothing to the stream.";
+  const length = number(norm(rowOf(pass.stream[at], t, model.width)));
+  return `It adds a vector of length ${number(norm(adds))} to the stream, which had length ${length}.`;
+}
+
 function head(l, h) {
+  const part = `${l}.head.${h}`;
   return {
-    id: `${l}.head.${h}`,
+    id: part,
     title: `L${l} H${h}`,
     name: `head ${h} of layer ${l}`,
     lesson: "04",
-    off: `${l}.head.${h}`,
+    off: part,
     map: ({ pass }) => pass.layers[l].heads[h].weights,
-    tell({ pass, labels }, t) {
+    adds: ({ model, pass }, t) => headAdds(model, pass, [l, h], t).adds,
+    tell(state, t) {
+      const { model, pass, labels } = state;
       const { scores, weights } = pass.layers[l].heads[h];
-      const top = weights[t].indexOf(Math.max(...weights[t]));
+      const [row, size, most] = [weights[t], model.width / model.heads, Math.max(...scores[t])];
+      const top = row.indexOf(Math.max(...row));
+      const shown = row.map((_, s) => s).sort((a, b) => row[b] - row[a]).slice(0, KEYS).sort((a, b) => a - b);
+      const value = (s) => rowOf(pass.layers[l].value, s, model.width).subarray(h * size);
+      const { mixed, adds } = headAdds(model, pass, [l, h], t);
       return [
-        `“${labels[t]}” attends most to “${labels[top]}” (${number(weights[t][top])}).`,
+        `“${labels[t]}” attends most to “${labels[top]}” (${number(row[top])}).`,
+        moved(state, { at: 2 * l, part, adds, t }),
         {
-          heads: ["key", "q · k / √D", "softmax"],
-          rows: weights[t].map((weight, s) => [labels[s], number(scores[t][s]), number(weight)]),
+          heads: ["key", `q · k / √${size}`, `exp(… − ${number(most)})`, "weight", "value"],
+          rows: [
+            ...shown.map((s) => [
+              labels[s], number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
+            ]),
+            ["all", "", number(1 / row[top]), "1.00", vector(mixed, 3)],
+          ],
         },
       ];
     },
@@ -77,22 +108,33 @@ function head(l, h) {
 }
 
 function mlp(l) {
+  const part = `${l}.mlp`;
+  const adds = ({ model, pass }, t) => rowOf(pass.layers[l].added, t, model.width);
   return {
-    id: `${l}.mlp`,
+    id: part,
     title: `L${l} MLP`,
     name: `the MLP of layer ${l}`,
     lesson: "08",
-    off: `${l}.mlp`,
+    off: part,
+    adds,
     rows: ({ pass, ids }) => {
       const numbers = pass.layers[l].neurons;
       return { numbers, size: numbers.length / ids.length, signed: true };
     },
-    tell({ pass, ids, labels }, t) {
-      const size = pass.layers[l].neurons.length / ids.length;
-      const row = rowOf(pass.layers[l].neurons, t, size);
-      const strongest = Array.from(row, (x, i) => [i, x]).sort((a, b) => b[1] - a[1]);
-      const said = strongest.slice(0, NEURONS).map(([i, x]) => `neuron ${i}: ${number(x)}`);
-      return [`The feed-forward network at “${labels[t]}”, its strongest of ${size}: ${said.join(", ")}.`];
+    tell(state, t) {
+      const { pass, ids, labels } = state;
+      const { expanded, neurons } = pass.layers[l];
+      const size = neurons.length / ids.length;
+      const [before, after] = [rowOf(expanded, t, size), rowOf(neurons, t, size)];
+      const strongest = Array.from(after, (x, i) => [i, x]).sort((a, b) => b[1] - a[1]);
+      return [
+        `The feed-forward network at “${labels[t]}”: the strongest ${NEURONS} of its ${size} neurons.`,
+        moved(state, { at: 2 * l + 1, part, adds: adds(state, t), t }),
+        {
+          heads: ["neuron", "comes in", "GELU gives"],
+          rows: strongest.slice(0, NEURONS).map(([i, x]) => [String(i), number(before[i]), number(x)]),
+        },
+      ];
     },
   };
 }
@@ -115,9 +157,10 @@ export function walkOf(stations, { layers }) {
   return [
     [at("stream.0"), "Each word becomes a vector: a row of a table, plus a row for its position."],
     [at("0.head.0"), "A head compares each word with those before it, and mixes their values by these weights."],
-    [at("stream.1"), "What the heads found is added to the vector. This line through the model is the residual stream."],
-    [at("0.mlp"), "A small network works on each word alone, and its result is added, too."],
-    [at(`${last}.head.0`), "The next layer does the same with the new vectors. Switch this head off and look at the bars."],
+    [at("stream.1"), "What the heads found is added to the vector. The line below runs through the whole model: the residual stream."],
+    [at("0.mlp"), "A small network works on each word alone, and its result is added too."],
+    [at("stream.2"), "After one layer: this is what the model would expect if it ended here."],
+    [at(`${last}.head.0`), "The last layer does the same with the new vectors. Switch this head off and watch the bars."],
     [stations.length - 1, "From the last vector of the last word come the bars: what the model expects next."],
   ];
 }
@@ -128,6 +171,7 @@ export function paint(canvas, station, state, height) {
   const brush = canvas.getContext("2d");
   const across = station.map ? labels.length : canvas.width;
   canvas.height = labels.length * height;
+  canvas.style.height = `${canvas.height}px`;
   brush.clearRect(0, 0, canvas.width, canvas.height);
   const cell = (t, i, count, x, most) => {
     const strength = Math.min(1, Math.abs(x) / most);

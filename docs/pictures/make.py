@@ -1,8 +1,9 @@
 """Make the pictures of the README and of the start page.
 
-    python docs/pictures/make.py [start] [lesson_map] [card]
+    python docs/pictures/make.py [start] [still] [lesson_map] [card]
 
-They are taken in a real JupyterLab, in the Chromium of this machine. "start" is the moving one.
+They are taken in a real JupyterLab, in the Chromium of this machine. "start" is the moving one,
+"still" what the start page shows before a cell is run.
 """
 
 import io
@@ -20,7 +21,9 @@ SHARPNESS = 1.5  # pixels of a screenshot per pixel of the page
 
 
 def main(wanted: list[str]) -> None:
-    taken = [take for take in (start, lesson_map, card) if not wanted or take.__name__ in wanted]
+    taken = [
+        take for take in (start, still, lesson_map, card) if not wanted or take.__name__ in wanted
+    ]
     if not taken:
         return
     from pages import launch, notebooks, serve
@@ -81,6 +84,18 @@ def _on_page(picture: Image.Image, high: int) -> Image.Image:
     page = Image.new("RGB", (picture.width, high), picture.getpixel((1, 1)))
     page.paste(picture, (0, 0))
     return page
+
+
+def still(notebook) -> None:
+    """The start page's model before anybody has touched it."""
+    notebook.page.set_viewport_size({"width": 1240, "height": 1000})
+    notebook.page.emulate_media(reduced_motion="reduce")
+    output = notebook.run("from course_utils.start import playground\nplayground()")
+    shown = output.locator(".explorer")
+    shown.wait_for(timeout=60_000)
+    notebook.page.wait_for_timeout(400)
+    picture = Image.open(io.BytesIO(shown.screenshot())).convert("RGB")
+    picture.quantize(64, dither=Image.Dither.NONE).save(PICTURES / "start.png", optimize=True)
 
 
 def lesson_map(notebook) -> None:

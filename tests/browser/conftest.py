@@ -17,6 +17,8 @@ from maps import FULL, SETUP, one
 from pages import ROOT, NoBrowser, OpenNotebook, Server, launch, notebooks, serve
 from playwright.sync_api import Browser, Locator
 
+AXE_RUN = """part => axe.run(part, { rules: { "target-size": { enabled: true } } })
+    .then(result => result.violations)"""
 AXE = "axe-core@4.14.1"
 AXE_SHA512 = (
     "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
@@ -86,12 +88,12 @@ def axe() -> str:
 
 @pytest.fixture
 def violations(axe: str) -> Callable[[Locator], list[str]]:
-    """What axe-core finds wrong with a part of a page: every rule it has, one line a finding."""
+    """What axe-core finds wrong with a part of a page, target sizes too: one line per finding."""
 
     def scan(part: Locator) -> list[str]:
         if part.page.evaluate("typeof axe === 'undefined'"):
             part.page.evaluate(axe)
-        found = part.evaluate("part => axe.run(part).then(result => result.violations)")
+        found = part.evaluate(AXE_RUN)
         return [
             f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"
             for rule in found

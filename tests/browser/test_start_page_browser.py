@@ -97,7 +97,12 @@ def from_disk(request, chromium, tmp_path):
 
 def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     page = from_disk
-    expect(page.locator(".story")).to_be_visible()  # the walk plays when it is first seen
+    walk, story = page.locator(".walk"), page.locator(".story")
+    expect(story).to_be_visible()  # it plays when it is first seen
+    walk.press("Enter")
+    walk.press("ArrowRight")
+    expect(story).to_contain_text("2 of 7")
+    expect(walk).to_have_text("▶ go on")
     line = page.get_by_role("textbox", name="Write, and see what comes next")
     line.fill("the dogs near the cat")
     bars, says = page.locator(".bars button"), page.locator(".says")
@@ -110,6 +115,7 @@ def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     expect(page.locator(".bars")).to_contain_text("sleep")  # what was likely, in grey
     page.get_by_role("button", name="L1 H0").press("Enter")
     expect(page.locator(".lens")).to_contain_text("“cat” attends most to “dogs”")
+    expect(page.locator(".lens")).to_contain_text("Switched off, it adds nothing")
     page.locator(".tokens button", has_text="near").press("Enter")
     expect(page.locator(".lens")).to_contain_text("“near” attends most")
     head.press("Enter")
