@@ -62,7 +62,10 @@ test: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy & types=$$!; $(PYTEST) solutions tests; tested=$$?; wait $$types && exit $$tested
 
+SPELLED := *.md .github docs notebooks exercises course_utils whywrong whywrong_nbgrader tools site/static benchmarks
+
 test-all: $(VENV)/.test
+	$(BIN)/codespell $(SPELLED)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

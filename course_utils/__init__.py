@@ -1,7 +1,7 @@
 """What the lessons of "From Averages to Transformers" import.
 
-`check`, `hint`, `progress` and `reset` are for you while you learn; `device` says where to compute, and
-`yours` gives a demonstration your answer once it is right. The
+`check`, `hint`, `progress` and `reset` are for you while you learn; `device` says where to compute,
+and `yours` gives a demonstration your answer once it is right. The
 finished parts of each lesson are in `course_utils.attention`, `course_utils.transformer` and
 `course_utils.language_model`, written to be read.
 """

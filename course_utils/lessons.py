@@ -54,7 +54,7 @@ def reset(exercise_id: str) -> Message:
         shell = None
     else:
         shell = get_ipython()
-    if getattr(shell, "kernel", None) is None:
+    if shell is None or getattr(shell, "kernel", None) is None:
         return Message(f"{exercise_id} as it was handed out", code)
     shell.set_next_input(code)
     return Message(

@@ -48,7 +48,9 @@ def inline(writer, node):
 def block(writer, node):
     # It may be wider than a phone, so it can be scrolled, by keyboard too.
     formula = mathml(node.astext(), "block")
-    writer.body.append(f'<div class="math" tabindex="0" role="group" aria-label="formula">{formula}</div>')
+    writer.body.append(
+        f'<div class="math" tabindex="0" role="group" aria-label="formula">{formula}</div>'
+    )
     raise nodes.SkipNode
 
 

@@ -217,6 +217,7 @@ for code in sys.argv[2:]:
     print("went on" if done.success else "stopped")
 """
 
+
 def in_a_wrong_kernel(*cells):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_THE_COURSE, str(SOLUTIONS), *cells],

@@ -19,7 +19,9 @@ from urllib.parse import quote
 
 from . import ROOT, START_PAGE
 
-GITHUB = re.compile(r"(?:https://(?:[^@/]+@)?|git@|ssh://git@)github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+GITHUB = re.compile(
+    r"(?:https://(?:[^@/]+@)?|git@|ssh://git@)github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?"
+)
 
 
 @cache

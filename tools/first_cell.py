@@ -16,18 +16,18 @@ from .address import declared, install
 
 BEGINS = "try:\n    from course_utils import report_environment"
 ON_THE_START_PAGE = "%run ../course_utils/environment.py"  # as it was until 0.1
-TEXT = '''\
+TEXT = """\
 try:
     from course_utils import report_environment
 except ModuleNotFoundError:
     import sys
 
-    said = "This Python does not have the course: choose its kernel at the top right, or start with `make lab`."
+    said = "This Python does not have the course: choose its kernel, or start with `make lab`."
     if "google.colab" in sys.modules:
         said = "Colab does not have the course yet. {remedy}"
-    get_ipython().set_custom_exc((Exception,), lambda *_, **__: print(said))  # later cells say it too
+    get_ipython().set_custom_exc((Exception,), lambda *_, **__: print(said))  # in later cells too
     raise
-report_environment()'''
+report_environment()"""
 KNOWN = "Run this in a new cell, then run this cell again:\\n\\n    %pip install --quiet {address}"
 UNKNOWN = (
     "Install it in a new cell with `%pip install git+` and the address of the repository that this "

@@ -23,7 +23,7 @@ from whywrong_nbgrader.cells import WIDGET_VIEW
 from . import ROOT
 
 LIVE = ROOT / "site" / "live"
-WIDGETS = {"AttentionMap": AttentionMap, "Explorer": Explorer}
+WIDGETS: dict[str, Any] = {"AttentionMap": AttentionMap, "Explorer": Explorer}
 ALL_STATES = "application/vnd.jupyter.widget-state+json"
 TABLES = ("attention-map-static", "next-word-static")
 OF_JUPYTER = ("_esm", "_css", "_anywidget_id", "_dom_classes", "layout", "tabbable", "tooltip")
@@ -105,7 +105,9 @@ def keep(lesson: Path, cells: list[NotebookNode], found: list[list[State]]) -> N
 
 
 def _close(old: State, new: State) -> bool:
-    if {**old, "buffers": 0} != {**new, "buffers": 0} or old["buffers"].keys() != new["buffers"].keys():
+    if {**old, "buffers": 0} != {**new, "buffers": 0} or old["buffers"].keys() != new[
+        "buffers"
+    ].keys():
         return False
     pairs = [(_numbers(old, at), _numbers(new, at)) for at in old["buffers"]]
     return all(

@@ -22,7 +22,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils import colours
 
-from . import NOTEBOOKS, ROOT, SOLUTIONS, live, site_exercises
+from . import NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
 from .address import binder, colab, repository
 
 SITE = ROOT / "site"
@@ -33,6 +33,16 @@ MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 PYTHON_ONLY = "translation-static"
+# What the theme leaves out for those who don't see the page.
+FOR_READERS = {
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Lessons">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    'role="heading"><span class="caption-text">': (
+        'role="heading" aria-level="2"><span class="caption-text">'
+    ),
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
+}
 NO_KERNEL = (
     "Reading is enough to see this. To type here yourself, run the lesson: the widget needs Python."
 )
@@ -54,7 +64,13 @@ def build(out: Path = HTML) -> int:
     site_exercises.write(SOURCE / "exercises", lessons)
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(SITE), "-q", "-W"]
     command += ["--keep-going", "-j", "auto", "-d", str(BUILD / "doctrees"), str(SOURCE), str(out)]
-    return subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}).returncode
+    status = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}).returncode
+    for page in out.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for old, new in FOR_READERS.items():
+            text = text.replace(old, new)
+        page.write_text(text, encoding="utf-8")
+    return status
 
 
 def write_static(folder: Path) -> None:
@@ -105,7 +121,7 @@ def lesson_page(path: Path) -> NotebookNode:
 
 def _code(source: str, cell: NotebookNode) -> NotebookNode:
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
-    if "environment" in source and folded or source.startswith("%run "):
+    if source.startswith(first_cell.BEGINS):
         return new_code_cell("", id=cell.id, metadata={"tags": ["remove-cell"]})
     if folded:
         return _folded(source, "Show the imports", [], cell.id)
@@ -154,7 +170,9 @@ def _linked(text: str, path: Path) -> str:
 
     def led(match: re.Match[str]) -> str:
         target = (path.parent / match[1]).resolve()
-        if match[2] and target.suffix == ".ipynb":  # Jupyter's anchors keep capitals, Sphinx's don't
+        if (
+            match[2] and target.suffix == ".ipynb"
+        ):  # Jupyter's anchors keep capitals, Sphinx's don't
             return f"]({match[1]}{match[2].lower()})"
         if "://" in match[1] or not target.exists() or SOLUTIONS in target.parents:
             return match[0]
@@ -172,11 +190,12 @@ def _linked(text: str, path: Path) -> str:
 
 
 def how_to(name: Path) -> str:
-    """How to do the exercises of a lesson; links that need the repository's address only with it."""
+    """How to do the exercises of a lesson, with links if the repository's address is known."""
     place = f"notebooks/{name.as_posix()}"
+    static = "../" * (len(name.parts) - 1) + "_static"
     badges = "".join(
-        f'<a href="{html.escape(link)}"><img src="{"../" * (len(name.parts) - 1)}_static/{file}.svg" '
-        f'alt="{said}" height="20"></a>\n'
+        f'<a href="{html.escape(link)}">'
+        f'<img src="{static}/{file}.svg" alt="{said}" height="20"></a>\n'
         for link, file, said in (
             (binder(place), "binder", "Open this lesson on Binder"),
             (colab(place), "colab", "Open this lesson in Colab"),
@@ -205,7 +224,9 @@ def _start(cells: list[NotebookNode]) -> list[NotebookNode]:
             cell.metadata = NotebookNode(tags=["remove-input"])
     lessons = sorted(p.relative_to(SOLUTIONS).as_posix() for p in SOLUTIONS.glob("*/*.ipynb"))
     toc = "\n".join([":::{toctree}\n:hidden:\n:caption: Lessons\n", *lessons, ":::"])
-    toc += "\n\n:::{toctree}\n:hidden:\n:caption: Besides\n\nglossary.ipynb\nexercises/index.md\n:::"
+    toc += (
+        "\n\n:::{toctree}\n:hidden:\n:caption: Besides\n\nglossary.ipynb\nexercises/index.md\n:::"
+    )
     place = Path("index.ipynb")
     return [*shown, new_markdown_cell(how_to(place), id="how-to"), new_markdown_cell(toc, id="toc")]
 

@@ -20,8 +20,9 @@ def write(folder: Path, lessons: list[Path]) -> None:
     index = [
         "# Exercises, for teachers",
         "",
-        "For each exercise: the misconceptions that its check can name, each with the lines that make it "
-        "and the sentences on the card. They give answers away; a student is better off with the lesson.",
+        "For each exercise: the misconceptions that its check can name, each with the lines that "
+        "make it and the sentences on the card. They give answers away: for students, the lesson "
+        "is better.",
         "",
     ]
     for lesson in lessons:
@@ -57,8 +58,8 @@ def page(text: Text, lesson: Path) -> str:
         *_entries(text),
         "## Misconceptions",
         "",
-        "The likeliest first. The card shows the sentences; what a student wrote is compared by its "
-        "results, not by its lines."
+        "The likeliest first. The card shows the sentences. An answer is compared by its results, "
+        "not by its lines."
         if text.misconceptions
         else "This exercise names none.",
         "",
