@@ -80,10 +80,6 @@ def test_constraints_pin_everything_in_the_ranges_of_pyproject():
     assert wrong == {}
 
 
-def test_nothing_pinned_loads_a_grammar_at_each_start():
-    assert "rfc3987-syntax" not in pins()
-
-
 def test_repo2docker_reads_the_tree_without_docker(tmp_path):
     # A clone of what git knows: repo2docker copies the whole folder, environments included.
     tree = tmp_path / "course"

@@ -1,6 +1,5 @@
 """`make lab` serves the course: started as a person starts it, asked as a browser asks."""
 
-import json
 import os
 import re
 import signal
@@ -63,17 +62,3 @@ def get(address, tries=60):
 def test_the_address_is_the_start_page(address):
     assert urlsplit(address).path == "/lab/tree/notebooks/index.ipynb"
     assert "<title>JupyterLab</title>" in get(address)
-
-
-def test_lesson_01_is_served(address):
-    lesson = "notebooks/1-averages/01_naive_mean.ipynb"
-    assert "<title>JupyterLab</title>" in get(address.replace("notebooks/index.ipynb", lesson))
-    contents = json.loads(
-        get(
-            address.replace("/lab/tree/", "/api/contents/").replace("notebooks/index.ipynb", lesson)
-        )
-    )
-    assert contents["type"] == "notebook"
-    assert 'check("naive_mean", naive_mean)' in [
-        cell["source"] for cell in contents["content"]["cells"]
-    ]

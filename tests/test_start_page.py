@@ -14,7 +14,7 @@ from PIL import Image
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
 from course_utils.explorer import explore
 from course_utils.language_model import head_scores
-from course_utils.start import EXAMPLES, SUBJECT, language, playground, write_page
+from course_utils.start import EXAMPLES, SUBJECT, playground, write_page
 from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS
 from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
 from tools import ROOT as COURSE
@@ -254,7 +254,3 @@ def test_after_a_right_environment_a_failed_import_is_shown_as_ever():
     )
     assert "Everything the course needs is here." in done.stdout
     assert "Traceback (most recent call last)" in done.stdout
-
-
-def test_the_language_stays_small():
-    assert len(language.WORDS) < 64
