@@ -31,6 +31,7 @@ SOURCE = BUILD / "source"
 HTML = BUILD / "html"
 MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
+SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 PYTHON_ONLY = "translation-static"
 # What the theme leaves out for those who don't see the page.
@@ -69,6 +70,8 @@ def build(out: Path = HTML) -> int:
         text = page.read_text(encoding="utf-8")
         for old, new in FOR_READERS.items():
             text = text.replace(old, new)
+        if "course-live" not in text:
+            text = SCRIPTS.sub("", text)
         page.write_text(text, encoding="utf-8")
     return status
 
@@ -204,13 +207,12 @@ def how_to(name: Path) -> str:
     )
     address = repository()
     clone = f"`git clone {address}`, then `make lab` in its folder" if address else "`make lab`"
+    where = f"open the lesson in a browser,\n\n{badges}\n\nor" if badges else "open the lesson"
     return (
         ":::{admonition} This page is for reading\n:class: how-to\n"
-        "Maps and models on it work; code does not run, and nothing checks your answers. "
-        "To do the exercises, "
-        + (f"open the lesson in a browser:\n\n{badges}\n\nor on" if badges else "open it on")
-        + f" your own computer: {clone} in the course's folder, then the file `{place}`.\n:::"
-    ).replace("in its folder in the course's folder", "in its folder")
+        "Maps and models on it work; code does not run, and nothing checks your answers. To do the "
+        f"exercises, {where} on your own computer: {clone}. Its file is `{place}`.\n:::"
+    )
 
 
 def _start(cells: list[NotebookNode]) -> list[NotebookNode]:
