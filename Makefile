@@ -1,16 +1,16 @@
-# make lab        make the environment, once, and open the course in JupyterLab
-# make test       what every commit has to pass, in a few minutes
-# make test-all   everything: before a release, and after changes of grading or of the engine
+# make lab        create the environment once, and open the course in JupyterLab
+# make test       the tests that every commit must pass, in a few minutes
+# make test-all   all tests: before a release, and after changes to grading or the engine
 # make quick      the tests of one lesson, in half a minute: make quick LESSON=04
-# make notebooks  run solutions/ again and make notebooks/ from it
+# make notebooks  run solutions/ again and build notebooks/ from it
 # make explorer   the whole model as one HTML file, explorer.html
-# make site       the lessons as pages that need no kernel, site/build/html
-# make minutes    how long each sitting of each lesson takes, counted
-# make matrix     exercises × answers: what passes, what fails, which misconception is named
+# make site       the lessons as pages that need no kernel, in site/build/html
+# make minutes    the length of each sitting of each lesson
+# make matrix     exercises × answers: passed or failed, and the misconception named
 # make clean      remove the environment
 #
 # With an NVIDIA GPU on Linux, the first time: make lab TORCH_INDEX=
-# (PyPI's own build of PyTorch, which brings CUDA along).
+# (PyPI's own build of PyTorch, which includes CUDA).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,38 +21,41 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CONSTRAINED := --constraint constraints.txt --editable
-# uv takes seconds where pip takes minutes; pip's own settings it doesn't know, so pip comes second.
+# uv takes seconds, pip takes minutes; but uv ignores pip's settings, so pip is the fallback.
 install = $(BIN)/python -m uv pip install --quiet $(CONSTRAINED) '$(1)' 2>/dev/null || \
   $(PIP) install -qq --no-compile $(CONSTRAINED) '$(1)'
-# Files side by side, but not what is seldom used, or never. Some packages bring templates that are
-# no Python yet.
+# Compiles in parallel, except files that are seldom or never used. Some packages contain templates
+# that are not valid Python.
 SELDOM := /(sympy|transformers|networkx|pip|setuptools|mypyc?|tests)/|/torch/_inductor/
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '$(SELDOM)' $(VENV)/lib course_utils exercises whywrong whywrong_nbgrader || true
-# What the first step of an optimizer loads, even where Python is told to write no such files.
+# Loads what an optimizer's first step needs, even if Python is configured not to write bytecode.
 USED := $(BIN)/python -c 'import sys; sys.dont_write_bytecode = False; import torch._dynamo' 2>/dev/null || true
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 
-# PyPI's Linux build of PyTorch brings gigabytes of CUDA with it; the builds of $(TORCH_INDEX) carry
-# its last part as their local version (2.13.0+cpu), so no other index can put another build in
-# their place. macOS has one build only.
+# PyPI's Linux build of PyTorch includes gigabytes of CUDA; the builds of $(TORCH_INDEX) have its
+# last part as their local version (2.13.0+cpu), so no other index can substitute another build.
+# macOS has only one build.
 ifeq ($(shell uname -s),Linux)
 ifneq ($(TORCH_INDEX),)
 TORCH := $(TORCH)+$(notdir $(TORCH_INDEX:%/=%))
 TORCH_FROM := --extra-index-url $(TORCH_INDEX)
 endif
-# Without a screen JupyterLab prints its address, and starts no browser in the terminal.
+# Without a display, JupyterLab prints its address and starts no browser in the terminal.
 ifeq ($(DISPLAY)$(WAYLAND_DISPLAY),)
 LAB_ARGS += --no-browser
 endif
 endif
-# JupyterLab refuses root unless told, and containers are root.
+# JupyterLab refuses to run as root by default, and containers run as root.
 ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
 .PHONY: lab test test-all quick notebooks explorer site minutes matrix clean
 
-lab: $(VENV)/.lab
+# Without it a question about news lies over the first page.
+NO_NEWS := $(VENV)/share/jupyter/lab/settings/overrides.json
+
+lab: $(VENV)/.lab $(NO_NEWS)
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval
@@ -99,14 +102,18 @@ $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@$(USED)
 	@touch $@
 
+$(NO_NEWS): | $(VENV)/.lab
+	@mkdir -p $(@D)
+	@echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}' >$@
+
 $(VENV)/.test: $(VENV)/.lab
-	@echo "Installing what the tests need ..."
+	@echo "Installing the packages for the tests ..."
 	@$(call install,.[test])
 	@$(COMPILE)
 	@touch $@
 
-# First and alone: once PyTorch is there, nothing that follows fetches another build. One quick try,
-# because pip's own settings may know the build where the address can't be reached.
+# First and alone: once PyTorch is installed, no later step fetches another build. Only one quick
+# try, because pip's own settings may have the build if the address can't be reached.
 $(VENV)/.torch: constraints.txt | $(VENV)/.made
 	@echo "Installing PyTorch $(TORCH): a few hundred megabytes ..."
 	@$(PIP) install -qq --no-compile --no-deps --retries 0 --timeout 30 $(TORCH_FROM) 'torch==$(TORCH)' || { \
@@ -123,8 +130,8 @@ $(VENV)/.made:
 	  echo "The course needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	       "Name a newer one: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  echo "$(PYTHON) can't make an environment: install its venv module" \
+	  echo "$(PYTHON) can't create an environment: install its venv module" \
 	       "(Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
-	@echo "Making an environment in $(VENV) ..."
+	@echo "Creating an environment in $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@

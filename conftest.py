@@ -1,4 +1,4 @@
-"""Which device tests and notebooks compute on and with how many threads; what a run leaves out."""
+"""Sets the device and threads for tests and notebooks; reports which tests a run leaves out."""
 
 import gc
 import os
@@ -27,20 +27,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle `COURSE_DEVICE` once, so that no notebook's output holds the line about it."""
-    config.addinivalue_line("markers", "full(what): left out of `make test`, and what it tests")
+    """Resolve `COURSE_DEVICE` once, so that no notebook's output contains the line about it."""
+    config.addinivalue_line("markers", "full(what): left out of `make test`; what it tests")
     config.stash[WANTED] = os.environ.get("COURSE_DEVICE") or "cpu"
     os.environ["COURSE_DEVICE"] = str(device())
     os.environ["COURSE_PROGRESS"] = "off"
-    # Tests run side by side: with sizes like these, threads of several would wait for each other.
+    # Tests run in parallel: at these sizes, the threads of several tests would block each other.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
+    os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # allows for busy machines
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
-    """Nothing is stored in the students' notebooks, and nothing of them is compared."""
+    """Students' notebooks have no stored outputs, so none are compared."""
     files = yield
     if STUDENTS in file_path.parents:
         for file in files:
@@ -57,22 +57,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: no collection of garbage needs to look through it again."""
+    """Excludes everything loaded so far from garbage collection, because it stays anyway."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Twice as many as there are cores, so that none is idle while a test waits for a program."""
+    """Two workers per core, so that no core is idle while a test waits for a program."""
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # xdist's own rule
     return 2 * (psutil.cpu_count(logical=False) or 1)
 
 
 class InOrder(LoadFileScheduling):
-    """A file at a time to each worker. Of the matrix it is an exercise at a time; all tests in a
-    browser go to one worker, because they share a server and a browser."""
+    """Gives each worker one file at a time, or one exercise of the matrix. All browser tests go to
+    one worker, because they share a server and a browser."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(BROWSER):
@@ -88,7 +88,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InOrder |
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI nothing is skipped: what can't be tested there fails."""
+    """In CI, a test that would be skipped fails."""
     report = yield
     if report.skipped and os.environ.get("CI"):
         report.outcome = "failed"
@@ -109,8 +109,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say at the end what a green run has not tested: one line for what `make test` leaves out, and
-    one for each reason to skip."""
+    """Report what a successful run has not tested: one line for the tests that `make test` leaves
+    out, and one per reason to skip."""
     if not config.getoption("--everything"):
         terminalreporter.write_line(f"Left to `make test-all`: {', '.join(left_out())}.")
     reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
@@ -119,7 +119,7 @@ def pytest_terminal_summary(
 
 
 def left_out() -> list[str]:
-    """What the marks `full` of all tests name, and the student edition, which runs with them."""
+    """The names in the marks `full` of all tests, and the student edition, which runs with them."""
     marks = re.compile(r'mark\.full\(\s*"([^"]+)"')
     named = {
         what

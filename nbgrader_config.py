@@ -1,6 +1,6 @@
-"""nbgrader for this course, from generate_assignment to export, as it is.
+"""nbgrader's configuration for this course, from generate_assignment to export.
 
-Say where your students hand in with `c.Exchange.root`, or use nbgrader's own default.
+Set the directory where students submit, `c.Exchange.root`, or use nbgrader's default.
 """
 
 import os
@@ -14,7 +14,7 @@ from whywrong_nbgrader.collecting import CollectFiles
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
-# nbgrader calls `alembic` by its name: let it be found where the environment is not activated.
+# nbgrader runs `alembic` by name: make it available if the environment is not activated.
 _programs = os.path.dirname(sys.executable)
 if _programs not in os.environ["PATH"].split(os.pathsep):
     os.environ["PATH"] = _programs + os.pathsep + os.environ["PATH"]
@@ -31,11 +31,11 @@ c.CourseDirectory.ignore = [
     ".grading",
 ]
 
-# Valid in a function, a method, a class and on its own; a stub runs and gives None.
+# Valid in a function, a method, a class and on its own; a stub runs and returns None.
 c.ClearSolutions.code_stub = {"python": "...  # your code here"}
 
-# notebooks/ is part of the course, so it is there before nbgrader has made it: make it again, or
-# nbgrader skips the assignment and its gradebook never hears of it.
+# notebooks/ is part of the course, so it exists before nbgrader has built it. Rebuild it; otherwise
+# nbgrader skips the assignment and never enters it in the gradebook.
 c.GenerateAssignment.force = True
 c.GenerateAssignment.preprocessors = [
     nbgrader.IncludeHeaderFooter,
@@ -59,7 +59,7 @@ c.Autograde.sanitize_preprocessors = [
     nbgrader.CheckCellMetadata,
 ]
 c.Autograde.exporter_class = course.CarefulExporter
-# In the place of Execute: submissions run behind walls, and their points are made outside.
+# Replaces Execute: submissions run in a sandbox, and their points are computed outside.
 c.Autograde.autograde_preprocessors = [
     course.RunSubmission,
     nbgrader.LimitOutput,
@@ -74,5 +74,5 @@ c.GenerateFeedback.preprocessors = [
     CSSHTMLHeaderPreprocessor,
 ]
 c.HTMLExporter.filters = {"highlight_code": course.CarefulHighlight}
-# No big ¶ beside each heading.
+# No large ¶ next to each heading.
 c.HTMLExporter.exclude_anchor_links = True

@@ -1,9 +1,9 @@
-"""Time four kinds of the same attention, where style B's time goes, and style A against style B.
+"""Time four kinds of the same attention, the steps of style B, and style A against style B.
 
     python benchmarks/attention.py [--device cuda] [--rounds 9]
 
-In each round all rivals run one after another, forward and backward together, so that whatever
-else the machine does meets them alike. A ratio is the median over the rounds of two times of the
+In each round, all rivals run one after another, forward and backward together, so that other load
+on the machine affects them equally. A ratio is the median, over the rounds, of two times of the
 same round.
 """
 
@@ -52,7 +52,7 @@ def four_kinds(device: str, rounds: int) -> None:
 
 
 def kinds(names: Sequence[str], T: int, C: int, H: int, device: str) -> dict[str, nn.Module]:
-    """One of each kind, with the same weights."""
+    """One module of each kind, with the same weights."""
     built = {
         kind: make_mha(kind, d_in=C, d_out=C, num_heads=H, context_length=T).to(device)
         for kind in names
@@ -74,7 +74,7 @@ Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class Rung(MultiHeadAttention):
-    """Style B with another way to attend, and one product for queries, keys and values or three."""
+    """Style B with a different attention, and one or three products for query, key and value."""
 
     def __init__(self, T: int, C: int, H: int, attend: Attend, one_product: bool = False) -> None:
         super().__init__(C, C, context_length=T, num_heads=H)
@@ -97,7 +97,7 @@ def no_mask(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor
 
 
 def safe_fills(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
-    """As most people write it at first."""
+    """The version that most people write first."""
     sees_nothing = hidden.all(dim=-1, keepdim=True)
     scores = attention_scores(query, key).masked_fill(hidden, -math.inf)
     weights = torch.softmax(scores.masked_fill(sees_nothing, 0.0), dim=-1)
@@ -179,7 +179,7 @@ def step(module: nn.Module, x: Tensor) -> None:
 def race(
     rivals: Mapping[str, Callable[[], object]], device: str, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each rival in each round; a first round that warms up is not counted."""
+    """Seconds of each rival in each round; a warm-up round is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds + 1):
         for name, run in rivals.items():

@@ -2,12 +2,12 @@
 
     python benchmarks/attention_map.py [--rounds 15]
 
-In each round both rivals answer one move of their temperature slider, in the same page, one after
-the other; times are medians. For the map, "painting" is what one move costs the page (script,
-style and layout, from the frame's first line of script on: the screen's own clock began up to 5 ms
-before it) and "answer" the time from the move to the frame being done, which on an idle page
-holds a wait for the screen of up to 16.7 ms. For matplotlib it is the time from the move to the new
-picture in the page. Sizes are what a saved notebook holds for 4 heads of 12 tokens.
+In each round, both rivals react to one move of their temperature slider, in the same page, one
+after the other; times are medians. For the map, "painting" is the page's time for one move (script,
+style and layout, from the frame's first line of script; the frame itself began up to 5 ms earlier),
+and "answer" is the time from the move to the finished frame, which on an idle page includes a wait
+of up to 16.7 ms for the screen. For matplotlib, it is the time from the move to the new picture in
+the page. Sizes are those in a saved notebook for 4 heads of 12 tokens.
 """
 
 import argparse

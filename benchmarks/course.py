@@ -1,11 +1,11 @@
-"""Time what a student, an instructor and CI wait for.
+"""Time the operations that a student, an instructor and CI wait for.
 
     python benchmarks/course.py [checks [EXERCISE ...]] [imports] [nbval] [autograde [ASSIGNMENT]]
 
-Without arguments: all four. Times are of this machine, in one run; the lines say what they are
-medians of. `checks`: the answers in exercises/, as a student could hand them in, and the first
-check in a fresh kernel. `imports`: what the package adds to `import torch`. `nbval`: strict over
-solutions/. `autograde`: one submitted notebook, by nbgrader; 3-multi-head, if none is named.
+Without arguments, it runs all four. Times are from one run on this machine; the output says which
+are medians. `checks`: the answers in exercises/, as a student could submit them, and the first
+check in a fresh kernel. `imports`: the package's time in addition to `import torch`. `nbval`:
+strict over solutions/. `autograde`: one submitted notebook, by nbgrader; by default 3-multi-head.
 """
 
 import math
@@ -48,7 +48,7 @@ print(now() - start)
 
 
 def checks(*wanted: str) -> None:
-    """How long a check takes, by what it finds; of each answer the median of 3, after a first."""
+    """The time of a check, by its verdict: for each answer the median of 3, after a first run."""
     from course_utils import check
     from tools.matrix import answers
     from whywrong.course import catalogue
@@ -145,7 +145,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
 
 
 def main(words: list[str]) -> None:
-    """Run what is named, each with the words that follow it, or all."""
+    """Run the named benchmarks, each with the words that follow it, or all."""
     wanted: list[list[str]] = [] if words else [[name] for name in BENCHMARKS]
     for word in words:
         if word in BENCHMARKS:
@@ -153,7 +153,7 @@ def main(words: list[str]) -> None:
         elif wanted:
             wanted[-1].append(word)
         else:
-            sys.exit(f"no benchmark {word}: there are {', '.join(BENCHMARKS)}")
+            sys.exit(f"there is no benchmark {word}; choose from {', '.join(BENCHMARKS)}")
     for name, *arguments in wanted:
         BENCHMARKS[name](*arguments)
 

@@ -1,16 +1,16 @@
-"""Time grading a class: nbgrader alone against `course grade`, in one run on the same submissions.
+"""Time the grading of a class: nbgrader alone against `course grade`, on the same submissions.
 
     python benchmarks/grading.py [ASSIGNMENT ...] [--students 40] [--workers 2]
     python benchmarks/grading.py --predict [--notebook S] [--writer S] [--start S]
 
-Without an assignment: 1-averages and 3-multi-head. nbgrader alone executes each notebook in a
-kernel, checks included, with no wall around it; `course grade` starts from nothing in `.grading`.
-Feedback is in neither. Memory is the most that a command and all it has started held at once, what
-several share counted once (PSS; where that can't be read, resident less shared).
+The default assignments are 1-averages and 3-multi-head. nbgrader alone executes each notebook in a
+kernel, including the checks, without a sandbox; `course grade` starts with an empty `.grading`.
+Neither includes feedback. Memory is the peak of a command and all its children together, with
+shared memory counted once (PSS or, if that can't be read, resident minus shared).
 
-`--predict` tells from three measured numbers how long 1,000 students × 14 lessons would take on
-machines of several sizes: seconds a notebook on a worker, seconds a notebook for the one writer of
-the gradebook, and seconds until a worker has its room.
+`--predict` computes how long 1,000 students × 14 lessons would take on machines of several sizes,
+from three measured numbers: seconds per notebook on a worker, seconds per notebook for the single
+writer of the gradebook, and seconds until a worker has its room.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ c.Execute.timeout = 60
 c.Execute.interrupt_on_timeout = True
 c.Execute.shutdown_kernel = "immediate"
 """
-# nbgrader alone fails a student whose notebook can't be read or ends its kernel.
+# nbgrader alone fails for a student whose notebook can't be read or ends its kernel.
 LEFT_OUT = ("endless", "deadly", "unreadable")
-EVERY = 0.5  # seconds between two looks at the memory
+EVERY = 0.5  # seconds between two measurements of memory
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Measured:
 
 
 def held(process: psutil.Process) -> int:
-    """Bytes of a process, its share of what it has in common with others."""
+    """Bytes of a process, including its share of shared memory."""
     try:
         with open(f"/proc/{process.pid}/smaps_rollup") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
@@ -114,7 +114,7 @@ def compare(assignment: str, students: int, workers: int) -> None:
             "COURSE_GRADING_SEED": "a benchmark",
             "COURSE_PROGRESS": "off",
         }
-        # MendCells wants walls or this word; the kernels have none.
+        # MendCells needs a sandbox or this word; the kernels have no sandbox.
         trusting = environment | {"COURSE_TRUST_SUBMISSIONS": "yes"}
         stock = measure(
             [sys.executable, "-m", "nbgrader", "autograde", assignment], alone, trusting
@@ -138,7 +138,7 @@ def compare(assignment: str, students: int, workers: int) -> None:
         due = {s.name: s.score + s.late for s in made}
         for folder, name in ((alone, "nbgrader alone"), (course, "course grade")):
             wrong = [n for n, score in due.items() if points[folder].get(n, 0.0) != score]
-            print(f"  other points than expected, {name}: {', '.join(wrong) or 'nobody'}")
+            print(f"  unexpected points, {name}: {', '.join(wrong) or 'nobody'}")
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class Costs:
     """Measured seconds.
 
     Args:
-        notebook: on a worker, until its result is there.
-        writer: of the one process that enters a notebook into the gradebook.
+        notebook: for a notebook on a worker, until it has a result.
+        writer: for the single process that enters a notebook into the gradebook.
         start: until a worker has its room.
-        client: to read, send and keep one notebook, of the process that the workers serve.
+        client: for the central process to read, send and store one notebook.
     """
 
     notebook: float
@@ -163,7 +163,7 @@ class Prediction:
     cores: int
     running: float
     writing: float
-    busy: float  # share of the workers' time in which they run something
+    busy: float  # fraction of the workers' time in which they run something
 
     @property
     def total(self) -> float:
@@ -171,11 +171,11 @@ class Prediction:
 
 
 def predict(notebooks: int, cores: int, costs: Costs) -> Prediction:
-    """Simulates a run: one process reads and sends, workers take what is next, one writer ends it.
+    """Simulates a run: one process reads and sends, workers take the next notebook, one writes.
 
-    The client works on a core of its own: it is nearly idle where there are few workers.
+    The client has its own core, because with few workers it is nearly idle.
     """
-    free = [costs.start] * cores  # when each worker can begin
+    free = [costs.start] * cores  # when each worker can start
     heapq.heapify(free)
     results = []
     for number in range(notebooks):
@@ -192,7 +192,7 @@ def predict(notebooks: int, cores: int, costs: Costs) -> Prediction:
 
 def foretell(costs: Costs, students: int = 1000, lessons: int = 14) -> None:
     notebooks = students * lessons
-    print(f"{students:,} students × {lessons} lessons, {notebooks:,} notebooks, none kept already:")
+    print(f"{students:,} students × {lessons} lessons, {notebooks:,} notebooks, none stored yet:")
     for cores in (2, 16, 256):
         p = predict(notebooks, cores, costs)
         print(
@@ -200,14 +200,14 @@ def foretell(costs: Costs, students: int = 1000, lessons: int = 14) -> None:
             f"(workers busy {p.busy:4.0%}), writing {p.writing / 3600:5.2f} h"
         )
     print(
-        f"The writer is what stops scaling first: from {costs.notebook / costs.writer:.0f} workers "
-        f"on it takes longer than they do. From {costs.notebook / (costs.client / 2):.0f} on they "
-        "wait for what is sent to them."
+        f"The writer is the first bottleneck: from {costs.notebook / costs.writer:.0f} workers "
+        f"on it is slower than they are. From {costs.notebook / (costs.client / 2):.0f} on, they "
+        "wait for the client."
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time grading a class.")
+    parser = argparse.ArgumentParser(description="Time the grading of a class.")
     parser.add_argument("assignments", nargs="*", default=["1-averages", "3-multi-head"])
     parser.add_argument("--students", type=int, default=40)
     parser.add_argument("--workers", type=int, default=2)

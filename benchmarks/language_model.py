@@ -1,10 +1,10 @@
-"""Time TinyLM and its cache against the GPT-2 of `transformers`, and train it to its floor.
+"""Time TinyLM and its cache against the GPT-2 of `transformers`, and train it to the lowest loss.
 
     python benchmarks/language_model.py [--rounds 30] [--seeds 3] [--threads 2]
 
-In each round all rivals take one step after another, so that whatever else the machine does meets
-them alike. A ratio is the median over the rounds of the rival's time divided by ours in the same
-round: above 1, ours is the faster.
+In each round, all rivals take one step after another, so that other load on the machine affects
+them equally. A ratio is the median, over the rounds, of the rival's time divided by ours in the
+same round; above 1, ours is faster.
 """
 
 import argparse
@@ -40,7 +40,7 @@ OURS = "TinyLM"
 
 
 def against_transformers(rounds: int) -> None:
-    """As they ship, GPT-2 writes its GELU out, and `torch.optim.AdamW` takes a loop."""
+    """Rivals by name. By default, GPT-2 uses an unfused GELU, and `torch.optim.AdamW` loops."""
     ours = TinyLM(V, C, H, T, LAYERS)
     ids = toy_english.draw(BATCH, T + 1, seed=0)
     rivals: dict[str, Callable[[], object]] = {OURS: step_of_ours(ours, ids)}
@@ -68,7 +68,7 @@ def step_of_ours(model: TinyLM, ids: Tensor) -> Callable[[], object]:
 def step_of_gpt2(
     model: transformers.GPT2LMHeadModel, ids: Tensor, fused: bool
 ) -> Callable[[], object]:
-    """The same step by its own loss, on as many tokens."""
+    """The same step with its own loss, on the same number of tokens."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused or None)
     seen = ids[:, :-1]
 
@@ -107,7 +107,7 @@ def generation(rounds: int) -> None:
 
 
 def safe_path_against_fast(rounds: int) -> None:
-    """With a mask in which nothing is padded, attention takes the way it always took once."""
+    """Times attention with a mask without padding, which uses the slower path."""
     print("\nMultiHeadAttention, forward + backward: with a padding mask against without")
     for shape in ((32, 32, 64, 4), (16, 128, 256, 8), (8, 256, 512, 8)):
         B, tokens, width, heads = shape
@@ -152,9 +152,9 @@ def to_the_floor(seeds: int) -> None:
 
 @torch.no_grad()
 def excess(model: TinyLM, ids: Tensor, best: Tensor) -> float:
-    """How far the loss lies above the least: the mean Kullback-Leibler divergence from `best`.
+    """The distance of the loss from the lowest: the mean Kullback–Leibler divergence from `best`.
 
-    Of the same texts it is far less noisy than the difference of two losses.
+    On the same texts, it is far less noisy than the difference of two losses.
     """
     log_probabilities = torch.log_softmax(model.eval()(ids[:, :-1]).double(), dim=-1)
     return float((torch.special.xlogy(best, best) - best * log_probabilities).sum(-1).mean())

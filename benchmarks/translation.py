@@ -1,14 +1,14 @@
-"""Train the translator of lesson 12 for some seconds, and time it against `nn.Transformer` layers.
+"""Train lesson 12's translator for some seconds, and time it against `nn.Transformer` layers.
 
     python benchmarks/translation.py [--seconds 45 60 120] [--seeds 3] [--dropout 0.2]
         [--rounds 30] [--threads 2]
 
-How many steps fit into the seconds is measured first; the learning rate then falls to 0 over them.
-Trained longer than in the lesson, a model without dropout may learn by heart that "saute" ends a
-sentence, as it does wherever training has it, and "ne saute pas" loses its "pas".
-In a race all rivals take one step after another, so that whatever else the machine does meets them
-alike. A ratio is the median over the rounds of the rival's time divided by ours in the same round:
-above 1, ours is the faster.
+The number of steps that fit into the seconds is measured first; the learning rate then falls to 0
+over them. If trained longer than in the lesson, a model without dropout may memorise that "saute"
+ends a sentence, as it always does in training, and then "ne saute pas" loses its "pas". In a race,
+all rivals take one step after another, so that other load on the machine affects them equally. A
+ratio is the median, over the rounds, of the rival's time divided by ours in the same round; above
+1, ours is faster.
 """
 
 import argparse
@@ -37,7 +37,7 @@ OURS = "Translator"
 
 
 class BuiltIn(nn.Module):
-    """The same stack of PyTorch's own layers, with the same embeddings and the same head."""
+    """The same stack of PyTorch's own layers, with the same embeddings and output layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
 
 
 def fitting(seconds: float, model: Translator, pairs: t.Sequence[t.Pair]) -> int:
-    """How many steps fit into so many seconds, on this machine, now."""
+    """The number of steps that fit into this many seconds, on this machine now."""
     trial = t.draw_batches(pairs, 30)
     start = time.perf_counter()
     train_translator(copy.deepcopy(model), trial, BOS_ID, PAD_ID, threads=None)

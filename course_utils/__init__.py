@@ -1,9 +1,9 @@
-"""What the lessons of "From Averages to Transformers" import.
+"""The package that the lessons of "From Averages to Transformers" import.
 
-`check`, `hint`, `progress` and `reset` are for you while you learn; `device` says where to compute,
-and `yours` gives a demonstration your answer once it is right. The
-finished parts of each lesson are in `course_utils.attention`, `course_utils.transformer` and
-`course_utils.language_model`, written to be read.
+Use `check`, `hint`, `progress` and `reset` while you learn; `device` says where to compute, and
+`yours` lets a demonstration use your answer once it is right. The finished parts of the lessons
+are in `course_utils.attention`, `course_utils.transformer` and `course_utils.language_model`,
+written to be read.
 """
 
 from importlib import import_module
@@ -37,8 +37,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first used: importing the package costs nothing, and the environment check works
-    # where PyTorch is missing.
+    # Loaded on first use: importing the package is fast, and the environment check works without
+    # PyTorch.
     if name not in _HOME:
         raise AttributeError(f"course_utils has no {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(f".{_HOME[name]}", __name__), name)

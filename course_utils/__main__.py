@@ -1,4 +1,4 @@
-"""`course`, or `python -m course_utils`: the course from the command line."""
+"""`course` or `python -m course_utils`: the command line of the course."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .environment import READY, check_environment
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="course", description="The course's own commands.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("doctor", help="is everything here that the course needs?")
-    commands.add_parser("progress", help="all lessons and exercises with your points")
+    commands.add_parser("doctor", help="test whether everything that the course needs is installed")
+    commands.add_parser("progress", help="list all lessons and exercises with your points")
     new = commands.add_parser("new", help="copy the lessons into a folder of your own")
     new.add_argument("folder", type=Path)
     grading = commands.add_parser("grade", help="grade a class; for instructors")
-    explaining = commands.add_parser("explain", help="show what was run of a student's answer")
+    explaining = commands.add_parser("explain", help="show which part of a student's answer ran")
     missing = None
-    gc.disable()  # nothing of what is loaded goes: an eighth of the time saved
+    gc.disable()  # loaded modules stay, so collecting them is useless; saves an eighth of the time
     try:
         from whywrong_nbgrader import command, explain
-    except ImportError as error:  # what grading needs is not installed with the course
+    except ImportError as error:  # the packages for grading are not installed with the course
         missing = error.name
         for parser_without in (grading, explaining):
             parser_without.add_argument("rest", nargs="*")

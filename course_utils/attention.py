@@ -38,13 +38,13 @@ from .single_head import (  # noqa: F401
 
 
 class MultiHeadAttentionWrapper(nn.Module):
-    """Style A: H single heads that look at the same tokens, concatenated and mixed.
+    """Style A: H single heads on the same tokens, concatenated and mixed.
 
     Args:
-        d_in: width of the tokens that come in.
+        d_in: width of the input tokens.
         d_head: width D of each head.
-        context_length: the most tokens `forward` takes.
-        num_heads: H; the tokens that go out are `d_head * num_heads` wide.
+        context_length: the maximum number of tokens for `forward`.
+        num_heads: H; the output tokens have width `d_head * num_heads`.
         dropout: probability with which a weight is set to 0 in training.
         qkv_bias: whether each head's `query`, `key` and `value` have a bias.
 
@@ -93,14 +93,14 @@ def merge_heads(x: Tensor) -> Tensor:
     """Undo `split_heads`: `(B, H, T, D)` to `(B, T, C)` with C = H · D."""
     B, H, T, D = x.shape
     x = x.transpose(1, 2)  # (B, H, T, D) -> (B, T, H, D)
-    # The transpose left the numbers where they were, so view would refuse; reshape copies.
+    # The transpose didn't move the numbers, so view would fail; reshape copies.
     return x.reshape(B, T, H * D)  # (B, T, H, D) -> (B, T, C)
 
 
 def check_divisible(width: int, num_heads: int) -> None:
     if num_heads < 1 or width % num_heads != 0:
         raise ValueError(
-            f"the width {width} cannot be cut into num_heads = {num_heads} equal heads"
+            f"the width {width} cannot be split into num_heads = {num_heads} equal heads"
         )
 
 
@@ -110,9 +110,9 @@ class MultiHeadAttention(nn.Module):
     Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
 
     Args:
-        d_in: width of the tokens that come in.
-        d_out: width of the tokens that go out, divisible by `num_heads`, else `ValueError`.
-        context_length: the most tokens `forward` takes; more raise `ValueError`.
+        d_in: width of the input tokens.
+        d_out: width of the output tokens, divisible by `num_heads`, else `ValueError`.
+        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
         num_heads: H; each head is D = d_out / H wide.
         dropout: probability with which a weight is set to 0 in training.
         qkv_bias: whether `query`, `key` and `value` have a bias (`out_proj` always has).
@@ -153,8 +153,8 @@ class MultiHeadAttention(nn.Module):
         scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
         hidden = self.hidden[:T, :T]  # (T, T)
         if pad_mask is None:
-            # Each token sees itself, so no row needs to be safe; and adding is faster than filling.
-            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # 0 where seen
+            # Each token sees itself, so no row is fully hidden; and adding is faster than filling.
+            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # 0 where visible
             weights = torch.softmax(scores + future, dim=-1)  # (B, H, T, T)
         else:
             check_pad_mask(pad_mask, x)
@@ -166,14 +166,14 @@ class MultiHeadAttention(nn.Module):
 
 
 def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAttention) -> None:
-    """Copy style A into style B, in place; afterwards both give the same output.
+    """Copy style A's parameters into style B, in place; then both give the same output.
 
-    The heads' projections are stacked in head order, because `split_heads` cuts the width in that
-    order. A split with biases that the wrapper lacks gets zeros.
+    The heads' projections are stacked in head order, because `split_heads` splits the width in that
+    order. Biases that only the split module has become zeros.
 
     Raises:
-        ValueError: sizes or the number of heads differ, or the split has no bias to hold the
-            wrapper's.
+        ValueError: sizes or the number of heads differ, or the split module lacks a bias that the
+            wrapper has.
     """
     if len(wrapper.heads) != split.num_heads:
         raise ValueError(f"the wrapper has {len(wrapper.heads)} heads, the split {split.num_heads}")
@@ -191,14 +191,12 @@ def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAt
             bias = torch.cat(biases) if biases else torch.zeros_like(target.bias)  # (C,)
             copies.append((target.bias, bias, f"{name}.bias"))
         elif biases:
-            raise ValueError(
-                f"the wrapper's {name} has a bias, but the split's has none to hold it"
-            )
+            raise ValueError(f"the wrapper's {name} has a bias, but the split module's has none")
     copy_all(copies)
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Count the trainable numbers of a module, each shared `Parameter` once.
+    """Count the trainable parameters of a module, each shared `Parameter` once.
 
     >>> count_parameters(MultiHeadAttention(768, 768, context_length=8, num_heads=12))
     2360064
@@ -210,10 +208,10 @@ def count_parameters(module: nn.Module) -> int:
 
 
 class CrossAttention(nn.Module):
-    """Let each token of one sequence look at all tokens of another, the context.
+    """Let each token of one sequence attend to all tokens of another, the context.
 
-    Vaswani et al. 2017, section 3.2.3. Nothing is causal: the context is there as a whole. With
-    `context=x` the tokens look at each other, as they do in an encoder.
+    Vaswani et al. 2017, section 3.2.3. Nothing is causal, because the whole context is known. With
+    `context=x`, the tokens attend to each other, as in an encoder.
 
     Args:
         d_model: width C of the tokens of both sequences, divisible by `num_heads`, else
@@ -260,8 +258,8 @@ def sdpa_attention(
 ) -> Tensor:
     """Scores, mask, softmax and weighted sum by `F.scaled_dot_product_attention`.
 
-    In that built-in `True` takes part; here, as everywhere in the course, `True` hides. A query
-    that sees nothing gives zeros.
+    In that built-in, `True` means visible; here, as everywhere in the course, `True` means hidden.
+    A query whose keys are all hidden gives zeros.
 
     Args:
         query: `(B, H, T, D)` floating point.
@@ -279,15 +277,15 @@ def sdpa_attention(
         return F.scaled_dot_product_attention(query, key, value)
     if hidden.dtype != torch.bool:
         raise ValueError(f"hidden must be of dtype bool, got {hidden.dtype}")
-    seen = torch.atleast_2d(~hidden)  # the built-in wants at least (T, S)
+    seen = torch.atleast_2d(~hidden)  # the built-in needs at least (T, S)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
 
 
 class SDPAMultiHeadAttention(MultiHeadAttention):
-    """Style B by `F.scaled_dot_product_attention`; the constructor and the parameters are the same.
+    """Style B by `F.scaled_dot_product_attention`, with the same constructor and parameters.
 
-    Where that has a fused kernel, the `(B, H, T, T)` scores are never stored as a whole (Dao et al.
-    2022), and without a padding mask most of those of the future are not computed either.
+    If it has a fused kernel, the `(B, H, T, T)` scores are never stored as a whole (Dao et al.
+    2022), and without a padding mask, most scores of future keys are not even computed.
     """
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
@@ -306,7 +304,7 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
             key,
             value,
             attn_mask=seen,
-            # A function doesn't know of train() and eval().
+            # A function doesn't know the module's mode.
             dropout_p=self.dropout.p if self.dropout.training else 0.0,
             is_causal=seen is None,
         )  # (B, H, T, D)
@@ -314,15 +312,15 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
 
 
 class TorchMultiHeadAttention(nn.Module):
-    """`nn.MultiheadAttention`, called like ours: batch first, causal, one tensor in and out.
+    """`nn.MultiheadAttention` with our interface: batch first, causal, one tensor in and out.
 
     Query, key and value are one matrix there, `attention.in_proj_weight`, of shape `(3 C, C)`.
-    Its `bias=False` would take the bias of `out_proj` too; `qkv_bias=False` takes the others only.
+    `bias=False` there would remove the bias of `out_proj` too; `qkv_bias=False` keeps it.
 
     Args:
-        d_in: width C of the tokens; `d_out` must be the same, else `ValueError`.
+        d_in: width C of the tokens; `d_out` must be equal, else `ValueError`.
         d_out: divisible by `num_heads`, else `ValueError`.
-        context_length: the most tokens `forward` takes; more raise `ValueError`.
+        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
         num_heads: H; each head is D = C / H wide.
         dropout: probability with which a weight is set to 0 in training.
         qkv_bias: whether queries, keys and values have a bias.
@@ -364,14 +362,14 @@ class TorchMultiHeadAttention(nn.Module):
             x,
             x,
             key_padding_mask=pad_mask,
-            # With weights, the built-in stores the scores, and gives NaN for a row of nothing.
+            # To return weights, the built-in stores the scores, and a fully hidden row is NaN.
             need_weights=False,
             attn_mask=self.hidden[:T, :T],
-            is_causal=True,  # only says what attn_mask is, which has to be there all the same
+            is_causal=True,  # only describes attn_mask, which is needed all the same
         )  # (B, T, C)
         if pad_mask is not None:
-            # Without gradients the built-in gives NaN even so, in these rows and no others.
-            sees_nothing = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no token up to here
+            # Even so, without gradients the built-in gives NaN, in exactly these rows.
+            sees_nothing = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no real token so far
             nothing = self.attention.out_proj.bias.to(out.dtype)  # (C,)
             out = torch.where(sees_nothing[:, :, None], nothing, out)
         return out
@@ -401,8 +399,8 @@ def make_mha(
 
     Args:
         kind: `"wrapper"` (lesson 06), `"split"` (lesson 07), `"sdpa"` (as `"split"`, by
-            `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`, which wants
-            `d_out` to be `d_in`).
+            `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`, which needs
+            `d_out` equal to `d_in`).
         d_in, d_out, num_heads, context_length, dropout, qkv_bias: as for `MultiHeadAttention`.
 
     Returns:
@@ -420,27 +418,27 @@ def make_mha(
 def cached_attention_step(
     query: Tensor, key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Let the newest token attend to itself and to all before it, whose keys and values are kept.
+    """Let the newest token attend to itself and to all earlier ones, from a key/value cache.
 
-    What it gives is the last row of causal attention over all S tokens. No mask is needed: what is
-    kept lies in the past. The cache that comes in is left as it was.
+    The result is the last row of causal attention over all S tokens. No mask is needed, because the
+    cache contains only the past. The given cache is left unchanged.
 
     Args:
-        query: `(B, H, 1, D)`, of the newest token.
+        query: `(B, H, 1, D)`, the newest token's.
         key: `(B, H, 1, D)`.
         value: `(B, H, 1, D)`.
-        cache: keys and values of the tokens before, each `(B, H, S - 1, D)`; None if there are
+        cache: keys and values of the earlier tokens, each `(B, H, S - 1, D)`; None if there are
             none.
 
     Returns:
         The output, `(B, H, 1, D)`, and the cache for the next step, each `(B, H, S, D)`.
 
     Raises:
-        ValueError: more or fewer than one token came in.
+        ValueError: there is not exactly one new token.
     """
     if not query.shape[-2] == key.shape[-2] == value.shape[-2] == 1:
         raise ValueError(
-            f"one token comes at a time, (B, H, 1, D): query is {tuple(query.shape)}, "
+            f"exactly one new token is needed, (B, H, 1, D): query is {tuple(query.shape)}, "
             f"key {tuple(key.shape)}, value {tuple(value.shape)}"
         )
     if cache is not None:

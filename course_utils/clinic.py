@@ -1,8 +1,8 @@
-"""Lesson 14's eight programs, repaired, in the order of its patients.
+"""Lesson 14's eight programs, fixed, in the order of its patients.
 
-`course_utils.experiments.patients` has them as they were brought in. Letters in shapes: `B` batch,
-`T` tokens, `C` model width, `H` heads, `D` head width, `V` vocabulary, `N` positions. Queries, keys
-and values are floating point; `True` in a mask means hidden.
+`course_utils.experiments.patients` contains the original, broken programs. Letters in shapes: `B`
+batch, `T` tokens, `C` model width, `H` heads, `D` head width, `V` vocabulary, `N` positions.
+Queries, keys and values are floating point; `True` in a mask means hidden.
 """
 
 import math
@@ -17,7 +17,7 @@ from .attention import causal_mask, merge_heads, safe_masked_softmax, split_head
 
 def patient_a(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
     """Attention that hides the columns of padding: `(B, H, T, D)` three times, bool `(B, T)` ->
-    `(B, H, T, D)`. A row that sees nothing is zeros."""
+    `(B, H, T, D)`. A fully hidden row is zeros."""
     T, D = query.shape[-2:]
     scores = query @ key.transpose(-2, -1) / math.sqrt(D)  # (B, H, T, T)
     padding = pad_mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T): columns
@@ -29,7 +29,7 @@ def patient_b(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Causal attention with scaled scores, in float16 too: `(B, H, T, D)` three times -> the same.
 
     The largest float16 is 65,504. A dot product of wide vectors can be larger, so the queries are
-    scaled before it.
+    scaled first.
     """
     T, D = query.shape[-2:]
     scores = query / math.sqrt(D) @ key.transpose(-2, -1)  # (B, H, T, T)
@@ -50,10 +50,10 @@ def patient_c(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tens
 def patient_d(
     model: nn.Module, ids: Tensor, optimizer: torch.optim.Optimizer, max_norm: float = 1.0
 ) -> float:
-    """One step on this batch's gradient alone, clipped before it is used; returns the loss.
+    """One step with only this batch's gradient, clipped before use; returns the loss.
 
-    The logits at t meet the token at t + 1. `model` takes ids `(B, T)`, returns `(B, T, V)` and
-    stays in training mode.
+    The logits at t are compared with the token at t + 1. `model` takes ids `(B, T)`, returns `(B,
+    T, V)` and stays in training mode.
     """
     model.train()
     logits = model(ids)[:, :-1]  # (B, T, V) -> (B, T - 1, V)
@@ -83,7 +83,7 @@ def patient_f(ids: Tensor, pad_mask: Tensor, token: Tensor, position: Tensor) ->
     """
     T, N = ids.shape[1], len(position)
     if T > N:
-        raise ValueError(f"{T} tokens came in, but there are {N} positions")
+        raise ValueError(f"got {T} tokens, but there are {N} positions")
     places = (~pad_mask).long().cumsum(dim=1) - 1  # (B, T), from 0
     return token[ids] + position[places.clamp(min=0)]  # (B, T, C)
 
@@ -98,11 +98,11 @@ def patient_g(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tens
 
 
 def patient_h(model: Any, ids: Tensor, max_new_tokens: int) -> Tensor:
-    """Append the likeliest word again and again, `(B, T)` -> `(B, T + max_new_tokens)`; each token
+    """Append the most likely word repeatedly, `(B, T)` -> `(B, T + max_new_tokens)`; each token
     goes through the model once.
 
-    `model(new, cache=None)` takes new ids `(B, T)` and the cache of those before them, and returns
-    their logits `(B, T, V)` and the longer cache. Its mode is as before; nothing has a gradient.
+    `model(new, cache=None)` takes new ids `(B, T)` and the cache of the earlier ones, and returns
+    logits `(B, T, V)` and the extended cache. The mode is restored; no gradients are recorded.
     """
     was_training = model.training
     model.eval()

@@ -1,15 +1,15 @@
-"""The colours of the attention map, of figures and of masks: one set, for light and dark pages.
+"""The colours of the attention map, figures and masks: one set for light and dark pages.
 
-A number's colour has a strength from 0, the page's own, to 1. Blue is above zero and orange below
-it; both grow darker steadily, so that they can be read in grey and by colour-blind readers.
+A number's colour has a strength from 0, the page's own, to 1. Positive numbers are blue, negative
+ones orange; both darken steadily, to be readable in grey and by colour-blind readers.
 
-Everything is painted as for a white page. On a dark page of Jupyter's a filter turns lightness
-round and keeps the hue: white becomes the page's own near-black and the darkest blue a light one.
+Everything is painted for a white page. On a dark Jupyter page, a filter inverts the lightness and
+keeps the hue: white becomes the page's near-black, and the darkest blue becomes light.
 """
 
 RGB = tuple[float, float, float]
 
-# From strength 0 to 1 in equal steps of lightness (OKLab).
+# From strength 0 to 1, in equal steps of lightness (OKLab).
 ABOVE = (
     *("#ffffff", "#c8e8ff", "#92cffe", "#59b4fe", "#3296ef"),
     *("#267ad1", "#265fab", "#27477f", "#233251"),
@@ -18,21 +18,21 @@ BELOW = (
     *("#ffffff", "#fee0bc", "#febe77", "#f49c3e", "#e17f0a"),
     *("#c56702", "#a85204", "#84431d", "#5c3827"),
 )
-SEEN = "#7fd6a0"  # of a mask: in no ramp
+SEEN = "#7fd6a0"  # for masks, not part of a ramp
 HATCHING = "#767676"
 SHADES = 64  # strengths on screen are multiples of 1/64
 
 WHITE, BLACK = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
 INVERSION = 0.9333  # makes white #111111, the page of JupyterLab's dark theme
 
-# Jupyter's themes have one number that tells dark from light: 0 in the light theme, 32 in the dark
-# ones. A page without it is light.
+# Jupyter's themes have one number that distinguishes them: 0 in light themes, 32 in dark
+# ones. A page without this number is light.
 DARK = "min(1, var(--jp-shadow-base-lightness, 0))"
 FILTER = f"invert(calc({INVERSION} * {DARK})) hue-rotate(calc(180deg * {DARK}))"
 
 
 def strength(number: float, largest: float) -> float:
-    """How strongly a number is coloured, from −1 to 1: in proportion to it."""
+    """The strength of a number's colour, from −1 to 1, in proportion to the number."""
     return max(-1.0, min(1.0, number / largest)) if largest > 0 else 0.0
 
 
@@ -47,7 +47,7 @@ def shade(strength: float) -> RGB:
 
 
 def in_the_dark(colour: RGB) -> RGB:
-    """What `FILTER` makes of a colour on a dark page (Filter Effects, the matrix of hue-rotate)."""
+    """The result of `FILTER` for a colour on a dark page (Filter Effects, matrix of hue-rotate)."""
     red, green, blue = (c + INVERSION * (1 - 2 * c) for c in colour)
     return (
         _clipped(-0.574 * red + 1.430 * green + 0.144 * blue),
@@ -57,16 +57,16 @@ def in_the_dark(colour: RGB) -> RGB:
 
 
 def contrast(one: RGB, other: RGB) -> float:
-    """From 1 to 21, as WCAG 2 computes it."""
+    """The contrast ratio of WCAG 2, from 1 to 21."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
 def ink(strength: float) -> str:
-    """What a digit on a shade is written with: "text", "black" or "page".
+    """The colour of a digit on a shade: "text", "black" or "page".
 
-    "text" is black on a light page and white on a dark one, "page" the other way round. Between
-    them lie shades on which black is the easier to read on both pages.
+    "text" is black on a light page and white on a dark one, "page" the opposite. On the shades in
+    between, black is easier to read on both pages.
     """
     by_day, by_night = shade(strength), in_the_dark(shade(strength))
     if contrast(BLACK, by_day) < contrast(WHITE, by_day):

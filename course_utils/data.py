@@ -1,6 +1,6 @@
-"""What lesson 10 trains on: a toy English whose entropy is known exactly, and characters of a text.
+"""Lesson 10's training data: a toy English with exactly known entropy, and characters of a text.
 
-Letters in shapes: `B` batch, `T` tokens, `V` vocabulary. Losses are in nats a word.
+Letters in shapes: `B` batch, `T` tokens, `V` vocabulary. Losses are in nats per word.
 """
 
 import math
@@ -21,22 +21,22 @@ Rules = Mapping[str, Sequence[tuple[float, Sequence[str], str]]]
 class Grammar:
     """A language in which each word depends on a state, and the state on the words so far.
 
-    Because the states can be counted, so can everything that a model could know: how well the
-    best possible one predicts, and how well one that sees the word before and no further.
+    Because the number of states is small, the best possible losses can be computed: that of any
+    model, and that of a model that sees only the previous word.
 
     Args:
-        rules: by state, its choices: a share, words of which each is equally likely, and the state
-            that follows. The shares of a state sum to 1, and a word is in one choice only.
+        rules: by state, its choices: a probability, equally likely words, and the next state. The
+            probabilities of a state sum to 1, and each word is in only one choice.
 
     Raises:
-        ValueError: the shares of a state don't sum to 1, two of its choices share a word, or a
-            state that follows has no rules.
+        ValueError: the probabilities of a state don't sum to 1, two of its choices share a word, or
+            a next state has no rules.
 
     Attributes:
         states, words: names of the S states and the V words, in the order of the rules.
-        probability: `(S, V)` float64, of each word in each state.
-        after: `(S, V)`, the state that follows.
-        often: `(S,)` float64, how often each state occurs in a long text.
+        probability: `(S, V)` float64, the probability of each word in each state.
+        after: `(S, V)`, the next state.
+        often: `(S,)` float64, the frequency of each state in a long text.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -53,7 +53,7 @@ class Grammar:
                 self.probability[state, ids] = share / len(words)
                 self.after[state, ids] = self.states.index(next_state)
 
-        # moves[state, word, next state]: how likely a state says the word and becomes the next.
+        # moves[state, word, next state]: the probability of a word together with the next state.
         into = F.one_hot(self.after, S)  # (S, V) -> (S, V, S)
         self._moves = self.probability[:, :, None] * into
         self.often = _stationary(self._moves.sum(dim=1))
@@ -62,13 +62,13 @@ class Grammar:
         """Draw texts.
 
         Args:
-            B, T: how many, and of how many words.
+            B, T: the number of texts, and of words in each.
             seed: the same seed gives the same texts.
-            start: the state they begin in. By default each is a window of an endless text, which
-                begins anywhere.
+            start: their first state. By default, each is a window of an endless text, which begins
+                anywhere.
 
         Returns:
-            `(B, T)` int64 ids: places in `words`.
+            `(B, T)` int64 ids: indices into `words`.
         """
         generator = torch.Generator().manual_seed(seed)
         if start is None:
@@ -83,19 +83,19 @@ class Grammar:
         return torch.stack(columns, dim=1)  # T of (B,) -> (B, T)
 
     def next_word(self, ids: Tensor) -> Tensor:
-        """What the best possible model says: the probability of each word after each prefix.
+        """The best possible model's prediction: the probability of each word after each prefix.
 
-        The forward algorithm (Rabiner 1989, section III.A): from how likely each state is, given
-        the words so far, to the same after one word more. Texts begin anywhere.
+        The forward algorithm (Rabiner 1989, section III.A) updates the probability of each state,
+        given the words so far, word by word. Texts begin anywhere.
 
         Args:
             ids: `(B, T)`.
 
         Returns:
-            `(B, T, V)` float64: `[b, t]` is given the words up to and including t.
+            `(B, T, V)` float64: `[b, t]` is conditioned on the words up to and including t.
 
         Raises:
-            ValueError: a text that the grammar doesn't say.
+            ValueError: the grammar doesn't generate a text.
         """
         belief = self.often.expand(len(ids), -1)  # (B, S)
         columns = []
@@ -106,37 +106,37 @@ class Grammar:
             if (likely == 0).any():
                 row = int((likely[:, 0] == 0).nonzero()[0])
                 text = " ".join(self.words[id] for id in ids[row])
-                raise ValueError(f"the grammar doesn't say {text!r}")
+                raise ValueError(f"the grammar doesn't generate {text!r}")
             belief = belief / likely
             columns.append(belief @ self.probability)  # (B, S) @ (S, V) -> (B, V)
         return torch.stack(columns, dim=1)
 
     def uniform_loss(self) -> float:
-        """log V: the loss of a model that takes all words for equally likely."""
+        """log V: the loss of a model that considers all words equally likely."""
         return math.log(len(self.words))
 
     def unigram_loss(self) -> float:
-        """The loss of a model that knows how frequent each word is, and nothing else."""
+        """The loss of a model that knows only the frequency of each word."""
         return float(_entropy(self.often @ self.probability))
 
     def bigram_loss(self) -> float:
-        """The loss of the best model that sees the word before and no further."""
+        """The loss of the best model that sees only the previous word."""
         pairs = torch.einsum("s, svn, nw -> vw", self.often, self._moves, self.probability)
         return float(_entropy(pairs.flatten()) - _entropy(pairs.sum(dim=1)))
 
     def entropy_rate(self) -> float:
-        """The loss of the best possible model far into a text, where it has found out the state."""
+        """The loss of the best possible model far into a text, where it knows the state."""
         return float(self.often @ _entropy(self.probability))
 
     def least_loss(self, T: int) -> float:
-        """The floor: the loss of the best possible model on windows of T words that begin anywhere.
+        """The lowest possible mean loss on windows of T words that begin anywhere.
 
-        Exact, and the mean over the T - 1 words that have a word before them. Early in a window the
+        Exact, averaged over the T - 1 words that have a word before them. Early in a window, the
         state is not known yet, so this is above `entropy_rate`.
 
         Raises:
-            ValueError: T is less than 2, or the words tell so little of the state that there is too
-                much to count.
+            ValueError: T is less than 2, or the words reveal the state so slowly that there are too
+                many cases.
         """
         if T < 2:
             raise ValueError(f"windows of {T} have no word to predict: T must be at least 2")
@@ -144,7 +144,7 @@ class Grammar:
         losses = []
         for _ in range(T):
             losses.append(float(share @ _entropy(belief @ self.probability)))
-            # Each belief goes on to one for each word; where words tell the state, few differ.
+            # Each belief leads to one per word; if words reveal the state, few of them differ.
             belief = torch.einsum("ks, svn -> kvn", belief, self._moves).flatten(0, 1)  # (K V, S)
             likely = belief.sum(dim=1)  # (K V,)
             share = share.repeat_interleave(len(self.words)) * likely
@@ -173,21 +173,21 @@ def _check_rules(rules: Rules) -> None:
     for state, choices in rules.items():
         total = sum(share for share, _, _ in choices)
         if abs(total - 1) > 1e-9:
-            raise ValueError(f"the shares of {state!r} sum to {total:g}, not to 1")
+            raise ValueError(f"the probabilities of {state!r} sum to {total:g}, not to 1")
         words = [word for _, words, _ in choices for word in words]
         twice = sorted({word for word in words if words.count(word) > 1})
         if twice:
-            raise ValueError(f"{state!r} says {twice[0]!r} in two ways: one word, one next state")
+            raise ValueError(f"{state!r} has {twice[0]!r} in two of its choices")
         for _, _, next_state in choices:
             if next_state not in rules:
-                raise ValueError(f"{next_state!r}, which follows {state!r}, has no rules")
+                raise ValueError(f"{next_state!r}, the next state after {state!r}, has no rules")
 
 
 def _stationary(moves: Tensor) -> Tensor:
-    """The shares `(S,)` of the states that one step, `(S, S)`, leaves as they are."""
+    """The stationary distribution `(S,)` of a transition matrix `(S, S)`."""
     S = len(moves)
     equations = moves.T - torch.eye(S, dtype=moves.dtype)
-    equations[-1] = 1.0  # one of them follows from the others; in its place: the shares sum to 1
+    equations[-1] = 1.0  # one equation is redundant; replace it by: the probabilities sum to 1
     right = torch.zeros(S, dtype=moves.dtype)
     right[-1] = 1.0
     return torch.linalg.solve(equations, right).clamp(min=0)
@@ -224,7 +224,7 @@ def _rules() -> Rules:
         "end or adverb": [(0.7, [END], "sentence"), (0.3, ADVERBS, "end")],
         "end": [(1.0, [END], "sentence")],
     }
-    for n in NUMBERS:  # of the subject, which its verb has to agree with, near or far
+    for n in NUMBERS:  # the number of the subject, with which its verb must agree, near or far
         rules[f"subject of {n}"] = [
             (0.25, VERBS[n], "end or adverb"),
             (0.15, VERBS_WITH_OBJECT[n], "object"),
@@ -248,11 +248,11 @@ toy_english = Grammar(_rules())
 
 
 def agreement_prefixes() -> tuple[Tensor, Tensor, int, int]:
-    """Every ". the dogs near the cat": a verb comes next, and the noun next to it misleads.
+    """Every text like ". the dogs near the cat": next comes a verb, and the nearest noun misleads.
 
     Returns:
-        `(N, 6)` ids of `toy_english`; `(N, 2, V)` bool, which words are verbs of the subject's
-        number and which of the other; and the positions of the subject and of the nearer noun.
+        `(N, 6)` ids of `toy_english`; `(N, 2, V)` bool: the verbs that agree with the subject, and
+        those that don't; and the positions of the subject and of the nearer noun.
     """
     prefixes, verbs = [], []
     for number, other in (NUMBERS, NUMBERS[::-1]):
@@ -273,7 +273,7 @@ def agreement_prefixes() -> tuple[Tensor, Tensor, int, int]:
 
 
 class Tokenizer:
-    """Pieces of text and their ids; an id is a piece's place in `vocabulary`.
+    """Pieces of text and their ids; an id is a piece's index in `vocabulary`.
 
     Args:
         vocabulary: the pieces, each once.
@@ -287,7 +287,7 @@ class Tokenizer:
         """Return the `(T,)` int64 ids of a text.
 
         Raises:
-            ValueError: the text has pieces that aren't in the vocabulary.
+            ValueError: a piece of the text is not in the vocabulary.
         """
         pieces = self._split(text)
         unseen = sorted(set(pieces) - self._ids.keys())
@@ -303,7 +303,7 @@ class Tokenizer:
         """Return the text of `(T,)` ids.
 
         Raises:
-            ValueError: an id that isn't in the vocabulary.
+            ValueError: an id is not in the vocabulary.
         """
         numbers = ids.tolist()
         beyond = [id for id in numbers if not 0 <= id < len(self.vocabulary)]
@@ -320,7 +320,7 @@ class Tokenizer:
 
 
 class WordTokenizer(Tokenizer):
-    """Words in small letters, and the full stop as a word of its own.
+    """Words in lower case, with the full stop as a separate word.
 
     >>> words = WordTokenizer(toy_english.words)
     >>> words.decode(words.encode("The dogs near the cat sleep."))
@@ -335,10 +335,10 @@ class WordTokenizer(Tokenizer):
 
 
 class CharacterTokenizer(Tokenizer):
-    """Characters; the vocabulary is those of a text, sorted.
+    """Characters; the vocabulary is the sorted characters of a text.
 
     Args:
-        text: what to take them from.
+        text: the text that contains the characters.
 
     Raises:
         ValueError: the text is empty.
@@ -360,17 +360,17 @@ class CharacterTokenizer(Tokenizer):
 
 
 def read_text(path: str | PathLike[str] | None = None) -> str:
-    """Return the text of a file of yours, or the language reference that Python brings along.
+    """Return the text of your file, or the language reference that comes with Python.
 
     Args:
-        path: a text file in UTF-8. Without one, what `help("topics")` shows, half a million
-            characters; it differs a little from one Python to the next.
+        path: a text file in UTF-8. Without one, the text of `help("topics")`, half a million
+            characters, which differs slightly between versions of Python.
 
     Raises:
         ValueError: the file is empty, or isn't UTF-8.
     """
     if path is None:
-        from pydoc_data.topics import topics  # half a megabyte of text, for those who want it
+        from pydoc_data.topics import topics  # half a megabyte of text, loaded only if needed
 
         return "\n\n".join(topics[name].strip() for name in sorted(topics))
     try:
@@ -380,16 +380,16 @@ def read_text(path: str | PathLike[str] | None = None) -> str:
             f"{path} is not text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}"
         ) from None
     if not text.strip():
-        raise ValueError(f"{path} is empty: a text of some thousand characters is wanted")
+        raise ValueError(f"{path} is empty: a text of at least some thousand characters is needed")
     return text
 
 
 def train_and_held_out(ids: Tensor, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Cut a text in two: what a model is trained on, and the end, which it never sees.
+    """Cut a text in two: the training text, and the end, which the model never sees.
 
     Args:
         ids: `(N,)`.
-        share: of the end.
+        share: the fraction at the end.
 
     Raises:
         ValueError: the share is not between 0 and 1, or leaves one part empty.

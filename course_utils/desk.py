@@ -1,4 +1,4 @@
-"""The student's desk: `check`, `hint` and `progress`, where the engine meets the catalogue."""
+"""The student's desk: `check`, `hint` and `progress`, which connect engine and catalogue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whywrong.course import Course, catalogue, joined
 
 from .points import Progress, load, progress_path, record
 
-# What a graded submission does not see: this module, which has the answers' catalogue.
+# Hidden from graded submissions: this module, which can load the catalogue with its answers.
 COURSE = Course(
     exercises=Path(__file__).resolve().parent.parent / "exercises",
     package="course_utils",
@@ -27,17 +27,17 @@ _hints_shown: dict[str, set[int]] = {}
 
 
 def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None) -> Report:
-    """Checks an answer and says what is right, what is wrong and what may be behind it.
+    """Checks an answer and reports what is right, what is wrong, and the likely cause.
 
     Args:
-        exercise_id: the name of the exercise, which is the name of what you wrote.
-        answer: the function, class or quiz dict itself, not a call of it.
-        seed: which inputs to try. None: the course's own, the same for everybody. A number:
-            others. "grading": drawn from the number in the environment variable
-            COURSE_GRADING_SEED, or at random if that is not set.
+        exercise_id: the name of the exercise, which is also the name of your function or class.
+        answer: the function, class or quiz dict itself, not the result of a call.
+        seed: selects the inputs. None: the course's own, the same for everybody. A number:
+            different ones. "grading": those of the environment variable COURSE_GRADING_SEED, or
+            random ones if it is not set.
 
     Returns:
-        A `Report`. Whatever the answer does, nothing is raised.
+        A `Report`. Whatever the answer does, `check` raises no error.
     """
     try:
         known = catalogue()
@@ -53,9 +53,9 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
 
 
 def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report:
-    """With what only the desk knows: hints, how far the lesson is, a cell that failed."""
+    """Adds what only the desk knows: hints, progress in the lesson, a failed cell."""
     failure = failed_runs.last(exercise.id)
-    stale = f"The last run of the cell that writes `{exercise.id}` failed ({failure}). "
+    stale = f"The last run of the cell that defines `{exercise.id}` failed ({failure}). "
     return replace(
         report,
         stale=f"{stale}This result is for your previous version." if failure else "",
@@ -67,7 +67,7 @@ def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report
 
 
 def _place(exercise: Exercise, known: Catalogue) -> str:
-    """How much of the lesson is done, where progress is kept."""
+    """How much of the lesson is done, if progress is stored."""
     path = progress_path()
     if path is None:
         return ""
@@ -76,7 +76,7 @@ def _place(exercise: Exercise, known: Catalogue) -> str:
     done = sum(kept.get(e.id, {}).get("points") == e.points for e in lesson)
     if done == len(lesson):
         return f"All {len(lesson)} exercises of this lesson are done."
-    return f"{done} of {len(lesson)} exercises of this lesson done."
+    return f"{done} of {len(lesson)} exercises of this lesson are done."
 
 
 def _seed(seed: int | str | None) -> int:
@@ -85,7 +85,7 @@ def _seed(seed: int | str | None) -> int:
         if not seed:
             return 1 + secrets.randbits(48)
     if isinstance(seed, str):
-        # Any text serves, so that a typing error can't fall back to something public.
+        # Any text is a seed, so that a typing error can't fall back to a public one.
         return 1 + int.from_bytes(seed.encode(), "little") % (2**61 - 1)
     return int(seed or 0)
 
@@ -94,24 +94,24 @@ def _unknown(exercise_id: object, known: Catalogue) -> Report:
     if not isinstance(exercise_id, str):
         name = getattr(exercise_id, "__name__", "name")
         message = (
-            f'The first argument is the exercise\'s name in quotes: `check("{name}", {name})`.'
+            f'The first argument must be the exercise\'s name in quotes: `check("{name}", {name})`.'
         )
         return Report.nothing(str(name), message)
     near = difflib.get_close_matches(exercise_id, known.ids(), n=3, cutoff=0.5)
     meant = " or ".join(f"`{n}`" for n in near)
-    message = "There is no exercise of this name. " + (
+    message = "There is no exercise with this name. " + (
         f"Did you mean {meant}?" if near else "`progress()` lists them all."
     )
     return Report.nothing(exercise_id, message)
 
 
 def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
-    """What a demonstration runs: the answer if it is right as it is, else the finished part.
+    """The version that a demonstration runs: the answer if it is right, else the finished part.
 
-    An answer that is right only with the course's own earlier parts would fail in the notebook.
+    An answer that is right only with the course's versions of earlier parts would fail here.
 
     Raises:
-        ValueError: there is no such exercise.
+        ValueError: the exercise doesn't exist.
     """
     exercise = catalogue().find(exercise_id)
     if exercise is None:
@@ -131,16 +131,16 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
         return Message("No hint", _unknown(exercise_id, known).message)
     count = len(exercise.hints)
     if not count:
-        return Message(f"No hints for {exercise.id}", "Its question holds all you need.")
+        return Message(f"No hints for {exercise.id}", "Its question contains all you need.")
     if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-        said = f'Hints have numbers from 1 to {count}: `hint("{exercise.id}", 1)`, or '
+        said = f'Hints are numbered from 1 to {count}: `hint("{exercise.id}", 1)`, or '
         return Message(f"Which hint for {exercise.id}?", f'{said}`hint("{exercise.id}")`.')
     shown = _hints_shown.setdefault(exercise.id, set())
     if number is None:
         number = next((n for n in range(1, count + 1) if n not in shown), count + 1)
     if number > count or number < 1:
         number = count
-        title = f"That was all: hint {count} of {count} for {exercise.id}, once more"
+        title = f"No further hints. Hint {count} of {count} for {exercise.id} again"
     else:
         title = f"Hint {number} of {count} for {exercise.id}"
     shown.add(number)
@@ -148,7 +148,7 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
 
 
 def hints_left(exercise: Exercise) -> int:
-    """How many of an exercise's hints were not shown yet."""
+    """The number of an exercise's hints that were not shown yet."""
     return len(exercise.hints) - len(_hints_shown.get(exercise.id, ()))
 
 

@@ -1,8 +1,8 @@
-"""Drawings of an architecture as data flow: boxes, arrows, and the shapes that flow along them.
+"""Diagrams of an architecture as data flow: boxes, arrows, and the shapes on the arrows.
 
-`diagram` takes a list that reads like the code: each step says what comes in and which shape goes
-out. What it draws follows the page's own text colour, so it is read on light and dark pages and
-in print; "learned" is a thick border as well as a colour. As text it is the same list.
+`diagram` takes a list that reads like the code: each step has its inputs and its output shape.
+Diagrams use the page's text colour, so they are readable on light and dark pages and in print;
+"learned" is shown by a thick border as well as a colour. As text, a diagram is the same list.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 from .colours import ABOVE
 
-CHARACTER = 7.4  # about the width of one in a box, in CSS pixels
+CHARACTER = 7.4  # approximate width of a character in a box, in CSS pixels
 SHAPE_CHARACTER = 6.7
 LINE = 17
 BOX_PADDING = 11
 ROW_GAP = COLUMN_GAP = 40
-LANE = 16  # between a box and an arrow that goes around it
+LANE = 16  # between a box and an arrow around it
 BEND = HEAD = 7  # of a line, and of an arrow
 
-BLUE = ABOVE[5]  # stands off from white and from black
+BLUE = ABOVE[5]  # contrasts with white and with black
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Step:
     """One box of a diagram.
 
     Args:
-        name: what the other steps call it, and the text in the box.
-        inputs: names of the steps above whose results come in.
-        shape: what goes out, written on its arrows.
-        label: the text if not the name. A sign, such as "+", is drawn as a circle.
+        name: its name for the other steps, and the text in the box.
+        inputs: names of the earlier steps whose results it takes.
+        shape: the output's shape, written on its arrows.
+        label: the text, if it isn't the name. A sign, such as "+", is drawn as a circle.
         learned: whether it has parameters.
-        column: its place across, from 0; by default under the middle of what comes in, or, for
-            an input that nothing else needs and that is not the first, to the left of its step.
-        row: its place down; by default below all that comes in.
+        column: its horizontal position, from 0; by default below the middle of its inputs or, for
+            an input that only one step needs and that is not the first, to the left of that step.
+        row: its vertical position; by default below all its inputs.
     """
 
     name: str
@@ -66,16 +66,16 @@ def diagram(
     frames: Mapping[str, Sequence[str]] | None = None,
     alt: str = "",
 ) -> Diagram:
-    """Draw steps from top to bottom, each with arrows from what comes in.
+    """Draw steps from top to bottom, each with arrows from its inputs.
 
     Args:
-        steps: in the order in which they are computed.
-        title: what to see.
-        frames: names of steps to draw a dashed frame around, by the frame's heading.
-        alt: one sentence for those who don't see it; the steps as text follow by themselves.
+        steps: the steps, in the order of computation.
+        title: what the diagram shows.
+        frames: by heading, the names of steps to put into a dashed frame.
+        alt: one sentence as a text alternative; the steps as text are added automatically.
 
     Raises:
-        ValueError: a name stands twice, or an input is no step above.
+        ValueError: two steps have the same name, or an input is not an earlier step.
 
     >>> diagram([Step("x", shape="(B, T, C)"), Step("norm", ["x"], "(B, T, C)")], "A start")
     A start
@@ -86,19 +86,19 @@ def diagram(
     for step in steps:
         unknown = [name for name in step.inputs if name not in known]
         if unknown:
-            raise ValueError(f"{step.name!r} takes {unknown[0]!r}, which is no step above it")
+            raise ValueError(f"{step.name!r} takes {unknown[0]!r}, which is not an earlier step")
         if step.name in known:
             raise ValueError(f"two steps are called {step.name!r}: give one of them a label")
         known.add(step.name)
     for heading, names in (frames or {}).items():
         if missing := [name for name in names if name not in known]:
-            raise ValueError(f"the frame {heading!r} holds {missing[0]!r}, which is no step")
+            raise ValueError(f"the frame {heading!r} contains {missing[0]!r}, which is not a step")
     return Diagram(tuple(steps), title, dict(frames or {}), alt)
 
 
 @dataclass(frozen=True, repr=False)
 class Diagram:
-    """A finished drawing: shown by a notebook as a picture, by a terminal as text."""
+    """A finished diagram, which a notebook shows as a picture and a terminal as text."""
 
     steps: tuple[Step, ...]
     title: str
@@ -107,14 +107,14 @@ class Diagram:
 
     @property
     def text(self) -> list[str]:
-        """One line a step, as the code would have it."""
+        """One line per step, as in code."""
         return [_as_text(step) for step in self.steps]
 
     def __repr__(self) -> str:
         return "\n".join([self.title, *(f"  {line}" for line in self.text)])
 
     def svg(self) -> str:
-        """The drawing alone, as SVG."""
+        """Only the drawing, as SVG."""
         return _Drawing(self.steps, self.frames).svg(self._alternative())
 
     def _alternative(self) -> str:
@@ -149,7 +149,7 @@ def _as_text(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Box:
-    """A step at its place, in CSS pixels."""
+    """A step with its position, in CSS pixels."""
 
     step: Step
     x: float
@@ -175,7 +175,7 @@ class _Box:
 
 
 class _Drawing:
-    """Where everything stands, and the SVG of it."""
+    """The position of everything, and its SVG."""
 
     def __init__(self, steps: Sequence[Step], frames: Mapping[str, Sequence[str]]) -> None:
         self.frames = frames
@@ -254,7 +254,7 @@ class _Drawing:
                 self._text(source.x, source.bottom + 15, text, "middle", code=True)
 
     def _around(self, source: _Box, target: _Box) -> None:
-        """Branch off below the source, go down beside the boxes, and come in from the side."""
+        """Branch off below the source, go down beside the boxes, and enter from the side."""
         if source.x != target.x:
             side = 1 if target.x > source.x else -1
         else:
@@ -284,7 +284,7 @@ class _Drawing:
         )
 
     def _port(self, source: _Box, target: _Box) -> float:
-        """Where an arrow meets the top of its target: apart from others that come from above."""
+        """Where an arrow meets the top of its target, with space to other arrows from above."""
         above = [self.boxes[name] for name in target.step.inputs]
         above = [box for box in above if box.y < target.y]
         if len(above) == 1:
@@ -298,7 +298,7 @@ class _Drawing:
         )
 
     def _free_across(self, source: _Box, target: _Box) -> bool:
-        """Whether nothing stands in the target's row between it and the source's column."""
+        """Whether the target's row is empty between the target and the source's column."""
         low, high = sorted((source.x, target.x))
         return not any(
             box.y == target.y and low < box.right and box.left < high
@@ -307,7 +307,7 @@ class _Drawing:
         )
 
     def _path(self, points: Sequence[tuple[float, float]]) -> None:
-        """A line through corners, which are rounded, with a head at its end."""
+        """A line with rounded corners and an arrow head at its end."""
         (x, y), (before_x, before_y) = points[-1], points[-2]
         dx, dy = _sign(x - before_x), _sign(y - before_y)
         tip = (x - dx * 1.5, y - dy * 1.5)
@@ -333,7 +333,7 @@ class _Drawing:
         )
 
     def _shape(self, box: _Box) -> None:
-        """The shape beside the arrow that leaves downwards, on the side where nothing branches."""
+        """The shape next to the downward arrow, on the side without branches."""
         if not box.step.shape or box.step.name in self.labelled:
             return
         sides = self.lane_sides.get(box.step.name, set())
@@ -408,7 +408,7 @@ class _Drawing:
 
 
 def _placed(steps: Sequence[Step], users: Mapping[str, Sequence[Step]]) -> dict[str, _Box]:
-    """Each step in its row and column, as boxes of one width."""
+    """Each step in its row and column, as boxes of equal width."""
     beside = {
         step.name: users[step.name][0]
         for step in steps
@@ -453,7 +453,7 @@ def _sign(number: float) -> int:
 
 
 def _towards(corner: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """The point where the bend of a corner begins on the way to `other`."""
+    """The point where a rounded corner begins on the way to `other`."""
     length = abs(other[0] - corner[0]) + abs(other[1] - corner[1])
     bend = min(BEND, length / 2)
     return (

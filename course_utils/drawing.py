@@ -1,4 +1,4 @@
-"""How figures are drawn: cells, lines, labels, the picture that a cell shows and its text."""
+"""Draws figures: cells, lines, labels, a cell's picture and its text alternative."""
 
 import base64
 import html
@@ -39,18 +39,18 @@ SEEN = ListedColormap([colours.SEEN], "seen")
 HATCH = "/////"
 HATCH_COLOR = colours.HATCHING
 
-# Lines are told apart by dashes and markers; the colours differ in lightness as well.
+# Lines differ in dashes and markers, and their colours in lightness too.
 LINE_STYLES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3))]
 LINE_COLORS = ["#000000", "#0072b2", "#b35900", "#009e73", "#7b3294", "#56a0d3"]
 MARKERS = "osD^vP"
 
 CSS_PIXELS_PER_INCH = 96
 PIXEL_DENSITY = 2
-# What nobody sees costs a third of the bytes: red, green and blue to the next eight.
+# Rounding red, green and blue to multiples of eight is invisible and saves a third of the bytes.
 FEWER_SHADES = [min(255, (v + 4) // 8 * 8) for v in range(256)] * 3
 CELLS_DESCRIBED = 36
 LARGE_CELLS = 16  # a wider or taller grid gets smaller cells
-DIGIT_POINTS = (6.5, 9.0)  # digits that would be smaller are left out
+DIGIT_POINTS = (6.5, 9.0)  # smaller digits are left out
 
 STYLE = {
     "figure.facecolor": "white",
@@ -70,18 +70,18 @@ STYLE = {
 class Picture:
     """A finished figure with its text alternative, sharp on dense screens.
 
-    A notebook keeps it as HTML, because JupyterLab and nbconvert take the text alternative of an
-    image only from there, as WebP, a third lighter than PNG, and as PNG, of half the density, for
-    what reads no HTML. White and black change places on a dark page of Jupyter's; elsewhere the
+    A notebook stores it as HTML, the only place where JupyterLab and nbconvert read an image's text
+    alternative. The HTML contains a WebP, a third smaller than a PNG; a PNG of half the density is
+    for programs without HTML. On a dark Jupyter page, white and black are swapped; elsewhere the
     background is white.
 
     Args:
-        figure: drawn with or without pyplot; it is closed, so that it isn't shown twice.
-        alt: what to know from the picture without seeing it.
+        figure: a figure from pyplot or not; it is closed, so that it isn't shown twice.
+        alt: the text alternative for readers who don't see the picture.
 
     Attributes:
         webp: the image as bytes, the same for the same figure.
-        png: the same of half the density.
+        png: the same at half the density.
         alt: the text alternative.
         width, height: size on the page in CSS pixels.
     """
@@ -113,7 +113,7 @@ class Picture:
 
 
 def show(figure: "Figure | Picture", alt: str = "") -> None:
-    """Show a figure of your own with its text alternative, or a `Picture` in mid-cell."""
+    """Show your own figure with its text alternative, or a `Picture` in mid-cell."""
     from IPython.display import display
 
     display(figure if isinstance(figure, Picture) else Picture(figure, alt))
@@ -124,7 +124,7 @@ def show(figure: "Figure | Picture", alt: str = "") -> None:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The same look whatever style the notebook has set."""
+    """The same look, whatever style the notebook has set."""
     with matplotlib.style.context(["default", STYLE]):
         yield
 
@@ -152,7 +152,7 @@ def label_inches(names: Sequence[str]) -> float:
 
 
 def line_look(i: int) -> dict[str, Any]:
-    """How the line number `i` of a figure is told apart from the others."""
+    """The style that distinguishes line number `i` of a figure."""
     return {
         "linewidth": 1.6,
         "color": LINE_COLORS[i % len(LINE_COLORS)],
@@ -164,15 +164,15 @@ def draw_cells(
     axes: Axes, values: np.ndarray, hidden: np.ndarray, colormap: Colormap, norm: Normalize
 ) -> None:
     T, S = values.shape
-    # One hatched sheet below, and the cells above it with holes where they are hidden: a hatched
-    # shape a cell would take seconds of a large mask.
+    # One hatched sheet below, and the cells above it with holes where they are hidden: one hatched
+    # shape per cell would take seconds for a large mask.
     sheet = Rectangle((-0.5, -0.5), S, T, facecolor="white", hatch=HATCH, linewidth=0, zorder=0)
     axes.add_patch(sheet)
     cells = colormap(norm(np.where(np.isnan(values), 0, values)))
     cells[np.isnan(values)] = 1
     cells[hidden] = (1, 1, 1, 0)
     axes.imshow(cells, aspect="equal", zorder=1)
-    if max(T, S) <= 32:  # no minor ticks with a grid: each of them takes part in the layout
+    if max(T, S) <= 32:  # no minor ticks with a grid: each tick would be measured in the layout
         lines = [[(s - 0.5, -0.5), (s - 0.5, T - 0.5)] for s in range(S + 1)]
         lines += [[(-0.5, t - 0.5), (S - 0.5, t - 0.5)] for t in range(T + 1)]
         grid = LineCollection(lines, colors="#bbbbbb", linewidths=0.6, zorder=1.5, in_layout=False)
@@ -193,9 +193,9 @@ def label_cells(
 
 
 def fit(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Lay out, with the columns' labels of all panels slanted if one has no room to lie flat.
+    """Lay out the panels, with the column labels slanted if one of them has no room to be flat.
 
-    Whatever comes later leaves the layout as it is: it takes longer than drawing.
+    Later drawing keeps this layout, which takes longer to compute than to draw.
     """
     _lay_out(figure, panels)
     for axes in panels:
@@ -206,7 +206,7 @@ def fit(figure: Figure, panels: Sequence[Axes]) -> None:
             _slant(panels)
             _lay_out(figure, panels)
             break
-    _lay_out(figure, panels)  # the names of the axes stand where the first one put the ticks
+    _lay_out(figure, panels)  # the axis names use the ticks of the first layout
     figure.set_layout_engine("none")
 
 
@@ -238,7 +238,7 @@ def write_digits(
     norm: Normalize,
     digits: int,
 ) -> None:
-    """Write the numbers into the cells of panels that are laid out, all of one size, if they fit.
+    """Write the numbers into the cells of laid-out panels, all in the same size, if they fit.
 
     Args:
         values, hidden: `(panels, T, S)`.
@@ -249,7 +249,7 @@ def write_digits(
     }
     widest = max((len(text.replace(".", "")) + 0.5 for text in texts.values()), default=1)
     points = min(map(_cell_points, panels))
-    size = min(most, 0.88 * points / (0.636 * widest))  # 0.636: a digit's width, in its height
+    size = min(most, 0.88 * points / (0.636 * widest))  # 0.636: a digit's width / height
     if size < least:
         return
     for (panel, t, s), text in texts.items():
@@ -278,9 +278,9 @@ def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> Non
 
 
 def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:
-    """A digit's colour, and that of its outline where it needs one on a light page or a dark one.
+    """A digit's colour, and the colour of its outline if it needs one on a light or a dark page.
 
-    No colour stands out from a middle shade by day and, turned round, by night as well.
+    No colour contrasts with a middle shade both on a light page and, inverted, on a dark one.
     """
     red, green, blue, _ = background
     by_day = (red, green, blue)
@@ -307,7 +307,7 @@ def _drawn(figure: Figure) -> Image.Image:
 
 
 def _encoded(image: Image.Image, **how: Any) -> bytes:
-    """The same image gives the same bytes: no time, no version in them."""
+    """Bytes without time or version, so that the same image gives the same bytes."""
     file = io.BytesIO()
     image.save(file, **how)
     return file.getvalue()
@@ -319,7 +319,7 @@ def _base64(data: bytes) -> str:
 
 def _close(figure: Figure) -> None:
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:  # a figure drawn without pyplot is unknown to it
+    if pyplot is not None:  # pyplot doesn't know a figure drawn without it
         pyplot.close(figure)
 
 
@@ -334,7 +334,7 @@ def grid(matrix: Tensor, hidden: Tensor | None, ndim: int) -> tuple[np.ndarray, 
     values = array(matrix)
     if values.ndim != ndim or values.size == 0:
         wanted = "(T, S)" if ndim == 2 else "(H, T, S)"
-        raise ValueError(f"a figure of {wanted} was asked for, got {tuple(values.shape)}")
+        raise ValueError(f"expected shape {wanted}, got {tuple(values.shape)}")
     is_hidden = np.isneginf(values)
     if hidden is not None:
         try:
@@ -357,7 +357,7 @@ def names(names: Sequence[str] | None, count: int, what: str) -> list[str]:
 def paint(
     values: np.ndarray, hidden: np.ndarray, limits: tuple[float, float] | None
 ) -> tuple[Colormap, Normalize]:
-    """Colours and what they stand for, as `colours.strength` has it."""
+    """Colours and their values, as in `colours.strength`."""
     shown = values[~hidden & np.isfinite(values)]
     low, high = limits or ((shown.min(), shown.max()) if shown.size else (0.0, 1.0))
     if low < 0:
@@ -429,7 +429,7 @@ def describe_heads(
 
 
 def level(axes: Axes, name: str, value: float) -> None:
-    """A horizontal line with its name beside it, at the right."""
+    """A horizontal line with its name at its right end."""
     axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.annotate(
         name,

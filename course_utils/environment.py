@@ -1,4 +1,4 @@
-"""Does this Python have what the course needs, and which device does it compute on?
+"""Tests whether this Python has what the course needs; chooses the device to compute on.
 
 It imports nothing that the course installs before it has looked for it.
 """
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 OLDEST_PYTHON = (3, 11)
 READY = "Everything the course needs is here."
-REMEDY = "Start the course with `make lab` (README: other ways), or choose its kernel."
+REMEDY = "Start the course with `make lab` (the README has other ways), or choose its kernel."
 COURSE = Path(__file__).resolve().parent.parent
 
 
 def check_environment() -> list[str]:
-    """Say in one line each what this Python lacks and what to do, or in one line that all is well.
+    """Say what this Python lacks and what to do, one line each, or one line if all is well.
 
-    The line for "all is well" is the same on every machine.
+    If all is well, the line is the same on every machine.
 
     >>> check_environment()
     ['Everything the course needs is here.']
@@ -31,7 +31,7 @@ def check_environment() -> list[str]:
     if sys.version_info < OLDEST_PYTHON:
         version = ".".join(map(str, sys.version_info[:3]))
         where = f"{version} ({sys.executable})"
-        return [f"The course needs Python 3.11 or newer, and this one is {where}. {REMEDY}"]
+        return [f"The course needs Python 3.11 or newer, but this is {where}. {REMEDY}"]
     try:
         requirements = importlib.metadata.requires("course_utils") or []
     except importlib.metadata.PackageNotFoundError:
@@ -40,10 +40,10 @@ def check_environment() -> list[str]:
 
 
 def report_environment() -> None:
-    """Print what `check_environment` says.
+    """Print the result of `check_environment`.
 
-    In a notebook that isn't ready, an import that fails from then on says so in the same words, and
-    no traceback is shown.
+    In a notebook that isn't ready, later failing imports show the same words instead of a
+    traceback.
     """
     lines = check_environment()
     print(*lines, sep="\n")
@@ -80,7 +80,7 @@ def _unmet(requirements: list[str]) -> list[str]:
 
 
 def _other_copy() -> list[str]:
-    """Lessons of one checkout must not import the package of another."""
+    """Reports an imported package that belongs to another checkout than the lesson."""
     from importlib.util import find_spec
 
     spec = find_spec("course_utils")
@@ -93,12 +93,12 @@ def _other_copy() -> list[str]:
 
 
 def device() -> torch.device:
-    """Where tensors go that no input decides: the CPU, or what `COURSE_DEVICE` names.
+    """The device for new tensors: the CPU, or the one that `COURSE_DEVICE` names.
 
-    `COURSE_DEVICE=cuda` on a machine without a CUDA device says so in one line and gives the CPU.
+    With `COURSE_DEVICE=cuda` on a machine without a CUDA device, prints a line and returns the CPU.
 
     Raises:
-        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda` (`cpu:0`, `cuda:1` and so on too).
+        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda`, with a number or without.
     """
     import torch
 
@@ -106,7 +106,7 @@ def device() -> torch.device:
     kind, _, index = name.partition(":")
     known = kind in ("cpu", "cuda") and (index.isdigit() or name == kind)
     if not known or (kind == "cpu" and int(index or 0) > 0):
-        raise ValueError(f"COURSE_DEVICE is {name!r}; it can be cpu, cuda, or cuda:1 and so on")
+        raise ValueError(f"COURSE_DEVICE is {name!r}; it must be cpu, cuda, or cuda:1 etc.")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         print(f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU.")
         return torch.device("cpu")

@@ -1,12 +1,12 @@
-"""Figures that are only looked at: heat maps, heads, masks, distributions and curves.
+"""Static figures: heat maps, heads, masks, distributions and curves.
 
-Each function returns a `Picture`. As the last line of a cell it is shown; anywhere else, or
-for a figure you drew yourself, call `show`. Every picture has a text alternative: `alt`,
-or a description made from the data. That description is what the cell gives as text, so write
-your own `alt` where the numbers differ from run to run.
+Each function returns a `Picture`. A notebook shows it if it is the last line of a cell; anywhere
+else, or for a figure you drew yourself, call `show`. Every picture has a text alternative: `alt`,
+or a description computed from the data. This is also the cell's text output, so write your own
+`alt` if the numbers differ from run to run.
 
-Colours are those of the attention map (see `colours`). A dark theme of Jupyter's turns a picture's
-lightness round, so that its background is the page's own.
+The colours are those of the attention map (see `colours`). A dark Jupyter theme inverts a picture's
+lightness, so that its background is the page's own.
 """
 
 import math
@@ -41,17 +41,16 @@ def heatmap(
 ) -> Picture:
     """Draw one `(T, S)` matrix with its numbers in the cells.
 
-    A matrix with numbers below zero is drawn with orange for these, white for zero and blue above
-    it; any other one with blue that grows in proportion to the number, as in the attention map.
+    In a matrix with negative numbers, these are orange, zero is white and positive numbers are
+    blue; any other matrix is blue in proportion to the number, as in the attention map.
 
     Args:
-        matrix: `(T, S)`; `-inf` is drawn as hidden, NaN as such.
-        title: what to see.
+        matrix: `(T, S)`; `-inf` is drawn as hidden, NaN as NaN.
+        title: what the figure shows.
         rows, columns: T and S labels; positions by default.
         hidden: `(T, S)` bool; `True` is hatched.
-        digits: after the point. Where they don't fit into the cells they are left out.
-        limits: the lowest and the highest number there may be; by default 0 and the matrix's own
-            largest.
+        digits: after the decimal point. Numbers that don't fit into the cells are left out.
+        limits: the lowest and the highest possible number; by default 0 and the matrix's maximum.
         alt: the text alternative; by default the rows, or the range of a large matrix.
 
     Raises:
@@ -91,15 +90,15 @@ def head_grid(
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw the `(H, T, S)` weights of several heads side by side on one scale from 0 to 1.
+    """Draw the `(H, T, S)` weights of several heads side by side, on one scale from 0 to 1.
 
     Args:
         weights: `(H, T, S)`.
-        title: what to see.
+        title: what the figure shows.
         queries, keys: T and S labels; positions by default.
         hidden: bool, broadcastable to `(H, T, S)`; `True` is hatched.
         names: H headings; "head 0", "head 1", … by default.
-        alt: the text alternative; by default what the last query attends to most.
+        alt: the text alternative; by default, what the last query attends to most.
     """
     values, is_hidden = drawing.grid(weights, hidden, ndim=3)
     H, T, S = values.shape
@@ -151,14 +150,14 @@ def mask_picture(
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw one `(T, S)` mask, or a batch `(B, T, S)`: hatched is hidden.
+    """Draw one `(T, S)` mask, or a batch `(B, T, S)`: hidden cells are hatched.
 
     Args:
         hidden: bool, `True` means hidden.
-        title: what to see.
+        title: what the figure shows.
         queries, keys: T and S labels; positions by default.
         names: B headings; "sequence 0", … by default.
-        alt: the text alternative; by default what each row sees.
+        alt: the text alternative; by default, what each row sees.
     """
     if hidden.dtype != torch.bool:
         raise ValueError(f"hidden must be a bool mask, got {hidden.dtype}")
@@ -200,16 +199,16 @@ def score_distributions(
     *,
     alt: str | None = None,
 ) -> Picture:
-    """Draw how dot products spread, as they are and divided by √D.
+    """Draw the distribution of dot products, unscaled and divided by √D.
 
     Args:
-        scores: unscaled dot products of any shape by the width D of their vectors.
-        title: what to see.
+        scores: by the width D of the vectors, their unscaled dot products, of any shape.
+        title: what the figure shows.
         alt: the text alternative; by default the standard deviations.
     """
     raw = {D: array(tensor).ravel() for D, tensor in scores.items()}
     panels = {
-        "as they are: q · k": raw,
+        "unscaled: q · k": raw,
         "scaled: q · k / √D": {D: values / math.sqrt(D) for D, values in raw.items()},
     }
     described, named = [], {D: f"D = {D}: std" for D in raw}
@@ -246,14 +245,14 @@ def loss_curve(
     ylabel: str = "loss (nats per token)",
     alt: str | None = None,
 ) -> Picture:
-    """Draw losses against the steps of training, one line a name.
+    """Draw losses against the steps of training, one line per name.
 
     Args:
-        losses: by name, one value a step from step 1 on, or a dict of value by step.
-        title: what to see.
+        losses: by name, one value per step from step 1 on, or a dict of values by step.
+        title: what the figure shows.
         floor: a value that no model can beat, such as the entropy of the data; a labelled line.
-        levels: other values to compare with, by name; lines with their names beside them.
-        steps: how far the axis goes; by default as far as the losses.
+        levels: by name, other values to compare with; labelled lines.
+        steps: the end of the axis; by default that of the losses.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
     """
@@ -303,12 +302,12 @@ def cost_curve(
     power: float | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw measured costs against a size, both axes logarithmic, one line a name.
+    """Draw measured costs against a size, both axes logarithmic, one line per name.
 
     Args:
         sizes: N positive sizes, such as the numbers of tokens.
         costs: N positive costs by name.
-        title: what to see.
+        title: what the figure shows.
         xlabel, ylabel: with units.
         power: draw the line that grows with this power of the size, through the last point of the
             first curve: 2 for T².
@@ -357,12 +356,12 @@ def points_and_lines(
     *,
     alt: str | None = None,
 ) -> Picture:
-    """Draw points and the lines that were fitted to them.
+    """Draw points and fitted lines.
 
     Args:
         x, y: N numbers each.
-        lines: by name, what gives the line's y for any x, such as a module.
-        title: what to see.
+        lines: by name, a function from x to the line's y, such as a module.
+        title: what the figure shows.
         alt: the text alternative. The default leaves the lines' numbers out, because trained ones
             differ from machine to machine.
     """
@@ -389,14 +388,14 @@ def curve_panels(
     xlabel: str,
     alt: str | None = None,
 ) -> Picture:
-    """Draw curves against a size in panels side by side, one line a name, the same in each panel.
+    """Draw curves against a size in panels side by side, one line per name, the same in each panel.
 
-    The sizes are on a logarithmic axis; so is what spans more than a factor of 1,000.
+    The sizes have a logarithmic axis, and so do values that span more than a factor of 1,000.
 
     Args:
         sizes: N positive sizes.
-        panels: by what is measured, N numbers by name.
-        title: what to see.
+        panels: by measured quantity, N numbers by name.
+        title: what the figure shows.
         alt: the text alternative; by default the first and the last number of each line.
     """
     x, described = array(sizes), []
@@ -432,12 +431,12 @@ def curves(
     ylabel: str = "",
     alt: str,
 ) -> Picture:
-    """Draw curves over the same numbers, one line a name, with the axes through 0 marked.
+    """Draw curves over the same numbers, one line per name, with the axes through 0 marked.
 
     Args:
         x: N numbers in order.
         values: N numbers by name.
-        title: what to see.
+        title: what the figure shows.
         alt: the text alternative.
     """
     with drawing.style():
@@ -463,8 +462,8 @@ def arrows(
 
     Args:
         vectors: two numbers by name.
-        title: what to see.
-        chain: names of arrows that are drawn tip to tail; their sum is drawn from the origin.
+        title: what the figure shows.
+        chain: names of arrows to draw tip to tail; their sum is drawn from the origin.
         alt: the text alternative.
     """
     start = np.zeros(2)
@@ -501,12 +500,12 @@ def bars(
     xlabel: str,
     alt: str | None = None,
 ) -> Picture:
-    """Draw a bar a name, made of pieces one behind the other, each with its name and number.
+    """Draw one stacked bar per name, each segment with its name and number.
 
     Args:
-        values: by bar, by piece, a number that is not negative. A piece too narrow for its name is
-            named behind the bar.
-        title: what to see.
+        values: by bar and segment, a number that is not negative. A segment too narrow for its
+            label is labelled at the end of the bar.
+        title: what the figure shows.
         alt: the text alternative; by default the numbers.
     """
     longest = max(sum(pieces.values()) for pieces in values.values())

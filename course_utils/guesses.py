@@ -1,11 +1,11 @@
-"""Predictions: what you think will come out, typed in before you see it. They give no points.
+"""Predictions: the result you expect, typed in before you see it. They give no points.
 
     predicted_sum = ...  # a number
 
     reveal(predicted_sum, 28 * 4)
 
-And words that would give an answer away, kept by name: `caption` finds those of a figure, `recall`
-the answers to a lesson's first questions.
+Also words that would give an answer away, stored by name: `caption` finds those of a figure,
+`recall` the answers to a lesson's first questions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SAME = "as you predicted"
 OTHER = "not what you predicted: find out why before you read on"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PRE = '<pre style="font-family:var(--jp-code-font-family,monospace);white-space:pre-wrap">'
-NONE_YET = "No prediction yet. Type it over the dots above and run both cells again."
+NONE_YET = "No prediction yet. Replace the dots above with it and run both cells again."
 
 
 class Folded:
-    """What a page hides until it is clicked; as text only what is asked for.
+    """Content that a page hides until it is clicked; as text, only the request.
 
-    In a notebook it also takes what the rest of the cell prints and draws. A widget stays outside.
+    In a notebook, it also captures the rest of the cell's output and figures, but not widgets.
     """
 
     def __init__(self, said: str, result: str) -> None:
@@ -46,8 +46,8 @@ class Folded:
         return f"<p>{html.escape(self.said)}</p>{shown}"
 
     def show(self) -> None:
-        """Show it when the cell has ended; at once where there is no notebook."""
-        from IPython import get_ipython  # not needed where a class is graded
+        """Show it when the cell has ended, or at once outside a notebook."""
+        from IPython import get_ipython  # not needed when a class is graded
         from IPython.core.displaypub import CapturingDisplayPublisher
         from IPython.display import display
         from IPython.utils.capture import capture_output
@@ -72,15 +72,15 @@ class Folded:
 
 
 def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
-    """Show a prediction next to the result, and whether they are the same. It never raises.
+    """Show a prediction next to the result, and whether they agree. Never raises an error.
 
-    Without a prediction, a page shows the result folded, and with it the rest of the cell.
+    Without a prediction, a page shows the result folded, together with the rest of the cell.
 
     Args:
-        guess: a number, a word, True or False, or a list of such; `...`, or a list with a `...`, is
-            no prediction yet. Words are compared without regard to case and blanks.
-        result: the same for what came out; a tensor counts as a list.
-        within: how far a number may be off.
+        guess: a number, a word, True or False, or a list of these; `...`, or a list that contains
+            it, means no prediction yet. Words are compared without regard to case and blanks.
+        result: the actual result, of the same types; a tensor counts as a list.
+        within: the largest error of a number that still counts as right.
     """
     guess, result = _plain(guess), _plain(result)
     if _unanswered(guess):
@@ -91,15 +91,15 @@ def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
 
 
 def recall(lesson: str, answers: list[Any]) -> None:
-    """Say which answers to a lesson's first questions are right, and why.
+    """Say which of your answers to a lesson's first questions are right, and why.
 
     Args:
         lesson: its number, as in "04".
-        answers: what you typed, in the order of the questions; `...` is no answer yet.
+        answers: your answers, in the order of the questions; `...` means no answer yet.
     """
     kept = captions()[lesson]["recall"]
     if not isinstance(answers, list) or len(answers) != len(kept["answers"]):
-        print(f"There are {len(kept['answers'])} questions: type as many answers, in brackets.")
+        print(f"Type {len(kept['answers'])} answers in square brackets, one per question.")
         return
     for number, (answer, right, why) in enumerate(
         zip(answers, kept["answers"], kept["because"], strict=True), start=1
@@ -113,11 +113,11 @@ def recall(lesson: str, answers: list[Any]) -> None:
 
 
 def caption(name: str, **numbers: Any) -> dict[str, str]:
-    """The title and the text alternative of a figure, kept where you don't read them too early.
+    """The title and the text alternative of a figure, stored so that they give nothing away early.
 
     Args:
         name: the lesson and the figure's name, as in "01 shares".
-        numbers: what stands in braces in the text.
+        numbers: values for the braces in the text.
 
     Returns:
         `title` and `alt`, for any function of `figures`: `heatmap(x, **caption("01 …"))`.
@@ -129,12 +129,12 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
 
 @cache
 def captions() -> dict[str, dict[str, dict[str, Any]]]:
-    """All of captions.toml, by lesson and by name."""
+    """All of captions.toml, by lesson and name."""
     return tomllib.loads(Path(__file__).with_name("captions.toml").read_text(encoding="utf-8"))
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, words and lists of them."""
+    """Converts a value to numbers, words and lists of these."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist()
     if isinstance(value, tuple):

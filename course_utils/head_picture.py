@@ -1,6 +1,6 @@
-"""One head of attention, drawn: from tokens to query, key and value, to scores, weights, context.
+"""Draws one attention head: from tokens to query, key and value, to scores, weights, context.
 
-A block is a tensor: a row per token, a column per channel, or per key. The drawing follows the
+A block is a tensor with one row per token and one column per channel or key. The drawing uses the
 page's text colour; the part that a lesson is about has a thick border as well as a colour.
 """
 
@@ -13,14 +13,14 @@ from .colours import ABOVE
 
 CELL = 17
 WORDS = ("the", "cat", "sat")
-BLUE = ABOVE[5]  # stands off from white and from black
+BLUE = ABOVE[5]  # contrasts with white and with black
 PARTS = ("tokens", "query", "key", "value", "scores", "mask", "weights", "context")
 JOINED = ("tokens", "heads", "joined", "out_proj")
 
 
 @dataclass(frozen=True, repr=False)
 class HeadPicture:
-    """A finished drawing: shown by a notebook as a picture, by a terminal as text."""
+    """A finished drawing, which a notebook shows as a picture and a terminal as text."""
 
     title: str
     alt: str
@@ -44,15 +44,15 @@ class HeadPicture:
 
 
 def head_picture(mark: str = "", *, heads: int = 1) -> HeadPicture:
-    """Draw a head, or several side by side with what joins them.
+    """Draw a head, or several side by side with the parts that join them.
 
     Args:
-        mark: the part that is marked: of one head "tokens", "query", "key", "value", "scores",
-            "mask", "weights" or "context"; of several "tokens", "heads", "joined" or "out_proj".
+        mark: the marked part: of one head, "tokens", "query", "key", "value", "scores", "mask",
+            "weights" or "context"; of several, "tokens", "heads", "joined" or "out_proj".
         heads: 1, or up to 4.
 
     Raises:
-        ValueError: there is no such part, or no such number of heads.
+        ValueError: the part or the number of heads is not allowed.
     """
     known = PARTS if heads == 1 else JOINED
     if not 1 <= heads <= 4:
@@ -146,7 +146,7 @@ def _block(
     mask: bool = False,
     every: int = 0,
 ) -> list[str]:
-    """A tensor as cells, its last row shaded; what the causal mask hides is crossed out."""
+    """A tensor as cells, its last row shaded; cells that the causal mask hides are crossed out."""
     cells = []
     for row in range(3):
         for column in range(columns):

@@ -1,4 +1,4 @@
-"""A small GPT, trained and sampled: the finished parts of lesson 10, in order, and 13's cache.
+"""A small GPT, its training and sampling: the finished parts of lesson 10, and 13's cache.
 
 Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `V` vocabulary.
 """
@@ -19,19 +19,18 @@ from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, apply_ro
 
 
 def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tensor]:
-    """Cut a text into windows, and for each token of a window name the one that follows it.
+    """Cut a text into windows; the targets of a window are the tokens one position later.
 
     Args:
         ids: `(N,)`.
         length: T of a window.
-        stride: from the start of a window to the start of the next.
+        stride: the distance from the start of a window to the start of the next.
 
     Returns:
-        Inputs and targets, each `(B, T)`, without copying; the targets stand one to the right, and
-        a window that the text doesn't fill is left out.
+        Inputs and targets, each `(B, T)`, without copying. An incomplete last window is left out.
 
     Raises:
-        ValueError: the text is too short for one window and the token behind it; `ids` is not 1-D;
+        ValueError: the text is too short for one window and the token after it; `ids` is not 1-D;
             `length` or `stride` is less than 1.
 
     >>> inputs, targets = sliding_windows(torch.arange(6), length=3, stride=2)
@@ -44,7 +43,7 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
         raise ValueError(f"length and stride must be at least 1, got {length} and {stride}")
     if len(ids) < length + 1:
         raise ValueError(
-            f"{len(ids)} ids are too few: a window of {length} and the token behind it are "
+            f"{len(ids)} ids are too few: a window of {length} and the token after it are "
             f"{length + 1}"
         )
     windows = ids.unfold(0, length + 1, stride)  # (N,) -> (B, T + 1)
@@ -52,7 +51,7 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
 
 
 class TinyLM(nn.Module):
-    """GPT-2 in small: for each token, how likely each word is to come next.
+    """A small GPT-2: for each token, the logits of each word to come next.
 
     Radford et al. 2019, section 2.3. GPT-2 also has biases in `query`, `key` and `value`, uses
     `embed.token` as its head, and starts from smaller weights.
@@ -61,9 +60,9 @@ class TinyLM(nn.Module):
         vocab_size: V.
         d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
         num_heads: H.
-        context_length: the most tokens `forward` takes; more raise `ValueError`.
-        num_layers: how many blocks.
-        dropout: of each block.
+        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
+        num_layers: the number of blocks.
+        dropout: the dropout probability in each block.
 
     Shapes: `forward(ids)` takes `(B, T)` int64 or int32 and returns `(B, T, V)` logits. Ids of
     another dtype or outside the vocabulary, and a batch without tokens, raise `ValueError`.
@@ -95,26 +94,26 @@ class TinyLM(nn.Module):
 
 
 def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> Tensor:
-    """Mean of -log(probability given to the token that came next), in nats.
+    """The mean of -log(probability of the actual next token), in nats.
 
     Args:
-        logits: `(B, T, V)`; those at t are about the token at t + 1. The last ones have nothing to
-            be compared with, and may be missing.
-        ids: `(B, T)`, the tokens that the logits were made from.
-        pad_id: tokens that don't count when they come next; it may lie outside the vocabulary.
+        logits: `(B, T, V)`; those at t predict the token at t + 1. The last ones have no target,
+            and may be missing.
+        ids: `(B, T)`, the tokens from which the logits were computed.
+        pad_id: targets that don't count; may be outside the vocabulary.
 
     Returns:
-        A 0-d tensor: the mean over tokens, whatever row they stand in.
+        A 0-d tensor: the mean over all tokens of all rows.
 
     Raises:
-        ValueError: nothing comes next (T = 1, or padding only), the shapes don't belong together,
+        ValueError: there is no token to predict (T = 1, or only padding), the shapes don't match,
             or an id is outside the vocabulary.
     """
     check_ids(ids if pad_id is None else ids.masked_fill(ids == pad_id, 0), logits.shape[-1])
     B, T = ids.shape
     if logits.ndim != 3 or logits.shape[:2] not in ((B, T), (B, T - 1)):
         raise ValueError(
-            f"logits {tuple(logits.shape)} don't belong to ids {tuple(ids.shape)}: "
+            f"logits {tuple(logits.shape)} don't match ids {tuple(ids.shape)}: "
             f"they must be (B, T, V) = ({B}, {T}, V)"
         )
     logits = logits[:, : T - 1].flatten(0, 1)  # (B, T - 1, V) -> (N, V)
@@ -123,7 +122,7 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
         kept = targets != pad_id
         logits, targets = logits[kept], targets[kept]
     if len(targets) == 0:
-        raise ValueError(f"ids {tuple(ids.shape)} hold no token to predict: T = 1, or padding only")
+        raise ValueError(f"ids {tuple(ids.shape)} have no token to predict: T = 1 or only padding")
     return F.cross_entropy(logits, targets)  # (N, V) and (N,) -> ()
 
 
@@ -133,14 +132,14 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
 def training_step(
     model: nn.Module, ids: Tensor, optimizer: torch.optim.Optimizer, max_norm: float = 1.0
 ) -> float:
-    """Take one step downhill on a batch; the model stays in training mode.
+    """Take one training step on a batch; the model stays in training mode.
 
     Args:
         model: `(B, T)` ids to `(B, T, V)` logits.
-        ids: `(B, T)`; the model sees all but the last column, which is only predicted.
-        optimizer: of the model's parameters.
-        max_norm: gradients that are longer, all of them taken as one vector, are cut to this
-            length (Pascanu et al. 2013), so that one odd batch can't throw the weights far off.
+        ids: `(B, T)`; the last column is only a target, not an input.
+        optimizer: an optimizer for the model's parameters.
+        max_norm: gradients are clipped to this norm, all taken as one vector (Pascanu et al. 2013),
+            so that a single odd batch can't change the weights too much.
 
     Returns:
         The loss before the step.
@@ -157,13 +156,13 @@ def training_step(
 def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) -> list[float]:
     """Take one step of AdamW on each batch, with a learning rate that falls to 0.
 
-    Loshchilov and Hutter 2019. At step i of n, from 0, the learning rate is
-    `learning_rate * (1 - i / n)`: long steps come near a minimum, short ones settle there.
+    Loshchilov and Hutter 2019. At step i of n, from 0, the learning rate is `learning_rate * (1 - i
+    / n)`: long steps approach a minimum, short ones settle there.
 
     Args:
         model: `(B, T)` ids to `(B, T, V)` logits.
         batches: n of `(B, T)` ids; T is at most one more than the model's context length.
-        learning_rate: of the first step.
+        learning_rate: the rate of the first step.
 
     Returns:
         The loss before each step.
@@ -184,14 +183,14 @@ def watch_training(
     levels: Mapping[str, float] | None = None,
     threads: int | None = 1,
 ) -> Iterator[None]:
-    """Show the loss live while a loop of anybody's trains the model on these batches, in order.
+    """Show a live plot of the loss while any loop trains the model on these batches, in order.
 
     Args:
-        model: what is trained.
-        batches: what it is trained on, each once.
-        levels: losses to compare with, by name: lines in the live curve.
-        threads: how many compute. With one, losses don't depend on how many there are, and others
-            on a busy machine don't hold it up; None takes all.
+        model: the model to train.
+        batches: the training data, each used once.
+        levels: by name, losses to compare with, as lines in the live plot.
+        threads: the number of threads. With one, losses don't depend on the number of cores, and
+            other programs on a busy machine don't delay it; None uses all.
     """
     losses: list[float] = []
 
@@ -215,7 +214,7 @@ def train(
     learning_rate: float = 6e-3,
     levels: Mapping[str, float] | None = None,
 ) -> list[float]:
-    """`train_lm`, watched live on one thread."""
+    """`train_lm` on one thread, with a live plot."""
     with watch_training(model, batches, levels):
         return train_lm(model, batches, learning_rate)
 
@@ -224,12 +223,12 @@ def train(
 def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float:
     """The mean of `next_token_loss` over windows, in evaluation mode.
 
-    The exponential of it is the perplexity: the model is as unsure as between so many words that
-    are equally likely.
+    Its exponential is the perplexity: the number of equally likely words between which the model
+    would be equally unsure.
 
     Args:
         ids: `(N, T)`; as in `training_step`, the last column is only predicted.
-        batch_size: how many windows at a time.
+        batch_size: the number of windows at a time.
     """
     with evaluating(model):
         losses = [
@@ -241,7 +240,7 @@ def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, and the mode from before after it."""
+    """Evaluation mode inside the context; restores the earlier mode afterwards."""
     training = model.training
     model.eval()
     try:
@@ -259,20 +258,20 @@ def next_token_probabilities(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> Tensor:
-    """Turn logits into the probabilities that a token is drawn with.
+    """Turn logits into the probabilities for sampling a token.
 
     Args:
         logits: `(…, V)`.
-        temperature: logits are divided by it; at 0 the largest logit gets everything.
-        top_k: only so many of the likeliest tokens are left (Fan et al. 2018); at least 1.
-        top_p: of these, the fewest likeliest whose probabilities reach this sum are left
-            (Holtzman et al. 2020); above 0, at most 1.
+        temperature: the divisor of the logits; at 0, the largest logit gets probability 1.
+        top_k: keeps only this many of the most likely tokens (Fan et al. 2018); at least 1.
+        top_p: of these, keeps the smallest set of most likely tokens whose probabilities reach this
+            sum (Holtzman et al. 2020); above 0, at most 1.
 
     Returns:
-        `(…, V)`, of sum 1.
+        `(…, V)`, which sums to 1.
 
     Raises:
-        ValueError: `temperature`, `top_k` or `top_p` lies outside its range.
+        ValueError: `temperature`, `top_k` or `top_p` is outside its range.
 
     >>> logits = torch.tensor([0.5, 0.3, 0.2]).log()
     >>> next_token_probabilities(logits, top_p=0.6).tolist()
@@ -288,29 +287,29 @@ def next_token_probabilities(
     V = logits.shape[-1]
     if temperature == 0:
         return F.one_hot(logits.argmax(dim=-1), V).to(logits)  # (…, V) -> (…) -> (…, V)
-    # Less their largest, which softmax doesn't notice, logits don't overflow at low temperatures.
+    # Subtracting the maximum doesn't change the softmax, and avoids overflow at low temperatures.
     logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
     probabilities, order = torch.softmax(logits, dim=-1).sort(descending=True, stable=True)
     if top_k is not None:
         probabilities[..., top_k:] = 0.0
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
     if top_p is not None:
-        before = probabilities.cumsum(dim=-1) - probabilities  # the sum of all that are likelier
+        before = probabilities.cumsum(dim=-1) - probabilities  # the sum over all more likely tokens
         probabilities = probabilities.masked_fill(before >= top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # back in order of ids
+    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # ordered by id again
 
 
 def generate(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
-    """Append the likeliest next token, again and again.
+    """Append the most likely next token, repeatedly.
 
     Args:
         model: `(B, T)` ids to `(B, T, V)` logits; it sees the last `model.context_length` tokens.
         ids: `(B, T)`, the beginning.
-        max_new_tokens: how many.
+        max_new_tokens: the number of tokens to append.
 
     Returns:
-        `(B, T + max_new_tokens)`. The model's mode is as before, and nothing has a gradient.
+        `(B, T + max_new_tokens)`. The model's mode is restored; no gradients are recorded.
     """
     return _continue(model, ids, max_new_tokens, lambda logits: logits.argmax(-1, keepdim=True))
 
@@ -324,10 +323,10 @@ def sample(
     top_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """As `generate`, but each token is drawn by its probability (see `next_token_probabilities`).
+    """Like `generate`, but sample each token by its probability (see `next_token_probabilities`).
 
     Args:
-        generator: makes the draws the same each time.
+        generator: makes the samples reproducible.
     """
 
     def draw(logits: Tensor) -> Tensor:
@@ -341,7 +340,7 @@ def sample(
 def _continue(
     model: TinyLM, ids: Tensor, max_new_tokens: int, choose: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Append tokens; `choose` takes the last logits, `(B, V)`, and gives ids, `(B, 1)`."""
+    """Append tokens; `choose` takes the last logits, `(B, V)`, and returns ids, `(B, 1)`."""
     with evaluating(model):
         for _ in range(max_new_tokens):
             seen = ids[:, -model.context_length :]  # (B, T) -> (B, at most context_length)
@@ -361,7 +360,7 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
         ids: `(B, T)`.
 
     Returns:
-        `(B, L, H, T, T)`; L counts the blocks.
+        `(B, L, H, T, T)`, with L blocks.
     """
     scores = []
     with evaluating(model):
@@ -376,7 +375,7 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
     return torch.stack(scores, dim=1)  # L of (B, H, T, T) -> (B, L, H, T, T)
 
 
-# Lesson 13: keys and values are kept ------------------------------------------------------------
+# Lesson 13: a cache of keys and values ----------------------------------------------------------
 
 Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T, D) each
 
@@ -385,11 +384,11 @@ Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T,
 def generate_cached(
     model: TinyLM, ids: Tensor, max_new_tokens: int, threads: int | None = 1
 ) -> Tensor:
-    """As `generate`, but each token goes through the model once: its keys and values are kept.
+    """Like `generate`, but each token goes through the model once: keys and values are cached.
 
-    Beyond `model.context_length` the oldest token is dropped with every step, and all others move
-    to a new position. What was kept is then wrong, and the whole context goes through each time.
-    `threads` compute while one token goes through; None takes all, for a large model.
+    Beyond `model.context_length`, each step drops the oldest token, and all others move to a new
+    position. The cache is then wrong, so the whole context goes through the model each time.
+    `threads` is the number of threads for a single token; None uses all, for a large model.
     """
     check_ids(ids, model.embed.token.num_embeddings)
     caches: list[Cache] = []  # one a block
@@ -410,15 +409,15 @@ def generate_cached(
 def next_logits(
     model: TinyLM, ids: Tensor, caches: list[Cache], rotary: bool = False
 ) -> tuple[Tensor, list[Cache]]:
-    """Push new tokens through the model; the caches hold the keys and values of those before them.
+    """Run new tokens through the model; the caches contain the keys and values of earlier ones.
 
     Args:
-        ids: `(B, T)`; T is 1 unless nothing is kept yet.
-        caches: a pair `(keys, values)` of `(B, H, S, D)` for each block; empty at the start.
-        rotary: queries and keys are rotated by their position, and no learned row is added.
+        ids: `(B, T)`; T is 1 except on the first call, when the caches are empty.
+        caches: for each block a pair `(keys, values)` of `(B, H, S, D)`; empty at the start.
+        rotary: whether queries and keys are rotated by position, instead of adding a learned row.
 
     Returns:
-        The last token's logits, `(B, V)`, and the caches with the new tokens in them.
+        The last token's logits, `(B, V)`, and the caches extended by the new tokens.
     """
     known = caches[0][0].shape[2] if caches else 0
     x = model.embed.token(ids)  # (B, T, C)

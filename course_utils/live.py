@@ -1,7 +1,7 @@
-"""`LiveLoss`: a progress bar and the curve so far, while a notebook trains; neither is left behind.
+"""`LiveLoss`: a progress bar and the curve so far, which disappear when training has ended.
 
-They are for someone who waits. A run that nobody looks at (`make notebooks`, tests, nbgrader, a
-program) shows nothing, so nothing of it is stored.
+They are for a person who waits. A run without a viewer (`make notebooks`, tests, nbgrader, a
+program) shows nothing, so nothing is stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CURVE_SECONDS = 2.0  # a drawing takes about a tenth of a second
 
 
 class LiveLoss:
-    """Show each loss of a loop as it comes.
+    """Show each loss of a training loop as soon as it is known.
 
         with LiveLoss(steps, levels={"floor": 1.2}) as live:
             for ids in batches:
@@ -23,8 +23,8 @@ class LiveLoss:
                 live.show(losses)
 
     Args:
-        steps: how many there will be.
-        levels: losses to compare with, by name.
+        steps: the total number of steps.
+        levels: by name, losses to compare with.
     """
 
     def __init__(self, steps: int, levels: Mapping[str, float] | None = None) -> None:
@@ -40,7 +40,7 @@ class LiveLoss:
 
             bar = ipywidgets.IntProgress(max=self.steps, description="training")
             curve = ipywidgets.Image(format="png")
-            curve.layout.display = "none"  # until there is one
+            curve.layout.display = "none"  # until there is a display
             box = ipywidgets.VBox([bar, curve])
             self._widgets = bar, curve, box
             display(box)
@@ -48,11 +48,11 @@ class LiveLoss:
 
     @property
     def seen(self) -> bool:
-        """Whether anybody looks, so that there is something to show."""
+        """Whether there is a viewer."""
         return self._widgets is not None
 
     def show(self, losses: Sequence[float]) -> None:
-        """Move the bar and draw the curve, if they are due."""
+        """Update the bar and the curve, if an update is due."""
         if self._widgets is None:
             return
         bar, curve, _ = self._widgets
@@ -81,9 +81,9 @@ class LiveLoss:
 
 
 def _someone_looks() -> bool:
-    """Whether cells run in a notebook that could ask its reader something.
+    """Whether cells run in a notebook with a person in front of it.
 
-    JupyterLab and its kin can; what runs notebooks by itself, such as nbclient and nbval, can't.
+    True in JupyterLab and similar programs; false in nbclient, nbval and the like.
     """
     try:
         from IPython.core.getipython import get_ipython

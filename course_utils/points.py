@@ -1,4 +1,4 @@
-"""How far a reader has come, in one small file of their own."""
+"""Stores a reader's progress in one small file."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ import json
 import math
 import os
 import sys
+import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from whywrong.card import INK, LINE
+from whywrong.card import GOOD, GREY, INK, LINE
 from whywrong.course import course_folder
 from whywrong.report import Report
 from whywrong.rows import points_word
 
 FILE_NAME = ".course_progress.json"
+SIGNS = "✓ done, ◐ partly, ✗ not right yet, ○ not yet"
 
 
 def progress_path() -> Path | None:
-    """The file that keeps the points: COURSE_PROGRESS if set, else in the course folder.
+    """The file that stores the points: COURSE_PROGRESS if set, else one in the course folder.
 
-    COURSE_PROGRESS=off keeps nothing, and neither does nbgrader's autograde. Nothing is kept of
-    what runs in solutions/ or outside of the course folder: the nearest one above the notebook
-    that holds nbgrader_config.py or, after `course new`, such a file; in Colab, where you are.
+    With COURSE_PROGRESS=off, or in nbgrader's autograde, nothing is stored. Nor is anything stored
+    in solutions/ or outside the course folder: the nearest one above the notebook with an
+    nbgrader_config.py or, after `course new`, with such a file; in Colab, the current folder.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
@@ -47,7 +50,7 @@ def _own_folder() -> Path | None:
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
-    """The points by exercise id, and a sentence if the file had to be set aside."""
+    """The points by exercise id, and a sentence if the file had to be renamed."""
     if path is None:
         return {}, ""
     try:
@@ -60,7 +63,7 @@ def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
         exercises = json.loads(text)["exercises"]
         return {str(k): _entry(v) for k, v in exercises.items()}, ""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}, _set_aside(path, "it is not readable as progress")
+        return {}, _set_aside(path, "it doesn't contain progress data")
 
 
 def _entry(value: Any) -> dict[str, float]:
@@ -76,13 +79,13 @@ def _set_aside(path: Path, reason: str) -> str:
         if not aside.exists():
             with contextlib.suppress(OSError):
                 path.rename(aside)
-                return f"{path.name} was set aside as {aside.name} ({reason}); a new one is begun."
+                return f"{path.name} was renamed to {aside.name} ({reason}); a new one begins."
             break
-    return f"{path.name} can't be used ({reason}); nothing is kept."
+    return f"{path.name} can't be used ({reason}); your progress is not stored."
 
 
 def record(report: Report) -> None:
-    """Keeps the best result of an exercise; never a reason for a check to fail."""
+    """Stores the best result of an exercise; never makes a check fail."""
     path = progress_path()
     if not report.attempted or path is None:
         return
@@ -116,42 +119,82 @@ class Progress:
     def __repr__(self) -> str:
         lines = [self.notice] if self.notice else []
         for lesson, exercises in self.rows:
-            lines.append(lesson)
-            for id, points, most in exercises:
-                lines.append(f"  {_state(points, most):<16} {_score(points, most):>9}  {id}")
-        lines.append(f"{self.points:g} of {points_word(self.max_points)}")
-        return "\n".join(lines)
+            own = Progress([(lesson, exercises)])
+            full = round(10 * own.points / (own.max_points or 1))
+            bar = "█" * full + "░" * (10 - full)
+            lines.append(f"{_title(lesson):<24} {bar} {own.points:g} of {own.max_points:g}")
+            names = "  ".join(f"{_sign(p, m)}\xa0{id}" for id, p, m in exercises)
+            lines.append(textwrap.fill(names, 100, initial_indent="  ", subsequent_indent="  "))
+        return "\n".join([*lines, SIGNS, self._total(), self._next()])
 
     def _repr_html_(self) -> str:
-        cell = f"text-align:left;padding:0.2em 1em 0.2em 0;border-bottom:1px solid {LINE}"
+        cell = "text-align:left;vertical-align:top;padding:0.3em 1em 0.3em 0;"
+        cell += f"border-bottom:1px solid {LINE}"
         head = "".join(
             f'<th scope="col" style="{cell}">{name}</th>'
-            for name in ("Lesson", "Exercise", "State", "Points")
+            for name in ("Lesson", "Points", "Exercises")
         )
         body = []
         for lesson, exercises in self.rows:
-            for i, (id, points, most) in enumerate(exercises):
-                name = lesson.split("/")[-1] if i == 0 else ""
-                texts = (name, f"<code>{html.escape(id)}</code>", _state(points, most))
-                cells = "".join(f'<td style="{cell}">{t}</td>' for t in texts)
-                score = f'<td style="{cell}">{_score(points, most)}</td>'
-                body.append(f"<tr>{cells}{score}</tr>")
+            own = Progress([(lesson, exercises)])
+            names = " ".join(
+                f'<span style="margin-right:1em">{_sign(p, m)}&nbsp;'
+                f"<code>{html.escape(id)}</code></span>"
+                for id, p, m in exercises
+            )
+            body.append(
+                f'<tr><th scope="row" style="{cell};font-weight:400">{_link(lesson)}</th>'
+                f'<td style="{cell};white-space:nowrap">{own._bar()}{own.points:g} of '
+                f'{own.max_points:g}</td><td style="{cell};overflow-wrap:anywhere">{names}'
+                "</td></tr>"
+            )
         notice = f"<p>{html.escape(self.notice)}</p>" if self.notice else ""
         return (
-            f'<div style="color:{INK}">{notice}<table style="border-collapse:collapse;'
-            f'text-align:left"><caption style="text-align:left;font-weight:600">'
-            f"{self.points:g} of {points_word(self.max_points)}</caption>"
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+            f'<div style="color:{INK};overflow-x:auto">{notice}{self._bar()}'
+            f"<p><b>{self._total()}</b> {self._next(_link)}</p>"
+            f'<table style="border-collapse:collapse;margin:0"><thead><tr>{head}</tr>'
+            f"</thead><tbody>{''.join(body)}</tbody></table><p>{SIGNS}</p></div>"
+        )
+
+    def _total(self) -> str:
+        return f"{self.points:g} of {points_word(self.max_points)}."
+
+    def _next(self, shown: Callable[[str], str] | None = None) -> str:
+        """The first exercise that isn't done, in HTML if `shown` makes HTML of its lesson."""
+        for lesson, exercises in self.rows:
+            for id, points, most in exercises:
+                if points != most:
+                    name = f"<code>{html.escape(id)}</code>" if shown else id
+                    return f"Next: {name} in {(shown or _title)(lesson)}"
+        return "All exercises are done." if self.rows else ""
+
+    def _bar(self) -> str:
+        share = 100 * self.points / (self.max_points or 1)
+        return (
+            f'<div aria-hidden="true" style="width:5em;height:0.7em;margin:0.2em 0;border:1px '
+            f'solid {GREY}"><div style="height:100%;width:{share:.0f}%;background:{GOOD}">'
+            "</div></div>"
         )
 
 
-def _state(points: float | None, most: float) -> str:
+def _title(lesson: str) -> str:
+    """Of "1-averages/03_softmax_masking": "03 softmax masking"."""
+    return lesson.split("/")[-1].replace("_", " ")
+
+
+def _link(lesson: str) -> str:
+    """A lesson's title, with a link from the notebook that runs to the lesson's, if it is there."""
+    title = html.escape(_title(lesson))
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / f"{lesson}.ipynb").is_file():
+            there = os.path.relpath(folder / f"{lesson}.ipynb")
+            return f'<a href="{html.escape(Path(there).as_posix())}">{title}</a>'
+    return title
+
+
+def _sign(points: float | None, most: float) -> str:
     if points is None:
-        return "○ not yet"
+        return "○"
     if points == most:
-        return "✓ done"
-    return "◐ partly" if points else "✗ not right yet"
-
-
-def _score(points: float | None, most: float) -> str:
-    return f"{points or 0:g} of {most:g}"
+        return "✓"
+    return "◐" if points else "✗"

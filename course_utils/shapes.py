@@ -1,4 +1,4 @@
-"""Shapes through a module or a function, line by line as its author wrote it."""
+"""Traces shapes through a module or function, call by call as its author wrote it."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 Shape = tuple[int, ...]
+Lettered = list[tuple[Shape, tuple[str, ...]]]
 
-# Light enough for black text on every theme; a letter keeps its colour in every trace.
+# Light enough for black text in every theme; a letter has the same colour in every trace.
 LETTER_COLORS = {
     "B": "#d9d9d9",
     "T": "#a6d8f0",
@@ -35,9 +36,9 @@ TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: its name, the parameters' owner if it has one, and the shapes around it.
+    """One operation: its name, the owner of its parameters if any, and its shapes.
 
-    `outputs` is empty where the operation raised.
+    `outputs` is empty if the operation raised an error.
     """
 
     operation: str
@@ -52,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class ShapeTrace:
-    """The steps of a run: a table in a notebook, the same lines as text."""
+    """The steps of a run, as a table in a notebook or as lines of text."""
 
     title: str
     letters: Mapping[str, int]
@@ -63,11 +64,12 @@ class ShapeTrace:
     def __str__(self) -> str:
         rows = [("operation", "from", "to")]
         rows += [
-            (name, "  ".join(map(self._text, before)), "  ".join(map(self._text, after)) or RAISED)
+            (name, self._text(before), self._text(after) or RAISED)
             for name, before, after in self._rows()
         ]
         first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
-        lines = [f"Shapes through {self.title}", *self._legend()]
+        sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
+        lines = [f"Shapes through {self.title}", sizes][: 1 + bool(sizes)]
         lines += [f"{a:<{first}}   {b:<{second}}   {c}".rstrip() for a, b, c in rows]
         return "\n".join(lines + self._rest())
 
@@ -76,22 +78,26 @@ class ShapeTrace:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/html": self._html(), "text/plain": str(self)}
 
-    def _rows(self) -> Iterator[tuple[str, tuple[Shape, ...], tuple[Shape, ...]]]:
-        yield "input", (), self.inputs
+    def _rows(self) -> Iterator[tuple[str, Lettered, Lettered]]:
+        yield "input", [], self._lettered(self.inputs)
         for step in self.steps[: self.limit]:
-            yield step.name, step.inputs, step.outputs
+            before = self._lettered(step.inputs)
+            if step.operation == "@" and len(before) == 2:
+                (left, rows), (right, columns) = before
+                if left[-1:] == right[-2:-1]:  # what is added up over has one letter
+                    before[1] = right, (*columns[:-2], rows[-1], columns[-1])
+            yield step.name, before, self._lettered(step.outputs)
 
-    def _legend(self) -> list[str]:
-        sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
-        return [sizes] if sizes else []
+    def _lettered(self, shapes: tuple[Shape, ...]) -> Lettered:
+        return [(shape, letter_shape(shape, self.letters)) for shape in shapes]
 
     def _rest(self) -> list[str]:
         hidden = len(self.steps) - self.limit
         return [f"… and {hidden} more steps"] if hidden > 0 else []
 
-    def _text(self, shape: Shape) -> str:
-        letters = " ".join(letter_shape(shape, self.letters)) if self.letters else ""
-        return f"{_sizes(shape)} {letters}".rstrip()
+    def _text(self, shapes: Lettered) -> str:
+        named = [(f"({', '.join(map(str, shape))})", letters) for shape, letters in shapes]
+        return "  ".join(" ".join([size, *letters * bool(self.letters)]) for size, letters in named)
 
     def _html(self) -> str:
         cell = "padding: 2px 10px; text-align: left; white-space: nowrap"
@@ -111,11 +117,8 @@ class ShapeTrace:
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
         )
 
-    def _chips(self, shapes: tuple[Shape, ...]) -> str:
-        return " &nbsp; ".join(
-            f"({', '.join(map(self._chip, shape, letter_shape(shape, self.letters)))})"
-            for shape in shapes
-        )
+    def _chips(self, shapes: Lettered) -> str:
+        return " &nbsp; ".join(f"({', '.join(map(self._chip, *shape))})" for shape in shapes)
 
     def _chip(self, size: int, letter: str) -> str:
         if letter not in self.letters:
@@ -131,24 +134,24 @@ def trace_shapes(
     limit: int = 60,
     parts: Sequence[str] = (),
 ) -> ShapeTrace:
-    """Run `module(*inputs)` and note the shape of each tensor that the inputs flow into.
+    """Run `module(*inputs)` and record the shape of each tensor that depends on the inputs.
 
-    A step is one call that the author wrote: `view`, `transpose`, `@`, `softmax`, …. Steps that
-    don't depend on the inputs, such as making a mask, are left out. A size gets its letter by its
-    value alone, the first of `names` that the shape doesn't have yet: sizes that all differ leave
-    no doubt.
+    A step is one call in the author's code: `view`, `transpose`, `@`, `softmax`, …. Steps that
+    don't depend on the inputs, such as creating a mask, are left out. A size gets its letter by its
+    value alone: the first of `names` that the shape doesn't have yet. If all sizes differ, letters
+    are unambiguous.
 
     Args:
         module: a module or a function of tensors.
-        inputs: what to call it with.
+        inputs: the arguments of the call.
         names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. By
-            default the first input names B, T, and C, or of four dimensions B, H, T and D.
-        limit: steps to show.
-        parts: names of submodules that are one step each, whatever they do inside; one inside
-            another ends the other's step. The output then has a line of its own.
+            default, the first input names B, T and C or, with four dimensions, B, H, T and D.
+        limit: the number of steps to show.
+        parts: names of submodules that count as one step each, whatever they do inside; a part
+            inside another one ends the outer step. The output then has its own line.
 
     Raises:
-        Whatever the module raises, with the steps up to it as a note.
+        Any error of the module, with the steps before it as a note.
 
     >>> print(trace_shapes(lambda x: x.view(2, 3, 2, 4).transpose(1, 2), torch.zeros(2, 3, 8),
     ...       names={"B": 2, "T": 3, "C": 8, "H": 2, "D": 4}))
@@ -201,7 +204,7 @@ def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
 
 @dataclass
 class _Part:
-    """A submodule that is running, and is one step."""
+    """A running submodule that counts as one step."""
 
     name: str
     inputs: tuple[Shape, ...]
@@ -209,12 +212,12 @@ class _Part:
 
 
 class _Recorder(TorchFunctionMode):
-    """Sees each call on tensors at the level at which it was written."""
+    """Intercepts each call on tensors at the level at which it was written."""
 
     def __init__(self, module: Any, inputs: Any) -> None:
         super().__init__()
         self.steps: list[Step] = []
-        # Kept by reference as well, because the id of a tensor that is gone may be given anew.
+        # Also stored by reference, because the id of a freed tensor may be reused.
         self.flowing = {id(tensor): tensor for tensor in _tensors(inputs)}
         parameters = module.named_parameters() if isinstance(module, nn.Module) else ()
         self.owners = {id(p): name.rpartition(".")[0] for name, p in parameters}
@@ -223,7 +226,7 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def as_one_step(self, name: str) -> Iterator[None]:
-        """Takes what a submodule does for one step."""
+        """Counts the calls inside a submodule as one step."""
         submodule = self.module.get_submodule(name)
 
         def enter(_: nn.Module, given: Any, named: Any) -> None:
@@ -290,7 +293,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _name(func: Callable[..., Any]) -> str:
-    """`transpose`, or for an attribute such as `x.mT` the name of the attribute."""
+    """The operation's name, such as `transpose`; for an attribute such as `x.mT`, its name."""
     if func.__name__ == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "__get__")
     return func.__name__
@@ -309,10 +312,6 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 def _guess(shapes: tuple[Shape, ...]) -> dict[str, int]:
     first = shapes[0] if shapes else ()
     return dict(zip(LETTERS_BY_INPUT.get(len(first), ""), first, strict=False))
-
-
-def _sizes(shape: Shape) -> str:
-    return f"({', '.join(map(str, shape))})"
 
 
 def _color(letter: str, letters: Mapping[str, int]) -> str:

@@ -35,7 +35,7 @@ def naive_mean(x: Tensor) -> Tensor:
     return out
 
 
-# Lesson 02: the same by one matrix product -----------------------------------------------------
+# Lesson 02: the same with one matrix product ---------------------------------------------------
 
 
 def causal_mean_weights(T: int) -> Tensor:
@@ -73,12 +73,12 @@ def softmax(scores: Tensor, dim: int = -1) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
-    """Softmax over the last dimension in which hidden scores take no part.
+    """Softmax over the last dimension that ignores hidden scores.
 
     Args:
         scores: `(…, T, S)` floating point.
-        hidden: bool, broadcastable to the scores; `True` hides. Each row must see a key
-            (`safe_masked_softmax` lifts that).
+        hidden: bool, broadcastable to the scores; `True` hides. Each row needs a visible key
+            (`safe_masked_softmax` lifts this restriction).
 
     Returns:
         `(…, T, S)`: weights, exactly 0 where hidden.
@@ -110,8 +110,8 @@ def softmax_mean(x: Tensor) -> Tensor:
 def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     """Compare each query with each key by a dot product scaled by 1/√D.
 
-    D is the width of the vectors in this product. Without the scale the variance of the scores
-    grows with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
+    D is the width of the vectors in this product. Without scaling, the variance of the scores grows
+    with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
 
     Args:
         query: `(…, T, D)`.
@@ -126,8 +126,8 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """One head of attention in which each token sees all tokens: `(B, T, d_in)` to
-    `(B, T, d_out)`."""
+    """One attention head in which each token attends to all tokens: `(B, T, d_in)` to `(B, T,
+    d_out)`."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -161,12 +161,12 @@ class MatrixSelfAttention(nn.Module):
 
 
 class CausalSelfAttention(nn.Module):
-    """One head of attention in which each token sees itself and what came before.
+    """One attention head in which each token attends to itself and to earlier tokens.
 
     Args:
-        d_in: width of the tokens that come in.
-        d_out: width of query, key, value and of the tokens that go out.
-        context_length: the most tokens `forward` takes; more raise `ValueError`.
+        d_in: width of the input tokens.
+        d_out: width of query, key, value and of the output tokens.
+        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
         dropout: probability with which a weight is set to 0 in training.
         qkv_bias: whether `query`, `key` and `value` have a bias.
 
@@ -207,7 +207,7 @@ class CausalSelfAttention(nn.Module):
 def check_length(T: int, context_length: int) -> None:
     if T > context_length:
         raise ValueError(
-            f"{T} tokens came in, but context_length is {context_length}: "
+            f"got {T} tokens, but context_length is {context_length}: "
             f"give at most {context_length} tokens"
         )
 
@@ -217,27 +217,27 @@ def copy_linear_to_matrix(
 ) -> None:
     """Copy `query`, `key`, `value` into `W_query`, `W_key`, `W_value`, in place.
 
-    `nn.Linear` keeps its weight as `(d_out, d_in)` and the matrices are `(d_in, d_out)`, so
-    each is transposed. Afterwards both modules give the same output.
+    `nn.Linear` stores its weight as `(d_out, d_in)`, but the matrices are `(d_in, d_out)`, so each
+    is transposed. Afterwards, both modules give the same output.
 
     Raises:
-        ValueError: the sizes differ, or a linear layer has a bias that no matrix can hold.
+        ValueError: the sizes differ, or a linear layer has a bias, which a matrix can't represent.
     """
     copies = []
     for name in ("query", "key", "value"):
         linear = getattr(linear_attention, name)
         if linear.bias is not None:
-            raise ValueError(f"{name} has a bias, and W_{name} alone cannot hold it")
+            raise ValueError(f"{name} has a bias, which W_{name} alone cannot represent")
         copies.append((getattr(matrix_attention, f"W_{name}"), linear.weight.T, f"W_{name}"))
     copy_all(copies)
 
 
 def copy_all(copies: Sequence[tuple[Tensor, Tensor, str]]) -> None:
-    """Copy each source into its target after all sizes were compared, so that none is half done."""
+    """Copy each source into its target, after comparing all sizes: either all or none."""
     for target, source, name in copies:
         if target.shape != source.shape:
             raise ValueError(
-                f"{name} is {tuple(target.shape)}, but what is to be copied into it is "
+                f"{name} is {tuple(target.shape)}, but the source to copy into it is "
                 f"{tuple(source.shape)}"
             )
     with torch.no_grad():
@@ -256,10 +256,10 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
         max_length: the padded length S.
 
     Returns:
-        `(B, S)` bool, `True` at the padding, on the device of `lengths`.
+        `(B, S)` bool, `True` at padding, on the device of `lengths`.
 
     Raises:
-        ValueError: a length is no integer, is negative or exceeds `max_length`.
+        ValueError: a length is not an integer, is negative or exceeds `max_length`.
 
     >>> padding_mask([2, 3], max_length=3).int().tolist()
     [[0, 0, 1], [0, 0, 0]]
@@ -278,17 +278,17 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
 def causal_and_padding(pad_mask: Tensor) -> Tensor:
     """Hide the future and the padded columns: `(B, T)` bool to `(B, T, T)` bool.
 
-    Rows are left alone: a padded query is computed like any other.
+    Rows are not hidden: a padding query is computed like any other.
     """
     T = pad_mask.shape[1]
     return causal_mask(T, pad_mask.device) | pad_mask[:, None, :]  # (T, T) | (B, 1, T) -> (B, T, T)
 
 
 def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
-    """As `masked_softmax`, but a row that sees nothing gets zeros and finite gradients.
+    """Like `masked_softmax`, but a fully hidden row gets zeros and finite gradients.
 
-    The softmax of nothing but `-inf` is 0/0. Such rows are given equal scores before the
-    softmax, so that no NaN ever arises, and zero weights after it.
+    The softmax of a row of `-inf` is 0/0. Such rows get equal scores before the softmax, so that
+    there is never a NaN, and zero weights after it.
     """
     hidden = hidden.expand_as(scores)  # (…, T, S)
     sees_nothing = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
@@ -301,7 +301,7 @@ class PaddedCausalSelfAttention(CausalSelfAttention):
     """`CausalSelfAttention` for padded batches; the constructor is the same.
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)` that is
-    `True` at padding, and returns `(B, T, d_out)`. A query that sees no token gives zeros.
+    `True` at padding, and returns `(B, T, d_out)`. A query without a visible token gives zeros.
     """
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""How many of PyTorch's threads compute."""
+"""Sets the number of PyTorch's threads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 @contextmanager
 def use_threads(count: int | None) -> Iterator[None]:
-    """Compute on `count` threads inside, and on as many as before after it; None leaves them alone.
+    """Use `count` threads inside the context; None changes nothing.
 
-    For small products, threads wait for each other longer than they compute, above all where others
-    compute too. And sums that are added up in another number of parts differ in their last digits.
+    For small products, threads wait for each other longer than they compute, especially on a busy
+    machine. Also, a sum's last digits depend on the number of parts into which it is split.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)

@@ -1,7 +1,7 @@
-"""What models after GPT-2 changed: the finished parts of lesson 16, in lesson order.
+"""Changes in models since GPT-2: the finished parts of lesson 16, in lesson order.
 
-Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `G` heads of keys
-and values, `D` head width, `V` vocabulary.
+Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `G` key/value
+heads, `D` head width, `V` vocabulary.
 """
 
 import torch
@@ -14,7 +14,7 @@ from .transformer import TransformerBlock, apply_rope
 
 
 class RMSNorm(nn.Module):
-    """Divide each token by the root of the mean of its squares plus `eps`, then scale it: `(…, C)`
+    """Divide each token by its root mean square, with `eps` under the root, and scale it: `(…, C)`
     -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no shift."""
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
@@ -27,8 +27,8 @@ class RMSNorm(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """A feed-forward network of which one half gates the other, without biases: `(…, C)` ->
-    `(…, C)`, `d_ff` wide in the middle (Shazeer 2020)."""
+    """A feed-forward network without biases, in which one half gates the other: `(…, C)` -> `(…,
+    C)`, with hidden width `d_ff` (Shazeer 2020)."""
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class GroupedQueryAttention(nn.Module):
     `(B, T, C)` -> `(B, T, C)` (Ainslie et al. 2023). Query h attends with head h // (H / G).
 
     Raises:
-        ValueError: C is not divisible by H, or H by G, or more than `context_length` tokens came.
+        ValueError: C is not divisible by H, or H by G, or T exceeds `context_length`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GroupedQueryAttention(nn.Module):
 
 
 def sliding_window_mask(T: int, window: int) -> Tensor:
-    """`(T, T)` bool, `True` is hidden: a token sees itself and the `window - 1` tokens before it.
+    """`(T, T)` bool, `True` is hidden: a token sees itself and the `window - 1` tokens before.
 
     >>> sliding_window_mask(3, 2).int().tolist()
     [[0, 1, 1], [0, 0, 1], [1, 0, 0]]
@@ -84,7 +84,7 @@ def sliding_window_mask(T: int, window: int) -> Tensor:
 def gpt2_of_size(
     vocab_size: int, d_model: int, num_heads: int, context_length: int, num_layers: int
 ) -> TinyLM:
-    """A `TinyLM` whose attention has biases for query, key and value, as GPT-2 has."""
+    """A `TinyLM` whose attention has biases for query, key and value, as in GPT-2."""
     model = TinyLM(vocab_size, d_model, num_heads, context_length, num_layers)
     for i in range(num_layers):
         model.blocks[i] = TransformerBlock(d_model, num_heads, context_length, qkv_bias=True)
@@ -97,8 +97,8 @@ PARTS = ("attention.out_proj", "feed_forward.expand", "feed_forward.contract")
 def load_gpt2(model: TinyLM, state_dict: dict[str, Tensor]) -> None:
     """Copy parameters under GPT-2's names into a model, in place.
 
-    GPT-2 keeps its weights as (in, out), used as `x @ W`, with query, key and value side by side in
-    `c_attn`; its output layer is the token embedding.
+    GPT-2 stores its weights as (in, out), used as `x @ W`, with query, key and value concatenated
+    in `c_attn`; its output layer is the token embedding.
     """
     theirs = {name.removeprefix("transformer."): value for name, value in state_dict.items()}
     tables = {"embed.token": "wte", "embed.position": "wpe", "head": "wte"}
@@ -119,6 +119,6 @@ def load_gpt2(model: TinyLM, state_dict: dict[str, Tensor]) -> None:
     for mine, name in norms.items():
         given[f"{mine}.scale"] = theirs[f"{name}.weight"]
         given[f"{mine}.shift"] = theirs[f"{name}.bias"]
-    with torch.no_grad():  # as a decorator it would hide whose code this is
+    with torch.no_grad():  # as a decorator, it would hide whose code this is
         for name, parameter in model.named_parameters():
             parameter.copy_(given[name])

@@ -1,8 +1,8 @@
-"""What lesson 12 trains on: a toy English and its French, whose words stand in another order.
+"""Lesson 12's training data: a toy English and a toy French with a different word order.
 
-Adjectives of size stand before a French noun, those of colour behind it; articles and adjectives
-agree with it; "not" becomes two words around the verb; a question begins with "est-ce que", or with
-"est-ce qu'" before "un" and "une".
+In French, adjectives of size come before the noun and those of colour after it; articles and
+adjectives agree with it; "not" becomes two words around the verb; a question begins with "est-ce
+que", or with "est-ce qu'" before "un" and "une".
 """
 
 import random
@@ -13,7 +13,7 @@ from .data import Tokenizer
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
-# English, French; a French noun is masculine or feminine, and an adjective has a form for each.
+# English, French; a French noun is masculine or feminine, and an adjective has both forms.
 NOUNS = {
     "cat": ("chat", "m"),
     "dog": ("chien", "m"),
@@ -34,7 +34,7 @@ COLOURS = {
     "green": {"m": "vert", "f": "verte"},
     "grey": {"m": "gris", "f": "grise"},
 }
-# With "I", after "not" and in questions an English verb has no s; the French form stays the same.
+# With "I", after "not" and in questions, an English verb has no s; the French form is the same.
 VERBS = {"sing": "chante", "dance": "danse", "jump": "saute", "eat": "mange", "play": "joue"}
 VERBS_WITH_OBJECT = {
     "watch": "regarde",
@@ -50,9 +50,9 @@ THIRD_PERSON = {
     for verb in (*VERBS, *VERBS_WITH_OBJECT)
 }
 
-QUESTIONS = 0.25  # their share
+QUESTIONS = 0.25  # their fraction
 
-# Never together in what the model is trained on: an adjective and its noun, "not" and its verb.
+# Never together in the training data: an adjective and its noun, "not" and its verb.
 UNSEEN = frozenset(
     {
         ("black", "cat"),
@@ -68,7 +68,7 @@ UNSEEN = frozenset(
 
 
 class Pair(NamedTuple):
-    """A sentence in both languages, and which words stand together in it."""
+    """A sentence in both languages, and the word combinations in it."""
 
     english: str
     french: str
@@ -76,13 +76,13 @@ class Pair(NamedTuple):
 
     @property
     def unseen(self) -> bool:
-        """Whether it holds a combination that training leaves out."""
+        """Whether it contains a combination that training leaves out."""
         return not self.combinations.isdisjoint(UNSEEN)
 
 
 class SentenceTokenizer(Tokenizer):
-    """Words in small letters, but for "I"; a stop or question mark at the end is left out. The
-    ending of a verb is a piece of its own, as in "sing -s".
+    """Words in lower case, except "I"; a final full stop or question mark is left out. The ending
+    of a verb is a separate piece, as in "sing -s".
 
     >>> english.decode(english.encode("The black cat watches a mouse."))
     'the black cat watches a mouse'
@@ -141,7 +141,7 @@ PAD_ID, BOS_ID, EOS_ID = (french._ids[piece] for piece in (PAD, BOS, EOS))
 
 
 def _draw_noun(draw: random.Random) -> tuple[list[str], list[str], set[tuple[str, str]]]:
-    """A noun with what belongs to it, in both languages."""
+    """A noun phrase in both languages."""
     article, noun = draw.choice(list(ARTICLES)), draw.choice(list(NOUNS))
     of_noun, gender = NOUNS[noun]
     size = draw.choice(list(SIZES)) if draw.random() < 0.4 else None
@@ -182,13 +182,13 @@ def _draw_pair(draw: random.Random) -> Pair:
 def draw_pairs(
     count: int, seed: int, unseen: bool = False, without: Collection[Pair] = ()
 ) -> list[Pair]:
-    """Draw sentences, each once.
+    """Draw distinct sentences.
 
     Args:
-        count: how many.
+        count: the number of sentences.
         seed: the same seed gives the same sentences, on any machine.
-        unseen: whether each holds one of the combinations in `UNSEEN`; none does otherwise.
-        without: sentences not to draw.
+        unseen: whether every sentence, or none, contains one of the combinations in `UNSEEN`.
+        without: sentences to leave out.
     """
     draw, taken = random.Random(seed), set(without)
     pairs: list[Pair] = []
@@ -203,7 +203,7 @@ def draw_pairs(
 def three_sets(
     training: int = 6_000, held_out: int = 1_000, seed: int = 0
 ) -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
-    """Draw sentences to train on, unseen ones made of the same combinations, and unseen
+    """Draw training sentences, unseen sentences with the same combinations, and unseen
     combinations."""
     trained_on = draw_pairs(training, seed)
     unseen_sentences = draw_pairs(held_out, seed + 1, without=trained_on)

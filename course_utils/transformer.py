@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from .attention import CrossAttention, MultiHeadAttention, check_length
 
-# Lesson 08: the block, attention and a network for each token on one residual stream ------------
+# Lesson 08: the block: attention and a network per token on one residual stream -----------------
 
 
 class LayerNorm(nn.Module):
     """Give each token's channels mean 0 and variance 1, then a learned scale and shift.
 
-    Ba et al. 2016. The variance is the biased one (divided by C, not C - 1), and `eps` stands
-    inside the root, so that a token of equal channels gives `shift` and no division by zero.
+    Ba et al. 2016. The variance is the biased one (divided by C, not C - 1), and `eps` is inside
+    the root, so that a token of equal channels gives `shift` without a division by zero.
 
     Args:
         d_model: width C of a token.
@@ -46,12 +46,12 @@ class LayerNorm(nn.Module):
 
 
 def gelu(x: Tensor) -> Tensor:
-    """Multiply x by about the share of a normal distribution that lies below x.
+    """Multiply x by approximately the probability that a standard normal variable is below x.
 
-    Hendrycks and Gimpel 2016, section 2, in the form with tanh that GPT-2 uses.
+    Hendrycks and Gimpel 2016, section 2, in the approximation with tanh that GPT-2 uses.
 
     Args:
-        x: any shape, floating point; the same shape comes out.
+        x: any shape, floating point; the result has the same shape.
 
     >>> [round(number, 3) for number in gelu(torch.tensor([-3.0, 0.0, 3.0])).tolist()]
     [-0.004, 0.0, 2.996]
@@ -61,13 +61,13 @@ def gelu(x: Tensor) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """Widen each token, bend it, narrow it again; no token sees another.
+    """Widen each token, apply GELU, and narrow it again; no token affects another.
 
-    Vaswani et al. 2017, section 3.3, with GELU in place of ReLU.
+    Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
 
     Args:
         d_model: width C of a token.
-        expansion: how many times wider the middle is; 4 in most models.
+        expansion: the ratio of the hidden width to C; 4 in GPT-2.
         dropout: probability with which a channel of the result is set to 0 in training.
 
     Shapes: `forward(x)` takes `(B, T, C)` and returns the same.
@@ -90,17 +90,17 @@ class FeedForward(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Add to each token what attention finds, then what the feed-forward network makes of it.
+    """Add to each token the output of attention, then the output of the feed-forward network.
 
-    Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream through
-    its own norm and adds to it, so that the way from input to output is free of norms.
+    Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream through its
+    own norm and adds to it, so there is no norm on the path from input to output.
 
     Args:
         d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
         num_heads: H.
-        context_length: the most tokens `forward` takes; more raise `ValueError`.
-        dropout: probability of a zero in training, among the attention weights and once at the
-            end of each branch.
+        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
+        dropout: dropout probability in training, for the attention weights and once at the end of
+            each branch.
         qkv_bias: whether `query`, `key` and `value` have a bias.
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, T, C)` and a bool `(B, T)` that is `True` at
@@ -130,7 +130,7 @@ class TransformerBlock(nn.Module):
 
 
 def block_parameters(d_model: int, expansion: int = 4, qkv_bias: bool = False) -> int:
-    """Count a block's trainable numbers by formula, without building it.
+    """Count a block's trainable parameters by formula, without building it.
 
     >>> block_parameters(768)
     7085568
@@ -143,13 +143,13 @@ def block_parameters(d_model: int, expansion: int = 4, qkv_bias: bool = False) -
     return projections + out_proj + feed_forward + norms
 
 
-# Lesson 09: where a token stands ----------------------------------------------------------------
+# Lesson 09: the position of a token -------------------------------------------------------------
 
 
 def sinusoidal_positions(length: int, d_model: int) -> Tensor:
-    """Return a fixed row for each position: sine and cosine of one angle, side by side.
+    """Return a fixed row for each position: pairs of sine and cosine of one angle.
 
-    Vaswani et al. 2017, section 3.5: channels 2i and 2i + 1 hold the sine and the cosine of
+    Vaswani et al. 2017, section 3.5: channels 2i and 2i + 1 are the sine and the cosine of
     `position / 10000^(2i / d_model)`.
 
     Returns:
@@ -167,23 +167,23 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
 
 
 def _angles(length: int, width: int, base: float, offset: int = 0) -> Tensor:
-    """Position, from offset on, times base^(-2i / width): `(length, width / 2)`.
+    """Positions from `offset` on, times base^(-2i / width): `(length, width / 2)`.
 
-    In float64: at position 1,024 an angle in float32 is off by 5e-5.
+    In float64, because at position 1,024 an angle in float32 has an error of 5e-5.
     """
     if width % 2:
-        raise ValueError(f"channels are taken in pairs, so their number must be even, got {width}")
+        raise ValueError(f"channels are used in pairs, so their number must be even, got {width}")
     even = torch.arange(0, width, 2, dtype=torch.float64)  # 2i
     positions = torch.arange(offset, offset + length, dtype=torch.float64)
     return positions[:, None] * base ** (-even / width)  # (length, 1) * (width / 2,)
 
 
 class TokenAndPosition(nn.Module):
-    """Look up a row for each token and a row for where it stands, and add them.
+    """Look up a row for each token and a row for its position, and add them.
 
     Args:
         vocab_size: V; ids are integers from 0 to V - 1.
-        context_length: how many positions have a row; more tokens raise `ValueError`.
+        context_length: the number of positions with a row; more tokens raise `ValueError`.
         d_model: width C of a row.
 
     Shapes: `forward(ids)` takes `(B, T)` int64 or int32 and returns `(B, T, C)`. Ids of another
@@ -208,7 +208,7 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
-    # Looked at before they are looked up: on a GPU a row that isn't there ends the program.
+    # Checked before the lookup: on a GPU, an index out of range crashes the process.
     for id in map(int, ids.aminmax()):
         if not 0 <= id < vocab_size:
             raise ValueError(
@@ -226,8 +226,8 @@ def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
 
     Args:
         x: `(B, H, T, D)` floating point: queries or keys, never values.
-        base: how slowly the last pairs turn.
-        offset: position of the first token of x, for new tokens after cached ones.
+        base: the larger it is, the more slowly the last pairs turn.
+        offset: the position of the first token of x, for new tokens after cached ones.
 
     Returns:
         `(B, H, T, D)` in the dtype and on the device of x.
@@ -247,11 +247,11 @@ def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
 
 
 class ReLUFeedForward(nn.Module):
-    """`FeedForward` as it first was (Vaswani et al. 2017, section 3.3): with ReLU.
+    """The original `FeedForward`, with ReLU (Vaswani et al. 2017, section 3.3).
 
     Args:
         d_model: width C of a token.
-        d_ff: width of the middle.
+        d_ff: width of the hidden layer.
         dropout: probability with which a channel of the result is set to 0 in training.
 
     Shapes: `forward(x)` takes `(B, T, C)` and returns the same.
@@ -269,17 +269,17 @@ class ReLUFeedForward(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """All tokens look at all tokens; then each thinks for itself.
+    """All tokens attend to all tokens; then a network processes each token separately.
 
-    Post-LN, as in Vaswani et al. 2017, section 3.1: the sum of the stream and the branch is
-    normalised, so that each block hands on normed tokens.
+    Post-LN, as in Vaswani et al. 2017, section 3.1: the sum of stream and branch is normalised, so
+    that each block returns normalised tokens.
 
     Args:
         d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
         num_heads: H.
-        d_ff: width of the middle of the feed-forward network.
-        dropout: probability of a zero in training, among the attention weights and once at the
-            end of each branch.
+        d_ff: width of the feed-forward network's hidden layer.
+        dropout: dropout probability in training, for the attention weights and once at the end of
+            each branch.
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, S, C)` and a bool `(B, S)` that is `True` at
     padding, and returns `(B, S, C)`.
@@ -299,17 +299,17 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Each token looks at those before it, then at the whole context, then thinks for itself.
+    """Each token attends to those before it, then to the context, then goes through a network.
 
     Post-LN, as in Vaswani et al. 2017, section 3.1.
 
     Args:
         d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
         num_heads: H, in both attentions.
-        d_ff: width of the middle of the feed-forward network.
-        context_length: the most tokens `forward` takes as `x`; more raise `ValueError`.
-        dropout: probability of a zero in training, among the attention weights and once at the
-            end of each branch.
+        d_ff: width of the feed-forward network's hidden layer.
+        context_length: the maximum number of tokens of `x`; more raise `ValueError`.
+        dropout: dropout probability in training, for the attention weights and once at the end of
+            each branch.
 
     Shapes: `forward(x, context, pad_mask=None, context_pad_mask=None)` takes `(B, T, C)`,
     `(B, S, C)`, a bool `(B, T)` and a bool `(B, S)`, and returns `(B, T, C)`.

@@ -1,17 +1,18 @@
-"""`translating_line`: a line to type an English sentence into; the French appears word by word,
-each with the word that it was made from. Without a kernel it is a table.
+"""`translating_line`: an input line for an English sentence; shows the French words, and for each
+the English word it attends to. Without a kernel, it is a table.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
+from pathlib import Path
 
-import ipywidgets
 import torch
+import traitlets
 from torch import Tensor
 
-from . import colours
+from .attention_map import static
+from .page import joined
 from .toy_french import BOS_ID, EOS_ID, english, french
 from .translation import Translator, alignment, greedy_translate
 from .with_table import WithTable
@@ -27,19 +28,26 @@ def translating_line(
     head: int | None = None,
     examples: Sequence[str] = (),
 ) -> TranslatingLine:
-    """Show what a model makes of an English sentence, and which word each French one looks at.
+    """Show a model's translation of an English sentence, and the word each French word attends to.
 
     Args:
         model: a translator of the toy French.
-        text: what to begin with.
-        layer, head: of the decoder, whose weights are shown; the mean over heads without a head.
+        text: the first sentence.
+        layer, head: of the decoder, whose weights are shown; without a head, the mean over heads.
         examples: sentences to choose from.
     """
     return TranslatingLine(model, text, layer, head, examples)
 
 
-class TranslatingLine(WithTable, ipywidgets.VBox):
+class TranslatingLine(WithTable):
     """The line and the table below it."""
+
+    _esm = joined(Path(__file__).parent / "page" / "translating_line.js")
+    _css = Path(__file__).parent / "attention_map" / "attention_map.css"
+
+    text = traitlets.Unicode().tag(sync=True)
+    _examples: traitlets.List = traitlets.List().tag(sync=True)
+    _shown = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -50,28 +58,19 @@ class TranslatingLine(WithTable, ipywidgets.VBox):
         examples: Sequence[str],
     ) -> None:
         self.translator, self.layer, self.head = model, layer, head
-        self.line = ipywidgets.Combobox(
-            value=text,
-            options=list(examples),
-            description="English",
-            continuous_update=True,
-            layout=ipywidgets.Layout(width="36em"),
-        )
-        self.table = ipywidgets.HTML()
-        super().__init__([self.line, self.table])
-        self.line.observe(lambda change: self._follow(), "value")
+        super().__init__(text=text, _examples=list(examples))
+        self.observe(lambda change: self._follow(), "text")
         self._follow()
 
     def translation(self) -> tuple[str, list[str], Tensor]:
-        """What stands in the line in French, the words that were written, and their weights on the
-        words that were read, `(T, S)`.
+        """The translation of the line, its words, and their weights on the source words, `(T, S)`.
 
         Raises:
             ValueError: a word is unknown, or there are none or too many.
         """
-        source = english.encode(self.line.value)[None]  # (1, S)
+        source = english.encode(self.text)[None]  # (1, S)
         if not 0 < source.shape[1] <= LONGEST:
-            raise ValueError(f"1 to {LONGEST} words, please; these are {source.shape[1]}")
+            raise ValueError(f"please type 1 to {LONGEST} words; these are {source.shape[1]}")
         ids = greedy_translate(self.translator, source, BOS_ID, EOS_ID, LONGEST)  # (1, T)
         given = torch.cat([torch.tensor([[BOS_ID]]), ids[:, :-1]], dim=1)
         weights = alignment(self.translator, source, given)[0, self.layer]  # (H, T, S)
@@ -84,32 +83,24 @@ class TranslatingLine(WithTable, ipywidgets.VBox):
         )
 
     def _follow(self) -> None:
-        self.table.value = f"<style>.translation-static{{display:none}}</style>{self._body()}"
-
-    def _body(self) -> str:
         try:
             text, words, weights = self.translation()
         except ValueError as error:
-            return f"<p>{html.escape(str(error).partition(';')[0])}</p>"
-        head = "".join(f'<th scope="col">{html.escape(word)}</th>' for word in self._read())
-        rows = "".join(
-            f'<tr><th scope="row" style="text-align:left">{html.escape(word)}</th>'
-            + "".join(_cell(float(share)) for share in row)
-            + "</tr>"
-            for word, row in zip(words, weights, strict=True)
-        )
-        return (
-            f"<p><b>{html.escape(text)}</b></p><table><thead><tr><th></th>{head}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
-        )
+            self._shown = {"says": str(error).partition(";")[0], "read": [], "rows": []}
+            return
+        rows = list(zip(words, weights.tolist(), strict=True))
+        self._shown = {"says": text, "read": self._read(), "rows": rows}
 
     def _read(self) -> list[str]:
         """The pieces of the English sentence."""
-        return [english.vocabulary[id] for id in english.encode(self.line.value)]
+        return [english.vocabulary[id] for id in english.encode(self.text)]
 
     def _html(self) -> str:
-        says = html.escape(self.line.value)
-        return f'<div class="translation-static"><p>{says}</p>{self._body()}</div>'
+        says, read, rows = (self._shown[name] for name in ("says", "read", "rows"))
+        weights = [row for _, row in rows]
+        seen = [[False] * len(read) for _ in rows]
+        title = f"{self.text} → {says}"
+        return static.table(weights, seen, [word for word, _ in rows], read, title, 0, [])
 
     def __repr__(self) -> str:
         try:
@@ -121,13 +112,4 @@ class TranslatingLine(WithTable, ipywidgets.VBox):
             f"  {word:>10}  <-  {read[int(row.argmax())]}"
             for word, row in zip(words, weights, strict=True)
         ]
-        return "\n".join([f"{self.line.value}  ->  {text}", *looks])
-
-
-def _cell(share: float) -> str:
-    """A cell the bluer the larger its weight, on a light page and on a dark one."""
-    strength = 0.55 * colours.strength(share, 1.0)
-    return (
-        f'<td style="text-align:center;min-width:3.5em;background:rgba(38,122,209,{strength:.2f})">'
-        f"{share:.2f}</td>"
-    )
+        return "\n".join([f"{self.text}  ->  {text}", *looks])

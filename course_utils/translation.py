@@ -1,4 +1,4 @@
-"""An encoder-decoder that translates: the finished parts of lesson 12, in lesson order.
+"""An encoder–decoder that translates: the finished parts of lesson 12, in lesson order.
 
 Letters in shapes: `B` batch, `S` source length, `T` target length, `C` model width (`d_model`), `H`
 heads, `L` layers, `V` vocabulary of the target. A translator is any module that is called as
@@ -25,18 +25,18 @@ from .transformer import DecoderBlock, EncoderBlock, TokenAndPosition
 class Translator(nn.Module):
     """The Transformer of Vaswani et al. 2017: an encoder that reads, a decoder that writes.
 
-    The paper also scales its embeddings, has fixed positions and shares its embeddings with the
-    head.
+    The paper also scales its embeddings, uses fixed positions, and shares the embeddings with the
+    output layer.
 
     Args:
-        source_vocab_size: of the language that is read.
-        target_vocab_size: V, of the language that is written.
+        source_vocab_size: the vocabulary size of the source language.
+        target_vocab_size: V, the vocabulary size of the target language.
         d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
         num_heads: H.
-        d_ff: width of the middle of the feed-forward networks.
-        num_layers: L, how many blocks the encoder has, and how many the decoder.
-        context_length: the most tokens on either side; more raise `ValueError`.
-        dropout: of each block, and of the embedded texts (section 5.4 of the paper).
+        d_ff: width of the feed-forward networks' hidden layers.
+        num_layers: L, the number of blocks in the encoder, and in the decoder.
+        context_length: the maximum number of tokens on either side; more raise `ValueError`.
+        dropout: its probability in each block and for the embeddings (section 5.4 of the paper).
 
     Shapes: `forward(source, decoder_input, source_pad_mask=None)` takes `(B, S)` and `(B, T)`
     int64 or int32 and a bool `(B, S)` that is `True` at padding, and returns `(B, T, V)` logits.
@@ -76,7 +76,7 @@ class Translator(nn.Module):
     def decode(
         self, decoder_input: Tensor, context: Tensor, source_pad_mask: Tensor | None = None
     ) -> Tensor:
-        """Say what comes next after each token: `(B, T)` ids and the context to `(B, T, V)`."""
+        """Predict the next token at each position: `(B, T)` ids and the context to `(B, T, V)`."""
         x = self.dropout(self.embed_target(decoder_input))  # (B, T) -> (B, T, C)
         for block in self.decoder:
             x = block(x, context, context_pad_mask=source_pad_mask)  # (B, T, C) -> (B, T, C)
@@ -92,17 +92,17 @@ class Translator(nn.Module):
 
 
 def pad(texts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Put texts of unequal lengths into one batch.
+    """Combine texts of different lengths into one batch.
 
     Args:
         texts: B of `(T,)` ids.
-        pad_id: fills up the shorter ones, behind.
+        pad_id: fills up the shorter texts, on the right.
 
     Returns:
         `(B, T)` ids and a bool `(B, T)` that is `True` at the padding.
 
     Raises:
-        ValueError: there is no text, or an empty one.
+        ValueError: there is no text, or a text is empty.
 
     >>> pad([torch.tensor([7, 8]), torch.tensor([9])], pad_id=0)[0].tolist()
     [[7, 8], [9, 0]]
@@ -115,14 +115,14 @@ def pad(texts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
 
 
 def teacher_forcing(targets: Tensor, bos_id: int) -> Tensor:
-    """What the decoder is given while it learns: the right words so far, one place later.
+    """The decoder's input in training: the right words so far, shifted by one position.
 
     Args:
-        targets: `(B, T)` ids, what it has to say; they stay as they are.
-        bos_id: the beginning, after which the first word is to be said.
+        targets: `(B, T)` ids, the words to predict; left unchanged.
+        bos_id: the first input, after which the first word is predicted.
 
     Returns:
-        `(B, T)`: `bos_id` first, then the targets but for the last column.
+        `(B, T)`: `bos_id` first, then the targets except the last column.
 
     >>> teacher_forcing(torch.tensor([[5, 7, 2, 0]]), bos_id=1).tolist()
     [[1, 5, 7, 2]]
@@ -132,10 +132,10 @@ def teacher_forcing(targets: Tensor, bos_id: int) -> Tensor:
 
 
 def translation_loss(logits: Tensor, targets: Tensor, pad_id: int) -> Tensor:
-    """Mean of -log(probability given to the right word) over the words that aren't padding.
+    """The mean of -log(probability of the right word), over the words that aren't padding.
 
     Args:
-        logits: `(B, T, V)`; those at t are about the target at t: the shift is in what came in.
+        logits: `(B, T, V)`; those at t predict the target at t: the inputs were already shifted.
         targets: `(B, T)` ids.
         pad_id: targets that don't count.
     """
@@ -154,17 +154,17 @@ def train_translator(
 ) -> list[float]:
     """Take one step of AdamW on each batch; show the loss live.
 
-    Post-LN blocks are trained from small steps to larger ones, over `warm_up` steps, and then to
-    smaller ones again, in straight lines (Vaswani et al. 2017, section 5.3, falls more slowly).
+    For Post-LN blocks, the learning rate rises linearly over `warm_up` steps and then falls
+    linearly (in Vaswani et al. 2017, section 5.3, it falls more slowly).
 
     Args:
         model: a translator.
         batches: each source `(B, S)`, its mask `(B, S)`, and targets `(B, T)` that end in eos.
-        bos_id, pad_id: of the target language.
-        learning_rate: of the largest step.
-        warm_up: how many steps it takes to get there.
-        levels: losses to compare with, by name: lines in the live curve.
-        threads: how many compute, as in `language_model.train`.
+        bos_id, pad_id: ids of the target language.
+        learning_rate: its maximum.
+        warm_up: the number of steps to the maximum.
+        levels: by name, losses to compare with, as lines in the live plot.
+        threads: the number of threads, as in `language_model.train`.
 
     Returns:
         The loss before each step.
@@ -202,24 +202,24 @@ def greedy_translate(
     max_length: int,
     source_pad_mask: Tensor | None = None,
 ) -> Tensor:
-    """Write the likeliest next word, again and again, until each text has ended.
+    """Append the most likely next word, repeatedly, until each text has ended.
 
     Args:
-        model: a translator; its mode is as before afterwards.
+        model: a translator; its mode is restored afterwards.
         source: `(B, S)` ids.
-        bos_id: what the decoder is given first.
+        bos_id: the decoder's first input.
         eos_id: ends a text.
-        max_length: the most words of a text, at least 1, else `ValueError`.
+        max_length: the maximum number of words in a text, at least 1, else `ValueError`.
         source_pad_mask: `(B, S)` bool, `True` at padding.
 
     Returns:
         `(B, L)` ids without bos; L is the length of the longest text including its eos, and shorter
-        ones are filled up with eos.
+        texts are filled up with eos.
     """
     _check_at_least_one("max_length", max_length)
     written = source.new_full((len(source), 1), bos_id)  # (B, 1)
     ended = torch.zeros_like(written[:, 0], dtype=torch.bool)  # (B,)
-    with evaluating(model), torch.no_grad():  # as a decorator it would hide whose code this is
+    with evaluating(model), torch.no_grad():  # as a decorator, it would hide whose code this is
         for _ in range(max_length):
             logits = model(source, written, source_pad_mask)[:, -1]  # (B, T, V) -> (B, V)
             word = logits.argmax(dim=-1).masked_fill(ended, eos_id)  # (B, V) -> (B,)
@@ -231,38 +231,38 @@ def greedy_translate(
 
 
 class Hypothesis(NamedTuple):
-    """A text that beam search has written, and its summed log-probability."""
+    """A text from beam search, and its summed log-probability."""
 
     ids: list[int]
     log_probability: float
 
     @property
     def score(self) -> float:
-        """The log-probability a word, eos counted: a long text is not worse for being long."""
+        """The mean log-probability per word, including eos, so that long texts aren't penalised."""
         return self.log_probability / len(self.ids)
 
 
 def beam_search(
     model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
 ) -> list[Hypothesis]:
-    """Follow the `beam_width` likeliest texts at once.
+    """Follow the `beam_width` most likely texts at the same time.
 
-    Each step extends every text by every word and keeps the best. Those that have ended are set
-    aside, and the others go on.
+    Each step extends every text by every word and keeps the best. Ended texts are set aside; the
+    others continue.
 
     Args:
-        model: a translator; its mode is as before afterwards.
+        model: a translator; its mode is restored afterwards.
         source: `(1, S)` ids of one text.
-        bos_id: what the decoder is given first.
+        bos_id: the decoder's first input.
         eos_id: ends a text.
-        max_length: the most words of a text.
-        beam_width: how many texts are kept.
+        max_length: the maximum number of words in a text.
+        beam_width: the number of texts to keep.
 
     Returns:
-        All that have ended or are `max_length` long, the best `score` first.
+        All texts that have ended or are `max_length` long, the best `score` first.
 
     Raises:
-        ValueError: more than one source, or `max_length` or `beam_width` is less than 1.
+        ValueError: there is more than one source, or `max_length` or `beam_width` is less than 1.
     """
     _check_at_least_one("max_length", max_length)
     _check_at_least_one("beam_width", beam_width)
@@ -293,7 +293,7 @@ def beam_search(
 def beam_translate(
     model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
 ) -> Tensor:
-    """The best text of `beam_search`, `(1, L)` ids without bos; the arguments are the same."""
+    """The best text of `beam_search`, with the same arguments: `(1, L)` ids without bos."""
     best = beam_search(model, source, bos_id, eos_id, max_length, beam_width)[0]
     return source.new_tensor([best.ids])
 
@@ -313,16 +313,16 @@ def alignment(
     decoder_input: Tensor,
     source_pad_mask: Tensor | None = None,
 ) -> Tensor:
-    """How much each word that is written attends to each word that was read, in evaluation mode.
+    """How much each target word attends to each source word, in evaluation mode.
 
     Args:
         model: its `decoder` is a list of `DecoderBlock`s.
         source: `(B, S)` ids.
-        decoder_input: `(B, T)` ids; row t is about the word that comes after it.
+        decoder_input: `(B, T)` ids; row t belongs to the word predicted after it.
         source_pad_mask: `(B, S)` bool, `True` at padding.
 
     Returns:
-        `(B, L, H, T, S)`, the weights of cross-attention.
+        `(B, L, H, T, S)`, the cross-attention weights.
     """
     given: list[tuple[Any, ...]] = []
     crossings: list[Any] = [block.cross_attention for block in model.decoder]

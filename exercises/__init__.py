@@ -1,4 +1,4 @@
-"""The exercises of the course: in `ASSIGNMENT/LESSON/`, a text and a Python file each.
+"""The exercises of the course: a text and a Python file each, in `ASSIGNMENT/LESSON/`.
 
-What exercises of several lessons use is in `shared`.
+Code that several lessons use is in `shared`.
 """

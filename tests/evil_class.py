@@ -1,8 +1,8 @@
-"""A class in which some attack the grading and a few are honest.
+"""A class in which some students attack the grading and a few are honest.
 
-Each attack is a function that writes one submission, for a student of its name; its docstring says
-what it tries. Nearly every attack hands in right answers to the quiz of lesson 01 too, because what
-is right has to be paid whatever else is in a submission.
+Each attack is a function that writes one submission, for a student of the same name; its docstring
+says what it tries. Nearly every attack also submits right answers to the quiz of lesson 01, because
+right answers must get their points whatever else is in a submission.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import evil_files, evil_limits, evil_verdicts  # noqa: F401  (they list their attacks)
+from . import evil_files, evil_limits, evil_verdicts  # noqa: F401  (they register their attacks)
 from .evil_kit import ALL, ATTACKS, FULL, THREE, Hand, Place
 
 # Each commit is tested with these (tests/test_grading_runs.py).
@@ -52,7 +52,7 @@ HONEST: dict[Callable[[Hand], None], float] = {ada: ALL, ben: 3.25, zoe: 3.0, ze
 def hand_in(
     place: Place, attacks: Iterable[str] = (), honest: Iterable[Callable[[Hand], None]] = ()
 ) -> None:
-    """These attackers and these honest students hand in."""
+    """Submits for these attackers and these honest students."""
     made: list[Callable[[Hand], Any]] = [*honest, *(ATTACKS[name].make for name in attacks)]
     for make in made:
         hand = Hand(place, make.__name__.replace("_", "-"))

@@ -1,4 +1,4 @@
-"""Attacks by the files and cells that are handed in, and on the pages that show them."""
+"""Attacks by submitted files and cells, and on the pages that show them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .evil_kit import ASSIGNMENT, ONE, QUIZ_AND_MEAN, THREE, Hand, attack, put_a
 # ---------------------------------------------------------------- files
 
 
-@attack("files", points=0.0, said="can't be read|not there|link", told="link", before=True)
+@attack("files", points=0.0, said="can't be read|missing|link", told="link", before=True)
 def link_to_the_solution(hand: Hand) -> None:
     """The notebook is a link to the solution."""
     solved = hand.place.course / "solutions" / ASSIGNMENT / f"{ONE}.ipynb"
     (hand.folder / f"{ONE}.ipynb").symlink_to(solved)
 
 
-@attack("files", told="link|no file", said="naive_mean: not", paid=1.0)
+@attack("files", told="link|not a file", said="naive_mean: not", paid=1.0)
 def odd_files_beside(hand: Hand) -> None:
-    """With the notebook come links to secrets, an endless file, a pipe and a huge empty file."""
+    """The submission also has links to secrets, an endless file, a pipe and a huge empty file."""
     hand.quiz_done()
     course = hand.place.course
     for name, target in {
@@ -34,7 +34,7 @@ def odd_files_beside(hand: Hand) -> None:
     }.items():
         (hand.folder / name).symlink_to(target)
     with (hand.folder / "holes.bin").open("wb") as file:
-        file.truncate(2**40)  # it takes no room until somebody copies it
+        file.truncate(2**40)  # it takes no space until somebody copies it
     os.mkfifo(hand.folder / "pipe.txt")
 
 
@@ -50,7 +50,7 @@ def names_that_lead_away(hand: Hand) -> None:
         (hand.folder / shadow).write_text("raise SystemExit('evil')")
 
 
-@attack("files", points=0.0, said="can't be read|no file", told="no file")
+@attack("files", points=0.0, said="can't be read|not a file", told="not a file")
 def folder_instead(hand: Hand) -> None:
     """A folder has the notebook's name."""
     (hand.folder / f"{ONE}.ipynb").mkdir()
@@ -59,12 +59,12 @@ def folder_instead(hand: Hand) -> None:
 
 @attack("files", points=0.0, said="", told="")
 def no_notebook(hand: Hand) -> None:
-    """The folder that was handed in is empty."""
+    """The submitted folder is empty."""
 
 
 @attack("files", points=QUIZ_AND_MEAN, said="", told="", before=True)
 def renamed_notebook(hand: Hand) -> None:
-    """The notebook has been downloaded twice: `01_naive_mean (1).ipynb`."""
+    """The notebook was downloaded twice: `01_naive_mean (1).ipynb`."""
     hand.lesson().solve()
     hand.opened[0].path = hand.folder / f"{ONE} (1).ipynb"
 
@@ -85,13 +85,13 @@ def not_json(hand: Hand) -> None:
 
 @attack("files", points=0.0, said="can't be read", told="can't be read", own=True)
 def deep_json(hand: Hand) -> None:
-    """The notebook is a list in a list, a million deep."""
+    """The notebook is a list nested a million deep."""
     hand.file(b"[" * 1_000_000 + b"]" * 1_000_000)
 
 
 @attack("files", points=0.0, said="can't be read|not attempted|NameError", own=True)
 def cells_of_another_kind(hand: Hand) -> None:
-    """A cell is a number, a source is a list of lists, metadata are a string."""
+    """A cell is a number, a source is a list of lists, and metadata is a string."""
     raw = json.loads((hand.place.released / f"{ONE}.ipynb").read_text(encoding="utf-8"))
     raw["cells"][0]["source"] = [["evil"], 1]
     raw["cells"][1]["metadata"] = "evil"
@@ -110,7 +110,7 @@ def another_lesson(hand: Hand) -> None:
 # ---------------------------------------------------------------- cells
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="put back", before=True)
+@attack("files", points=QUIZ_AND_MEAN, said="restored", before=True)
 def deleted_cells(hand: Hand) -> None:
     """Both checks are deleted; the answers are right."""
     notebook = hand.lesson()
@@ -129,7 +129,7 @@ def copied_cells(hand: Hand) -> None:
 
 @attack("files", said="naive_mean: not", told="", paid=1.0)
 def retyped_cells(hand: Hand) -> None:
-    """The check is a text cell whose metadata ask for grading by hand."""
+    """The check is a text cell whose metadata asks for grading by hand."""
     notebook = hand.quiz_done()
     check = notebook.cell("check-naive_mean")
     check["cell_type"] = "markdown"
@@ -156,7 +156,7 @@ def edited_check(hand: Hand) -> None:
 
 @attack("files", said="naive_mean: not", own=True, paid=1.0)
 def odd_metadata(hand: Hand) -> None:
-    """Metadata are lists and deep objects instead of strings, and hold script."""
+    """Metadata contains lists, deep objects and scripts instead of strings."""
     notebook = hand.quiz_done()
     deep: Any = {}
     for _ in range(50):
@@ -183,7 +183,7 @@ PAGES = r"naive_mean: not"
 
 @attack("pages", said=PAGES, before=True, paid=1.0)
 def script_in_outputs(hand: Hand) -> None:
-    """A cell's output has HTML, SVG, JavaScript and a widget that act in the reader's browser."""
+    """A cell's output has HTML, SVG, JavaScript and a widget that run in the reader's browser."""
     hand.cell(f"""
         from IPython.display import HTML, SVG, Javascript, display
         class Evil:
@@ -210,7 +210,7 @@ def script_in_outputs(hand: Hand) -> None:
 
 @attack("pages", said=PAGES, before=True, paid=1.0)
 def script_in_markdown(hand: Hand) -> None:
-    """Text cells have scripts, links that act, and formulas that are links."""
+    """Text cells have scripts, script links, and formulas that are links."""
     notebook = hand.quiz_done()
     for text in (
         SCRIPT + "<img src=x onerror=evil()>",
@@ -235,7 +235,7 @@ def script_in_markdown(hand: Hand) -> None:
 
 @attack("pages", said=PAGES, own=True, paid=1.0, before=True)
 def script_in_the_card(hand: Hand) -> None:
-    """The error that an answer raises and the text that it prints are script, shown on the card."""
+    """An answer raises an error and prints text that are scripts, which the card shows."""
     hand.answer(f"""
         evil = {SCRIPT!r}
         math = "$" + chr(92) + "href{{javascript:evil()}}{{here}}$"
@@ -248,7 +248,7 @@ def script_in_the_card(hand: Hand) -> None:
 
 @attack("pages", said=PAGES, own=True, paid=1.0)
 def broken_text(hand: Hand) -> None:
-    """A cell and an answer print surrogates, which no file can hold, and control characters."""
+    """A cell and an answer print surrogates, which no file can contain, and control characters."""
     hand.cell(
         "print('half \\ud800 of it \\x00 \\x1b[31m \\u202e')\nraise ValueError('\\udfff')",
         "def naive_mean(x):\n    print('\\ud800')\n    raise ValueError('\\ud800\\x00')",
@@ -257,7 +257,7 @@ def broken_text(hand: Hand) -> None:
 
 @attack("files", said="naive_mean: not", own=True, paid=1.0)
 def sources_that_weigh(hand: Hand) -> None:
-    """Sources are too deep or too slow to parse and to colour, or have surrogates."""
+    """Sources are too deep, too slow to parse and to highlight, or have surrogates."""
     notebook = hand.answer("def naive_mean(x):\n    return x" + " + x" * 5_000)
     for source in (
         "(" * 5_000,
@@ -272,7 +272,7 @@ def sources_that_weigh(hand: Hand) -> None:
 
 @attack("pages", said="naive_mean: not", own=True, paid=1.0)
 def outputs_that_weigh(hand: Hand) -> None:
-    """Outputs have deeply nested tags and many terminal colours, which are slow to clean."""
+    """Outputs have deeply nested tags and many terminal colours, which are slow to sanitise."""
     notebook = hand.quiz_done()
     for tag in ("<div>", "<ul><li>", "<details>", "<b></p>"):
         put_after_imports(
@@ -286,7 +286,7 @@ def outputs_that_weigh(hand: Hand) -> None:
 
 @attack("pages", said="naive_mean: not", told="link", own=True, paid=1.0)
 def names_for_a_terminal(hand: Hand) -> None:
-    """The names of links and notebooks clear the instructor's terminal and write points on it."""
+    """Names of links and notebooks clear the instructor's terminal and write points on it."""
     hand.quiz_done()
     name = "\x1b[2J\x1b]0;evil\x07\x1b[1;1Hada 100.00\n=1+1"
     (hand.folder / name).symlink_to("/etc/passwd")

@@ -1,7 +1,7 @@
-"""What an attack on grading is made with: a student's hand-in, and the list of attacks.
+"""Tools for attacks on grading: a student's submission, and the list of attacks.
 
 The attacks are in evil_limits.py, evil_verdicts.py and evil_files.py; evil_class.py is the class
-that hands them in.
+that submits them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STOPPED = r"still running after [\d.]+ seconds"
 
 @dataclass(frozen=True)
 class Place:
-    """What an attacker is up against.
+    """The environment of an attacker.
 
     Attributes:
-        course: the course's folder, which attackers are taken to know.
-        released: the lessons as they were handed out.
-        port: somebody listens there, on this machine, and should hear nothing.
+        course: the course's folder, which attackers are assumed to know.
+        released: the released lessons.
+        port: a port on this machine at which the test listens; it must receive nothing.
     """
 
     course: Path
@@ -41,7 +41,7 @@ class Place:
 
 
 class Hand:
-    """One student's submission, and what can be done to it."""
+    """One student's submission, with methods to change it."""
 
     def __init__(self, place: Place, student: str) -> None:
         self.place = place
@@ -51,7 +51,7 @@ class Hand:
         self.opened: list[Notebook] = []
 
     def lesson(self, name: str = ONE) -> Notebook:
-        """A lesson without its texts and demonstrations, to be written when all is done."""
+        """A lesson without its texts and demonstrations, to be written at the end."""
         notebook = Notebook(self.place.released / f"{name}.ipynb")
         notebook.path = self.folder / f"{name}.ipynb"
         notebook.delete_demonstrations()
@@ -73,7 +73,7 @@ class Hand:
         return notebook
 
     def answer(self, source: str) -> Notebook:
-        """The quiz is right, and this is handed in as the mean."""
+        """The quiz is right, and this is submitted as the mean."""
         return self.cell("", source)
 
     def file(self, content: bytes, name: str = f"{ONE}.ipynb") -> None:
@@ -95,18 +95,18 @@ def put_after_imports(notebook: Notebook, source: str) -> None:
 
 @dataclass(frozen=True)
 class Attack:
-    """What one submission tries, and what has to become of it.
+    """An attack by one submission, and the required outcome.
 
     Attributes:
         make: writes the submission.
         held_by: what must stop it: "limits", "walls", "verdicts", "files" or "pages".
-        points: the most that it may get of the assignment's points.
-        said: a pattern of what its author must read, on any page of feedback.
-        told: a pattern of what the instructor must read in the table; empty where the attack is a
-            wrong answer like others.
+        points: the maximum that it may get of the assignment's points.
+        said: a pattern that must match on some feedback page of its author.
+        told: a pattern that must match in the instructor's table; empty if the attack is an
+            ordinary wrong answer.
         own: its author knows the code that it attacks.
-        before: stock nbgrader can run it without harm.
-        paid: the least that it must get, for right answers that were not tampered with.
+        before: whether stock nbgrader can run it without harm.
+        paid: the minimum that it must get, for right answers without tampering.
     """
 
     make: Callable[[Hand], Any]
@@ -139,7 +139,7 @@ def attack(
     before: bool = False,
     paid: float = 0.0,
 ) -> Callable[[Callable[[Hand], Any]], Callable[[Hand], Any]]:
-    """Lists the function below it as an attack; the arguments are those of `Attack`."""
+    """Registers the decorated function as an attack; the arguments are those of `Attack`."""
 
     def known(make: Callable[[Hand], Any]) -> Callable[[Hand], Any]:
         made = Attack(make, held_by, points, said, told, own, before, paid)
@@ -150,7 +150,7 @@ def attack(
     return known
 
 
-# The process of a notebook asks and answers on one socket; an attack can find what answers there.
+# A notebook's process communicates through one socket; an attack can find the code that replies.
 FIND = """
 import json, os, socket, stat, struct, sys, threading, time, types
 def frames():

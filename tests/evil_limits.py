@@ -1,4 +1,4 @@
-"""Attacks on time, memory and processes, and on the walls around a submission."""
+"""Attacks on time, memory and processes, and on the sandbox around a submission."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from nbformat.v4 import new_code_cell
 from .evil_kit import FIND, MEAN, QUIZ, STOPPED, Hand, attack, forging, put_after_imports
 
 ENDED = r"ended the notebook's process"
-OVER = r"seconds were over"
-# On a slow machine the short times of a test are over before a bomb goes off.
+OVER = r"seconds ended"
+# On a slow machine, the short time limits of a test end before a bomb goes off.
 MEMORY = rf"more than [\d,]+ (MiB of memory|processes)|{STOPPED}|{OVER}"
-LEFT_RUNNING = 4_324  # seconds, a number nobody else sleeps for
+LEFT_RUNNING = 4_324  # seconds, a number that no other process sleeps for
 
 
 # ---------------------------------------------------------------- time

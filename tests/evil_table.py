@@ -1,14 +1,14 @@
-"""docs/attacks.md: what the evil class tries, what it gets, and what people read about it.
+"""Writes docs/attacks.md: what the evil class tries, its points, and the messages for people.
 
     python -m tests.evil_table COURSE BEFORE.json > docs/attacks.md
 
-reads a course folder in which the class was graded, as tests/test_evil_class.py leaves it with
-`--everything --basetemp FOLDER`. BEFORE.json has what the same submissions get from stock nbgrader:
+reads a course folder with the graded class, as tests/test_evil_class.py leaves it with
+`--everything --basetemp FOLDER`. BEFORE.json has the same submissions' points from stock nbgrader:
 
     python -m tests.evil_table --before FOLDER > BEFORE.json
 
-makes a course in FOLDER, a new folder, without this course's settings for grading. There it grades
-the attacks that do no harm; they run with all your rights.
+creates a course in the new folder FOLDER, without this course's settings for grading. It grades
+only the attacks that do no harm there; they run with all your rights.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ c.ExecutePreprocessor.timeout = c.Execute.timeout = 10
 PAGE = """\
 # What grading withstands
 
-`make test-all` hands these submissions in together with honest ones, and grades them with the real
-commands (`tests/test_evil_class.py`). No attack gets more points than are fair. Right answers in
-the same submission are paid. The points and pages of other students stay the same to the byte.
-Grading takes bounded time. `make test` does so with five of the attacks.
+`make test-all` submits these attacks together with honest submissions, and grades them with the
+real commands (`tests/test_evil_class.py`). No attack gets more points than is fair. Right answers
+in the same submission get their points. Other students' points and pages stay the same to the byte.
+Grading takes bounded time. `make test` does the same with five of the attacks.
 
-The page is made by `python -m tests.evil_table`.
+`python -m tests.evil_table` generates this page.
 
-- **held by**: what has to stop it. *Limits* of time, memory and size; *walls*, the sandbox in which
-  a submission runs; *verdicts*, which are made outside the sandbox; how *files* are read; how
-  *pages* are written.
-- **fair**: the most that it may get of the assignment's {all} points, for what is right in it.
-- **got**: from `course grade`.
-- **stock**: from nbgrader without this course's settings, where that could be tried without harm.
+- **held by**: the defence that must stop it: *limits* of time, memory and size; *walls*, the
+  sandbox in which a submission runs; *verdicts*, which are computed outside the sandbox; the
+  reading of *files*; the writing of *pages*.
+- **fair**: the maximum that it may get of the assignment's {all} points, for its right answers.
+- **got**: its points from `course grade`.
+- **stock**: its points from nbgrader without this course's settings, if tried without harm.
 - *own*: its author knows this course's code.
 
-Two things get points that a person may take back: the course's own finished part, and an operator
-that an exercise forbids, each in a good disguise. The instructor reads where to look.
+Two kinds of cheating get points that a person may take back: a well disguised use of the course's
+own finished part, or of a forbidden operator. The instructor's notes say where to look.
 
 {table}
 
@@ -102,7 +102,7 @@ def table(course: Path, stock: dict[str, str]) -> list[str]:
 
 
 def as_markdown(text: str) -> str:
-    """Any text as that of a table's cell."""
+    """Any text, escaped for a table cell."""
     text = re.sub(
         r"[^\S ]|[^\w\s]", lambda found: found[0] if found[0].isprintable() else "�", text
     )
@@ -110,7 +110,7 @@ def as_markdown(text: str) -> str:
 
 
 def student_reads(course: Path, name: str) -> str:
-    """What the feedback says of the cell that attacks and of the answer."""
+    """The feedback on the attacking cell and on the answer."""
     said: list[str] = []
     for path in sorted((course / "autograded" / name / ASSIGNMENT).glob("*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
@@ -128,7 +128,7 @@ def student_reads(course: Path, name: str) -> str:
 
 
 def on_card(card: str) -> str:
-    """The points and the first sentence."""
+    """The points and the first sentence of a card."""
     found = BeautifulSoup(card, "html.parser")
     points = found.find(string=re.compile(r"^[\d.]+ of [\d.]+ points?$"))
     stands, first = found.find("strong"), found.find("p")
@@ -145,13 +145,13 @@ def shorter(text: str, most: int = 160) -> str:
 
 
 def instructor_reads(notes: str) -> str:
-    said = [n for n in notes.split("; ") if n and "it was not handed in" not in n]
+    said = [n for n in notes.split("; ") if n and "it was not submitted" not in n]
     said = [re.sub(r"^\d\d_\w+: ", "", n) for n in said]
     return shorter("; ".join(said[:3]), 240) or "the card"
 
 
 def before(folder: Path) -> dict[str, str]:
-    """The points that stock nbgrader gives, or what it says."""
+    """The points from stock nbgrader, or its message."""
     course = fresh_clone(folder)
     run = [Path(sys.executable).with_name("nbgrader")]
     environment = {"PATH": f"{run[0].parent}:/usr/bin:/bin", "PYTHONPATH": str(course)}

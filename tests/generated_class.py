@@ -1,10 +1,10 @@
-"""A class of any size, written straight into a course folder's submitted/, the same for a seed.
+"""A class of any size, written directly into a course folder's submitted/, reproducible by seed.
 
     python -m tests.generated_class FOLDER ASSIGNMENT STUDENTS [SEED]
 
-makes a course folder with the assignment released and a class that has handed it in. What each
-student should get is known: right answers are those of solutions/ and of the exercises' texts,
-wrong ones the misconceptions, each a program that a student could hand in.
+creates a course folder with a released assignment and a class's submissions. The right points of
+each student are known: right answers come from solutions/ and the exercises' texts, wrong answers
+are the misconceptions, each as a program that a student could submit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from whywrong_nbgrader.cells import checked_exercise
 from .nbgrader_class import right_answer
 
 DUE, IN_TIME, LATE = (f"2026-10-{day} 12:00:00.000000 UTC" for day in (10, 9, 11))
-PENALTY = 0.5  # for each notebook that comes late
+PENALTY = 0.5  # for each late notebook
 CONFIG = f"""
 from nbgrader.plugins import LateSubmissionPlugin
 
@@ -53,7 +53,7 @@ c.AssignLatePenalties.plugin_class = HalfAPoint
 
 
 def make_course(folder: Path, assignment: str) -> Path:
-    """A course folder in which the assignment is released, due, and dearer when late."""
+    """A course folder in which the assignment is released and due, with a late penalty."""
     folder.mkdir(parents=True, exist_ok=True)
     config = (COURSE / "nbgrader_config.py").read_text(encoding="utf-8")
     (folder / "nbgrader_config.py").write_text(config + CONFIG, encoding="utf-8")
@@ -69,7 +69,7 @@ def make_course(folder: Path, assignment: str) -> Path:
     return folder
 
 
-# ---------------------------------------------------------------- answers as a student writes them
+# ---------------------------------------------------------------- answers in a student's form
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Answer:
     """The text of a cell.
 
     Args:
-        points: what it should get.
-        misconception: what should be named, or nothing.
+        points: the points that it should get.
+        misconception: the id that should be named, or nothing.
     """
 
     text: str
@@ -92,7 +92,7 @@ def _literal(answer: dict[str, Any]) -> str:
 
 
 def _as_text(cell: Cell, misconception: Misconception | None) -> str:
-    """A cell of a notebook that holds this answer, with what its program imports."""
+    """A notebook cell with this answer and the imports of its program."""
     exercise = cell.exercise
     if exercise.kind == "quiz":
         return f"{exercise.id} = {_literal(cell.answer)}"
@@ -126,13 +126,12 @@ def answers(exercise: str) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
 
 @dataclass
 class Student:
-    """Who has handed in what.
+    """One student's submission and its expected results.
 
     Attributes:
-        points: of each exercise by notebook, where they are known; none of a notebook that is
-            missing.
+        points: of each exercise by notebook, if known; none for a missing notebook.
         named: the misconception that should be named, by exercise.
-        late: what lateness costs.
+        late: the late penalty.
     """
 
     name: str
@@ -150,7 +149,7 @@ ENDLESS = "\n\ndef {0}(*arguments, **named):\n    while True:\n        pass"
 DEADLY = "import os\n\n\ndef {0}(*arguments, **named):\n    os._exit(1)"
 ENDS_BY_ITSELF = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)"
 
-# The first of a class are one of each; then they come as often as these numbers say.
+# A class begins with one of each kind; after that, these numbers are relative frequencies.
 KINDS = {
     "right": 6,
     "other-right": 4,
@@ -164,11 +163,11 @@ KINDS = {
     "deadly": 1,
     "endless": 1,
 }
-SLOW = ("endless",)  # each costs as long as an answer may take
+SLOW = ("endless",)  # each uses up the time limit of an answer
 
 
 class Generator:
-    """Makes students of one assignment.
+    """Creates students of one assignment.
 
     Args:
         short: without the demonstrations between the exercises.
@@ -215,7 +214,7 @@ class Generator:
         return self.draw.choice(right) if kind in ("other-right", "wrong") else right[0]
 
     def write(self, name: str, kind: str, folder: Path) -> Student:
-        """One student's hand-in."""
+        """One student's submission."""
         folder.mkdir(parents=True)
         student = Student(name, kind)
         chosen = self.choose(kind)
@@ -245,7 +244,7 @@ class Generator:
 
 
 def _one_fault_at_a_time(given: dict[str, Answer]) -> None:
-    """Where a wrong answer calls another one, nobody can tell in advance what the two give."""
+    """If a wrong answer calls another one, their combined result can't be predicted."""
     wrong = {id for id, a in given.items() if a.points < _points(id)}
     for id in list(given):
         called = set(re.findall(r"\w+", given[id].text)) - {id}
@@ -280,10 +279,10 @@ def make_class(
     leave_out: Collection[str] = (),
     short: bool = False,
 ) -> list[Student]:
-    """Writes what a class has handed in.
+    """Writes a class's submissions.
 
     Args:
-        leave_out: kinds that nobody is of.
+        leave_out: kinds of students to leave out.
         short: without the demonstrations between the exercises.
     """
     generator, made = Generator(assignment, seed, short), []

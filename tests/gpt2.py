@@ -1,4 +1,4 @@
-"""The GPT-2 of `transformers` in the size of a `TinyLM`, its parameters under our names."""
+"""The GPT-2 of `transformers` in the size of a `TinyLM`, with its parameters under our names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import transformers  # what is in it is loaded when asked for
+import transformers  # its contents are loaded on demand
 from torch import Tensor, nn
 
 from course_utils.language_model import TinyLM
@@ -16,7 +16,7 @@ def gpt2_twin(model: TinyLM, **settings: Any) -> transformers.GPT2LMHeadModel:
     """A GPT-2 with the weights of `model`, without biases of query, key and value.
 
     Args:
-        settings: of `GPT2Config`, such as `attn_implementation="eager"`.
+        settings: arguments of `GPT2Config`, such as `attn_implementation="eager"`.
     """
     V, C = model.embed.token.weight.shape
     config = transformers.GPT2Config(
@@ -48,9 +48,9 @@ def in_our_names(
     twin: transformers.GPT2LMHeadModel,
     of: Callable[[nn.Parameter], Tensor] = lambda parameter: parameter,
 ) -> dict[str, Tensor]:
-    """What `of` gives for each parameter, as views in the shapes of ours, by our names.
+    """The result of `of` for each parameter, as views in our shapes, under our names.
 
-    GPT-2 keeps its weights as (in, out), used as `x @ W`, and query, key and value side by side.
+    GPT-2 stores its weights as (in, out), used as `x @ W`, with query, key and value concatenated.
     """
     body = twin.transformer
     named = {

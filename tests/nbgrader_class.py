@@ -1,8 +1,8 @@
-"""A class of students: what each hands in, and the points that a fair teacher would give.
+"""A class of students: their submissions, and the points that a fair teacher would give.
 
     python -m tests.nbgrader_class EXCHANGE FOLDER
 
-lets all of them fetch the assignment from an exchange folder, work in FOLDER and submit, by
+lets all of them fetch the assignment from an exchange folder, work in FOLDER and submit, with
 nbgrader's own apps. They share one process, because nbgrader takes longer to start than to submit.
 """
 
@@ -30,14 +30,14 @@ NOTHING = {lesson: dict.fromkeys(points, 0.0) for lesson, points in FULL.items()
 
 
 def points(**exercises):
-    """Nothing, but for the exercises named."""
+    """Zero points, except for the named exercises."""
     return {
         lesson: {name: exercises.get(name, 0.0) for name in known} for lesson, known in FULL.items()
     }
 
 
 class Notebook:
-    """One student's copy of a lesson, and what a student can do to it."""
+    """One student's copy of a lesson, with methods to change it."""
 
     def __init__(self, path):
         self.path = path
@@ -66,7 +66,7 @@ class Notebook:
             self.content.cells.remove(self.cell(grade_id))
 
     def delete_demonstrations(self):
-        """Leaves text, imports and what is graded; the rest only takes time here."""
+        """Keeps text, imports and graded cells; the rest would only take time."""
         self.content.cells = [
             c
             for c in self.content.cells
@@ -91,7 +91,7 @@ def right_answer(lesson, exercise):
 
 
 def all_right(hand_in):
-    """Lesson 03 is the course's own answer, the others are not; a program is left running."""
+    """Lesson 03 is the course's own answer, the others aren't; a program is left running."""
     one, two = hand_in("01_naive_mean"), hand_in("02_tril_matmul")
     one.solve("naive_mean_shapes")
     one.write(
@@ -117,7 +117,7 @@ def all_right(hand_in):
     )
 
 
-LEFT_RUNNING = 4_321  # seconds, a number nobody else sleeps for
+LEFT_RUNNING = 4_321  # seconds, a number that no other process sleeps for
 
 
 def nothing_done(hand_in):
@@ -125,7 +125,7 @@ def nothing_done(hand_in):
 
 
 def misconception(hand_in):
-    """The third exercise calls the second one: one mistake, one loss."""
+    """The third exercise calls the second: one mistake costs points once."""
     lesson = hand_in("03_softmax_masking")
     lesson.solve()
     lesson.write(
@@ -160,7 +160,7 @@ def deleted_cells(hand_in):
 
 
 def copied_cells(hand_in):
-    """The right answer and its check are copied, and some metadata are of no lesson."""
+    """The right answer and its check are copied, and some metadata belongs to no lesson."""
     lesson = hand_in("01_naive_mean")
     lesson.solve()
     lesson.copy("check-naive_mean", after="check-naive_mean")
@@ -183,11 +183,11 @@ CLASS = {
 STUDENTS = {student.__name__.replace("_", "-"): student for student in CLASS}
 
 
-# ---------------------------------------------------------------- their side of the exchange
+# ---------------------------------------------------------------- the exchange, for students
 
 
 def nbgrader(app, folder, exchange, *arguments):
-    """Run one of nbgrader's apps in a folder, as its command would."""
+    """Run one of nbgrader's apps in a folder, like its command."""
     os.chdir(folder)
     command = app()
     course = "--course=averages-to-transformers"

@@ -1,4 +1,4 @@
-"""What tests against PyTorch's own operators share: numbers, weights, gradients and tolerances."""
+"""Shared by tests against PyTorch's own operators: numbers, weights, gradients, tolerances."""
 
 import math
 
@@ -35,6 +35,6 @@ def weigh(module: nn.Module, dtype: torch.dtype, seed: int = 1) -> nn.Module:
 
 
 def gradients(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-    """Gradients under a fixed random weighting, so that no symmetry hides a fault."""
+    """Gradients under a fixed random weighting, so that no symmetry hides a mistake."""
     weighting = numbers(*output.shape, dtype=output.dtype, seed=99).detach()
     return list(torch.autograd.grad((output * weighting).sum(), inputs))

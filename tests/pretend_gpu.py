@@ -1,7 +1,7 @@
-"""A GPU for machines without one: tensors remember whether they were brought to it.
+"""A simulated GPU: tensors remember whether they were moved to it.
 
-The numbers stay in the CPU's memory. What matters of a real GPU is what a program meets: tensors of
-two devices don't mix, NumPy reads none of the GPU's, and what is computed there stays there.
+The numbers stay in the CPU's memory. It behaves like a real GPU: tensors on two devices can't be
+mixed, NumPy can't read a GPU tensor, and results stay on the GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GPU = torch.device("cuda:0")
 MOVES = {Tensor.to: None, Tensor.cpu: "cpu", Tensor.cuda: "cuda"}
 READS = {Tensor.numpy, Tensor.__array__}
 SHOWS = {Tensor.__repr__, Tensor.__format__}
-# These take tensors of two devices: to copy, to be indexed by the CPU's, or for a shape.
+# These take tensors on two devices: to copy, to index with a CPU tensor, or for a shape.
 MIXES = {Tensor.copy_, Tensor.data.__set__, Tensor.__getitem__, Tensor.__setitem__}
 ASKS_NOTHING = {torch._C._nn._parse_to, torch._has_compatible_shallow_copy_type}
 
@@ -34,7 +34,7 @@ def put_there(results: Any) -> Any:
 
 
 def tensors(*values: Any) -> list[Tensor]:
-    """All that these hold; each operator asks, so nothing is built but the list."""
+    """All tensors inside these values; every operator calls this, so it builds only the list."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -51,7 +51,7 @@ def is_gpu(value: Any) -> bool:
 
 
 class PretendGPU(TorchFunctionMode):
-    """While it is entered, `device="cuda"` works; `used` counts by name what was computed there."""
+    """While active, `device="cuda"` works; `used` counts the operators that ran there, by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class PretendGPU(TorchFunctionMode):
         return put_there(result)
 
     def refuse_a_mixture(self, function: Any, given: Iterable[Tensor]) -> None:
-        # A CPU's single number is taken along, as by a real GPU.
+        # A single number on the CPU is accepted, as by a real GPU.
         with_shape = {is_there(tensor) for tensor in given if tensor.ndim or is_there(tensor)}
         if len(with_shape) > 1 and function not in MIXES:
             raise RuntimeError(
@@ -102,7 +102,7 @@ class PretendGPU(TorchFunctionMode):
             )
 
     def moved(self, function: Any, args: tuple, kwargs: dict) -> Tensor:
-        """A tensor brought to a device, or given another dtype where it is."""
+        """A tensor moved to a device, or converted to another dtype in place."""
         tensor, *rest = args
         wanted = MOVES[function] or kwargs.get("device")
         dtype = kwargs.get("dtype") or tensor.dtype

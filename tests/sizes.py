@@ -1,4 +1,4 @@
-"""Every size in a case, by the letter it stands for: what must differ is what could be confused."""
+"""Every size in a case, by its letter: sizes that could be confused must differ."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from whywrong import Case, Exercise
 
-# The letters of each input's dimensions stand in the exercise's Python file, as `letters`; an input
-# of "…" has one for each position, counted from the right, where a mask may have 1 instead of a
-# size; of "… T S" the letters are those at the right end. "1" is no size. None: no size.
+# The exercise's Python file has the letters of each input's dimensions, as `letters`; an input
+# "…" has one for each dimension, counted from the right, where a mask may have 1 instead of a
+# size; "… T S" gives the letters at the right end. "1" and None are not sizes.
 
 
 def letters_of(exercise: Exercise) -> dict[str, str | None]:
@@ -26,7 +26,7 @@ def letters_of(exercise: Exercise) -> dict[str, str | None]:
     return letters
 
 
-# The letters of weights, by what their names end with.
+# The letters of weights, by the ends of their names.
 WEIGHTS = {
     r"((en|de)coder\.\d+\.)?(norm\d\.)?(scale|shift)": "d_model",
     r"((en|de)coder\.\d+\.)?((self_|cross_)?attention\.)"
@@ -50,7 +50,7 @@ WEIGHTS = {
     r"blocks\.\d+\.feed_forward\.contract\.bias": "d_model",
 }
 
-# Two names of one size.
+# Two names for one size.
 SAME = {
     "CrossAttention": {"d_in": "d_model", "d_out": "d_model"},
     "EncoderBlock": {"d_ff": "wide"},
@@ -60,12 +60,12 @@ SAME = {
     "make_mha": {"d_in": "d_out"},
 }
 
-# Sizes that follow from two others and stand in no tensor of their own.
+# Sizes that are products of two others and occur in no tensor.
 PRODUCTS = (("d_out", "d_head", "num_heads"), ("C", "D", "H"), ("d_model", "d_head", "num_heads"))
 
 
 def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:
-    """The values of each letter; more than one only where the case holds what doesn't fit."""
+    """The values of each letter; more than one only if the case contains inconsistent sizes."""
     found: dict[str, set[int]] = defaultdict(set)
     same = SAME.get(exercise.id, {})
     for letter, size in _named(exercise, case):
@@ -85,7 +85,7 @@ def sizes(exercise: Exercise, case: Case) -> dict[str, set[int]]:
 
 
 def coinciding(exercise: Exercise, case: Case) -> list[str]:
-    """What is wrong with a case's sizes, in words; nothing in a case of the role "small"."""
+    """The faults in a case's sizes, in words; none for a case with the role "small"."""
     if "small" in case.roles:
         return []
     found = sizes(exercise, case)
@@ -160,7 +160,7 @@ def _shape(value: Any) -> Sequence[int]:
 
 
 def _weights(weights: dict[str, Tensor], own: dict[str, str | None]) -> Iterator[tuple[str, int]]:
-    """An exercise may say the letters of weights of its own."""
+    """An exercise may define the letters of its own weights."""
     told = {
         name: (None, str(own[name]).split()) if name in own else _told_by(name) for name in weights
     }
@@ -168,12 +168,12 @@ def _weights(weights: dict[str, Tensor], own: dict[str, str | None]) -> Iterator
     if heads:
         yield "num_heads", len(heads)
     for name, value in weights.items():
-        yield from zip(told[name][1], value.shape, strict=False)  # a bias has the first alone
+        yield from zip(told[name][1], value.shape, strict=False)  # a bias has only the first
 
 
 @cache
 def _told_by(name: str) -> tuple[int | None, list[str]]:
-    """The number of the head that a weight belongs to, if any, and its letters."""
+    """The number of a weight's head, if any, and the weight's letters."""
     (letters,) = [w for pattern, w in WEIGHTS.items() if re.fullmatch(pattern, name)]
     head = re.match(r"heads\.(\d+)\.", name)
     return int(head[1]) if head else None, letters.split()

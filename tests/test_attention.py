@@ -99,7 +99,7 @@ def test_softmax_is_exact_for_scores_of_any_size(rows):
     torch.testing.assert_close(softmax(scores).double(), expected, rtol=0, atol=1e-6)
 
 
-def test_softmax_gives_minus_infinity_no_weight():
+def test_softmax_gives_minus_infinity_the_weight_0():
     scores = torch.tensor([[1.0, -math.inf, 2.0]])
     assert softmax(scores)[0, 1] == 0
     assert_equal(softmax(scores), torch.softmax(scores, -1))
@@ -117,7 +117,7 @@ def test_hidden_scores_have_no_weight_and_no_influence(masked):
 
 
 @pytest.mark.parametrize("masked", [masked_softmax, safe_masked_softmax])
-def test_a_mask_broadcasts_to_the_scores_and_never_the_other_way(masked):
+def test_a_mask_broadcasts_to_the_scores_but_not_vice_versa(masked):
     scores = numbers(2, 3, 4, 5).detach()
     hidden = torch.zeros(2, 1, 1, 5, dtype=torch.bool)
     hidden[0, :, :, 3:] = True
@@ -187,7 +187,7 @@ def test_copied_matrices_give_the_linear_layers_output(dtype):
         assert torch.equal(value, before[name])
 
 
-def test_copying_matrices_of_other_sizes_is_refused_and_copies_nothing():
+def test_copying_matrices_of_different_sizes_is_refused_and_copies_nothing():
     matrix = MatrixSelfAttention(1, 4)
     with torch.no_grad():
         matrix.W_value = nn.Parameter(torch.zeros(3, 4))
@@ -212,7 +212,7 @@ def test_copying_matrices_of_other_sizes_is_refused_and_copies_nothing():
     ids=lambda attention: type(attention).__name__,
 )
 class TestEveryCausalModule:
-    def test_names_the_limit_when_too_many_tokens_come(self, attention):
+    def test_names_the_limit_if_there_are_too_many_tokens(self, attention):
         assert attention(numbers(2, 4, 5)).shape == (2, 4, 6)
         with pytest.raises(ValueError, match="7 tokens.*context_length is 4"):
             attention(numbers(2, 7, 5))
@@ -221,7 +221,7 @@ class TestEveryCausalModule:
 # Lesson 05 -------------------------------------------------------------------------------------
 
 
-def test_padding_mask_marks_what_follows_each_sequence():
+def test_padding_mask_marks_the_positions_after_each_sequence():
     expected = torch.tensor([[False, True, True], [False, False, False], [True, True, True]])
     assert torch.equal(padding_mask([1, 3, 0], 3), expected)
     assert torch.equal(padding_mask(torch.tensor([1, 3, 0], dtype=torch.uint8), 3), expected)
@@ -239,7 +239,7 @@ def test_padding_mask_marks_what_follows_each_sequence():
         ([True], "True"),
     ],
 )
-def test_a_length_that_cannot_be_is_named_with_the_limit(lengths, offending):
+def test_an_impossible_length_is_named_with_the_limit(lengths, offending):
     with pytest.raises(ValueError, match=f"between 0 and 5, got {offending}"):
         padding_mask(lengths, 5)
 
@@ -254,7 +254,7 @@ def test_causal_and_padding_hides_the_future_and_padded_columns_only():
 
 
 @both_dtypes
-def test_a_row_that_sees_nothing_gets_zeros_and_finite_gradients(dtype):
+def test_a_fully_hidden_row_gets_zeros_and_finite_gradients(dtype):
     hidden = torch.tensor([[True, True, True, True], [True, False, False, True]])
     scores = numbers(3, 2, 4, dtype=dtype)
     weights = safe_masked_softmax(scores, hidden)
@@ -274,7 +274,7 @@ def test_a_row_that_sees_nothing_gets_zeros_and_finite_gradients(dtype):
     share=st.floats(0, 1),
     seed=st.integers(0, 2**32),
 )
-def test_rows_sum_to_one_or_see_nothing_under_any_mask(B, T, S, share, seed):
+def test_rows_sum_to_one_or_are_fully_hidden_under_any_mask(B, T, S, share, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = torch.rand(B, T, S, generator=generator) < share
     scores = (100 * numbers(B, T, S, dtype=torch.float64, seed=seed)).detach().requires_grad_()
@@ -327,7 +327,7 @@ def test_merging_undoes_splitting(B, T, H, D):
 
 
 @pytest.mark.parametrize(("width", "num_heads"), [(7, 2), (6, 4), (6, 0)])
-def test_a_width_that_cannot_be_cut_is_named_with_the_number_of_heads(width, num_heads):
+def test_an_indivisible_width_is_named_with_the_number_of_heads(width, num_heads):
     with pytest.raises(ValueError, match=f"{width}.*{num_heads}"):
         split_heads(torch.zeros(2, 3, width), num_heads)
     with pytest.raises(ValueError, match=f"{width}.*{num_heads}"):
@@ -396,7 +396,7 @@ def test_heads_side_by_side_equal_split_heads_after_copying(lengths, qkv_bias, d
         assert torch.equal(value, before[name])
 
 
-def test_a_split_with_biases_that_the_wrapper_lacks_gets_zeros():
+def test_biases_that_only_the_split_module_has_become_zeros():
     wrapper = weigh(MultiHeadAttentionWrapper(5, 4, 9, num_heads=3), torch.float64)
     split = weigh(MultiHeadAttention(5, 12, 9, num_heads=3, qkv_bias=True), torch.float64)
     copy_wrapper_to_split(wrapper, split)
@@ -414,7 +414,7 @@ def test_a_split_with_biases_that_the_wrapper_lacks_gets_zeros():
         (MultiHeadAttention(6, 12, 9, num_heads=3, qkv_bias=True), r"\(12, 6\).*\(12, 5\)"),
     ],
 )
-def test_a_split_that_cannot_hold_the_wrapper_is_refused_and_left_alone(split, message):
+def test_a_split_module_that_does_not_fit_is_refused_and_unchanged(split, message):
     before = copy.deepcopy(split.state_dict())
     wrapper = MultiHeadAttentionWrapper(5, 4, 9, num_heads=3, qkv_bias=True)
     with pytest.raises(ValueError, match=message):

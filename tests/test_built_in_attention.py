@@ -105,7 +105,7 @@ def queries_keys_values(dtype: torch.dtype, T: int = 5, S: int = 7) -> list[Tens
     [(2, 3, 5, 7), (2, 1, 5, 7), (2, 1, 1, 7), (1, 3, 5, 1), (3, 1, 7), (5, 7), (5, 1), (7,), ()],
     ids=str,
 )
-def test_sdpa_attention_equals_attention_in_words_under_any_mask(shape, dtype):
+def test_sdpa_attention_equals_the_written_out_attention_under_any_mask(shape, dtype):
     inputs = queries_keys_values(dtype)
     for share in (0.0, 0.5, 1.0):
         hidden = torch.rand(shape, generator=torch.Generator().manual_seed(3)) < share
@@ -125,13 +125,13 @@ def test_sdpa_attention_hides_nothing_without_a_mask():
     assert_equal(sdpa_attention(*inputs), in_words(*inputs, torch.tensor(False)))
 
 
-def test_sdpa_attention_gives_a_query_that_sees_nothing_zeros():
+def test_sdpa_attention_gives_zeros_for_a_fully_hidden_query():
     hidden = torch.zeros(5, 7, dtype=torch.bool)
     hidden[2] = True
     assert (sdpa_attention(*queries_keys_values(torch.float32), hidden)[:, :, 2] == 0).all()
 
 
-def test_sdpa_attention_refuses_masks_of_numbers_and_masks_larger_than_the_scores():
+def test_sdpa_attention_refuses_numeric_masks_and_masks_larger_than_the_scores():
     inputs = queries_keys_values(torch.float32)
     with pytest.raises(ValueError, match="bool, got torch.float32"):
         sdpa_attention(*inputs, torch.zeros(5, 7))
@@ -168,7 +168,7 @@ def build(
 
 
 def kinds(C: int, H: int, qkv_bias: bool, dtype: torch.dtype) -> dict[str, nn.Module]:
-    """One of each kind, all with the same weights; at most 9 tokens."""
+    """One module of each kind, all with the same weights; at most 9 tokens."""
     built = {kind: build(kind, C, C, H, 9, qkv_bias=qkv_bias) for kind in KINDS}
     weigh(built["split"], dtype)
     for attention in built.values():
@@ -178,7 +178,7 @@ def kinds(C: int, H: int, qkv_bias: bool, dtype: torch.dtype) -> dict[str, nn.Mo
 
 
 def gradients_by_name(attention: nn.Module, output: Tensor, x: Tensor, H: int) -> dict[str, Tensor]:
-    """Of x and of all parameters, these under the names of style B."""
+    """Gradients of x and of all parameters, the latter under the names of style B."""
     parameters = [*attention.parameters()]
     of_x, *of_parameters = gradients(output, [x, *parameters])
     C, holder = x.shape[-1], copy.deepcopy(attention)
@@ -192,7 +192,7 @@ def gradients_by_name(attention: nn.Module, output: Tensor, x: Tensor, H: int) -
 @both_dtypes
 @with_and_without_bias
 @pytest.mark.parametrize("pad_mask", PADDINGS.values(), ids=PADDINGS)
-@pytest.mark.parametrize(("C", "H"), [(12, 3), (10, 2)])  # built-ins take other ways for odd H
+@pytest.mark.parametrize(("C", "H"), [(12, 3), (10, 2)])  # built-ins use other kernels for odd H
 def test_all_kinds_give_the_same_numbers_and_gradients(C, H, pad_mask, qkv_bias, dtype):
     built = kinds(C, H, qkv_bias, dtype)
     x = numbers(4, 7, C, dtype=dtype)
@@ -218,7 +218,7 @@ class TestEveryKind:
         with_bias = build(kind, 768, 768, 12, qkv_bias=True)
         assert count_parameters(with_bias) == 2_360_064 + 3 * 768
 
-    def test_gives_queries_that_see_nothing_the_bias_of_the_mix(self, kind):
+    def test_gives_fully_hidden_queries_the_output_bias(self, kind):
         attention = build(kind, context_length=7, qkv_bias=True)
         bias = getattr(attention, "attention", attention).out_proj.bias
         torch.nn.init.normal_(bias)
@@ -233,7 +233,7 @@ class TestEveryKind:
                     for gradient in gradients(out, [x, *attention.parameters()]):
                         assert gradient.isfinite().all()
 
-    def test_drops_weights_in_training_and_rests_in_evaluation(self, kind):
+    def test_drops_weights_in_training_but_not_in_evaluation(self, kind):
         attention = build(kind, dropout=1.0)
         bias = getattr(attention, "attention", attention).out_proj.bias
         torch.nn.init.normal_(bias)
@@ -249,7 +249,7 @@ class TestEveryKind:
             out = attention(x, PADDED_BEHIND[:, :4])
         assert out.dtype == torch.bfloat16
 
-    def test_says_what_it_cannot_take(self, kind):
+    def test_says_which_arguments_it_refuses(self, kind):
         attention = build(kind)
         with pytest.raises(ValueError, match="7 tokens.*context_length is 4"):
             attention(numbers(2, 7, 10))
@@ -259,7 +259,7 @@ class TestEveryKind:
             with pytest.raises(ValueError, match=f"10.*{heads}"):
                 build(kind, num_heads=heads)
 
-    def test_carries_its_mask_from_device_to_device_but_not_into_the_checkpoint(self, kind):
+    def test_moves_its_mask_between_devices_but_does_not_save_it(self, kind):
         attention = build(kind)
         moved = copy.deepcopy(attention).to("meta")
         assert {t.device.type for t in [*moved.parameters(), *moved.buffers()]} == {"meta"}
@@ -288,7 +288,7 @@ def test_an_unknown_kind_and_a_width_the_built_in_cannot_change_are_named():
         ({"d_in": 18, "d_out": 18}, r"query.weight is \(6, 18\).*\(4, 12\)"),
     ],
 )
-def test_a_kind_that_cannot_hold_another_is_refused_and_left_alone(setting, message, kind):
+def test_a_kind_that_does_not_fit_another_is_refused_and_unchanged(setting, message, kind):
     given = {"d_in": 12, "d_out": 12, "num_heads": 3, "qkv_bias": True}
     target = build(kind, **{**given, **setting})
     before = copy.deepcopy(target.state_dict())
@@ -322,7 +322,7 @@ def test_step_by_step_a_cache_gives_the_rows_of_causal_attention(dtype):
         assert_equal(got, want)
 
 
-def test_a_cache_can_go_on_in_two_ways():
+def test_a_cache_can_be_continued_in_two_ways():
     query, key, value = (tensor[:, :, :1] for tensor in queries_keys_values(torch.float64))
     _, cache = cached_attention_step(query, key, value, None)
     once = cached_attention_step(query, key, value, cache)[0]
@@ -332,13 +332,13 @@ def test_a_cache_can_go_on_in_two_ways():
 
 def test_several_tokens_at_once_are_refused_by_a_cache():
     query, key, value = queries_keys_values(torch.float32, 2, 2)
-    with pytest.raises(ValueError, match=r"one token.*query is \(2, 3, 2, 4\)"):
+    with pytest.raises(ValueError, match=r"one new token.*query is \(2, 3, 2, 4\)"):
         cached_attention_step(query, key, value, None)
     with pytest.raises(ValueError, match=r"key \(2, 3, 2, 4\)"):
         cached_attention_step(query[:, :, :1], key, value, None)
 
 
-# Every lesson: what is made stays where the input is -------------------------------------------
+# Every lesson: new tensors are on the input's device -------------------------------------------
 
 
 def token_functions():
@@ -376,10 +376,10 @@ def modules():
 
 @pytest.mark.parametrize("results", [token_functions, modules])
 def test_everything_stays_on_the_device_of_the_input(results):
-    """Every machine has the device "meta": it holds no numbers, and refuses to meet others."""
+    """Every machine has the device "meta": it stores no numbers, and can't be mixed with others."""
     assert {result.device.type for result in results()} == {"meta"}
 
 
 def test_a_padding_mask_stays_on_the_device_of_the_lengths(monkeypatch):
-    monkeypatch.setattr(Tensor, "tolist", lambda lengths: [4, 7, 2])  # "meta" holds no numbers
+    monkeypatch.setattr(Tensor, "tolist", lambda lengths: [4, 7, 2])  # "meta" stores no numbers
     assert padding_mask(torch.tensor([4, 7, 2], device="meta"), 7).device.type == "meta"

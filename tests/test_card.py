@@ -1,4 +1,4 @@
-"""The card: what is wrong first, the row that shows it, what carries points, hints."""
+"""The card: first what is wrong, then the row that shows it, the scored checks, and hints."""
 
 from dataclasses import replace
 
@@ -13,8 +13,8 @@ from whywrong.rows import Row
 
 ROWS = [
     BehaviourResult("values", "The values are right on every case", False),
-    BehaviourResult("first", "The first token stays as it is", True, credit=True),
-    BehaviourResult("future", "A later token has no say", False, credit=True),
+    BehaviourResult("first", "The first token stays unchanged", True, credit=True),
+    BehaviourResult("future", "A later token has no effect", False, credit=True),
     BehaviourResult("runs", "It runs on every input", True),
 ]
 WRONG = Report(
@@ -30,7 +30,7 @@ WRONG = Report(
     row=Row("result[0, :]", ("1", "2", "3"), ("1", "4", "5"), (False, True, True)),
     hints=("A nudge.", "A push.", "Nearly the *answer*: `x`."),
     hints_left=3,
-    place="1 of 2 exercises of this lesson done.",
+    place="1 of 2 exercises of this lesson are done.",
 )
 
 
@@ -75,7 +75,7 @@ def test_shows_the_whole_row_expected_above_got_and_marks_wrong_numbers_by_more_
     assert "First difference at" in str(WRONG)
 
 
-def test_what_is_not_true_and_what_is_wrong_stand_under_headings_of_their_own():
+def test_untrue_properties_and_faults_have_separate_headings():
     said = BehaviourResult("mask", "Not every hidden key is hidden", False, worded=True)
     text = page(replace(WRONG, behaviours=[*ROWS, said])).get_text()
     in_order(text, "Not true yet:", "The values are right", "Still wrong:", "Not every hidden key")
@@ -92,7 +92,7 @@ def test_what_is_not_true_and_what_is_wrong_stand_under_headings_of_their_own():
         ("wrapper_shapes", {"one head": 3}, "one head: 3 is a number"),
     ],
 )
-def test_what_fails_is_worded_so(id, wrong, begins):
+def test_the_wording_of_failures(id, wrong, begins):
     report = check_exercise(catalogue().find(id), wrong, catalogue=catalogue())
     rows = [r.get_text() for r in page(report).find_all("li") if "✗" in r.get_text()]
     assert rows
@@ -118,7 +118,7 @@ def test_after_a_failed_run_nothing_is_green_and_the_result_is_folded():
     assert repr(passed) == "2.0" and str(passed).splitlines()[1].strip() == stale
 
 
-def test_a_passed_card_has_no_signs_to_puzzle_over():
+def test_a_passed_card_has_no_unexplained_signs():
     passed = replace(
         WRONG,
         passed=True,
@@ -135,7 +135,7 @@ def test_a_passed_card_has_no_signs_to_puzzle_over():
     assert "Another way to write it" in text and "return x" in text
 
 
-def test_hints_fold_out_one_inside_the_other():
+def test_hints_are_nested_and_unfold_in_turn():
     (outer,) = [d for d in page(WRONG).find_all("details") if d.summary.text == "Stuck? A hint"]
     inner = outer.find("details")
     assert "A nudge." in outer.get_text() and inner.summary.text == "Hint 2 of 3"
@@ -146,7 +146,7 @@ def test_another_way_is_not_shown_before_full_points():
     assert "return x" not in page(replace(WRONG, other_way="return x")).get_text()
 
 
-def test_two_mistakes_are_both_told():
+def test_both_of_two_mistakes_are_shown():
     two = replace(WRONG, advice=(*WRONG.advice, ("It is float32.", "Digits are lost.", "Like?")))
     in_order(page(two).get_text(), "Each token sees", "And at the same time: It is float32.")
 
@@ -169,11 +169,11 @@ def test_student_text_is_escaped_everywhere():
 
 
 @pytest.mark.parametrize("text", ["2 * 3 * 4", "a*b*c", "`x * y * z`", "** not this **"])
-def test_stars_that_multiply_are_left_alone(text):
+def test_asterisks_for_multiplication_are_unchanged(text):
     card = page(replace(WRONG, advice=(), message=text))
     assert not card.find("p").find("em")
 
 
-def test_what_opens_on_a_click_looks_like_it_under_any_style_sheet():
+def test_expandable_parts_look_clickable_under_any_style_sheet():
     for summary in page(WRONG).find_all("summary"):
         assert "display:list-item" in summary["style"] and "cursor:pointer" in summary["style"]

@@ -1,4 +1,4 @@
-"""Every failure a person can have gets an answer; nothing raises, hangs or prints to stderr."""
+"""Every failure gets a report; nothing raises, hangs or prints to stderr."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class TestARightAnswer:
         assert report.misconception is None
         assert all(b.holds for b in report.behaviours)
 
-    def test_is_told_the_same_words_whatever_the_seed(self):
+    def test_gets_the_same_words_whatever_the_seed(self):
         texts = {check("naive_mean", right, seed=s)._repr_html_() for s in (None, 5, "grading")}
         assert len(texts) == 1
 
@@ -74,7 +74,7 @@ class TestAStub:
         assert repr(report) == "0.0"
         assert "not attempted yet" in str(report) and "not attempted yet" in report._repr_html_()
 
-    def test_is_told_from_a_forgotten_return(self):
+    def test_is_distinguished_from_a_forgotten_return(self):
         def naive_mean(x):
             out = x.cumsum(1)  # noqa: F841
 
@@ -154,7 +154,7 @@ class TestErrors:
         report = check("naive_mean", naive_mean)
         assert "functional.py" not in str(report)
         assert report.detail.splitlines()[-2].endswith("layer_norm(x, (99,))")
-        assert report.detail.splitlines()[-1] == "at that moment: x: (1, 3, 2)"
+        assert report.detail.splitlines()[-1] == "shapes at this line: x: (1, 3, 2)"
 
     @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, MemoryError, StopIteration])
     def test_no_exception_gets_out(self, error):
@@ -198,7 +198,7 @@ class TestErrors:
                 return False
 
         class Keeps(COURSE.find(id).reference):
-            """Its first mask, whatever the length of the next text."""
+            """Keeps its first mask, whatever the length of the next text."""
 
             kept = None
 
@@ -210,8 +210,8 @@ class TestErrors:
 
         report = check(id, Keeps)
         assert "another length" in report.message
-        said = "A later call, with other inputs, by name or in the other mode, did not."
-        assert f": that ran. {said}" in report.detail
+        said = "A later call, with other inputs, by name or in the other mode, failed."
+        assert f": this ran. {said}" in report.detail
 
 
 class TestResults:
@@ -230,7 +230,7 @@ class TestResults:
         ],
         ids=lambda v: v if isinstance(v, str) else "",
     )
-    def test_that_are_no_tensor_are_named(self, result, said):
+    def test_that_are_not_tensors_are_named(self, result, said):
         report = check("naive_mean", result)
         assert report.points == 0
         assert said in str(report)
@@ -328,7 +328,7 @@ class TestSideEffects:
 
         assert not check("naive_mean", naive_mean).passed
 
-    def test_an_input_that_asks_for_gradients_afterwards(self):
+    def test_an_input_that_requires_gradients_afterwards(self):
         assert not check("naive_mean", lambda x: right(x.requires_grad_())).passed
 
     def test_a_logger_set_up_before_stays_silent(self):
@@ -344,7 +344,7 @@ class TestSideEffects:
         assert check("naive_mean", naive_mean).passed
         assert logging.root.manager.disable == 0
 
-    def test_right_values_with_the_input_changed(self):
+    def test_right_values_with_a_changed_input(self):
         def naive_mean(x):
             out = right(x)
             x.zero_()
@@ -359,7 +359,7 @@ class TestSideEffects:
         assert 0 < report.points < 2
         assert "no gradient reaches x" in report.message
 
-    def test_chance(self):
+    def test_randomness(self):
         assert (
             "different results"
             in check("naive_mean", lambda x: right(x) + 1e-7 * random.random()).message
@@ -369,7 +369,7 @@ class TestSideEffects:
         report = check("naive_mean", lambda x: right(x) + 1e-7 * torch.rand(()).to(x.dtype))
         assert "seed" in report.message and not report.passed
 
-    def test_a_float32_step_is_told_and_costs_nothing(self):
+    def test_a_float32_step_is_noted_without_cost(self):
         def softmax(scores, dim=-1):
             shifted = (scores - scores.amax(dim, keepdim=True)).float()
             return (shifted.exp() / shifted.exp().sum(dim, keepdim=True)).to(scores.dtype)
@@ -436,7 +436,7 @@ class TestJudgingElsewhere:
         exercise = COURSE.find(id)
         answer = [exercise.reference, *(m.answer for m in exercise.misconceptions)][number]
         made = made_at_once(id)
-        key = replace(made, wrong=dict(made.wrong))  # what this answer adds is its own
+        key = replace(made, wrong=dict(made.wrong))  # the prefix that this answer adds
         there, here = unpack(seen_there[f"{id} {number}"]), run(exercise, answer, key.cases)
         extend_key(exercise, key, here)
         report = judge(exercise, key, there)
@@ -450,8 +450,8 @@ class TestJudgingElsewhere:
             assert all(torch.equal(a.tensors[n], b.tensors[n]) for n in a.tensors)
 
     @pytest.mark.parametrize("data", [b"", b"not this", os.urandom(200), b"\xff" * 9])
-    def test_bytes_that_are_no_observations_are_refused(self, data):
-        with pytest.raises(ValueError, match="no packed observations"):
+    def test_bytes_that_are_not_observations_are_refused(self, data):
+        with pytest.raises(ValueError, match="not packed observations"):
             unpack(data)
 
     def test_a_report_is_plain_data(self):
@@ -506,7 +506,7 @@ class TestTheReport:
         ):
             assert sign in page and word in page
 
-    def test_a_misconception_speaks_its_three_sentences(self):
+    def test_a_misconception_shows_its_three_sentences(self):
         m: Misconception = NAIVE_MEAN.misconceptions[0]
         report = check("naive_mean", m.answer)
         for sentence in (m.what, m.why, m.look):
@@ -526,7 +526,7 @@ class TestTheReport:
         assert "ndarray" in str(report)
 
 
-def test_an_earlier_fault_does_not_stand_before_a_fault_of_this_answer():
+def test_a_mistake_of_this_answer_comes_before_one_of_an_earlier_answer():
     mine = {"torch": torch, "causal_mean_weights": lambda T: torch.tril(torch.ones(T, T))}
     exec("def tril_mean(x): return causal_mean_weights(x.shape[1]).to(x.dtype) @ x", mine)
     report = check("tril_mean", mine["tril_mean"])

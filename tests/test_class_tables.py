@@ -1,4 +1,4 @@
-"""What an instructor is told of a class: the table, the page, what to look at."""
+"""An instructor's view of a class: the table, the page, the flags."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def table():
     return Table("1-averages", 12.0, lines, _items(lines), ["sandbox"])
 
 
-def test_the_class_s_mistakes_add_up_with_a_sentence_to_say(table):
+def test_the_mistakes_of_the_class_are_counted_with_a_sentence_for_it(table):
     (item,) = table.items
     ((name, count, what),) = item.misconceptions
     assert (name, count) == ("no_mask", 2)
@@ -75,17 +75,29 @@ def released(monkeypatch):
     monkeypatch.setattr(
         flags, "_handed_out", lambda _: {"naive_mean": "def naive_mean(x):\n    ..."}
     )
+    monkeypatch.setattr(flags, "_published", lambda _: {})
 
 
-def test_the_same_long_text_is_told_to_both_and_a_short_one_to_nobody():
+def test_shared_answers_are_listed_once_but_never_quizzes_programs_or_one_liners():
     same = f"def naive_mean(x):\n{LONG}\n    return y1"
-    told = flags.flagged(Class(ada=same, ben=f"# my own\n{same}  # really", eve="naive_mean = 3"))
-    assert told == {
-        "ada": ["naive_mean is the same text as that of ben"],
-        "ben": ["naive_mean is the same text as that of ada"],
-    }
+    own = "\ndef naive_mean(x):\n    return x"
+    told, groups = flags.flagged(Class(ada=same, ben=f"# my own\n{same}  # really", eve=own))
+    assert told == {n: ["shares answers with others: see below"] for n in ("ada", "ben")}
+    assert groups == ["ada, ben: the same text in naive_mean"]
     short = "def naive_mean(x):\n    return x.cumsum(1)"
-    assert flags.flagged(Class(ada=short, ben=short)) == {}
+    assert flags.flagged(Class(ada=short, ben=short)) == ({}, [])
+    crowd = {f"s{n}": same for n in range(11)}
+    assert flags.flagged(Class(**crowd)) == ({}, [])  # so many write what the lesson shows
+    assert not flags._is_own_work("naive_mean_shapes", same, {})
+    assert not flags._is_own_work("patient_a", same, {})
+
+
+def test_a_copy_of_the_published_solution_is_flagged(monkeypatch):
+    same = f"def naive_mean(x):\n{LONG}\n    return y1"
+    monkeypatch.setattr(flags, "_published", lambda _: {"naive_mean": flags.normal(same)})
+    assert flags.flagged(Class(ada=same, ben="def naive_mean(x):\n    return x"))[0] == {
+        "ada": ["the text of the published solution: naive_mean"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -95,11 +107,13 @@ def test_the_same_long_text_is_told_to_both_and_a_short_one_to_nobody():
         "from course_utils import attention\nnaive_mean = attention.naive_mean",
     ],
 )
-def test_the_finished_part_is_told(source):
-    assert flags.flagged(Class(ada=f"{source}\nnaive_mean = naive_mean"))["ada"]
+def test_a_copied_finished_part_is_flagged(source):
+    assert flags.flagged(Class(ada=f"{source}\nnaive_mean = naive_mean"))[0]["ada"]
 
 
-def test_code_that_can_t_be_read_stops_nobody():
+def test_unreadable_or_very_long_code_does_not_stop_flagging():
     odd = "def naive_mean(x:\n" + "(" * 5000
-    assert set(flags.flagged(Class(ada=odd, ben=odd))) == {"ada", "ben"}
+    slow = "x=1;" * 400_000 + "# from course_utils import" * 50_000
+    told, _ = flags.flagged(Class(ada=odd, ben=odd, eve=slow))
+    assert told == {"eve": ["01_naive_mean has cells too long to compare: 1"]}
     assert flags.normal("x  =\n (") == "x = ("

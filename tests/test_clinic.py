@@ -1,4 +1,4 @@
-"""Lesson 14: programs as they were found, handed out, and mended; the experiments of the lesson."""
+"""Lesson 14: the original programs, as handed out and fixed; the lesson's experiments."""
 
 import ast
 import inspect
@@ -30,7 +30,7 @@ each_patient = pytest.mark.parametrize("letter", LETTERS)
 
 
 def defined(folder, name):
-    """What the solution cell of an exercise defines."""
+    """The definitions in the solution cell of an exercise."""
     (cell,) = [c for c in nbformat.read(folder / LESSON, 4).cells if c.id == name]
     space = {"torch": torch, "math": math, "nn": torch.nn, "F": torch.nn.functional}
     exec(cell.source, space)
@@ -53,13 +53,13 @@ class TestAsFound:
         assert (report.points, report.attempted) == (0.0, False)
 
     @each_patient
-    def test_under_other_names_it_is_told_by_name_and_gets_nothing(self, letter):
+    def test_a_broken_program_with_renamed_variables_is_named_and_gets_nothing(self, letter):
         exercise = PER_PATIENT[letter]
         report = check_exercise(replace(exercise, rules=Rules()), clinic.AS_FOUND[letter], 0)
         assert (report.points, report.attempted, report.passed) == (0.0, True, False)
         assert report.misconceptions == (exercise.misconceptions[0].id,)
 
-    def test_a_remark_or_a_docstring_is_no_mend_and_a_number_is_one(self):
+    def test_a_comment_or_a_docstring_is_no_fix_but_a_number_is(self):
         space = {}
         exec("def a(x):\n    return x + 1", space)
         exec("def b(x):\n    '''Adds.'''\n    # one\n    return x + 1", space)
@@ -67,7 +67,7 @@ class TestAsFound:
         assert same_code(space["a"], space["b"]) and not same_code(space["a"], space["c"])
         assert not same_code(space["a"], None) and not same_code(None, None)
 
-    def test_the_broken_lines_take_the_place_of_the_solution(self):
+    def test_the_broken_lines_replace_the_solution(self):
         cell = (
             "def f(x):\n    ### BEGIN SOLUTION\n    y = x\n    ### AS FOUND\n    # if x:\n"
             "    #     y = 1  # so\n\n    # # a remark\n    ### END SOLUTION\n    return y"
@@ -78,7 +78,7 @@ class TestAsFound:
         plain = "a = {\n    ### BEGIN SOLUTION\n    1: 2,\n    ### END SOLUTION\n}"
         assert as_found(plain) == plain
 
-    def test_what_a_patient_is_called_says_nothing(self):
+    def test_a_patient_s_name_gives_nothing_away(self):
         text = inspect.getsource(inspect.getmodule(clinic.AS_FOUND["A"]))
         names = [n.name for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)]
         assert names == [f"patient_{letter.lower()}" for letter in LETTERS]
@@ -100,32 +100,32 @@ class TestInstruments:
         "H": "",
     }
 
-    def test_what_finds_whom(self):
+    def test_which_instrument_finds_which_patient(self):
         found = clinic.examined()
         assert {p: ", ".join(t for t, hit in row.items() if hit) for p, row in found.items()} == (
             self.FOUND
         )
 
-    def test_three_learn_better_than_the_language_allows(self):
+    def test_three_have_a_loss_below_the_possible_minimum(self):
         ends = {p: list(clinic.losses(p).values())[-1] for p in LETTERS}
         assert [p for p, loss in ends.items() if loss < clinic.FLOOR - 0.1] == ["D", "E", "G"]
         assert clinic.FLOOR == pytest.approx(toy_english.least_loss(24), abs=5e-4)
         assert all(abs(ends[p] - clinic.FLOOR) < 0.05 for p in "ABCFH")
 
     @each_patient
-    def test_one_line_fails_before_the_mend_and_not_after_it(self, letter):
+    def test_each_one_line_test_fails_before_the_fix_and_passes_after(self, letter):
         _, test = clinic.ONE_LINE[letter]
         assert clinic._outcome(test, clinic.AS_FOUND[letter]) == "fails"
         mended = clinic._outcome(test, clinic.MENDED[letter])
         assert mended == ("refused, with a ValueError" if letter == "C" else "holds")
 
-    def test_training_begins_as_the_kept_losses_do(self):
+    def test_training_begins_with_the_stored_losses(self):
         _, losses = clinic.train("G", steps=10)
         assert sum(losses) / 10 == pytest.approx(clinic.losses("G")[5], rel=0.15)
 
 
 class TestSymptoms:
-    def test_another_text_in_the_batch_changes_what_is_said(self):
+    def test_another_text_in_the_batch_changes_the_next_word(self):
         text, other = "the cat sees", BESIDE
         for patient, word in {"A": "sleeps", "": "the"}.items():
             model = clinic.trained(patient)
@@ -137,16 +137,16 @@ class TestSymptoms:
         assert [bool(b) for b in bad] == [False, False, True]
         assert all(clinic.in_half(clinic.MENDED["B"], w).isfinite().all() for w in (32, 512, 2048))
 
-    def test_a_cured_loss_leaves_weights_of_nan(self):
+    def test_a_loss_without_nan_still_gives_nan_weights(self):
         *losses, weight = clinic.train_in_half(clinic.AS_FOUND["B"], torch.nan_to_num)
         assert losses == [0, 0, 0] and math.isnan(weight)
         *losses, weight = clinic.train_in_half(clinic.MENDED["B"], lambda loss: loss)
         assert losses[0] > losses[1] > losses[2] and math.isfinite(weight)
 
-    def test_two_of_ten_channels_are_silent(self):
+    def test_two_of_ten_channels_have_no_effect(self):
         assert clinic.heard_channels(clinic.AS_FOUND["C"], 10, 4) == [True] * 8 + [False] * 2
 
-    def test_first_tokens_are_quiet_and_after_the_mend_they_are_not(self):
+    def test_first_tokens_have_small_outputs_until_the_fix(self):
         found, mended = (clinic.loudness(p["E"]) for p in (clinic.AS_FOUND, clinic.MENDED))
         assert float(found[0]) < 0.1 * float(mended[0])
         assert float(found[-1]) == pytest.approx(float(mended[-1]), rel=1e-4)
@@ -155,7 +155,7 @@ class TestSymptoms:
         found = [clinic.places_of(clinic.AS_FOUND["F"], n) for n in (1, 23, 24)]
         assert found[:2] == ["fine", "fine"] and found[2].startswith("IndexError")
 
-    def test_positions_grow_with_the_square_and_kept_they_do_not(self):
+    def test_positions_grow_quadratically_unless_cached(self):
         assert clinic.pushed(clinic.AS_FOUND["H"], 100) == 5_050
         assert clinic.pushed(clinic.MENDED["H"], 100) == 100
         beginning = torch.zeros(1, 3, dtype=torch.int64)

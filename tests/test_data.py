@@ -25,14 +25,14 @@ from course_utils.data import (
 )
 
 COIN = Grammar({"only": [(0.5, ["heads"], "only"), (0.5, ["tails"], "only")]})
-# Blocks of ones have even length: how many there were is never known for sure from within a block.
+# Blocks of ones have even length; from within a block, the number so far is never known for sure.
 EVEN = Grammar(
     {
         "outside": [(0.5, ["0"], "outside"), (0.5, ["1"], "inside")],
         "inside": [(1, ["1"], "outside")],
     }
 )
-# Two words that say nothing of the state, unlike the third; "a" and "b" have unequal shares.
+# Two words reveal nothing about the state, unlike the third; choices are not equally likely.
 UNEVEN = Grammar(
     {
         "one": [(0.2, ["a"], "two"), (0.8, ["b", "c"], "one")],
@@ -49,7 +49,7 @@ def test_the_examples_in_the_docstrings_run():
 
 
 def probability_of(grammar: Grammar, text: tuple[int, ...]) -> float:
-    """Summed over all ways through the states, one after the other."""
+    """Summed over all paths through the states, one by one."""
     total = 0.0
     for state, often in enumerate(grammar.often.tolist()):
         for word in text:
@@ -62,13 +62,13 @@ def probability_of(grammar: Grammar, text: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("grammar", [COIN, EVEN, UNEVEN], ids=["coin", "even", "uneven"])
 class TestExactNumbers:
     def entropy(self, grammar: Grammar, T: int) -> float:
-        """Of all texts of T words, by writing down each."""
+        """Over all texts of T words, by enumeration."""
         texts = itertools.product(range(len(grammar.words)), repeat=T)
         chances = [probability_of(grammar, text) for text in texts]
         assert sum(chances) == pytest.approx(1)
         return -sum(p * math.log(p) for p in chances if p > 0)
 
-    def test_the_least_loss_is_that_of_all_texts_written_down(self, grammar):
+    def test_the_lowest_loss_is_that_of_all_enumerated_texts(self, grammar):
         for T in (2, 3, 6):
             expected = (self.entropy(grammar, T) - self.entropy(grammar, 1)) / (T - 1)
             assert grammar.least_loss(T) == pytest.approx(expected, abs=1e-10)
@@ -78,7 +78,7 @@ class TestExactNumbers:
         expected = self.entropy(grammar, 2) - self.entropy(grammar, 1)
         assert grammar.bigram_loss() == pytest.approx(expected)
 
-    def test_the_next_word_is_as_likely_as_texts_written_down_say(self, grammar):
+    def test_next_word_probabilities_match_enumerated_texts(self, grammar):
         texts = itertools.product(range(len(grammar.words)), repeat=4)
         ids = torch.tensor([text for text in texts if probability_of(grammar, text) > 0])
         said = grammar.next_word(ids)
@@ -92,12 +92,12 @@ class TestExactNumbers:
 
 
 @pytest.mark.parametrize("grammar", [COIN, EVEN, toy_english], ids=["coin", "even", "english"])
-def test_far_into_a_text_the_least_loss_is_the_entropy_rate(grammar):
+def test_far_into_a_text_the_lowest_loss_is_the_entropy_rate(grammar):
     last_word = grammar.least_loss(61) * 60 - grammar.least_loss(60) * 59
     assert last_word == pytest.approx(grammar.entropy_rate(), abs=1e-6)
 
 
-def test_a_floor_that_would_take_too_long_to_count_is_refused():
+def test_a_lowest_loss_that_takes_too_long_to_compute_is_refused():
     with pytest.raises(ValueError, match="more than 5000 different beliefs .* windows of 33"):
         UNEVEN.least_loss(33)
 
@@ -113,11 +113,11 @@ def test_known_entropies():
     ("rules", "message"),
     [
         ({"s": [(0.5, ["a"], "s"), (0.4, ["b"], "s")]}, "'s' sum to 0.9"),
-        ({"s": [(0.5, ["a"], "s"), (0.5, ["b", "a"], "s")]}, "'s' says 'a' in two ways"),
-        ({"s": [(1.0, ["a"], "t")]}, "'t', which follows 's', has no rules"),
+        ({"s": [(0.5, ["a"], "s"), (0.5, ["b", "a"], "s")]}, "'s' has 'a' in two of its choices"),
+        ({"s": [(1.0, ["a"], "t")]}, "'t', the next state after 's', has no rules"),
     ],
 )
-def test_rules_that_make_no_language_are_refused(rules, message):
+def test_invalid_rules_are_refused(rules, message):
     with pytest.raises(ValueError, match=message):
         Grammar(rules)
 
@@ -152,7 +152,7 @@ def test_a_text_repeats_with_its_seed_and_may_begin_with_a_sentence():
 
 
 def subject_and_verb(words: list[str]) -> tuple[str, str]:
-    """Of one sentence, by its first noun and the verb that belongs to it."""
+    """For one sentence, by its first noun and the verb that belongs to it."""
     nouns = {noun for of_number in NOUNS.values() for noun in of_number}
     verbs = [
         word for of in (VERBS, VERBS_WITH_OBJECT) for of_number in of.values() for word in of_number
@@ -161,7 +161,7 @@ def subject_and_verb(words: list[str]) -> tuple[str, str]:
     return next(word for word in words if word in nouns), said["that" in words]
 
 
-def test_verbs_agree_with_their_subject_whatever_stands_between():
+def test_verbs_agree_with_their_subject_whatever_comes_between():
     texts = WordTokenizer(toy_english.words)
     drawn = [texts.decode(row) for row in toy_english.draw(50, 60, 0, start="sentence")]
     sentences = [sentence for text in drawn for sentence in text.split(END)[:-1]]
@@ -175,9 +175,9 @@ def test_verbs_agree_with_their_subject_whatever_stands_between():
     assert far > 100
 
 
-def test_a_text_that_is_no_toy_english_is_named():
+def test_a_text_outside_the_toy_english_is_named():
     ids = torch.tensor([[toy_english.words.index(word) for word in ["the", "sleeps"]]])
-    with pytest.raises(ValueError, match="doesn't say 'the sleeps'"):
+    with pytest.raises(ValueError, match="doesn't generate 'the sleeps'"):
         toy_english.next_word(ids)
     with pytest.raises(ValueError, match="windows of 1"):
         toy_english.least_loss(1)
@@ -199,7 +199,7 @@ def test_prefixes_with_a_misleading_noun_have_one_right_number():
 # From text to ids and back ---------------------------------------------------------------------
 
 
-def test_characters_come_back_as_they_were():
+def test_characters_are_decoded_unchanged():
     text = "Ein Bär, «naïve»\n\tzwei  Bären 🐻"
     characters = CharacterTokenizer(text)
     ids = characters.encode(text)
@@ -230,7 +230,7 @@ def test_what_is_not_in_the_vocabulary_is_named(call, message):
         call()
 
 
-def test_python_brings_a_text_along():
+def test_a_text_comes_with_python():
     text = read_text()
     assert len(text) > 300_000
     assert len(set(text)) < 150
@@ -238,7 +238,7 @@ def test_python_brings_a_text_along():
     assert "assert_stmt" in text
 
 
-def test_a_file_of_yours_is_read_as_it_is(tmp_path):
+def test_your_own_file_is_read_unchanged(tmp_path):
     file = tmp_path / "mine.txt"
     file.write_text("Äpfel\nund Birnen\n", encoding="utf-8")
     assert read_text(file) == read_text(str(file)) == "Äpfel\nund Birnen\n"
@@ -272,6 +272,6 @@ def test_the_end_of_a_text_is_held_out():
         (torch.arange(0), 0.5, "0 ids can't be cut"),
     ],
 )
-def test_a_text_that_cannot_be_cut_is_refused(ids: Tensor, share: float, message: str):
+def test_a_text_that_is_too_short_to_split_is_refused(ids: Tensor, share: float, message: str):
     with pytest.raises(ValueError, match=message):
         train_and_held_out(ids, share)

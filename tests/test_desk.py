@@ -1,4 +1,4 @@
-"""The student's desk: whose work counts, hints, progress, and what importing it costs."""
+"""The student's desk: whose work counts, hints, progress, and the cost of importing it."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def right(x):
 
 
 class TestBorrowedAnswers:
-    def test_the_finished_part_itself_is_told_and_earns_nothing(self):
+    def test_the_finished_part_itself_is_recognised_and_earns_nothing(self):
         for answer in (attention.naive_mean, lambda x: attention.tril_mean(x)):
             report = check("naive_mean", answer)
             assert report.points == 0
@@ -75,7 +75,7 @@ class TestAnAnswerThatCallsAnEarlierOne:
         exec(NOTEBOOK.format(earlier=earlier, triangle=triangle), space)
         return space
 
-    def test_is_not_blamed_for_a_fault_of_the_earlier_one(self):
+    def test_is_not_blamed_for_a_mistake_in_the_earlier_one(self):
         for earlier in ("return ...", "return torch.softmax(scores, -1)", "raise OSError"):
             space = self.answer(earlier)
             before = space["masked_softmax"]
@@ -84,7 +84,7 @@ class TestAnAnswerThatCallsAnEarlierOne:
             assert "`masked_softmax`" in report.notes[-1]
             assert space["masked_softmax"] is before
 
-    def test_is_told_its_own_fault_all_the_same(self):
+    def test_still_gets_its_own_mistake_reported(self):
         space = self.answer("return torch.softmax(scores, -1)", "triu(0)")
         assert not check("softmax_mean", space["softmax_mean"]).passed
 
@@ -100,7 +100,7 @@ class TestAnAnswerThatCallsAnEarlierOne:
             mine = self.answer(earlier)["softmax_mean"]
             found = yours("softmax_mean", mine, attention.softmax_mean)
             assert found is (mine if works else attention.softmax_mean)
-        with pytest.raises(ValueError, match="no exercise of this name"):
+        with pytest.raises(ValueError, match="no exercise with this name"):
             yours("softmax_men", mine, attention.softmax_mean)
 
     def test_says_nothing_when_the_earlier_one_is_right(self):
@@ -109,13 +109,13 @@ class TestAnAnswerThatCallsAnEarlierOne:
 
 
 class TestHints:
-    def test_come_one_after_the_other_and_end_kindly(self):
+    def test_come_one_after_the_other_and_then_repeat(self):
         given = [repr(hint("tril_mean")) for _ in range(4)]
         assert [g.split(" for")[0] for g in given[:3]] == [f"Hint {i} of 3" for i in (1, 2, 3)]
-        assert given[3].startswith("That was all")
+        assert given[3].startswith("No further hints")
         assert "<p" in hint("tril_mean", 1)._repr_html_()
 
-    def test_go_on_behind_the_one_that_was_asked_for(self):
+    def test_continue_after_the_requested_one(self):
         assert repr(hint("tril_mean", 1)).startswith("Hint 1 of 3")
         assert repr(hint("tril_mean", 1)).startswith("Hint 1 of 3")
         assert repr(hint("tril_mean")).startswith("Hint 2 of 3")
@@ -125,7 +125,7 @@ class TestHints:
 
     @pytest.mark.parametrize("number", ["a", 1.5, True, (1,), 0, -1, 99])
     @pytest.mark.parametrize("name", ["tril_mean", "naive_mean_shapes", "x", 3])
-    def test_raise_nothing_whatever_is_asked(self, name, number):
+    def test_never_raise_an_error(self, name, number):
         assert "hint" in repr(hint(name, number)).lower()
 
     def test_are_counted_down_on_the_card(self):
@@ -140,7 +140,7 @@ class TestHints:
         count, page, text = told()
         assert count == 0 and "Stuck?" not in text
 
-    def test_of_other_exercises_stay_as_they_were(self):
+    def test_of_other_exercises_are_unaffected(self):
         hint("tril_mean")
         assert check("naive_mean", lambda x: x).hints_left == len(NAIVE_MEAN.hints)
 
@@ -149,7 +149,7 @@ class TestHints:
 
 
 class TestProgress:
-    def test_lists_every_exercise_and_keeps_the_best_result(self):
+    def test_lists_every_exercise_and_keeps_the_best_result(self, monkeypatch):
         check("naive_mean", lambda x: x)
         check("naive_mean", right)
         check("naive_mean", lambda x: x)
@@ -157,7 +157,14 @@ class TestProgress:
         listed = {id: points for _, rows in table.rows for id, points, _ in rows}
         assert list(listed) == COURSE.ids()
         assert listed["naive_mean"] == 2.0 and listed["softmax"] is None
-        assert "naive_mean" in repr(table) and "<table" in table._repr_html_()
+        first, second, *_ = repr(table).splitlines()
+        assert (
+            first.startswith("01 naive mean ") and " 2 of " in first and "✓\xa0naive_mean" in second
+        )
+        assert repr(table).endswith("Next: naive_mean_shapes in 01 naive mean")
+        monkeypatch.chdir(HERE / "notebooks" / "8-beyond")
+        page = table._repr_html_()
+        assert '<a href="../1-averages/03_softmax_masking.ipynb">03 softmax masking</a>' in page
 
     def test_is_not_kept_for_other_seeds_or_stubs(self, own_progress):
         check("naive_mean", right, seed="grading")
@@ -176,16 +183,16 @@ class TestProgress:
             b"[" * 100_000,
         ],
     )
-    def test_a_damaged_file_is_set_aside_and_told(self, own_progress, content):
+    def test_a_damaged_file_is_renamed_and_reported(self, own_progress, content):
         own_progress.write_bytes(content)
         table = progress()
-        assert "set aside" in table.notice
+        assert "was renamed to" in table.notice
         aside = own_progress.with_name("progress.json.damaged-1")
         assert aside.read_bytes() == content
         check("naive_mean", right)
         assert progress().points == 2.0
 
-    def test_a_folder_that_cannot_be_written_stops_nothing(self, monkeypatch, tmp_path):
+    def test_an_unwritable_folder_does_no_harm(self, monkeypatch, tmp_path):
         (tmp_path / "file").touch()
         monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.json"))
         assert check("naive_mean", right).passed
@@ -210,7 +217,7 @@ class TestProgress:
         assert progress().points == 0
         assert not own_progress.exists()
 
-    def test_lies_in_the_course_folder(self, monkeypatch, tmp_path):
+    def test_is_in_the_course_folder(self, monkeypatch, tmp_path):
         monkeypatch.delenv("COURSE_PROGRESS")
         course = tmp_path / "course"
         (course / "notebooks" / "1-averages").mkdir(parents=True)
@@ -251,6 +258,6 @@ class TestThePackage:
         used = self.modules_after('from course_utils import hint; hint("naive_mean")')
         assert [m for m in used if m.startswith(lessons)]
 
-    def test_exercises_can_be_checked_without_being_kept(self, own_progress):
+    def test_exercises_can_be_checked_without_storing_points(self, own_progress):
         assert check_exercise(NAIVE_MEAN, right).passed
         assert not own_progress.exists()

@@ -1,4 +1,4 @@
-"""Lessons compute where `device()` says: with a pretend GPU they print what they print without."""
+"""Lessons compute on `device()`: with a simulated GPU, they print the same as without."""
 
 import html
 import io
@@ -24,7 +24,7 @@ from .pretend_gpu import PretendGPU
 COURSE = joined(())
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
-# The other ones are judged by what was written down, and run nothing.
+# The others are judged as plain data, and run nothing.
 PROBED = [e for e in COURSE if e.kind != "quiz" and e.id not in ("my_run", "my_head")]
 LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
 
@@ -51,17 +51,17 @@ def test_a_check_runs_the_finished_part_on_a_gpu(exercise, monkeypatch):
 
 
 def passes(exercise, answer, seed=None):
-    """In the place of `check`, which has tests of its own and tells devices apart by itself."""
+    """Replaces `check`, which has its own tests and handles devices itself."""
     return SimpleNamespace(passed=True)
 
 
 def usable(_, answer, finished):
-    """In the place of `yours`, which runs a check."""
+    """Replaces `yours`, which runs a check."""
     return answer if callable(answer) else finished
 
 
 def printed(cell):
-    """What a cell prints, also where a missing prediction folds it behind the result."""
+    """The output of a cell, even if a missing prediction folds it with the result."""
     pages = "".join(o.get("data", {}).get("text/html", "") for o in cell.outputs)
     folded = re.findall(r"</pre><pre[^>]*>(.*?)</pre>", pages, re.DOTALL)  # the first is the result
     folded = folded if NONE_YET in pages else []
@@ -77,7 +77,7 @@ def test_a_lesson_prints_the_same_on_a_gpu_and_computes_there(path, gpu, monkeyp
     monkeypatch.setattr(course_utils, "check", passes, raising=False)
     monkeypatch.setattr(course_utils, "yours", usable, raising=False)
     monkeypatch.setattr("IPython.display.display", lambda shown: None)
-    # What is drawn is numbers by then, of no device.
+    # Figures get plain numbers, which have no device.
     monkeypatch.setattr(drawing, "_drawn", lambda figure: Image.new("RGB", (4, 4)))
     space = {"__name__": "__main__"}
     for cell in nbformat.read(path, as_version=4).cells:

@@ -1,4 +1,4 @@
-"""Drawings of an architecture: what they show is what the list says, in any theme and as text."""
+"""Diagrams of an architecture show what the list says, in any theme and as text."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,12 +12,12 @@ X, HEADS, ALL_PAIRS = "(B, T, C)", "(B, H, T, D)", "(B, H, T, T)"
 
 
 def multi_head_attention():
-    """Lesson 07: three ways that part and meet again, and a mask that comes in from the side."""
+    """Lesson 07: three branches that separate and join, and a mask that enters from the side."""
     return diagram(MULTI_HEAD_ATTENTION, "Multi-head attention")
 
 
 def block():
-    """Lesson 08: two residual arrows that go around."""
+    """Lesson 08: two residual arrows around the branches."""
     return diagram(
         [
             Step("x", shape=X),
@@ -92,14 +92,14 @@ def ways(drawn):
 
 
 @every
-def test_every_input_has_an_arrow_and_what_nothing_takes_leads_out(drawn):
+def test_every_input_has_an_arrow_and_unused_results_leave_the_diagram(drawn):
     taken = {name for step in drawn.steps for name in step.inputs}
     inputs = sum(len(step.inputs) for step in drawn.steps)
     assert len(ways(drawn)) == inputs + sum(step.name not in taken for step in drawn.steps)
 
 
 @every
-def test_boxes_lie_apart_and_no_arrow_runs_through_one(drawn):
+def test_boxes_do_not_overlap_and_no_arrow_crosses_one(drawn):
     edges = boxes(drawn)
     assert len(edges) == len(drawn.steps)
     for i, (left, top, right, bottom) in enumerate(edges):
@@ -113,14 +113,14 @@ def test_boxes_lie_apart_and_no_arrow_runs_through_one(drawn):
 
 
 @every
-def test_every_shape_is_written_once_beside_what_it_comes_from(drawn):
+def test_every_shape_is_written_once_next_to_its_source(drawn):
     words = [part.text for part in parts(drawn, "text")]
     for shape in {step.shape for step in drawn.steps}:
         assert words.count(shape) == sum(step.shape == shape for step in drawn.steps)
 
 
 @every
-def test_words_lie_inside_the_picture_and_not_on_boxes(drawn):
+def test_labels_are_inside_the_picture_and_not_on_boxes(drawn):
     left, top, width, height = map(float, parts(drawn, "svg")[0].get("viewBox").split())
     for part in parts(drawn, "text"):
         x, y = float(part.get("x")), float(part.get("y"))
@@ -135,7 +135,7 @@ def test_words_lie_inside_the_picture_and_not_on_boxes(drawn):
 
 
 @every
-def test_the_page_s_own_text_colour_is_the_only_one_but_for_what_learns(drawn):
+def test_only_learned_parts_have_a_colour_besides_the_text_colour(drawn):
     """So a dark theme is followed; "learned" is a thick border too, which prints in grey."""
     learned = [step.name for step in drawn.steps if step.learned]
     thick = [part for part in parts(drawn, "rect") if part.get("stroke-width") == "2.4"]
@@ -147,7 +147,7 @@ def test_the_page_s_own_text_colour_is_the_only_one_but_for_what_learns(drawn):
 
 
 @every
-def test_it_is_the_same_each_time_and_asks_nobody_for_anything(drawn):
+def test_it_is_reproducible_and_loads_nothing(drawn):
     shown = drawn._repr_mimebundle_()
     assert shown == drawn._repr_mimebundle_()
     page = shown["text/html"]
@@ -184,7 +184,7 @@ def test_a_residual_goes_around_on_the_outer_side():
     assert all(min(x for x, _ in way) < min(edge[0] for edge in boxes(block())) for way in around)
 
 
-def test_what_comes_in_from_the_side_stands_beside_its_step():
+def test_an_input_from_the_side_is_next_to_its_step():
     drawn = multi_head_attention()
     places = dict(zip([step.name for step in drawn.steps], boxes(drawn), strict=True))
     assert places["hidden"][1] == places["mask"][1]
@@ -194,9 +194,9 @@ def test_what_comes_in_from_the_side_stands_beside_its_step():
 @pytest.mark.parametrize(
     "steps, frames, said",
     [
-        ([Step("a", ["b"])], {}, "'a' takes 'b', which is no step above it"),
+        ([Step("a", ["b"])], {}, "'a' takes 'b', which is not an earlier step"),
         ([Step("a"), Step("a")], {}, "two steps are called 'a': give one of them a label"),
-        ([Step("a")], {"all": ["b"]}, "the frame 'all' holds 'b', which is no step"),
+        ([Step("a")], {"all": ["b"]}, "the frame 'all' contains 'b', which is not a step"),
     ],
 )
 def test_a_list_that_does_not_fit_is_refused_in_words(steps, frames, said):

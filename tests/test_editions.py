@@ -1,4 +1,4 @@
-"""solutions/ and notebooks/ hold together, and making them twice changes nothing."""
+"""solutions/ and notebooks/ agree, and building them twice changes nothing."""
 
 import re
 from pathlib import Path
@@ -93,12 +93,12 @@ def test_other_calls_of_check_are_left_alone():
         (('check("triple", triple)',), "'triple', which is not in the catalogue"),
     ],
 )
-def test_an_author_hears_what_does_not_fit(sources, complaint):
+def test_an_author_gets_a_message_about_inconsistencies(sources, complaint):
     with pytest.raises(ValueError, match=complaint):
         annotate(code(*sources), POINTS)
 
 
-def test_what_only_its_reader_should_see_is_not_stored():
+def test_output_specific_to_the_reader_is_not_stored():
     notebook = code("print(loss)")
     notebook.cells[0].metadata["tags"] = ["nbval-ignore-output", "unstored"]
     notebook.cells[0].outputs = [new_output("stream", name="stdout", text="2.386")]
@@ -106,7 +106,7 @@ def test_what_only_its_reader_should_see_is_not_stored():
     assert notebook.cells[0].outputs == []
 
 
-def test_normalising_drops_what_changes_from_run_to_run():
+def test_normalising_drops_everything_that_changes_from_run_to_run():
     notebook = code("1", "2")
     notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
     notebook.metadata["language_info"] = {"name": "python", "version": "3.11.7"}
@@ -128,7 +128,7 @@ def test_normalising_drops_what_changes_from_run_to_run():
     ]
 
 
-def test_cell_ids_depend_on_the_text_and_not_on_the_place():
+def test_cell_ids_depend_on_the_text_and_not_on_the_position():
     before = code("x = 1", "x = 2", "x = 1")
     after = code("y = 0", "x = 1", "x = 2", "x = 1")
     after.cells.insert(0, new_markdown_cell("x = 1"))
@@ -162,7 +162,7 @@ def test_running_a_notebook_twice_writes_the_same_bytes(tmp_path):
     assert last == "0.0", "an author's own progress must not be stored in the course"
 
 
-def test_a_cell_that_raises_stops_the_making(tmp_path):
+def test_a_cell_that_raises_stops_the_build(tmp_path):
     path = tmp_path / "lesson.ipynb"
     nbformat.write(code("1 / 0"), path)
     before = path.read_bytes()
@@ -201,10 +201,10 @@ def test_the_student_edition_keeps_the_questions_of_a_quiz(tmp_path):
     ]
 
 
-# ---------------------------------------------------------------- the course as it is
+# ---------------------------------------------------------------- the actual course
 
 
-def test_notebooks_is_what_solutions_makes(tmp_path):
+def test_notebooks_is_up_to_date_with_solutions(tmp_path):
     editions.make_student_edition(notebooks=tmp_path)
     made = {p.relative_to(tmp_path): p.read_bytes() for p in tmp_path.rglob("*.ipynb")}
     kept = {p.relative_to(NOTEBOOKS): p.read_bytes() for p in pages(NOTEBOOKS)}
@@ -305,7 +305,7 @@ def test_no_stub_is_secretly_solved(lesson, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("lesson", lessons(NOTEBOOKS))
-def test_the_student_edition_holds_no_hidden_test_and_no_output(lesson):
+def test_the_student_edition_contains_no_hidden_test_and_no_output(lesson):
     for cell in code_cells(NOTEBOOKS / lesson):
         assert "HIDDEN TESTS" not in cell.source
         assert "grading" not in cell.source

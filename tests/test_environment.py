@@ -1,4 +1,4 @@
-"""The first cell of the course says in one line what is wrong, and `device()` where tensors go."""
+"""The course's first cell says in one line what is wrong; `device()` chooses the device."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_the_environment_of_these_tests_is_ready():
     assert check_environment() == [READY]
 
 
-def test_python_too_old_is_said_with_its_version(monkeypatch):
+def test_an_old_python_is_reported_with_its_version(monkeypatch):
     monkeypatch.setattr(environment, "OLDEST_PYTHON", (99, 0))
     (line,) = check_environment()
     assert ".".join(map(str, sys.version_info[:3])) in line
@@ -51,12 +51,12 @@ def test_a_version_outside_the_range_is_named_with_the_range(monkeypatch):
     assert line.startswith("ipywidgets 7.6.0 is outside the range the course supports (<9,>=7.7.1)")
 
 
-def test_extras_are_not_asked_of_students(monkeypatch):
+def test_students_do_not_need_extras(monkeypatch):
     lie_about(monkeypatch, nbgrader=None, pytest=None)
     assert check_environment() == [READY]
 
 
-def test_lessons_of_one_checkout_with_the_package_of_another_are_told(monkeypatch, tmp_path):
+def test_lessons_with_the_package_of_another_checkout_are_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(environment, "COURSE", tmp_path)
     (line,) = check_environment()
     assert f"This page is in {tmp_path}, but course_utils comes from {FILE.parent.parent}." in line
@@ -92,8 +92,8 @@ def test_cuda_with_a_cuda_device_is_taken(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_the_one_cpu_may_be_named_with_its_index(monkeypatch, capsys):
-    """As a device whose name isn't what its tensors say: `cuda` and `cuda:0` are the same too."""
+def test_the_cpu_may_be_named_with_its_index(monkeypatch, capsys):
+    """Tests a device name that differs from its tensors' device, like `cuda` and `cuda:0`."""
     monkeypatch.setenv("COURSE_DEVICE", "cpu:0")
     assert device() == torch.device("cpu:0")
     assert torch.zeros(3, device=device()).device == torch.zeros(3).to(device()).device
@@ -101,7 +101,7 @@ def test_the_one_cpu_may_be_named_with_its_index(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("value", ["gpu", "mps", "cuda:", "cuda:x", "cpu:0x", "cpu:1"])
-def test_another_device_is_refused_with_what_can_be_said(monkeypatch, value):
+def test_another_device_is_refused_with_the_allowed_names(monkeypatch, value):
     monkeypatch.setenv("COURSE_DEVICE", value)
-    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it can be cpu, cuda"):
+    with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it must be cpu, cuda"):
         device()

@@ -1,4 +1,4 @@
-"""The lists of what the course needs agree, and `make` says in one line what is missing."""
+"""The lists of requirements agree, and `make` says in one line what is missing."""
 
 import re
 import subprocess

@@ -1,5 +1,6 @@
-"""`make lab` serves the course: started as a person starts it, asked as a browser asks."""
+"""`make lab` serves the course: it is started like a person would, and queried like a browser."""
 
+import json
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ def address(tmp_path_factory):
     options = "--no-browser --ServerApp.port=0 --ServerApp.open_browser=False"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
     server = subprocess.Popen(
-        # -o: this environment has all it needs, whoever made it.
+        # -o: this environment is complete, whoever created it.
         ["make", "-o", f"{sys.prefix}/.lab", "lab", f"VENV={sys.prefix}", f"ARGS={options}"],
         cwd=COURSE,
         env={**environment, "HOME": str(home)},
@@ -47,7 +48,7 @@ def address(tmp_path_factory):
 
 
 def get(address, tries=60):
-    """The page at an address; the server prints it a moment before it listens there."""
+    """The page at an address, which the server prints a moment before it listens there."""
     while True:
         try:
             with urllib.request.urlopen(address, timeout=60) as answer:
@@ -62,3 +63,6 @@ def get(address, tries=60):
 def test_the_address_is_the_start_page(address):
     assert urlsplit(address).path == "/lab/tree/notebooks/index.ipynb"
     assert "<title>JupyterLab</title>" in get(address)
+    settings = "/lab/api/settings/@jupyterlab/apputils-extension:notification"
+    asked = json.loads(get(address.replace(urlsplit(address).path, settings)))
+    assert asked["schema"]["properties"]["fetchNews"]["default"] == "false"

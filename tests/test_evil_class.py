@@ -1,4 +1,4 @@
-"""A class with attackers in it, graded by the real commands, beside the same class without them."""
+"""A class with attackers, graded by the real commands, compared with the class without them."""
 
 import csv
 import hashlib
@@ -30,9 +30,9 @@ from .nbgrader_class import ASSIGNMENT
 from .test_nbgrader_cycle import fresh_clone, shown
 from .warm import Warm
 
-# Short times: each endless attack takes as long as it may.
+# Short limits, because each endless attack uses up its time.
 SECONDS = {"CELL": "2", "CHECK": "1.5", "NOTEBOOK": "25"}
-WHOLE_CLASS = 240  # seconds in which the class is graded, on two cores that others use too
+WHOLE_CLASS = 240  # seconds for grading the class, on two cores that other tests use too
 
 pytestmark = [pytest.mark.full("all attacks but five"), pytest.mark.timeout(900)]
 each_attack = pytest.mark.parametrize("name", ATTACKS)
@@ -40,17 +40,17 @@ each_honest = pytest.mark.parametrize("name", [student.__name__ for student in H
 
 
 class Course:
-    """A fresh clone, whose instructor grades."""
+    """A fresh clone in which the instructor grades."""
 
     def __init__(self, folder: Path, warm: Warm) -> None:
         self.folder, self.warm = folder, warm
         self.home = folder.parent / f"home-{folder.name}"
         self.home.mkdir()
         self.seconds = 0.0
-        self.called: Any = None  # the connection, if somebody calls this machine
+        self.called: Any = None  # a connection, if a submission contacts this machine
 
     def type(self, line: str, *expected: int) -> str:
-        """What a command writes; its exit status is one of those expected, or 0."""
+        """The output of a command; its exit status must be one of those expected, or 0."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("COURSE")},
             **{f"COURSE_{name}_SECONDS": value for name, value in SECONDS.items()},
@@ -74,7 +74,7 @@ class Course:
             self.rows = {row["student"]: row for row in csv.DictReader(file)}
 
     def files(self, student: str) -> dict[str, str]:
-        """What there is of a student, and a digest of each."""
+        """A student's files, with a digest of each."""
         return {
             str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for kind in ("submitted", "autograded", "feedback")
@@ -83,7 +83,7 @@ class Course:
         }
 
     def grades(self, student: str) -> list[tuple]:
-        """Everything the gradebook says of a student's work."""
+        """Everything in the gradebook about a student's work."""
         with Gradebook(f"sqlite:///{self.folder}/gradebook.db") as gradebook:
             try:
                 submission = gradebook.find_submission(ASSIGNMENT, student)
@@ -136,7 +136,7 @@ def warm(course: Path) -> Iterator[Warm]:
 
 
 def graded(folder: Path, warm: Warm, attacks: Iterable[str] = ()) -> Course:
-    """A course in which the honest students and these attackers have handed in and are graded."""
+    """A course with graded submissions of the honest students and these attackers."""
     course = Course(folder, warm)
     course.type(f"nbgrader generate_assignment {ASSIGNMENT} --quiet")
     with Gradebook(f"sqlite:///{folder}/gradebook.db") as gradebook:
@@ -180,7 +180,7 @@ def test_an_honest_student_gets_what_is_fair(loud, name):
 
 
 @each_honest
-def test_beside_attackers_nothing_changes_for_the_others(quiet, loud, name):
+def test_attackers_change_nothing_for_the_others(quiet, loud, name):
     assert loud.grades(name) == quiet.grades(name)
     assert loud.files(name) == quiet.files(name)
     assert quiet.files(name)
@@ -195,8 +195,8 @@ def test_the_class_is_graded_in_bounded_time(loud):
     assert loud.took_to_show < WHOLE_CLASS / 2
 
 
-def test_the_page_of_attacks_is_of_this_class():
-    """The points and messages depend on the machine; no attack has more points than are fair."""
+def test_the_page_of_attacks_matches_this_class():
+    """Points and messages depend on the machine; no attack has more points than is fair."""
     page = (COURSE / "docs" / "attacks.md").read_text(encoding="utf-8")
     lines = [line[2:-2].split(" | ") for line in page.splitlines() if line.startswith("| ")]
     columns, *rows = lines
@@ -211,7 +211,7 @@ def test_the_page_of_attacks_is_of_this_class():
         assert bool(stock) == attack.before
 
 
-def test_nobody_was_called(loud):
+def test_no_submission_used_the_network(loud):
     assert loud.called is None
 
 
@@ -230,21 +230,21 @@ def test_an_attack_gets_no_more_than_an_honest_answer(loud, name):
 
 
 @each_attack
-def test_a_right_answer_beside_an_attack_is_paid(loud, name):
+def test_a_right_answer_next_to_an_attack_gets_its_points(loud, name):
     got = sum(points or 0 for _, _, points, *_ in loud.grades(name))
     assert got >= ATTACKS[name].paid
 
 
 @each_attack
-def test_an_attack_does_not_fail_by_a_mistake_of_its_own(loud, name):
-    """For example because a module that it patches has another name by now."""
+def test_an_attack_does_not_fail_by_its_own_mistake(loud, name):
+    """For example, because a module that it patches has been renamed."""
     for path in (loud.folder / "autograded" / name / ASSIGNMENT).glob("*.ipynb"):
         outputs = [o for c in nbformat.read(path, 4).cells for o in c.get("outputs", [])]
         assert not {o.get("ename") for o in outputs} & {"AttributeError", "ModuleNotFoundError"}
 
 
 @each_attack
-def test_student_and_instructor_are_told(loud, name):
+def test_student_and_instructor_get_a_message(loud, name):
     attack = ATTACKS[name]
     page = " ".join(map(shown, loud.pages(name).values()))
     assert re.search(attack.said, page), page[-2000:]
@@ -281,12 +281,12 @@ class Acting(HTMLParser):
         if "script" in self._open and "evil()" in data:
             self.found.append(data)
         verbatim = {"pre", "code", "script", "style"} & set(self._open)
-        if not verbatim and "\\href" in data:  # where formulas are set
+        if not verbatim and "\\href" in data:  # formulas
             self.found.append(data)
 
 
 @each_attack
-def test_no_page_acts(loud, name):
+def test_no_page_runs_code(loud, name):
     for page in loud.pages(name).values():
         assert Acting(page).found == []
 

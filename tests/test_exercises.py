@@ -1,4 +1,4 @@
-"""The catalogue's promises: enough answers, whole sentences, one id an idea, sizes that differ."""
+"""The catalogue's rules: enough answers, complete sentences, one id per idea, different sizes."""
 
 import math
 import re
@@ -48,13 +48,13 @@ def test_points_survive_as_text(exercise):
     assert exercise.points * 4 == int(exercise.points * 4)
 
 
-def test_answers_belong_to_exercises():
+def test_every_answer_has_an_exercise():
     for lesson, exercises in COURSE.by_lesson.items():
         ids = {e.id for e in exercises}
         assert set(answers(lesson).RIGHT) | set(answers(lesson).WRONG) <= ids, lesson
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- sentences
 
 
 @each_exercise
@@ -111,17 +111,17 @@ def test_one_case_is_typical(exercise):
 
 
 @each_with_code
-def test_roles_and_options_are_told_in_no_name(exercise):
+def test_no_case_name_mentions_a_role_or_an_option(exercise):
     names = [c.name for c in exercise.cases(0)]
     assert len(set(names)) == len(names)
 
 
-LARGE = 5_000  # numbers; those of a test of speed or of widths
+LARGE = 5_000  # numbers, as in a test of speed or of widths
 
 
 @pytest.fixture
 def quick_to_draw(monkeypatch):
-    """Large tensors are zeros: their sizes are of interest, and drawing them takes most time."""
+    """Replaces large tensors by zeros: only their sizes matter, and drawing them is slow."""
     normal = Draw.normal
 
     def drawn(draw, *shape, dtype=torch.float32):
@@ -136,7 +136,7 @@ def quick_to_draw(monkeypatch):
     "seeds", [3, pytest.param(200, marks=pytest.mark.full("sizes that differ on 200 seeds"))]
 )
 def test_sizes_differ(exercise, seeds, quick_to_draw):
-    """Whatever the seed, no two sizes of a case can be taken for each other."""
+    """Whatever the seed, no two sizes of a case can be confused."""
     wrong = {
         f"{case.name}: {said}"
         for seed in range(seeds)
@@ -147,7 +147,7 @@ def test_sizes_differ(exercise, seeds, quick_to_draw):
 
 
 class TestThatSizesWhichCoincideAreSeen:
-    """The test above is only as good as its eyes."""
+    """The test above must be able to find equal sizes."""
 
     def exercise(self, name):
         exercise = COURSE.find(name)
@@ -211,7 +211,7 @@ class TestThatSizesWhichCoincideAreSeen:
         exercise, case = self.exercise("copy_linear_to_matrix")
         assert {"d_in", "d_out", "B"} <= sizes(exercise, case).keys()
 
-    def test_and_an_input_without_letters_is_no_way_out(self):
+    def test_an_input_without_letters_is_reported_too(self):
         exercise, case = self.exercise("naive_mean")
         with pytest.raises(KeyError):
             coinciding(exercise, replace(case, inputs={"y": torch.zeros(2, 2)}))
@@ -230,7 +230,7 @@ def test_a_gate_that_looks_for_a_missing_role_is_an_error():
     with pytest.raises(ValueError, match="naive_mean: no case has the role that gate looks at"):
         kept_key(exercise, 0)
     report = check_exercise(exercise, lambda x: x)
-    assert "The exercise itself has a fault" in report.message and "gate" in report.message
+    assert "The exercise itself is faulty" in report.message and "gate" in report.message
 
 
 # ---------------------------------------------------------------- stubs
@@ -287,7 +287,7 @@ STUBS = {
 
 @each_exercise
 @pytest.mark.parametrize("stub", [..., None], ids=repr)
-def test_nothing_gets_nothing(exercise, stub):
+def test_an_empty_answer_gets_nothing(exercise, stub):
     report = check_exercise(exercise, stub)
     assert (report.points, report.attempted) == (0.0, False), str(report)
 

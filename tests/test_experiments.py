@@ -1,4 +1,4 @@
-"""The experiments that lessons run give what the lessons say of them."""
+"""The lessons' experiments give the results that the lessons state."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ class TestLookup:
         assert tokens.shape == (3, 6, 8) and wanted.shape == (3, 6, 2)
         assert torch.equal(tokens[..., :6].argmax(dim=-1), kinds)
 
-    def test_each_token_wants_the_payload_of_the_next_kind(self):
+    def test_each_target_is_the_payload_of_the_next_kind(self):
         kinds, tokens, wanted = lookup.texts(4)
         for b in range(4):
             payload = {
@@ -27,7 +27,7 @@ class TestLookup:
             for kind, fetched in zip(kinds[b], wanted[b], strict=True):
                 assert torch.equal(fetched, payload[(int(kind) + 1) % 6])
 
-    def test_the_mean_is_off_by_five_sixths(self):
+    def test_the_mean_has_an_error_of_five_sixths(self):
         assert lookup.error_of_the_mean() == pytest.approx(5 / 6, abs=0.02)
 
     @pytest.mark.parametrize("seed", range(3))
@@ -51,16 +51,16 @@ class TestLookup:
         ],
     )
     def test_sharing_costs_width_or_makes_it_impossible(self, share, width, least, most, seed):
-        """Key and value may share a matrix where there is room for both; query and key never."""
+        """Key and value may share a matrix if it is wide enough for both; query and key never."""
         assert least < lookup.error(lookup.train(share, width, seed)) < most
 
-    def test_a_ring_with_scores_that_are_the_same_both_ways_gets_five_of_six_right(self):
-        """The best that a shared matrix reached: at width 4 with one for all, at 2 by luck."""
+    def test_symmetric_scores_get_at_most_five_of_six_right(self):
+        """The best result with a shared matrix: at width 4 with one for all, at width 2 by luck."""
         for head in (lookup.train(ALL, 4), lookup.train(ALL[:2], 2, seed=3)):
             right = lookup.weights(head).argmax(dim=-1) == torch.tensor([1, 2, 3, 4, 5, 0])
             assert right.sum() == 5 and lookup.error(head) == pytest.approx(1 / 3, abs=0.05)
 
-    def test_the_loop_on_the_page_is_the_one_of_the_experiment(self):
+    def test_the_lesson_s_loop_equals_the_experiment_s(self):
         head = lookup.new_head()
         optimizer = torch.optim.Adam(head.parameters(), lr=0.02)
         for step in range(3):
@@ -76,14 +76,14 @@ class TestLookup:
         attended = lookup.weights(lookup.train()).argmax(dim=-1)
         assert attended.tolist() == [1, 2, 3, 4, 5, 0]
 
-    def test_training_leaves_seed_and_threads_alone(self):
+    def test_training_restores_seed_and_threads(self):
         state, threads = torch.get_rng_state(), torch.get_num_threads()
         lookup.train(steps=1)
         assert torch.equal(state, torch.get_rng_state()) and torch.get_num_threads() == threads
 
 
 class TestSaturation:
-    def test_without_the_scale_one_key_takes_all_and_the_gradient_goes(self):
+    def test_without_scaling_one_key_gets_all_the_weight_and_the_gradient_vanishes(self):
         tops, gradients = saturation.by_width([4, 1024]).values()
         assert tops["not scaled"][1] > 0.999 and tops["divided by √D"][1] < 0.4
         first, last = gradients["not scaled"]
@@ -119,7 +119,7 @@ class TestNanHunt:
             (attention.safe_masked_softmax, []),
         ],
     )
-    def test_where_a_nan_turns_up(self, weigh, found):
+    def test_the_stages_with_a_nan(self, weigh, found):
         assert nan_hunt.hunt(weigh, self.x, self.pad_mask) == found
 
     def test_the_weights_are_those_of_that_step(self):
@@ -144,8 +144,8 @@ class TestDepth:
         assert 0.3 < first["Pre-LN"] < 1.3 and 0.3 < first["Post-LN"] < 1.3
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_pre_norm_spreads_the_change_over_the_blocks(self, seed):
-        """The last of 24 blocks gets less than alone; after a norm on the stream it gets more."""
+    def test_pre_norm_spreads_the_gradient_over_the_blocks(self, seed):
+        """The last of 24 blocks gets less gradient than alone; with a norm on the stream, more."""
         last = {name: depth.gradient_norms(name, 24, seed)[1] for name in depth.WIRINGS}
         assert last["Pre-LN"] < last["Post-LN"]
 

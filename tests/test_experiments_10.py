@@ -1,4 +1,4 @@
-"""The experiments of lesson 10 give what the lesson says of them."""
+"""The experiments of lesson 10 give the results that the lesson states."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.full("the lessons' experiments")
 
 
 class TestRepeatedTexts:
-    def test_a_segment_of_different_words_comes_again_and_again(self):
+    def test_a_segment_of_distinct_words_is_repeated(self):
         ids, lengths = induction.texts(20, seed=3)
         assert ids.shape == (20, induction.LENGTH)
         for text, L in zip(ids.tolist(), lengths.tolist(), strict=True):
@@ -24,7 +24,7 @@ class TestRepeatedTexts:
         one, two = induction.accuracies().values()
         assert max(one) < 1 / 3 and two[-1] > 0.99 and two[2] < 0.5 < two[4]
 
-    def test_three_heads_have_a_job_and_none_looks_at_the_same_word(self):
+    def test_three_heads_have_a_job_and_none_attends_to_the_same_word(self):
         scores = induction.roles(induction.trained(2))  # (L, H, 3)
         previous, same, behind = scores.unbind(-1)
         assert divmod(int(previous.argmax()), 2) == (0, 1) and previous.max() > 0.95
@@ -34,19 +34,19 @@ class TestRepeatedTexts:
     @pytest.mark.parametrize(
         ("layer", "head", "left"), [(1, 0, 1.0), (1, 1, 0.3), (0, 1, 0.2), (0, 0, 1.0)]
     )
-    def test_of_two_heads_with_one_score_one_can_go(self, layer, head, left):
+    def test_one_of_two_equal_heads_can_be_ablated(self, layer, head, left):
         model = induction.trained(2)
         before = {n: p.clone() for n, p in model.named_parameters()}
         with induction.without_head(model, layer, head):
             assert induction.accuracy(model) == pytest.approx(left, abs=0.03)
         assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
-    def test_training_leaves_the_seed_alone_and_begins_at_chance(self):
+    def test_training_restores_the_seed_and_begins_at_chance(self):
         state = torch.get_rng_state()
         _, seen = induction.train(1, steps=0)
         assert torch.equal(state, torch.get_rng_state()) and seen[0] < 0.1
 
-    def test_the_kept_weights_are_small(self):
+    def test_the_stored_weights_are_small(self):
         assert induction.KEPT.stat().st_size < 2**20
 
 
@@ -71,13 +71,13 @@ class TestTinyModel:
         text = generate(model, tiny_lm.ids_of(". the dogs near the"), 5)
         assert [toy_english.words[id] for id in text[0, 5:]] == ["the"] * 5
 
-    def test_too_few_texts_are_learned_by_heart(self):
+    def test_too_few_texts_are_memorised(self):
         own, fresh = (list(losses.values()) for losses in tiny_lm.overfit().values())
         floor = toy_english.least_loss(17)
         assert own[-1] < floor / 3
         assert min(fresh) > floor and fresh[-1] > min(fresh) + 0.5
 
-    def test_a_new_model_looks_at_everything_a_little(self):
+    def test_an_untrained_model_attends_to_everything(self):
         model = tiny_lm.new_model()
         assert isinstance(model, TinyLM)
         assert tiny_lm.on_the_subject(model).shape == (2, 4)
@@ -86,6 +86,6 @@ class TestTinyModel:
     def test_paragraphs_that_come_twice_are_kept_once(self):
         assert tiny_lm.without_repeats("a\n\nb\n\na\n\nc") == "a\n\nb\n\nc"
 
-    def test_pairs_are_counted_in_one_text_and_tried_on_another(self):
+    def test_pairs_are_counted_in_one_text_and_tested_on_another(self):
         ids = torch.tensor([0, 1] * 50)
         assert tiny_lm.counted_bigram_loss(ids, ids, 2) == pytest.approx(0.02, abs=0.01)

@@ -1,4 +1,4 @@
-"""The experiments of lesson 11 give what the lesson says of them."""
+"""The experiments of lesson 11 give the results that the lesson states."""
 
 import pytest
 import torch
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.full("the lessons' experiments")
         ("the dog dances", "danse"),
     ],
 )
-def test_one_prefix_goes_on_as_its_source_has_it(source, word):
+def test_the_same_prefix_continues_according_to_its_source(source, word):
     assert sources.next_words(sources.translator(), source, "le chat", 1)[word] > 0.95
 
 
-def test_without_a_source_it_writes_what_is_likely_in_the_language():
+def test_without_a_source_it_generates_likely_words():
     said = sources.next_words(sources.translator(), None, "le petit", 3)
     counted = sources.counted("le petit")
     assert set(counted) == {"chat", "garçon"} < set(said)
@@ -31,7 +31,7 @@ def test_without_a_source_it_writes_what_is_likely_in_the_language():
         assert abs(probability - counted.get(word, 0.0)) < 0.05
 
 
-def test_each_row_attends_to_the_word_that_is_written_next():
+def test_each_row_attends_to_the_word_translated_next():
     english, french = "the small cat finds a girl", "le petit chat trouve une fille"
     weights = sources.attends_to(sources.translator(), english, french)
     assert sources.pieces(english) == ["the", "small", "cat", "find", "-s", "a", "girl"]
@@ -67,7 +67,7 @@ def test_it_is_built_from_the_parts_that_it_is_given():
     assert not cross.training and isinstance(cross, nn.Module)
 
 
-def test_a_few_steps_lower_the_loss_and_leave_the_seed_alone():
+def test_a_few_steps_lower_the_loss_and_restore_the_seed():
     state = torch.get_rng_state()
     losses = sources.train(sources.new_model(), steps=6, without_source_every=0)
     assert torch.equal(state, torch.get_rng_state())

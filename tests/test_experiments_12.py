@@ -1,4 +1,4 @@
-"""The experiments of lesson 12 give what the lesson says of them; the line translates."""
+"""The experiments of lesson 12 give the results that the lesson states; the line translates."""
 
 import pytest
 import torch
@@ -25,23 +25,23 @@ class TestStoppedEarly:
         assert translating.said(two.ids) == translating.french_of("the small girl eats")
         assert two.score > one.score + 0.1
 
-    def test_a_likelier_text_is_the_worse_one(self):
+    def test_a_more_likely_text_can_be_worse(self):
         text = "the grey cat washes the cat"
         one, four = (translating.searched(EARLY, text, w)[0] for w in (1, 4))
         assert translating.said(one.ids) == translating.french_of(text)
         assert translating.said(four.ids) != translating.french_of(text)
         assert four.score > one.score + 0.01
 
-    def test_behind_a_wrong_article_comes_another_noun(self):
+    def test_a_wrong_article_is_followed_by_another_noun(self):
         assert translating.go_on(EARLY, "the cow dances", "") == "la vache danse"
         assert translating.go_on(EARLY, "the cow dances", "le") == "le chien mange"
 
-    def test_a_wrong_word_costs_half_of_the_rest(self):
+    def test_a_wrong_word_halves_the_accuracy_of_the_rest(self):
         pairs = three_sets(held_out=400)[1]
         assert translating.after_a_word(EARLY, pairs, wrong=False) == pytest.approx(0.8, abs=0.03)
         assert translating.after_a_word(EARLY, pairs, wrong=True) == pytest.approx(0.4, abs=0.03)
 
-    def test_the_tree_holds_what_the_search_ends_with(self):
+    def test_the_tree_contains_the_final_texts_of_the_search(self):
         steps = translating.beam_steps(EARLY, "the small girl eats", 2)
         assert all(sum(kept for *_, kept in step) == 2 for step in steps)
         best = translating.searched(EARLY, "the small girl eats", 2)[0]
@@ -55,7 +55,7 @@ class TestStoppedEarly:
         assert found == pytest.approx(best.log_probability)
 
 
-def test_batches_take_each_sentence_before_any_comes_again():
+def test_batches_use_each_sentence_before_repeating_any():
     pairs = three_sets(120, 10)[0]
     batches = translating.draw_batches(pairs[:64], 2, size=32)
     assert (
@@ -63,7 +63,7 @@ def test_batches_take_each_sentence_before_any_comes_again():
     )
 
 
-def test_reading_once_changes_nothing():
+def test_encoding_the_source_once_gives_the_same_result():
     source, mask, _ = translating.as_batch(translating.unseen_pairs()[:5])
     reads_once = translating.ReadsOnce(EARLY, source, mask)
     ours = greedy_translate(reads_once, source, 1, 2, 13)
@@ -104,19 +104,19 @@ def test_words_that_mean_the_same_are_found():
 
 
 class TestFamilies:
-    def test_who_sees_whom(self):
+    def test_the_masks_of_the_families(self):
         encoder, decoder, both = families.masks(3, 4)
         assert not encoder.any()
         assert decoder.equal(torch.ones(7, 7).triu(1).bool())
         assert both[:3, 3:].all() and not both[:, :3].any()
         assert both[3:, 3:].equal(torch.ones(4, 4).triu(1).bool())
 
-    def test_the_first_word_is_blanked_out_and_known(self):
+    def test_the_first_word_is_masked_and_known(self):
         ids, pad_mask, articles = families.blanked(20, seed=3)
         assert (ids[:, 0] == 2).all() and not (articles == 2).any()
         assert pad_mask.equal(ids == PAD_ID)
 
-    def test_a_causal_filler_sees_the_blank_alone(self):
+    def test_a_causal_model_sees_only_the_masked_word(self):
         filler = families.Filler(causal=True).eval()
         shares = [families.article_shares(filler, text) for text in ("petit chat", "grande fille")]
         assert torch.equal(*shares)
@@ -126,13 +126,13 @@ class TestLine:
     def test_it_translates_what_is_typed(self):
         line = translating_line(EARLY, "the cow dances")
         assert line.translation()[0] == "la vache danse"
-        line.line.value = "I do not sing."
+        line.text = "I do not sing."
         assert line.translation()[1] == ["je", "ne", "chante", "pas", "<eos>"]
-        assert "je ne chante pas" in line.table.value and "<th scope" in line._html()
+        assert line._shown["says"] == "je ne chante pas" and "<th scope" in line._html()
 
     @pytest.mark.parametrize(
         ("text", "said"), [("the purple cow", "purple"), ("", "1 to 13"), ("the " * 14, "1 to 13")]
     )
-    def test_what_it_cannot_read_is_told(self, text, said):
+    def test_unreadable_input_gets_a_message(self, text, said):
         line = translating_line(EARLY, text)
-        assert said in line.table.value and said in repr(line)
+        assert said in line._shown["says"] and said in repr(line) and said in line._html()

@@ -1,4 +1,4 @@
-"""The experiments of lesson 13 measure what the lesson says they do."""
+"""The experiments of lesson 13 measure what the lesson states."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ class TestKernels:
         assert by_hand == {"attn_mask (H, T, T)", "dropout_p=0.1"}
         assert set(ran.values()) == {"flash", "math"}
 
-    def test_pytorch_says_why(self):
+    def test_pytorch_s_reason_is_shown(self):
         said = {name: performance.why_not("flash", **call) for name, call in self.ASKED.items()}
         assert "dropout" in said["dropout_p=0.1"]
         assert said["attn_mask (H, T, T)"].endswith("2d; 4d")
@@ -49,7 +49,7 @@ def test_the_kinds_of_the_bill_give_the_same_numbers():
         torch.testing.assert_close(module(x), kinds["split"](x), rtol=1e-4, atol=1e-5)
 
 
-def test_memory_of_the_bill_is_what_is_kept_of_it():
+def test_measured_memory_matches_the_stored_ratios():
     kept = {name: kept_bytes(run) for name, run in performance.calls(CPU).items()}
     for name, (_, once) in performance.ONCE.items():
         assert kept[name] / kept[performance.BASE] == pytest.approx(once, abs=0.02)
@@ -61,7 +61,7 @@ def test_positions_are_counted(write, pushed):
     assert caching.positions_pushed(write, model, torch.tensor([[3]]), 10) == pushed
 
 
-def test_a_beginning_counts_too():
+def test_the_prompt_is_counted_too():
     model = caching.new_model(16, CPU)
     ids = torch.tensor([[3, 4, 5], [6, 7, 8]])
     assert caching.positions_pushed(generate_cached, model, ids, 4) == 2 * (3 + 3)

@@ -1,4 +1,4 @@
-"""Lessons 06 and 07: what two heads can do that one can't, a head that is needed, both styles."""
+"""Lessons 06 and 07: two heads against one, a head that is needed, both styles."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ more_seeds = [
 ]
 
 
-def test_each_token_should_get_the_payloads_of_the_next_and_of_the_previous_kind():
+def test_each_target_is_the_payload_of_the_next_and_of_the_previous_kind():
     kinds, _, _ = lookup.texts(3, seed=5)
     tokens, wanted = heads.two_payloads(3, seed=5)
     for text in range(3):
@@ -61,13 +61,13 @@ def test_padding_before_a_text_shows_that_the_mask_is_lost_and_padding_after_it_
         assert heads.same_as_alone(module(4, 3, 8, 2)) == [True, right]
 
 
-def test_after_a_single_view_a_token_notices_the_future_and_after_the_split_it_does_not():
+def test_a_single_view_leaks_the_future_but_a_split_does_not():
     assert heads.tokens_that_notice(lambda x: x.view(1, 2, 3, 2)) == [1, 2]
     assert heads.tokens_that_notice(lambda x: attention.split_heads(x, 2)) == [2]
 
 
 @pytest.mark.parametrize("H", [1, 12])
-def test_side_by_side_each_head_adds_five_products_and_split_none(H):
+def test_separate_heads_need_five_products_each_but_split_heads_none(H):
     side_by_side, split = (make(24, 8, H) for make in heads.STYLES.values())
     assert heads.matrix_products(side_by_side) == 5 * H + 1
     assert heads.matrix_products(split) == 6
@@ -80,7 +80,7 @@ def test_the_library_s_module_with_the_parameters_of_ours_gives_the_same():
     torch.testing.assert_close(out, split(x))
 
 
-def test_from_the_same_first_parameters_both_styles_end_at_the_same_loss():
+def test_with_equal_initial_parameters_both_styles_reach_the_same_loss():
     torch.manual_seed(0)
     a, b = (
         attention.MultiHeadAttentionWrapper(64, 16, 32, 4),

@@ -1,4 +1,4 @@
-"""The loss so far: each row of the table is what a run gives, whatever the seed."""
+"""The loss so far: each row of the table matches a run, whatever the seed."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ more_seeds = [
 
 @pytest.mark.parametrize("seed", [0, *more_seeds])
 @pytest.mark.parametrize("name", loss_so_far.ROWS)
-def test_a_row_s_loss_is_what_a_run_gives(name, seed):
+def test_a_stored_loss_matches_a_run(name, seed):
     torch.manual_seed(seed)
     part = PARTS.get(name, lambda: None)()
     row = loss_so_far.ROWS[name]
@@ -41,7 +41,7 @@ def test_two_heads_side_by_side_are_the_row_of_split_heads_too():
     assert loss_so_far.train("four heads", wrapper) == loss_so_far.ROWS["four heads"].loss
 
 
-def test_another_part_gets_the_loss_of_its_own_run():
+def test_a_different_part_gets_the_loss_of_its_own_run():
     lost = loss_so_far.train("one head", torch.zeros_like)
     assert lost == pytest.approx(loss_so_far.ROWS["the word before, alone"].loss, abs=0.02)
 
@@ -54,5 +54,5 @@ def test_the_table_ends_with_its_row_and_the_floor(capsys):
 
 
 def test_an_unknown_row_is_refused():
-    with pytest.raises(ValueError, match="'one hand' is no row; the rows are 'all words alike'"):
+    with pytest.raises(ValueError, match="no row 'one hand'; the rows are 'all words alike'"):
         loss_so_far.show("one hand")

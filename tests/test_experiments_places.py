@@ -1,4 +1,4 @@
-"""What lesson 09 says of positions is what its experiments give."""
+"""Lesson 09's experiments give the results that the lesson states."""
 
 import pytest
 import torch
@@ -30,20 +30,20 @@ def test_one_token_beyond_training(kind, said):
 
 
 @pytest.mark.parametrize("seed", SEEDS[1:])
-def test_so_it_is_with_other_seeds(seed):
+def test_the_same_with_other_seeds(seed):
     drifting = places.shares_right(places.word_before("sinusoidal", seed), 20)
     assert min(drifting[:15]) > 0.99 and drifting[15] < 0.95 and drifting[-1] < 0.2
     holding = places.shares_right(places.word_before("rotary", seed), 40)
     assert min(holding[:16]) > 0.99 and holding[-1] < 0.7
 
 
-def test_training_brings_neighbours_together():
+def test_training_makes_neighbours_similar():
     before, after = (places.similarity(places.learned_table(steps)) for steps in (0, 400))
     assert before.diagonal(1).mean() < 0.2
     assert after.diagonal(1).mean() > 0.6 > after.diagonal(8).mean()
 
 
-def test_waves_are_as_alike_as_they_are_far_apart():
+def test_the_similarity_of_sinusoids_depends_on_the_distance():
     alike = places.similarity(sinusoidal_positions(24, 16))
     assert torch.allclose(alike[1:, 1:], alike[:-1, :-1], atol=1e-5)
 
@@ -61,7 +61,7 @@ def test_rotary_attention_hides_future_and_padding():
     assert not torch.allclose(attention(x)[:, 2:], alone, atol=1e-3)
 
 
-def test_training_leaves_seed_and_threads_alone():
+def test_training_restores_seed_and_threads():
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     places.first_of_three("learned", steps=1)
     places.learned_table(1)

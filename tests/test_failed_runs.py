@@ -1,4 +1,4 @@
-"""After a cell failed, a check says that it is about the version before, in a real kernel."""
+"""After a failed cell, a check says that it is about the previous version, in a real kernel."""
 
 import re
 
@@ -15,7 +15,7 @@ CHECK = 'check("naive_mean", naive_mean)'
 
 
 def cards(*sources, tmp_path):
-    """What each check says when these cells run one after the other, errors included."""
+    """The output of each check when these cells run in sequence, including errors."""
     start = "import torch\nfrom course_utils import check"
     notebook = new_notebook(cells=[new_code_cell(s) for s in (start, *sources)])
     client = NotebookClient(
@@ -64,5 +64,5 @@ def test_a_syntax_error_and_any_other_failure_is_told_until_the_cell_runs(tmp_pa
         ("", set()),
     ],
 )
-def test_names_are_found_also_where_python_finds_none(source, names):
+def test_names_are_found_even_in_invalid_code(source, names):
     assert names_written(source) == names

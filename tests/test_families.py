@@ -1,6 +1,6 @@
-"""Families of wrong answers that hide behind the inputs they happen to get: none passes anywhere.
+"""Families of wrong answers that are right for special inputs: none passes anywhere.
 
-Each is an edit of the right answer, tried in every exercise where it can occur.
+Each is an edit of the right answer, tried in every exercise in which it can occur.
 """
 
 import pytest
@@ -26,7 +26,7 @@ def edited(id, *edits):
 
 
 def squeezed(id):
-    """The right answer with every dimension of size 1 taken from its result."""
+    """The right answer without the dimensions of size 1 in its result."""
     e = COURSE.find(id)
     head, inner = "def squeezed(*args, **named):", f"{id}(*args, **named)"
     if e.kind == "class":

@@ -1,4 +1,4 @@
-"""Pictures: their text alternative reaches the page, their bytes are stable, they print in grey."""
+"""Pictures: their text alternatives reach the page, their bytes are stable, they print in grey."""
 
 import base64
 import html
@@ -120,7 +120,7 @@ def test_drawing_again_gives_the_same_bytes_whatever_style_is_set(draw, picture)
     with matplotlib.style.context("dark_background"):
         second = draw(alt="Mine.")
     assert picture.webp == second.webp
-    assert picture.webp[8:16] == b"WEBPVP8L"  # nothing but points
+    assert picture.webp[8:16] == b"WEBPVP8L"  # only bitmaps
     assert re.search(rb"tEXt|zTXt|iTXt|tIME", picture.png) is None
     assert second.alt == "Mine."
     assert plt.get_fignums() == before
@@ -147,7 +147,7 @@ def test_the_text_alternative_reaches_nbgrader_feedback():
     assert image["alt"] == "Four keys."
 
 
-def test_a_picture_carries_html_and_png_and_its_text():
+def test_a_picture_has_html_png_and_text():
     picture = DRAWINGS["heatmap"]()
     data, metadata = picture._repr_mimebundle_()
     assert data["text/plain"] == picture.alt
@@ -209,7 +209,7 @@ def test_a_row_of_nan_is_drawn_and_named():
     assert "row 0: NaN, NaN; row 1: 0.50, 0.50" in heatmap(matrix, TITLE).alt
 
 
-def test_heads_are_described_by_where_the_last_query_looks():
+def test_heads_are_described_by_what_the_last_query_attends_to():
     heads = torch.zeros(2, 3, 3)
     heads[0, :, 0] = 1
     heads[1, 2] = torch.tensor([0.1, 0.7, 0.2])
@@ -227,7 +227,7 @@ def test_a_mask_is_described_by_what_each_query_sees():
     assert "sequence 0, query 0 sees 0; sequence 1, query 0 sees nothing." in batch.alt
 
 
-def test_hidden_cells_are_told_apart_without_colour():
+def test_hidden_cells_are_distinguishable_without_colour():
     hidden = causal_mask(3)
     grey = pixels(mask_picture(hidden, TITLE)).mean(axis=-1)
     seen = pixels(mask_picture(torch.zeros_like(hidden), TITLE)).mean(axis=-1)
@@ -261,7 +261,7 @@ COLOUR_BLINDNESS = {
         ]
     ),
 }
-NOTICED = 0.02  # a distance in OKLab that is just seen
+NOTICED = 0.02  # a just noticeable difference in OKLab
 THEMES = {"light": lambda colour: colour, "dark": colours.in_the_dark}
 
 
@@ -313,14 +313,14 @@ def test_colours_darken_or_lighten_steadily_so_that_they_print_in_grey(themed, s
 @themes
 @every_eye
 @pytest.mark.parametrize("signed", [False, True])
-def test_neighbouring_steps_of_a_fifth_tell_apart(themed, eyes, signed):
+def test_colours_a_fifth_apart_are_distinguishable(themed, eyes, signed):
     numbers = np.arange(-1 if signed else 0, 1.01, 0.2)
     shades = [themed(colours.shade(colours.strength(x, 1))) for x in numbers]
     assert min(map(apart, shades, shades[1:], [eyes] * len(shades))) > 2 * NOTICED
 
 
 @themes
-def test_the_strongest_colours_stand_out_from_the_page(themed):
+def test_the_strongest_colours_contrast_with_the_page(themed):
     page = themed(colours.WHITE)
     assert all(colours.contrast(themed(colours.shade(sign)), page) >= 3 for sign in (1, -1))
     assert themed(colours.shade(0)) == page
@@ -328,20 +328,20 @@ def test_the_strongest_colours_stand_out_from_the_page(themed):
 
 @themes
 @every_eye
-def test_above_and_below_zero_tell_apart(themed, eyes):
+def test_positive_and_negative_numbers_are_distinguishable(themed, eyes):
     for k in (13, 26, 38, 51, 64):
         assert apart(themed(colours.shade(k / 64)), themed(colours.shade(-k / 64)), eyes) > NOTICED
 
 
 @themes
 @every_eye
-def test_seen_is_no_number_s_colour(themed, eyes):
+def test_the_colour_of_visible_cells_is_not_a_number_s_colour(themed, eyes):
     seen = themed(rgb(colours.SEEN))
     assert min(apart(seen, themed(colours.shade(x)), eyes) for x in STRENGTHS) > NOTICED
     assert colours.contrast(seen, themed(colours.WHITE)) > 1.5
 
 
-def test_digits_of_the_map_stand_out_from_their_cells_in_both_themes():
+def test_digits_of_the_map_contrast_with_their_cells_in_both_themes():
     for x in STRENGTHS:
         by_day = {"text": colours.BLACK, "black": colours.BLACK, "page": colours.WHITE}
         by_night = {"text": colours.WHITE, "black": colours.BLACK, "page": colours.BLACK}
@@ -351,7 +351,7 @@ def test_digits_of_the_map_stand_out_from_their_cells_in_both_themes():
 
 
 @themes
-def test_digits_of_figures_stand_out_from_their_cells_or_their_outline(themed):
+def test_digits_of_figures_contrast_with_their_cells_or_their_outline(themed):
     from course_utils.drawing import _inks
 
     for x in STRENGTHS:
@@ -367,7 +367,7 @@ def test_figures_paint_numbers_as_the_map_does():
     np.testing.assert_allclose(SIGNED(0.75)[:3], colours.shade(0.5), atol=0.02)
 
 
-def test_a_dark_theme_turns_a_picture_round_and_a_page_of_no_theme_does_not():
+def test_a_dark_theme_inverts_a_picture_but_a_page_without_a_theme_does_not():
     source = DRAWINGS["heatmap"]()._repr_mimebundle_()[0]["text/html"]
     assert colours.FILTER in source
     assert "var(--jp-shadow-base-lightness, 0)" in colours.FILTER
@@ -435,7 +435,7 @@ def test_curves_describe_no_measured_value():
 def test_distributions_describe_the_spread_before_and_after_scaling():
     scores = {4: torch.tensor([-2.0, 2.0]), 16: torch.tensor([4.0, -4.0])}
     assert score_distributions(scores, TITLE).alt.endswith(
-        "Standard deviations: as they are, D = 4: 2.0; as they are, D = 16: 4.0; "
+        "Standard deviations: unscaled, D = 4: 2.0; unscaled, D = 16: 4.0; "
         "scaled, D = 4: 1.0; scaled, D = 16: 1.0."
     )
 
@@ -443,8 +443,8 @@ def test_distributions_describe_the_spread_before_and_after_scaling():
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda: heatmap(torch.zeros(2, 3, 4), TITLE), r"\(T, S\) was asked for, got \(2, 3, 4\)"),
-        (lambda: head_grid(torch.zeros(2, 3), TITLE), r"\(H, T, S\) was asked for, got \(2, 3\)"),
+        (lambda: heatmap(torch.zeros(2, 3, 4), TITLE), r"expected shape \(T, S\), got \(2, 3, 4\)"),
+        (lambda: head_grid(torch.zeros(2, 3), TITLE), r"expected shape \(H, T, S\), got \(2, 3\)"),
         (lambda: heatmap(torch.zeros(2, 3), TITLE, columns=WORDS[:2]), "2 labels.* 3 columns"),
         (lambda: heatmap(torch.zeros(2, 3), TITLE, rows=WORDS), "3 labels.* 2 rows"),
         (lambda: head_grid(weights(2, 3, 3), TITLE, names=WORDS), "3 labels.* 2 headings"),
@@ -463,7 +463,7 @@ def test_wrong_input_is_refused_with_its_sizes(draw, message):
         draw()
 
 
-def test_labels_are_drawn_as_they_are():
+def test_labels_are_drawn_unchanged():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         picture = heatmap(weights(2, 2), TITLE, rows=["$x$", "a_b"], columns=["$\\frac$", "é"])
@@ -490,7 +490,7 @@ class TestCurvePanels:
         assert picture.alt.startswith("Line charts: Title. share, one: from 0.2 to 0.9; ")
         assert "gradient, one: from 0.3 to 2e-06" in picture.alt
 
-    def test_what_spans_many_powers_of_ten_is_drawn_so(self, monkeypatch):
+    def test_values_over_many_powers_of_ten_get_a_logarithmic_axis(self, monkeypatch):
         monkeypatch.setattr(figures, "Picture", lambda figure, alt: figure)
         drawn = figures.curve_panels([4, 1024], PANELS, "Title", xlabel="width")
         assert [axes.get_yscale() for axes in drawn.axes] == ["linear", "log"]
@@ -500,11 +500,11 @@ OWNERS = {"one": {"a": 900_000, "b": 100_000}, "two": {"c": 7}}
 
 
 class TestBars:
-    def test_the_text_alternative_gives_every_piece(self):
+    def test_the_text_alternative_names_every_segment(self):
         picture = figures.bars(OWNERS, "Who has it", xlabel="numbers")
         assert picture.alt == "Bars: Who has it. numbers. one: a 900,000, b 100,000; two: c 7."
 
-    def test_a_piece_without_room_is_named_behind_its_bar(self, monkeypatch):
+    def test_a_narrow_segment_is_labelled_after_its_bar(self, monkeypatch):
         drawn = []
         monkeypatch.setattr(figures, "Picture", lambda figure, alt: drawn.append(figure))
         figures.bars(OWNERS, "Who has it", xlabel="numbers")
@@ -513,7 +513,7 @@ class TestBars:
         assert texts == {"a\n900,000": 450_000, "b\n100,000": 950_000, "c 7": 10_007}
 
 
-def test_curves_are_told_apart_by_their_dashes(monkeypatch):
+def test_curves_differ_in_their_dashes(monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "Picture", lambda figure, alt: drawn.append(figure))
     x = torch.linspace(-1, 1, 5)
@@ -525,7 +525,7 @@ def test_curves_are_told_apart_by_their_dashes(monkeypatch):
 
 @pytest.mark.parametrize("T", [2, 7])
 @pytest.mark.parametrize("label", ["le", "<bos>", "a longer one"])
-def test_nothing_written_is_cut_off_at_the_edges(label, T, monkeypatch):
+def test_no_text_is_cut_off_at_the_edges(label, T, monkeypatch):
     drawn = []
 
     def draw(figure):

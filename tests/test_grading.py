@@ -1,4 +1,4 @@
-"""Grading from outside: what goes in, what comes back, and what is kept."""
+"""Grading from outside the sandbox: what is sent, what is received, and what is stored."""
 
 import ast
 import dataclasses
@@ -47,7 +47,7 @@ def seed_of(_):
     return 4321
 
 
-# ---------------------------------------------------------------- what goes in
+# ---------------------------------------------------------------- what is sent
 
 
 def codes(value):
@@ -62,7 +62,7 @@ def codes(value):
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
-def test_nothing_goes_in_that_tells_the_answer(exercise):
+def test_nothing_sent_to_the_sandbox_reveals_the_answer(exercise):
     secret = set()
     for m in exercise.misconceptions:
         secret |= codes(m.answer)
@@ -107,10 +107,10 @@ def test_no_answers_are_inside(room):
         assert said["outputs"][0]["text"] == "[]\n"
 
 
-# ---------------------------------------------------------------- what comes back
+# ---------------------------------------------------------------- what is received
 
 
-def test_an_honest_observation_comes_through():
+def test_an_honest_observation_is_accepted():
     seen = Observation({"out": torch.tensor([1.0, math.nan])}, {"types": {"out": "Tensor"}})
     seen.facts |= {"traits": {"a": [1, None, True]}, "modified": ["x"], "unstable": "random"}
     back = observation(pack([seen]))
@@ -136,12 +136,12 @@ def test_an_honest_observation_comes_through():
         save({}, {"facts": json.dumps([{"traits": [[[[[[[[[[[[1]]]]]]]]]]]]}])}),
     ],
 )
-def test_what_is_no_observation_is_refused(data):
+def test_a_reply_that_is_not_an_observation_is_refused(data):
     with pytest.raises(Untrustworthy):
         observation(data)
 
 
-def test_facts_of_another_form_are_left_out():
+def test_facts_in_an_unknown_form_are_left_out():
     odd = {
         "error": {"type": 3, "bases": "ValueError", "message": None, "kind": "praise"},
         "types": {"out": 5},
@@ -162,14 +162,14 @@ def test_whether_an_error_came_later_is_true_or_left_out():
         assert "later" not in facts({"error": {"later": odd}})["error"]
 
 
-def test_parameters_besides_are_names_with_sizes_or_left_out():
+def test_additional_parameters_are_names_with_sizes_or_left_out():
     assert facts({"besides": [["head.bias", 4]]}) == {"besides": [("head.bias", 4)]}
     for odd in ("head.bias", ["head.bias"], [["a", "4"]], [["a", True]], [["a", -1]], [[4, "a"]]):
         assert facts({"besides": odd}) == {}
 
 
 class Saying:
-    """A lodger that says what it likes."""
+    """A notebook process with arbitrary replies."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -194,7 +194,7 @@ class Saying:
     ],
 )
 @pytest.mark.parametrize("id", ["naive_mean", "MultiHeadAttention", "naive_mean_shapes"])
-def test_a_process_that_says_odd_things_earns_nothing(answers, id):
+def test_a_process_with_odd_replies_earns_nothing(answers, id):
     exercise = COURSE.find(id)
     report = verdicts.verdict(exercise, COURSE, Saying(*answers), kept_key(exercise, 5), 5.0)
     assert report.points == 0 and not report.passed
@@ -212,7 +212,7 @@ def test_a_process_that_says_odd_things_earns_nothing(answers, id):
         (b"", wire.OutOfTime),
     ],
 )
-def test_what_is_no_message_is_told_from_one(sent, error):
+def test_invalid_messages_are_distinguished_from_valid_ones(sent, error):
     here, there = socket.socketpair()
     with here, there:
         there.sendall(sent)
@@ -220,7 +220,7 @@ def test_what_is_no_message_is_told_from_one(sent, error):
             wire.receive(here, 0.2)
 
 
-def test_a_side_that_is_gone_is_no_silence():
+def test_a_closed_connection_is_not_a_timeout():
     here, there = socket.socketpair()
     there.close()
     with here, pytest.raises(wire.Ended):
@@ -252,7 +252,7 @@ def test_nothing_in_an_output_can_run_in_a_browser():
     assert "<b>bold</b>" in cleaned["text/html"] and "color:red" in cleaned["text/html"]
 
 
-def test_a_figure_is_kept_with_its_text_alternative():
+def test_a_figure_is_stored_with_its_text_alternative():
     figure, _ = heatmap(torch.eye(2), "<who> looks & where")._repr_mimebundle_()
     cleaned = clean_data(figure)
     assert set(cleaned) == {"text/html", "image/png", "text/plain"}
@@ -267,7 +267,7 @@ def test_a_figure_is_kept_with_its_text_alternative():
         *("data:image/svg+xml;base64,AAAA", "data:image/png;base64,AA&quot; onerror=x()", ""),
     ],
 )
-def test_no_other_picture_is_fetched_or_hides_what_is_there_besides(source):
+def test_no_other_picture_is_fetched_or_hides_other_output(source):
     page = f'<img src="{source}" onerror="x()" srcset="http://a/b.png 2x">'
     cleaned = clean_data({"text/html": page, "text/plain": "x"})
     assert set(cleaned) <= {"text/html", "text/plain"}
@@ -278,19 +278,19 @@ def test_no_other_picture_is_fetched_or_hides_what_is_there_besides(source):
     "outputs",
     [None, 5, "text", [5], [{}], [{"output_type": "stream"}], [{"output_type": "error"}]],
 )
-def test_outputs_of_another_form_harm_nobody(outputs):
+def test_malformed_outputs_do_no_harm(outputs):
     for output in clean_outputs(outputs):
         assert output["output_type"] == "error" and output["traceback"] == []
 
 
 @pytest.mark.parametrize("tag", ["<div>", "<ul><LI>", "</b>" * 2000 + "<b></p>", "<i></b><b>"])
-def test_html_too_deep_to_be_cleaned_soon_is_left_out(tag):
+def test_html_too_deep_to_sanitise_quickly_is_left_out(tag):
     page = tag * notebooks.MOST_OPEN
     assert clean_data({"text/html": page, "text/plain": "x"}) == {"text/plain": "x"}
     assert "text/html" in clean_data({"text/html": "<p><b>x</b></p>" * 5_000})
 
 
-def test_a_source_that_is_slow_to_colour_is_shown_without():
+def test_code_that_is_slow_to_highlight_is_shown_without_colours():
     colour = CarefulHighlight()
     assert '<span class="k">def</span>' in colour("def f(x):   \n    return x")
     for slow in ("a" + ".a" * 5_000, "<b>\n" * 6_000):
@@ -327,13 +327,13 @@ def test_a_right_answer_has_all_points_and_the_card(room):
     assert done.tier == "sandbox"
 
 
-def test_notebooks_share_what_is_loaded_and_no_collection_copies_it(room):
+def test_notebooks_share_loaded_modules_and_no_collection_copies_them(room):
     done = graded(room, Cell("import gc\nprint(gc.get_freeze_count() > 100_000, gc.isenabled())"))
     assert done.outputs[0][0]["text"] == "True True\n"
 
 
 @full
-def test_a_worker_shares_what_is_loaded_with_others():
+def test_workers_share_loaded_modules():
     seen = "from whywrong_nbgrader import preloaded; import gc; print(gc.get_freeze_count())"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 100_000
@@ -357,7 +357,7 @@ def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, e
     earlier = Cell(f"def masked_softmax(scores, hidden):\n    {ending}")
     cells = START, earlier, Cell(answer), Cell(f'check("{name}", {name})', name)
     report = graded(room, *cells, check=1.0).reports[name]
-    assert report["points"] == 2 and "in place of yours" in report["notes"][-1]
+    assert report["points"] == 2 and "course's version instead" in report["notes"][-1]
 
 
 def test_the_same_cells_give_the_same_whatever_was_graded_between(room):
@@ -417,21 +417,21 @@ def test_an_answer_that_ends_badly_loses_its_own_points(room, body):
     assert done.reports["naive_mean_shapes"]["points"] == shapes.points
 
 
-def test_a_name_that_is_not_there_is_told_with_the_reason(room):
+def test_a_missing_name_is_reported_with_the_reason(room):
     done = graded(room, START, Cell("def naive_mean(x)\n    return x"), CHECK)
     report = done.reports["naive_mean"]
     assert "NameError: name 'naive_mean' is not defined" in report["message"]
     assert "failed (SyntaxError)" in report["notes"][0]
 
 
-def test_a_notebook_has_its_time_and_no_more(room):
+def test_a_notebook_has_a_time_limit(room):
     slow = Cell("import time; time.sleep(1.2)")
     done = graded(room, START, RIGHT, slow, slow, CHECK, notebook=2.0)
     assert done.reports["naive_mean"]["points"] == 0
-    assert "seconds were over" in done.reports["naive_mean"]["message"]
+    assert "seconds ended" in done.reports["naive_mean"]["message"]
 
 
-def test_nothing_of_one_notebook_is_there_for_the_next(room):
+def test_nothing_of_one_notebook_is_left_for_the_next(room):
     leave = "open('left', 'w').write('x'); open('/tmp/left', 'w').write('x'); import torch\n"
     leave += "torch.left = 1; torch.manual_seed(5)"
     look = "import os, torch; print(os.path.exists('left'), os.path.exists('/tmp/left'), "
@@ -441,7 +441,7 @@ def test_nothing_of_one_notebook_is_there_for_the_next(room):
 
 
 @full
-def test_without_walls_it_is_said_and_still_judged_outside():
+def test_without_a_sandbox_the_tier_is_recorded_and_answers_are_still_judged_outside():
     with Room(trusted=True) as room:
         done = graded(room, START, RIGHT, CHECK)
         assert done.tier == "trusted" and done.reports["naive_mean"]["points"] == 2
@@ -456,21 +456,21 @@ def test_without_walls_it_is_said_and_still_judged_outside():
     ("content", "said"),
     [
         (b"", "the file is empty"),
-        ("{}".encode("utf-16"), "it is no text in UTF-8"),
+        ("{}".encode("utf-16"), "it is not UTF-8 text"),
         (b"<!DOCTYPE html>", "it is no JSON"),
         (b"[" * 10**6 + b"]" * 10**6, "it is nested too deeply"),
         (
             b'{"nbformat": 99, "nbformat_minor": -1, "metadata": {}, "cells": []}',
-            "it is no notebook",
+            "it is not a notebook",
         ),
         (
             b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [7]}',
-            "it is no notebook",
+            "it is not a notebook",
         ),
         (b" " * (submissions.MOST_BYTES + 1), "delete its outputs"),
     ],
 )
-def test_a_file_that_is_no_notebook_is_refused_with_the_reason(tmp_path, content, said):
+def test_a_file_that_is_not_a_notebook_is_refused_with_the_reason(tmp_path, content, said):
     (tmp_path / "one.ipynb").write_bytes(content)
     with pytest.raises(submissions.Unreadable, match=said):
         submissions.read(tmp_path / "one.ipynb")
@@ -492,7 +492,7 @@ def test_a_result_depends_on_cells_secret_tier_and_times():
     assert settings.name([START, RIGHT]) == name and len({name, *others}) == 6
 
 
-def test_a_kept_result_is_found_and_a_broken_one_is_not(tmp_path, room):
+def test_a_stored_result_is_found_but_a_damaged_one_is_not(tmp_path, room):
     kept, done = Results(tmp_path), graded(room, START, RIGHT, CHECK)
     kept.keep("ab" * 32, done)
     assert kept.find("ab" * 32).to_dict() == json.loads(json.dumps(done.to_dict()))
@@ -502,13 +502,13 @@ def test_a_kept_result_is_found_and_a_broken_one_is_not(tmp_path, room):
     assert kept.find("ab" * 32) is None
 
 
-def test_a_result_that_can_t_be_kept_is_told(tmp_path):
+def test_a_result_that_can_t_be_stored_is_reported(tmp_path):
     (tmp_path / ".grading").write_text("no folder")
     with pytest.raises(CantKeep, match="can't be written"):
         Results(tmp_path).keep("ab" * 32, notebooks.Graded())
 
 
-def test_the_secret_is_made_once_and_is_nobody_else_s(tmp_path, monkeypatch):
+def test_the_secret_is_created_once_and_private(tmp_path, monkeypatch):
     monkeypatch.delenv("COURSE_GRADING_SEED", raising=False)
     results.secret.cache_clear()
     first = results.secret(tmp_path)
@@ -524,7 +524,7 @@ def test_the_secret_is_made_once_and_is_nobody_else_s(tmp_path, monkeypatch):
 
 
 def test_nbgrader_s_commands_load_no_pytorch():
-    """Most of them run nothing, and a person waits."""
+    """Most of them run nothing, while a person waits."""
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
     loads = [line for line in config.splitlines() if line.startswith(("from ", "import "))]
     assert any("whywrong_nbgrader" in line for line in loads)

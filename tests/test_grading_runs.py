@@ -1,4 +1,4 @@
-"""`course grade` on a small class: killed and resumed, on a full disk, without walls, on Dask."""
+"""`course grade` on a small class: killed and resumed, on a full disk, unsandboxed, on Dask."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ from whywrong_nbgrader import sandbox
 
 from .evil_class import ALWAYS, hand_in
 from .evil_kit import ATTACKS, Place
-from .generated_class import SLOW, make_class, make_course
+from .generated_class import DUE, PENALTY, SLOW, make_class, make_course
 from .warm import Warm
 
 pytestmark = pytest.mark.timeout(900)
@@ -60,7 +60,7 @@ class Done:
 
 
 class Course:
-    """A course folder in which the command is typed; its rooms are made in `tmp`."""
+    """A course folder in which the command runs; its rooms are created in `tmp`."""
 
     def __init__(self, folder, warm):
         self.folder, self.warm = folder, warm
@@ -77,7 +77,7 @@ class Course:
             "PYTHONPATH": str(Path(__file__).parents[1]),
             "TMPDIR": str(self.tmp),
             "COURSE_GRADING_SEED": "the same for every run",
-            "COURSE_CHECK_SECONDS": "2",  # short, and more than a right answer needs
+            "COURSE_CHECK_SECONDS": "2",  # short, but more than a right answer needs
             "COURSE_CELL_SECONDS": "20",
             "COURSE_NOTEBOOK_SECONDS": "60",
             **changed,
@@ -130,7 +130,7 @@ def warm():
 
 @pytest.fixture(scope="module")
 def handed_in(warm, tmp_path_factory):
-    """A class that has handed in and is not graded."""
+    """A class that has submitted but is not graded."""
     folder = make_course(tmp_path_factory.mktemp("runs") / "course", ASSIGNMENT)
     leave_out = ("right", "empty", "missing")
     students = make_class(folder, ASSIGNMENT, STUDENTS, leave_out=leave_out, short=True)
@@ -139,7 +139,7 @@ def handed_in(warm, tmp_path_factory):
 
 
 def without(course, folder, leave_out):
-    """A copy of a course in which nobody of these students has handed in."""
+    """A copy of a course without submissions of these students."""
     copied = course.copy(folder)
     for student in leave_out:
         shutil.rmtree(folder / "submitted" / student.name)
@@ -148,11 +148,11 @@ def without(course, folder, leave_out):
 
 @dataclass
 class Resumed:
-    """A small class with attackers, whose run was killed once and then typed again.
+    """A small class with attackers, whose run was killed once and then repeated.
 
     Attributes:
-        kept: how many results the killed run had kept.
-        called: whether anybody called this machine meanwhile.
+        kept: the number of results that the killed run had stored.
+        called: whether a submission contacted this machine meanwhile.
     """
 
     course: Course
@@ -183,7 +183,7 @@ def resumed(handed_in, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graded(handed_in, tmp_path_factory):
-    """The class, graded without a disturbance."""
+    """The class, graded without interruption."""
     course = handed_in[0].copy(tmp_path_factory.mktemp("graded") / "course")
     return course, course.grade()
 
@@ -195,7 +195,7 @@ def course(handed_in, tmp_path):
 
 @pytest.fixture(scope="module")
 def soon_done(handed_in, tmp_path_factory):
-    """The class without those who take as long as they may, for runs that begin again and again."""
+    """The class without students who use up their time limits, for runs that restart repeatedly."""
     slow = [s for s in handed_in[1].values() if s.kind in SLOW]
     return without(handed_in[0], tmp_path_factory.mktemp("soon-done") / "course", slow)
 
@@ -217,7 +217,7 @@ def disturbed(soon_done, tmp_path):
 
 
 def all_gone(processes):
-    """Whether processes are over, soon."""
+    """Whether processes end soon."""
     return not psutil.wait_procs(processes, timeout=10)[1]
 
 
@@ -229,7 +229,7 @@ def family(process):
 
 
 def typed(process):
-    """The words that started a process, as a line; nothing if the process has ended."""
+    """The command line of a process; empty if the process has ended."""
     with suppress(psutil.Error):
         return " ".join(process.cmdline())
     return ""
@@ -258,7 +258,7 @@ def assert_fair(rows, students):
 
 
 @needs_walls
-def test_a_killed_run_goes_on_and_ends_with_the_points_of_a_fair_teacher(resumed, handed_in):
+def test_a_killed_run_continues_and_ends_with_the_points_of_a_fair_teacher(resumed, handed_in):
     done, students = resumed.done, handed_in[1]
     assert done.status == 1, done.said  # one could not be read
     honest = {n: row for n, row in done.rows.items() if n in students}
@@ -270,7 +270,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_points_of_a_fair_teacher(resumed
 
 @needs_walls
 @pytest.mark.parametrize("name", ALWAYS)
-def test_an_attack_gets_what_is_fair_and_the_instructor_is_told(resumed, name):
+def test_an_attack_gets_fair_points_and_the_instructor_gets_a_message(resumed, name):
     row, attack = resumed.done.rows[name], ATTACKS[name]
     assert attack.paid <= float(row["score"]) <= attack.points
     assert re.search(attack.told, row["notes"])
@@ -278,7 +278,7 @@ def test_an_attack_gets_what_is_fair_and_the_instructor_is_told(resumed, name):
 
 
 @needs_walls
-def test_how_often_each_misconception_was_made_is_kept_without_names(resumed, handed_in):
+def test_misconceptions_are_counted_without_names(resumed, handed_in):
     folder, done, students = resumed.course.folder, resumed.done, handed_in[1]
     file = folder / ".grading" / "misconceptions" / f"{ASSIGNMENT}.json"
     assert str(file.relative_to(folder)) in done.said
@@ -300,7 +300,7 @@ def test_how_often_each_misconception_was_made_is_kept_without_names(resumed, ha
 @needs_walls
 def test_everybody_has_the_points_of_a_fair_teacher(handed_in, graded):
     course, done = graded
-    assert done.status == 1, done.said  # one could not be read, two wrote the same
+    assert done.status == 1, done.said  # one was unreadable, two were equal
     assert set(done.rows) == set(handed_in[1])
     assert_fair(done.rows, handed_in[1])
     assert list(course.tmp.glob("course-*")) == []
@@ -308,7 +308,7 @@ def test_everybody_has_the_points_of_a_fair_teacher(handed_in, graded):
 
 @full
 @needs_walls
-def test_a_second_run_does_nothing_and_a_resubmission_only_its_own(graded, handed_in):
+def test_a_second_run_does_nothing_and_a_resubmission_runs_alone(graded, handed_in):
     course, done = graded
     entered = {p: p.stat().st_mtime_ns for p in course.folder.glob("autograded/*/*/*.ipynb")}
     again = course.grade()
@@ -331,6 +331,10 @@ def test_a_second_run_does_nothing_and_a_resubmission_only_its_own(graded, hande
 
     changed.write_text(before, encoding="utf-8")
     assert (course.grade(ASSIGNMENT, "--student", late).ran, course.kept()) == (0, done.ran + 1)
+    for due, penalty in ((DUE.replace("2026", "2100"), 0.0), (DUE, 3 * PENALTY)):
+        with Gradebook(f"sqlite:///{course.folder}/gradebook.db") as gradebook:
+            gradebook.update_or_create_assignment(ASSIGNMENT, duedate=due)
+        assert float(course.grade().rows[late]["late_penalty"]) == penalty
     assert course.grade().table == done.table
 
 
@@ -372,7 +376,7 @@ def test_rooms_of_killed_runs_are_removed_where_nothing_is_left_to_run(undisturb
 
 @full
 @needs_walls
-def test_a_killed_worker_costs_nothing_and_a_second_command_is_told(undisturbed, disturbed):
+def test_a_killed_worker_does_no_harm_and_a_second_command_is_refused(undisturbed, disturbed):
     course = disturbed
     process = course.start(ASSIGNMENT, "--workers", "2")
     course.wait_for(lambda: course.kept() > 0, process)
@@ -398,7 +402,7 @@ mount -o remount,size=16m .grading
 
 @full
 @needs_walls
-def test_a_full_disk_is_told_and_with_room_again_it_goes_on(undisturbed, disturbed):
+def test_a_full_disk_is_reported_and_grading_continues_with_free_space(undisturbed, disturbed):
     course = disturbed
     (course.folder / ".grading").mkdir()
     alone = ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", FULL_DISK, "bash"]
@@ -481,7 +485,7 @@ def test_it_runs_where_temporary_files_have_a_long_name(graded, course, handed_i
 
 
 @full
-def test_a_scheduler_that_is_not_there_is_told_soon(course):
+def test_a_missing_scheduler_is_reported_quickly(course):
     done = course.grade(ASSIGNMENT, "--scheduler", f"tcp://127.0.0.1:{free_port()}")
     assert done.status == 2 and "does not answer" in done.said
     assert "Traceback" not in done.said and done.seconds < SOON
@@ -491,16 +495,16 @@ def test_a_scheduler_that_is_not_there_is_told_soon(course):
     ("arguments", "said"),
     [
         (["9-nothing"], "The gradebook has no assignment 9-nothing"),
-        ([ASSIGNMENT, "--student", "nobody"], "nobody has not handed in 1-averages"),
+        ([ASSIGNMENT, "--student", "nobody"], "nobody has not submitted 1-averages"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_to_do(course, arguments, said):
+def test_missing_things_are_reported_with_a_remedy(course, arguments, said):
     done = course.grade(*arguments)
     assert done.status == 2 and said in done.said and "nbgrader" in done.said
     assert done.table == "" and "Traceback" not in done.said
 
 
-def test_without_walls_it_stops_at_once_and_names_the_choices(course):
+def test_without_a_sandbox_it_stops_at_once_and_names_the_choices(course):
     assert shutil.which("bwrap", path=WITHOUT_WALLS) is None
     stopped = course.grade(ASSIGNMENT, PATH=WITHOUT_WALLS)
     assert stopped.status == 2 and course.kept() == 0
@@ -510,7 +514,7 @@ def test_without_walls_it_stops_at_once_and_names_the_choices(course):
 
 @full
 def test_trusted_submissions_are_marked_as_such_everywhere(course, handed_in):
-    """The exit status is 0: everything is right, and nobody has to look at anything."""
+    """The exit status is 0: everything is right, and nothing needs a person."""
     (alone,) = (n for n, student in handed_in[1].items() if student.kind == "late")
     arguments = [ASSIGNMENT, "--student", alone, "--workers", "1", "--trust-submissions"]
     done = course.grade(*arguments, PATH=WITHOUT_WALLS)
@@ -539,6 +543,6 @@ def test_trusted_or_not_an_endless_answer_ends_with_its_killed_run(course, hande
     assert all_gone(started)
 
 
-def test_this_file_leaves_no_room_behind():
-    """The folders of killed runs are elsewhere; in the usual place there is none."""
+def test_these_tests_leave_no_room_behind():
+    """The folders of killed runs are elsewhere; the usual place has none."""
     assert not list(Path(tempfile.gettempdir()).glob("course-making-*"))

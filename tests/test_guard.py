@@ -1,4 +1,4 @@
-"""What an answer does to its surroundings: the time it takes, settings it leaves, other devices."""
+"""The effects of an answer on its environment: time, changed settings, other devices."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from .tiny import CAUSAL_MEAN, STANDARDISED
 
 
 class CausalMean(nn.Module):
-    """A right answer in steps that can be overridden."""
+    """A right answer in steps that subclasses override."""
 
     def __init__(self, d_in, d_out, dropout=0.0):
         super().__init__()
@@ -61,7 +61,7 @@ def told(report):
 
 
 def costs_a_quarter(report, property):
-    """Nothing but this is wrong."""
+    """Only this is wrong."""
     broken = [r.id for r in report.behaviours if r.holds is False]
     return broken == [property] and report.points == 1.5 and not report.passed
 
@@ -69,7 +69,7 @@ def costs_a_quarter(report, property):
 # ---------------------------------------------------------------- time
 
 
-# A thread that is stopped ends when it wakes up; threading takes no notice of that, pytest does.
+# A stopped thread ends when it wakes up; threading ignores that, but pytest doesn't.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 class TestTime:
     @pytest.fixture(autouse=True)
@@ -77,12 +77,12 @@ class TestTime:
         monkeypatch.setenv("COURSE_CHECK_SECONDS", "0.5")
 
     def seconds(self, answer, exercise=STANDARDISED, catalogue=None):
-        check(right, exercise)  # the key is made
+        check(right, exercise)  # creates the key
         start = time.monotonic()
         report = check(answer, exercise, catalogue=catalogue)
         return report, time.monotonic() - start
 
-    def test_an_endless_loop_is_stopped_and_told(self):
+    def test_an_endless_loop_is_stopped_and_reported(self):
         def standardised(x):
             while True:
                 pass
@@ -133,7 +133,7 @@ class TestTime:
         finally:
             lock.release()
 
-    def test_trying_it_with_earlier_parts_takes_no_second_budget(self, monkeypatch):
+    def test_trying_it_with_earlier_parts_uses_the_same_time_limit(self, monkeypatch):
         """The reader's own earlier part takes most of the time and fails; with the finished one
         there would be no end."""
         monkeypatch.setenv("COURSE_CHECK_SECONDS", "1")
@@ -165,12 +165,12 @@ class TestTime:
         assert os.environ.get("A_NEW_ONE") == "stays"
         assert os.getcwd() == str(tmp_path)
 
-    def test_a_budget_that_is_no_number_is_the_usual_one(self, monkeypatch):
+    def test_an_invalid_time_limit_gives_the_default(self, monkeypatch):
         monkeypatch.setenv("COURSE_CHECK_SECONDS", "soon")
         assert check(right).passed
 
 
-# ---------------------------------------------------------------- what is left behind
+# ---------------------------------------------------------------- changed settings
 
 
 def leaves(action):
@@ -198,7 +198,7 @@ LEFT_BEHIND = {
 
 class TestWhatIsLeftBehind:
     @pytest.mark.parametrize("what", LEFT_BEHIND)
-    def test_is_told_put_back_and_costs_a_quarter(self, what):
+    def test_is_reported_restored_and_costs_a_quarter(self, what):
         softmax, folder = torch.softmax, os.getcwd()
         answer = leaves(LEFT_BEHIND[what])
         report = check(answer)
@@ -210,7 +210,7 @@ class TestWhatIsLeftBehind:
         assert torch.softmax is softmax
         assert "LEFT_BEHIND" not in os.environ and os.getcwd() == folder
 
-    def test_inside_a_module_is_told_too(self):
+    def test_inside_a_module_is_reported_too(self):
         class Leaves(CausalMean):
             def forward(self, x):
                 torch.set_default_dtype(torch.float64)
@@ -218,7 +218,7 @@ class TestWhatIsLeftBehind:
 
         assert costs_a_quarter(check(Leaves, CAUSAL_MEAN), "leaves_settings")
 
-    def test_a_setting_that_is_put_back_by_the_answer_is_not_told(self):
+    def test_a_setting_that_the_answer_restores_is_not_reported(self):
         def standardised(x):
             with torch.no_grad():
                 x.sum()
@@ -229,7 +229,7 @@ class TestWhatIsLeftBehind:
 
         assert check(standardised).passed
 
-    def test_the_seeds_of_the_notebook_go_on_where_they_were(self):
+    def test_the_random_numbers_of_the_notebook_continue_unchanged(self):
         torch.manual_seed(1)
         random.seed(1)
         before = torch.get_rng_state(), random.getstate()
@@ -245,36 +245,36 @@ class TestWhatIsLeftBehind:
 
 
 class TestWhatTheNotebookHad:
-    def test_replaced_functions_are_put_back_before_the_check_and_told(self):
+    def test_replaced_functions_are_restored_before_the_check_and_reported(self):
         softmax = torch.softmax
         try:
             _replace_softmax()
             report = check(right)
             assert report.passed
-            assert "`torch.softmax`" in report.notes[-1] and "put back" in report.notes[-1]
+            assert "`torch.softmax`" in report.notes[-1] and "restored" in report.notes[-1]
             assert torch.softmax is softmax
             assert not check(right).notes
         finally:
             torch.softmax = softmax
 
-    def test_a_kernels_own_input_function_is_not_told(self, monkeypatch):
+    def test_a_kernels_own_input_function_is_not_reported(self, monkeypatch):
         monkeypatch.setattr("builtins.input", lambda prompt: "a kernel's")
         assert restore_functions() == []
         assert not check(right).notes
 
     @pytest.mark.parametrize("device", ["meta", "cpu"])
-    def test_a_default_device_does_not_decide(self, device):
+    def test_a_default_device_has_no_effect(self, device):
         wrong = check(lambda x: x).to_dict()
         torch.set_default_device(device)
         try:
-            fresh = replace(STANDARDISED)  # a key of its own, made under this device
+            fresh = replace(STANDARDISED)  # a separate key, created under this device
             assert check(right, fresh).passed
             assert check(lambda x: x, fresh).to_dict() == wrong
             assert str(torch.get_default_device()) == device
         finally:
             torch.set_default_device(None)
 
-    def test_gradient_mode_and_dtype_do_not_decide(self):
+    def test_gradient_mode_and_dtype_have_no_effect(self):
         with torch.no_grad():
             assert check(right).passed
             assert not torch.is_grad_enabled()
@@ -357,7 +357,7 @@ class TestAnotherDevice:
         assert "another device" in report.message
 
     @pytest.mark.parametrize("answer", [MaskAsBuffer, MaskMoved, ReadsValues])
-    def test_a_module_that_takes_its_mask_along_passes(self, answer):
+    def test_a_module_that_moves_its_mask_passes(self, answer):
         assert check(answer, CAUSAL_MEAN).passed
 
     @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ class TestAnotherDevice:
     def test_a_result_made_on_the_cpu_is_refused(self):
         report = check(lambda x: torch.stack(list(right(x))).cpu())
         assert costs_a_quarter(report, "device"), str(report)
-        assert "came back on the CPU" in report.message
+        assert "result was on the CPU" in report.message
 
     @pytest.mark.parametrize(
         "answer",
@@ -432,7 +432,7 @@ class TestHalfPrecision:
         report = check(lambda x: right(x) * (1 if x.dtype != torch.bfloat16 else 2))
         assert costs_a_quarter(report, "half") and "far off" in str(report)
 
-    def test_an_answer_that_computes_in_float32_is_told_and_passes(self):
+    def test_an_answer_that_computes_in_float32_passes_with_a_note(self):
         report = check(lambda x: right(x.float()) if x.dtype == torch.bfloat16 else right(x))
         assert report.passed and "bfloat16" in report.notes[-1]
 
@@ -466,7 +466,7 @@ class TestModules:
         assert not report.passed
         assert told(report)["kept"] is False, str(report)
 
-    def test_that_ask_their_input_for_gradients_are_refused(self):
+    def test_that_make_their_input_require_gradients_are_refused(self):
         class Asks(CausalMean):
             def forward(self, x):
                 return super().forward(x.requires_grad_())
@@ -588,7 +588,7 @@ class TestWhatCountsAsRight:
         assert [o.error["kind"] for o in seen] == ["time"]
 
 
-def test_the_finished_part_is_told_from_an_answer():
+def test_the_finished_part_is_distinguished_from_an_answer():
     def finished(x):
         return right(x)
 

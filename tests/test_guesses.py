@@ -1,4 +1,4 @@
-"""Guesses run whatever is typed in, and the words of figures are found by name."""
+"""Predictions work with any input, and the words of figures are found by name."""
 
 import ast
 import math
@@ -72,7 +72,7 @@ def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsy
     ]
     for other in ([...], "after", ...):
         recall("04", other)
-        assert capsys.readouterr().out.startswith("There are 3 questions")
+        assert capsys.readouterr().out.startswith("Type 3 answers")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_guess_that_is_right(guess, result, capsys):
         ({"a": 1}, [1]),
     ],
 )
-def test_a_guess_that_is_not(guess, result, capsys):
+def test_a_guess_that_is_wrong(guess, result, capsys):
     assert OTHER in said(capsys, guess, result)
 
 
@@ -119,19 +119,19 @@ def test_a_shape_is_shown_as_one(capsys):
     ]
 
 
-def test_how_far_a_guess_may_be_off_is_the_lessons_to_say(capsys):
+def test_the_lesson_sets_the_tolerance_of_a_prediction(capsys):
     assert OTHER in said(capsys, 0.7, 0.66)
     assert SAME in said(capsys, 0.7, 0.66, within=0.05)
 
 
-def test_a_title_is_kept_by_name():
+def test_a_title_is_stored_by_name():
     words = caption("01 shares")
     assert words.keys() == {"title", "alt"}
     assert all(words.values())
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_the_captions_kept_for_a_lesson_are_those_it_uses(path):
+def test_the_stored_captions_of_a_lesson_are_the_ones_it_uses(path):
     number = path.stem[:2]
     kept = captions().get(number, {})
     code = "\n".join(cell.source for cell in code_cells(path))

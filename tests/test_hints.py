@@ -1,4 +1,4 @@
-"""What a hint says can be typed into its lesson: the modules that it names are imported there."""
+"""Code in a hint can be typed into its lesson: the lesson imports the modules it names."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ HINTS = [
 
 
 def named_modules(hint):
-    """The modules at the beginning of dotted names, as `math` in `math.sqrt(2)`."""
+    """The modules at the beginning of dotted names, such as `math` in `math.sqrt(2)`."""
     code = " ".join(re.findall(r"`([^`]+)`", hint))
     return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)\.[A-Za-z_]", code)) & MODULES
 

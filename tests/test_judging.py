@@ -1,4 +1,4 @@
-"""Judging compares with a key and runs nothing; the key made at once is the key made on demand."""
+"""Judging compares with a key and runs nothing; a whole key and a lazy key agree."""
 
 import threading
 from dataclasses import replace
@@ -39,13 +39,13 @@ def broken(*args, **kwargs):
 
 
 class Broken(Program):
-    """A program that can't be run, nor joined with another."""
+    """A program that can be neither run nor combined with another."""
 
     answer = joined = property(broken)
 
 
 def without_code(exercise):
-    """The exercise with everything in it that could be run replaced by what raises."""
+    """The exercise with everything that could run replaced by code that raises."""
     wrong = [
         replace(m, program=m.program and Broken("", m.program.names))
         for m in exercise.misconceptions
@@ -62,7 +62,7 @@ def without_code(exercise):
 
 @cache
 def shortened(id):
-    """An exercise with its first misconceptions, and their key made at once."""
+    """An exercise with its first misconceptions, and their whole key."""
     whole = (COURSE + TINY).find(id)
     exercise = replace(whole, misconceptions=whole.misconceptions[:8])
     return exercise, make_key(exercise, SEED)
@@ -79,7 +79,7 @@ def answers(exercise):
 
 
 def written(id, kind, name):
-    """An answer of the lesson's file `answers.py`; with a number, so many of them."""
+    """An answer from the lesson's file `answers.py`; with a number, this many."""
     found = getattr(answers_of(COURSE.find(id).lesson), kind)[id]
     return found[name] if isinstance(name, str) else list(found.values())[:name]
 
@@ -108,7 +108,7 @@ class TestJudging:
         self.allow = monkeypatch.undo
 
     def judged(self, id, answer):
-        """The desk's report, and that of a judge who can't run anything."""
+        """The desk's report, and the report of a judge that can't run anything."""
         exercise, key = shortened(id)
         desk = check_exercise(exercise, answer, SEED, COURSE + TINY)
         seen = observe(exercise, answer, key.cases, COURSE + TINY)
@@ -120,7 +120,7 @@ class TestJudging:
             self.allow()
 
     @pytest.mark.parametrize("exercise", list(TINY), ids=lambda e: e.id)
-    def test_runs_nothing_and_says_what_the_desk_says(self, exercise):
+    def test_runs_nothing_and_gives_the_desk_s_report(self, exercise):
         for answer in answers(exercise):
             if not callable(answer) or answer is not exercise.reference:
                 desk, pure = self.judged(exercise.id, answer)
@@ -151,7 +151,7 @@ class TestJudging:
 
 
 class TestTheKey:
-    def test_made_at_once_and_made_on_demand_give_the_same_report(self):
+    def test_a_whole_key_and_a_lazy_key_give_the_same_report(self):
         exercise = COURSE.find("naive_mean")
         whole = make_key(exercise, SEED)
         for answer in [*list(answers(exercise))[::4], *written("naive_mean", "WRONG", 3)]:
@@ -162,16 +162,16 @@ class TestTheKey:
             assert judge(exercise, lazy, seen) == judge(exercise, whole, seen)
 
     @pytest.mark.parametrize("exercise", NAMED, ids=lambda e: e.id)
-    def test_on_demand_names_each_misconception_as_itself(self, exercise):
-        """The matrix has a whole key; a student's desk follows the likeliest alone."""
+    def test_a_lazy_key_names_each_misconception_as_itself(self, exercise):
+        """The matrix has a whole key; a student's desk runs only the most likely misconceptions."""
         exercise = replace(
             exercise, rules=replace(exercise.rules, as_found=None)
-        )  # else handing that in is no attempt
+        )  # otherwise submitting it is not an attempt
         for name, m in list(exercise.variants.items())[::8]:
             said = check_exercise(exercise, m.answer, 20_261_121, COURSE).misconceptions
             assert said == (m.id,), name
 
-    def test_on_demand_follows_a_misconception_only_until_it_parts(self):
+    def test_a_lazy_key_runs_a_misconception_only_until_it_differs(self):
         key = begin_key(STANDARDISED, SEED)
         extend_key(STANDARDISED, key, run(STANDARDISED, lambda x: x * 3, key.cases))
         assert all(len(known) < len(key.cases) for known in key.wrong.values())
@@ -217,7 +217,7 @@ class TestNaming:
             report = check_exercise(exercise, exercise.misconception(id).answer)
             assert report.misconceptions == (id,)
 
-    def test_of_a_right_answer_or_of_nothing_known_is_none(self):
+    def test_of_a_right_or_unknown_answer_is_none(self):
         for answer in (lambda x: STANDARDISED.reference(x), lambda x: x * 3):
             report = check_exercise(STANDARDISED, answer)
             assert (report.misconception, report.misconceptions) == (None, ())
@@ -236,7 +236,7 @@ class TestNaming:
 
 
 class OtherNames(nn.Module):
-    """A head whose layers have names of its own."""
+    """A head whose layers have different names."""
 
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
         super().__init__()
@@ -246,13 +246,13 @@ class OtherNames(nn.Module):
         return self.inner(x)
 
 
-def test_a_row_says_no_more_than_was_seen():
+def test_a_row_claims_no_more_than_was_observed():
     report = check_exercise(COURSE.find("CausalSelfAttention"), OtherNames, catalogue=COURSE)
     told = next(row for row in report.behaviours if row.id == "runs")
-    assert "It has the parameters that were asked for" in told.text
+    assert "It has the parameters that it should" in told.text
 
 
-def test_what_is_no_parameter_is_not_called_one():
+def test_only_parameters_are_called_parameters():
     def cut(query, key, value, cache):
         kept = cache and tuple(part.detach() for part in cache)
         return attention.cached_attention_step(query, key, value, kept)
@@ -270,7 +270,7 @@ class TestProperties:
         (row,) = [r for r in report.behaviours if r.id == "told"]
         assert (row.holds, row.text) == (False, "It is told; yours is off by one")
 
-    def test_look_at_cases_of_their_role_alone(self):
+    def test_look_only_at_cases_of_their_role(self):
         looked = []
 
         def look(case, seen, expected):
@@ -291,7 +291,7 @@ class TestProperties:
         copied = check_exercise(STANDARDISED, lambda x: x)
         assert gated.points == 0.5 and copied.points == 0.0
 
-    def test_an_unseen_case_is_no_pass(self):
+    def test_a_case_without_observation_does_not_pass(self):
         key = make_key(STANDARDISED, SEED)
         seen = run(STANDARDISED, STANDARDISED.reference, key.cases)
         assert judge(STANDARDISED, key, seen).passed
@@ -302,6 +302,6 @@ class TestProperties:
 _cases = STANDARDISED.cases
 
 
-def test_sharing_memory_is_told_though_the_values_are_right():
+def test_shared_memory_is_reported_although_the_values_are_right():
     (named,) = [m for m in COPY_LINEAR.misconceptions if m.id == "shares_memory"]
     assert check_exercise(COPY_LINEAR, named.answer).misconception == "shares_memory"

@@ -42,7 +42,7 @@ def tiny(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TinyLM:
     weigh(model, dtype)
     with torch.no_grad():
         for table in (model.embed.token, model.embed.position):
-            table.weight *= 5  # or one token would be the likeliest whatever came before
+            table.weight *= 5  # otherwise one token would always be the most likely
     return model
 
 
@@ -59,7 +59,7 @@ def test_the_examples_in_the_docstrings_run():
 
 @settings(max_examples=50, deadline=None)
 @given(N=st.integers(2, 30), length=st.integers(1, 9), stride=st.integers(1, 12))
-def test_windows_are_all_the_full_ones_and_targets_stand_one_to_the_right(N, length, stride):
+def test_windows_are_all_complete_ones_and_targets_are_shifted_by_one(N, length, stride):
     ids = torch.arange(100, 100 + N)
     begins = [i for i in range(0, N, stride) if i + length + 1 <= N]
     if not begins:
@@ -80,7 +80,7 @@ def test_windows_are_all_the_full_ones_and_targets_stand_one_to_the_right(N, len
         (torch.zeros(0), 3, 1, "0 ids are too few"),
     ],
 )
-def test_windows_that_cannot_be_cut_are_refused(ids, length, stride, message):
+def test_impossible_windows_are_refused(ids, length, stride, message):
     with pytest.raises(ValueError, match=message):
         sliding_windows(ids, length, stride)
 
@@ -105,7 +105,7 @@ def test_tiny_lm_equals_gpt2_with_the_same_weights(attention, dtype):
 
 
 def test_the_loss_equals_that_of_gpt2():
-    model = tiny()  # GPT-2 computes its loss in float32, whatever its weights are
+    model = tiny()  # GPT-2 computes its loss in float32, whatever the dtype of its weights
     ids = some_ids(5, 7)
     assert_equal(next_token_loss(model(ids), ids), gpt2_twin(model)(ids, labels=ids).loss)
 
@@ -136,7 +136,7 @@ def test_the_future_does_not_change_the_past():
         (some_ids(0, 3), r"at least 1, got \(0, 3\)"),
     ],
 )
-def test_ids_that_a_model_cannot_take_are_named_with_what_is_wanted(ids, message):
+def test_invalid_ids_are_named_with_the_valid_range(ids, message):
     with pytest.raises(ValueError, match=message):
         tiny()(ids)
 
@@ -162,17 +162,17 @@ def test_the_loss_is_the_mean_over_all_next_tokens_but_padding(pad_id, dtype):
 @pytest.mark.parametrize(
     ("logits", "ids", "pad_id", "message"),
     [
-        (torch.zeros(2, 1, V), some_ids(2, 1), None, r"\(2, 1\) hold no token to predict"),
-        (torch.zeros(2, 3, V), torch.tensor([[5, 0, 0], [2, 0, 0]]), 0, "padding only"),
+        (torch.zeros(2, 1, V), some_ids(2, 1), None, r"\(2, 1\) have no token to predict"),
+        (torch.zeros(2, 3, V), torch.tensor([[5, 0, 0], [2, 0, 0]]), 0, "only padding"),
         (torch.zeros(2, 4, V), some_ids(2, 3), None, r"\(2, 4, 11\).*\(2, 3\).*= \(2, 3, V\)"),
-        (torch.zeros(6, V), some_ids(2, 3), None, r"\(6, 11\) don't belong to ids \(2, 3\)"),
+        (torch.zeros(6, V), some_ids(2, 3), None, r"\(6, 11\) don't match ids \(2, 3\)"),
         (torch.zeros(2, 3, V), torch.full((2, 3), V), None, f"between 0 and {V - 1}"),
         (torch.zeros(2, 3, V), torch.full((2, 3), -100), None, "got -100"),
         (torch.zeros(2, 3, V), torch.zeros(2, 3), None, "int64 or int32, got torch.float32"),
         (torch.zeros(0, 3, V), some_ids(0, 3), None, r"at least 1, got \(0, 3\)"),
     ],
 )
-def test_a_loss_that_has_no_meaning_is_refused(logits, ids, pad_id, message):
+def test_a_meaningless_loss_is_refused(logits, ids, pad_id, message):
     with pytest.raises(ValueError, match=message):
         next_token_loss(logits, ids, pad_id)
 
@@ -187,7 +187,7 @@ def test_a_training_step_is_one_step_on_clipped_gradients(max_norm):
     with torch.no_grad():
         before = next_token_loss(model(ids), ids).item()
     for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)  # of a step before
+        parameter.grad = torch.ones_like(parameter)  # from an earlier step
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = training_step(model, ids, optimizer, max_norm)
@@ -208,7 +208,7 @@ def test_a_step_trains_every_position_of_the_context():
     assert model.embed.position.weight.grad.abs().amax(dim=1).min() > 0
 
 
-def test_a_short_training_passes_the_line_of_the_word_before():
+def test_a_short_training_beats_the_bigram():
     torch.manual_seed(0)
     model = TinyLM(len(toy_english.words), 32, 2, 16, num_layers=2)
     batches = toy_english.draw(100 * 32, 17, seed=0).view(100, 32, 17)
@@ -257,7 +257,7 @@ def test_probabilities_equal_those_of_transformers(temperature, top_k, top_p, dt
     top_p=st.floats(0.01, 1),
     seed=st.integers(0, 2**32),
 )
-def test_probabilities_sum_to_one_and_few_enough_are_left(temperature, top_k, top_p, seed):
+def test_probabilities_sum_to_one_and_few_enough_remain(temperature, top_k, top_p, seed):
     logits = (10 * numbers(4, V, dtype=torch.float64, seed=seed)).detach()
     probabilities = next_token_probabilities(logits, temperature, top_k, top_p)
     assert_equal(probabilities.sum(-1), torch.ones(4, dtype=torch.float64))
@@ -265,7 +265,7 @@ def test_probabilities_sum_to_one_and_few_enough_are_left(temperature, top_k, to
     assert torch.equal(probabilities.argmax(-1), logits.argmax(-1)) or temperature > 1e10
 
 
-def test_of_equal_logits_exactly_k_are_left():
+def test_exactly_k_of_equal_logits_remain():
     probabilities = next_token_probabilities(torch.zeros(2, 6), top_k=3)
     assert (probabilities > 0).sum(-1).tolist() == [3, 3]
 
@@ -309,7 +309,7 @@ def test_generating_equals_the_greedy_search_of_gpt2():
 
 
 def test_beyond_the_context_the_model_sees_the_last_tokens():
-    model, ids = tiny(), some_ids(50, 5)  # some go round in circles, not all of them
+    model, ids = tiny(), some_ids(50, 5)  # some texts repeat themselves, but not all
     out = generate(model, ids, 9)
     assert out.shape == (50, 14)
     assert torch.equal(out[:, :5], ids)
@@ -333,7 +333,7 @@ def test_continuing_a_text_changes_no_mode_and_keeps_no_graph(continue_text):
     assert model.training, "also after an error"
 
 
-def test_generating_rests_dropout():
+def test_generating_disables_dropout():
     model, ids = tiny(dropout=0.5), some_ids(3, 4)
     assert torch.equal(generate(model.train(), ids, 4), generate(model.eval(), ids, 4))
 
@@ -369,7 +369,7 @@ def test_with_a_cache_the_tokens_are_the_same(context_length):
     model = TinyLM(V, C, H, context_length, LAYERS).double()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= 3  # or the text would go round in small circles
+            parameter *= 3  # otherwise the text would repeat itself
     ids = some_ids(5, 3)
     expected = generate(model, ids, 200)
     assert min(len(row.unique()) for row in expected[:, -40:]) > 4, "too easy a text"
@@ -406,7 +406,7 @@ def test_with_a_cache_each_token_goes_through_the_model_once():
     assert pushed == {generate: 5_050, generate_cached: 100}
 
 
-def test_a_cache_rests_dropout():
+def test_a_cache_disables_dropout():
     model, ids = tiny(dropout=0.5), some_ids(3, 4)
     expected = generate(model, ids, 4)
     assert torch.equal(generate_cached(model.train(), ids, 4), expected)
@@ -424,12 +424,12 @@ def test_the_scores_of_heads_give_the_attentions_of_gpt2():
     assert_equal(weights, torch.stack(twin(ids, output_attentions=True).attentions, dim=1))
 
 
-# What is shown while it trains -----------------------------------------------------------------
+# The display during training -------------------------------------------------------------------
 
 
 @pytest.fixture
 def screen(monkeypatch):
-    """What would be on the page, as if someone looked."""
+    """The page's content, as if it had a viewer."""
     shown: list = []
     monkeypatch.setattr(live, "_someone_looks", lambda: True)
     monkeypatch.setattr("IPython.display.display", shown.append)
@@ -451,7 +451,7 @@ def test_while_it_trains_there_is_a_bar_and_a_curve_and_then_nothing(screen):
     assert screen == []
 
 
-def test_where_nobody_looks_nothing_is_shown(capsys):
+def test_without_a_viewer_nothing_is_shown(capsys):
     with live.LiveLoss(4) as shown:
         shown.show([3.0])
     assert capsys.readouterr().out == ""

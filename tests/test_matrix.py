@@ -1,4 +1,4 @@
-"""Every exercise against right answers, wrong answers and its own misconceptions."""
+"""Every exercise with right answers, wrong answers and its own misconceptions."""
 
 import pytest
 
@@ -11,7 +11,7 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.i
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@each_exercise  # nearest, so that a test's name begins with it: see conftest.InOrder
+@each_exercise  # innermost, so that a test's name begins with it: see conftest.InOrder
 def test_answers_are_judged_as_they_should_be(exercise, kind):
     found = faults(exercise, kind)
     assert not found, f"{len(found)} of the answers:\n" + "\n".join(found)

@@ -1,4 +1,4 @@
-"""The minutes that lessons state are counted by one rule."""
+"""The minutes that lessons state follow one rule."""
 
 import re
 from copy import deepcopy
@@ -54,7 +54,7 @@ def test_the_rule_of_the_curriculum(counted, minutes):
         ("<details><summary>So?</summary>Yes.</details>", 2),
     ],
 )
-def test_words_are_what_is_read(source, words):
+def test_words_are_counted_as_read(source, words):
     assert count([text(source)], {}).words == words
 
 
@@ -68,7 +68,7 @@ def test_predictions_and_figures_are_counted():
     assert (counted.predictions, counted.figures) == (2, 3)
 
 
-def test_lines_are_those_a_student_reads_in_front_of_the_answer():
+def test_lines_are_counted_without_the_answer():
     cells = [
         cell("a = 1\n\nb = 2  # why"),
         cell(STUB),  # def, docstring, your code here
@@ -84,7 +84,7 @@ def test_a_lesson_without_headings_is_one_sitting():
     assert sittings(cells) == [("", cells)]
 
 
-def test_what_stands_before_the_first_sitting_belongs_to_it():
+def test_cells_before_the_first_sitting_belong_to_it():
     cells = [
         text("# 01 · A lesson"),
         text("## Sitting 1 of 2 · One (about 9 minutes)"),
@@ -159,7 +159,7 @@ def test_the_table_says_which_sitting_is_too_long(tmp_path, capsys):
     assert "02_long" in capsys.readouterr().out
 
 
-# ---------------------------------------------------------------- the course as it is
+# ---------------------------------------------------------------- the actual course
 
 
 LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
@@ -173,7 +173,7 @@ def test_no_sitting_of_the_course_is_too_long(path):
 
 
 @each_lesson
-def test_a_lesson_states_what_the_rule_counts(path):
+def test_a_lesson_states_the_counted_minutes(path):
     notebook = nbformat.read(path, as_version=4)
     before = [cell.source for cell in notebook.cells]
     state(notebook, COURSE.points())
@@ -200,7 +200,7 @@ def test_every_exercise_says_how_hard_it_is_and_what_it_is_worth(path):
 
 
 @pytest.mark.parametrize("page", ["README.md", "solutions/index.ipynb"])
-def test_the_whole_course_is_as_long_as_it_is_said_to_be(page):
+def test_the_stated_length_of_the_course_is_right(page):
     points = COURSE.points()
     counted = [
         count(cells, points).minutes

@@ -1,4 +1,4 @@
-"""The blank page: what its card says of parts, of two slips at once, and of names."""
+"""The blank page: its card's messages on parts, on two mistakes together, and on names."""
 
 import pytest
 import torch.nn.functional as F
@@ -42,7 +42,7 @@ class HeadWithBias(FourClasses):
 
 
 class TestParts:
-    def test_those_that_differ_are_told_by_name(self):
+    def test_different_parts_are_named(self):
         assert "Your `feed_forward`, tried by itself" in failing(with_block(think=Exact)).get(
             "network_alone", ""
         )
@@ -50,11 +50,11 @@ class TestParts:
         assert {"norms_alone", "network_alone"} <= both.keys()
         assert not {"attention_alone", "embed_alone", "head_alone", "block_alone"} & both.keys()
 
-    def test_where_all_are_right_what_joins_them_is_told(self):
+    def test_if_all_parts_are_right_their_connection_is_blamed(self):
         assert "Each part is right by itself" in failing(TiedLater)["well_joined"]
 
     @pytest.mark.parametrize("name", MY_GPT_RIGHT)
-    def test_a_right_answer_hears_nothing_of_them(self, name):
+    def test_a_right_answer_s_card_does_not_mention_parts(self, name):
         report = checked(MY_GPT_RIGHT[name])
         assert report.passed
         assert not [row for row in report.behaviours if "itself" in row.text]
@@ -65,25 +65,25 @@ def test_two_defaults_of_pytorch_are_named_together():
     assert checked(answer).misconceptions == ("exact_gelu", "unbiased_variance")
 
 
-def test_two_slips_in_parts_of_parts_are_named():
+def test_two_mistakes_in_nested_parts_are_named():
     report = checked(MY_GPT_WRONG["the exact GELU, and no mask"])
     assert set(report.misconceptions) == {"exact_gelu", "no_mask"}
 
 
-def test_what_is_learned_besides_is_told_by_its_name():
+def test_an_additional_parameter_is_named():
     assert "`head.bias`" in failing(HeadWithBias)["parameters"]
 
 
-def test_missing_parameters_are_told_and_what_is_there_in_their_place_and_no_others():
+def test_missing_parameters_are_named_with_their_replacements_only():
     answer = type("MyGPT", (FourClasses,), {"last": nn.LayerNorm})
     report = checked(answer)
-    listed = "missing: norm.scale, norm.shift\nyours has besides: norm.weight, norm.bias"
+    listed = "missing: norm.scale, norm.shift\nyours also has: norm.weight, norm.bias"
     assert report.message == "2 parameters are missing." and listed in report.detail
     assert "query" not in report.message
     assert report.misconceptions == ("norm_of_py_torch",)
 
 
-def test_what_a_load_state_dict_of_ones_own_raises_is_told():
+def test_the_error_of_an_own_load_state_dict_is_shown():
     class Mistyped(LoadsItsOwnWay):
         def load_state_dict(self, state, *args, **kwargs):
             self.tokens.data.copy_(state["embed.tokens.weight"])
@@ -92,20 +92,20 @@ def test_what_a_load_state_dict_of_ones_own_raises_is_told():
     assert said in str(checked(Mistyped))
 
 
-def test_names_that_do_not_come_back_are_told_and_cost_nothing():
+def test_missing_names_in_the_state_dict_are_noted_without_cost():
     report = checked(LoadsItsOwnWay)
     assert report.passed and "a `state_dict` of your own" in report.notes[0]
     assert not checked(MY_GPT_RIGHT["a state_dict of its own"]).notes
     assert not checked(MY_GPT_RIGHT["PyTorch's norm under other names"]).notes
 
 
-def test_the_case_says_which_number_is_what():
+def test_the_case_names_each_number():
     assert "for vocab_size 5, d_model 9, num_heads 1" in str(checked(TiedLater))
 
 
 @pytest.mark.parametrize(
     "name", ["scales begin at 0", "shifts begin at 1", "scales begin at random"]
 )
-def test_norms_begin_as_they_should(name):
+def test_norms_are_initialised_correctly(name):
     report = checked(MY_GPT_WRONG[name])
     assert report.points == 3.75 and "yours have another" in str(report)

@@ -1,7 +1,7 @@
-"""The commands of the README for instructors, typed word for word in a fresh clone, with a class.
+"""The README's commands for instructors, run word for word in a fresh clone, with a class.
 
-The class submits through a real exchange folder; each student is named for what happened to them.
-Every student's points are the ones a fair teacher would give.
+The class submits through a real exchange folder; each student is named after what happened to them.
+Every student's points are those that a fair teacher would give.
 """
 
 import csv
@@ -27,8 +27,8 @@ from .warm import Warm
 pytestmark = pytest.mark.timeout(900)
 
 SEED = "a secret of this term"
-# The environment of these tests replaces the one that these lines make: it has the same packages,
-# and activating it would put its programs first, as PATH does below.
+# The environment of these tests replaces the one that these lines create: it has the same packages,
+# and PATH below puts its programs first, as activating it would.
 INSTALLED = [
     ".venv/bin/python -m pip install --constraint constraints.txt --editable '.[grading]'",
     "source .venv/bin/activate",
@@ -36,18 +36,18 @@ INSTALLED = [
 
 
 def instructors_block():
-    """The lines of the README's one block for instructors."""
+    """The lines of the README's block for instructors."""
     section = (COURSE / "README.md").read_text(encoding="utf-8").split("\n## For instructors\n")[1]
     (block,) = re.findall(r"^```\n(.*?)^```$", section.split("\n## ")[0], flags=re.M | re.S)
     return [line for line in block.splitlines() if line]
 
 
 def fresh_clone(folder):
-    """What `git clone` would give if everything here were committed."""
+    """The result of `git clone` if everything here were committed."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=COURSE, check=True, capture_output=True, text=True).stdout
     for name in filter(None, names.split("\0")):
-        if (COURSE / name).is_file():  # not one deleted and still listed
+        if (COURSE / name).is_file():  # skips deleted files that are still listed
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(COURSE / name, folder / name)
     return folder
@@ -61,7 +61,7 @@ def blocks_for_instructors():
 
 
 class Cycle:
-    """A fresh clone of the course, the exchange folder beside it, and the homes of all."""
+    """A fresh clone of the course, with the exchange folder next to it, and everyone's homes."""
 
     def __init__(self, folder, place):
         self.course = fresh_clone(folder / "course")
@@ -75,14 +75,14 @@ class Cycle:
         self.warm = Warm(place, self.course)
 
     def type(self, line, status=0):
-        """What a command writes, typed in the course's folder."""
+        """The output of a command in the course's folder."""
         assert not re.search(r"[|&;<>$*]", line), "a shell would do more with this line"
         programs = Path(sys.executable).parent
         environment = {
             **os.environ,
             "HOME": str(self.home),
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(self.course),  # what --editable does
+            "PYTHONPATH": str(self.course),  # like --editable
             "COURSE_CHECK_SECONDS": "1",  # one submission never ends, twice
         }
         environment.pop("COURSE_GRADING_SEED", None)
@@ -101,13 +101,13 @@ def cycle(tmp_path_factory):
 
 
 def typed_by_an_instructor(cycle):
-    """What each line of the block writes; students hand in before the line that collects."""
+    """The output of each line of the block; students submit before the line that collects."""
     for line in instructors_block():
         if line in INSTALLED:
             continue
         if line.startswith("nbgrader collect"):
             yield cycle.type(f"python -m tests.nbgrader_class {cycle.exchange} {cycle.home}")
-        # One of the students leaves a program running, which a person should see: status 1.
+        # One student leaves a program running, which a person should look at: status 1.
         yield cycle.type(line, status=1 if line.startswith("course grade") else 0)
 
 
@@ -115,7 +115,7 @@ def test_the_readme_installs_before_anything_else():
     assert instructors_block()[: len(INSTALLED)] == INSTALLED
 
 
-def test_the_readme_makes_again_what_make_notebooks_wrote(cycle):
+def test_the_readme_s_commands_rebuild_what_make_notebooks_wrote(cycle):
     made = {p.relative_to(cycle.course): p.read_bytes() for p in cycle.course.glob("notebooks/*/*")}
     assert made == {path: (COURSE / path).read_bytes() for path in made}
     assert {path.stem for path in made if path.parent.name == ASSIGNMENT} == set(LESSONS)
@@ -130,7 +130,7 @@ def test_the_page_for_instructors_and_the_readme_say_the_same():
 
 
 @pytest.mark.full("an answer explained to an instructor")
-def test_a_student_s_complaint_is_answered(cycle):
+def test_course_explain_answers_a_complaint(cycle):
     (typed,) = blocks_for_instructors()[1]
     assert typed == "course explain ada naive_mean"
     said = cycle.type(typed.replace("ada", "mishaps"))
@@ -138,7 +138,7 @@ def test_a_student_s_complaint_is_answered(cycle):
         assert part in said
 
 
-def test_collecting_again_leads_to_grading_only_what_is_new(cycle):
+def test_collecting_again_grades_only_new_submissions(cycle):
     page = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
     assert "`nbgrader collect --update 1-averages`" in page
     cycle.type("nbgrader collect --update 1-averages")
@@ -175,7 +175,7 @@ def test_the_exported_table_has_everybody_with_their_points(cycle):
 
 
 def shown(page):
-    """The text of a page, as a browser would show it."""
+    """The text of a page, as shown by a browser."""
     text = re.sub(r"<style.*?</style>|<script.*?</script>|<[^>]+>", "", page, flags=re.S)
     return " ".join(html.unescape(text).split())
 
@@ -226,7 +226,7 @@ def test_feedback_reaches_the_students(cycle):
         (
             "deleted-cells",
             "01_naive_mean",
-            "This cell was missing from the submission and was put back.",
+            "This cell was missing from the submission and was restored.",
         ),
         ("nothing-done", "01_naive_mean", "not attempted yet"),
     ],

@@ -1,6 +1,6 @@
-"""The later assignments through nbgrader: everything is right but for one misconception per lesson.
+"""The later assignments through nbgrader, right except for one misconception per lesson.
 
-Lessons as a whole run in other tests, from solutions/ and from notebooks/.
+Other tests run the complete lessons, from solutions/ and from notebooks/.
 """
 
 import shutil
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's own queries
 ]
 
-# The misconception in each lesson, by the exercise.
+# The misconception in each lesson, by exercise.
 WRONG = {
     "2-single-head/04_single_head": ("attention_scores", "not_scaled"),
     "2-single-head/05_padding_mask": ("causal_and_padding", "padding_inverted"),
@@ -41,7 +41,7 @@ WRONG = {
     "7-capstone/15_capstone": ("MyGPT", "scaled_by_model_width"),
 }
 STUDENT = "misconceptions"
-BUILT_ON_DEMONSTRATIONS = ("13_performance", "15_capstone")  # answers use what comes before them
+BUILT_ON_DEMONSTRATIONS = ("13_performance", "15_capstone")  # answers use earlier ones
 ASSIGNMENTS = dict.fromkeys(lesson.split("/")[0] for lesson in WRONG)
 each_lesson = pytest.mark.parametrize("lesson", WRONG)
 
@@ -62,7 +62,7 @@ def done(result):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """All later assignments in one course folder and one process, which nbgrader's API is for."""
+    """All later assignments in one course folder and one process, through nbgrader's API."""
     folder = tmp_path_factory.mktemp("later")
     config = nbgrader_config()
     config.CourseDirectory.root = str(folder)

@@ -1,4 +1,4 @@
-"""The other way to write an answer that a card shows is right, short and begins with a sentence."""
+"""A card's other way to write an answer is right, short, and begins with a sentence."""
 
 import ast
 
@@ -14,8 +14,8 @@ WITH_ANOTHER = [exercise for exercise in EXERCISES if exercise.other_way]
 
 
 @pytest.mark.parametrize("exercise", WITH_ANOTHER, ids=lambda e: e.id)
-def test_it_gets_full_points_as_it_stands(exercise):
-    """Earlier exercises are known to it by name, as they are to a reader."""
+def test_it_gets_full_points_unchanged(exercise):
+    """It may use earlier exercises by name, like a reader."""
     lesson = {
         "torch": torch,
         "attention": attention,

@@ -1,4 +1,4 @@
-"""An instructor's own exercise, as CONTRIBUTING shows it, through all that a course has."""
+"""An instructor's own exercise, as in CONTRIBUTING, with everything that the course offers."""
 
 import os
 import re
@@ -60,12 +60,12 @@ def course(tmp_path, monkeypatch):
     joined.cache_clear()
 
 
-def test_what_is_shown_is_short():
+def test_the_example_is_short():
     assert sum(bool(line) for text in SHOWN.values() for line in text.splitlines()) <= 30
 
 
 class TestTheFolderBesideTheConfiguration:
-    def test_gives_check_its_exercise(self, course):
+    def test_works_with_check(self, course):
         report = check("centred", right)
         assert (report.points, report.max_points) == (1.0, 1.0) and report.passed
         wrong = check("centred", over_tokens)
@@ -74,19 +74,19 @@ class TestTheFolderBesideTheConfiguration:
         assert not check("centred", ...).attempted
         assert "`centred`" in check("centered", right).message
 
-    def test_gives_hint_and_progress_theirs(self, course):
+    def test_works_with_hint_and_progress(self, course):
         assert "sum to" in repr(hint("centred", 1))
         check("centred", right)
         rows = dict(progress().rows)
         assert rows["9-own/17_centred"] == [("centred", 1.0, 1.0)]
         assert "1-averages/01_naive_mean" in rows
 
-    def test_gives_the_matrix_its_cells(self, course, capsys):
-        assert main(["centred"]) == 1  # its symptoms were never kept
+    def test_appears_in_the_matrix(self, course, capsys):
+        assert main(["centred"]) == 1  # its symptoms were never stored
         said = capsys.readouterr().out
-        assert "as its text has it" in said and "over_tokens" in said
+        assert "the text's right answer" in said and "over_tokens" in said
 
-    def test_counts_after_the_course_and_before_it_with_the_same_name(self, course):
+    def test_comes_after_the_course_and_replaces_an_exercise_of_the_same_name(self, course):
         write_into(course / "exercises", "softmax")
         assert check("softmax", right).max_points == 1.0
         ids = catalogue().ids()
@@ -94,7 +94,7 @@ class TestTheFolderBesideTheConfiguration:
 
     def test_says_what_is_wrong_with_a_text(self, course):
         (course / "exercises" / "9-own" / "17_centred" / "broken.md").write_text("no head")
-        said = "17_centred/broken.md, line 1: it should begin with its points"
+        said = "17_centred/broken.md, line 1: it should begin with a head"
         assert said in check("naive_mean", right).message
         assert said in repr(hint("naive_mean"))
         assert said in progress().notice and len(progress().rows) >= 7
@@ -137,7 +137,7 @@ def nbgrader(course, *arguments):
 
 @pytest.mark.full("own exercises through nbgrader")
 @pytest.mark.timeout(600)
-def test_nbgrader_makes_and_grades_an_assignment_of_it(course):
+def test_nbgrader_builds_and_grades_an_assignment_from_it(course):
     shutil.rmtree(course / "notebooks")
     points = Catalogue.from_folder(course / "exercises", "own").points()
     notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])

@@ -1,4 +1,4 @@
-"""`make quick LESSON=04` finds the lesson, tests all of it and says what to look at."""
+"""`make quick LESSON=04` finds the lesson, tests all of it, and says what failed."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ HEADS = "2-single-head/04_single_head"
 
 
 @pytest.mark.parametrize("said", ["04", "4", "04_single_head"])
-def test_a_lesson_goes_by_its_number_or_its_name(said):
+def test_a_lesson_is_found_by_its_number_or_its_name(said):
     assert quick.lesson(said) == HEADS
 
 
@@ -23,7 +23,7 @@ def test_another_name_gets_the_list_of_lessons(said, capsys):
     assert all(path.stem in error for path in SOLUTIONS.glob("*/*.ipynb"))
 
 
-def test_every_part_names_the_lesson_and_files_that_are_there():
+def test_every_part_names_the_lesson_and_existing_files():
     for part, command in quick.parts(HEADS).items():
         words = " ".join(command)
         assert ("CausalSelfAttention" if part == quick.THE_MATRIX else "04_single_head") in words
@@ -43,7 +43,7 @@ def test_what_fails_is_shown_and_named_and_the_rest_runs_on(capsys):
     assert said.splitlines()[-1].startswith(f"{HEADS}: look at the student edition, ")
 
 
-def test_of_the_matrix_only_what_is_wrong_is_shown():
+def test_only_wrong_lines_of_the_matrix_are_shown():
     said = "softmax  wrong  as it should be\nsoftmax  wrong  2/2  <-- WRONG\n1 cells wrong"
     assert quick.wrong_cells(said) == "softmax  wrong  2/2  <-- WRONG"
     assert quick.wrong_cells("Traceback\nImportError") == "Traceback\nImportError"

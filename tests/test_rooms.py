@@ -1,4 +1,4 @@
-"""No file and no function is too long to be read at once; packages depend on each other one way."""
+"""No file or function is too long; packages depend on each other in one direction."""
 
 import ast
 import re
@@ -9,8 +9,8 @@ import pytest
 from tools import ROOT
 
 PACKAGES = ("course_utils", "exercises", "tests", "tools", "whywrong", "whywrong_nbgrader")
-LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 600, 60
-# What each package may import of the others; tests may import anything.
+LINES_OF_A_FILE, LINES_OF_A_FUNCTION, LINES_OF_A_SCRIPT = 600, 60, 400
+# Which other packages each package may import; tests may import anything.
 MAY_IMPORT = {
     "whywrong": set(),
     "whywrong_nbgrader": {"whywrong"},
@@ -31,7 +31,7 @@ PRIVATE = re.compile(r"_(?!_)\w+")
 
 
 def imported(file):
-    """The modules that a file imports, whole, and the names that it takes from each."""
+    """The modules that a file imports, and the names that it imports from each."""
     package = file.split("/")[:-1]
     for node in ast.walk(FILES[file]):
         if isinstance(node, ast.Import):
@@ -49,6 +49,20 @@ def test_files_are_short():
         if (lines := len((ROOT / f"{file}.py").read_text(encoding="utf-8").splitlines()))
         > LINES_OF_A_FILE
     }
+    assert long == {}
+
+
+def test_scripts_are_short_and_so_is_what_they_declare():
+    """A declaration ends before an empty line that is followed by the left margin."""
+    long = {}
+    for path in sorted((ROOT / "course_utils").rglob("*.js")):
+        text = path.read_text(encoding="utf-8")
+        for part in re.split(r"\n\n(?=\S)", re.sub(r"^/\*\*.*?\*/$", "", text, flags=re.M | re.S)):
+            lines = part.strip().splitlines()
+            if len(lines) > LINES_OF_A_FUNCTION:
+                long[f"{path.name}: {lines[0]}"] = len(lines)
+        if text.count("\n") > LINES_OF_A_SCRIPT:
+            long[path.name] = text.count("\n")
     assert long == {}
 
 
@@ -79,7 +93,7 @@ def test_packages_depend_on_each_other_one_way(package):
     assert sorted(wrong) == []
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def test_there_are_no_import_cycles():
     uses = defaultdict(set)
     for file in FILES:
         for module, names in imported(file):

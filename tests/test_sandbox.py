@@ -1,4 +1,4 @@
-"""Kernels inside the walls, real ones: what they can do, what they can't, and how they end."""
+"""Real kernels in the sandbox: what they can do, what they can't, and how they end."""
 
 import json
 import os
@@ -33,7 +33,7 @@ from whywrong_nbgrader.provisioner import JUPYTER, KERNEL
 
 full = pytest.mark.full("kernels in the sandbox in detail")
 SECRET = "no-business-of-a-student"
-SOON = 60  # seconds: without a limit, some of these would never end
+SOON = 60  # seconds; without a limit, some of these would never end
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +46,7 @@ def found_by_name():
 
 @pytest.fixture
 def nothing_left(monkeypatch):
-    """The kernels of a test make their folders in one that is empty in the end."""
+    """The kernels of a test create their folders in one that must be empty at the end."""
     folders = Path(tempfile.mkdtemp(dir="/tmp"))  # tmp_path is too long for a socket
     monkeypatch.setattr(provisioner, "FOLDERS", str(folders))
     before = set(psutil.Process().children(recursive=True))
@@ -59,7 +59,7 @@ def nothing_left(monkeypatch):
 
 
 def words(process):
-    """What started a process; nothing if it has ended."""
+    """The command line of a process; empty if it has ended."""
     with suppress(psutil.Error):
         return process.cmdline()
     return []
@@ -86,7 +86,7 @@ class Locked:
         self.client.wait_for_ready(timeout=SOON)
 
     def __call__(self, code):
-        """What a program prints, or its error."""
+        """The output of a program, or its error."""
         said = []
 
         def hear(message):
@@ -169,7 +169,7 @@ class TestByName:
         assert Path(spec.resource_dir).is_relative_to(tmp_path / "share/jupyter/kernels")
 
     @full
-    def test_without_bubblewrap_it_stops_and_says_what_can_be_done(self, tmp_path):
+    def test_without_bubblewrap_it_stops_and_says_what_to_do(self, tmp_path):
         program = f"""
             import nbclient, nbformat
             cell = nbformat.v4.new_code_cell("open('was_here', 'w')")
@@ -219,7 +219,7 @@ class TestInside:
         refused = ["ConnectionRefusedError", "OSError", "ConnectionRefusedError", "gaierror"]
         assert said.split("\n") == [*refused, "['lo']"]
 
-    def test_the_course_is_there_without_its_answers(self, inside):
+    def test_the_course_is_available_without_its_answers(self, inside):
         assert inside("import course_utils.transformer") == ""
         assert "where nothing" in inside("print(__import__('course_utils').check('x', 1))")
         for hidden in ("exercises", "tools", "whywrong_nbgrader.verdicts"):
@@ -273,7 +273,7 @@ class TestInside:
         assert SECRET not in said and "COURSE_SECRET" not in said
         assert "OMP_NUM_THREADS" in said
 
-    def test_it_writes_nowhere_but_into_its_own_folders(self, inside):
+    def test_it_writes_only_into_its_own_folders(self, inside):
         own = Path(inside.manager.connection_file).parent
         shut = ["/", "/dev", "/usr", "/etc", "/home", "/course", COURSE]
         shut += [sys.prefix, sys.base_prefix, Path(torch.__file__).parent]
@@ -290,7 +290,7 @@ class TestInside:
             except OSError as error:
                 print(error.strerror)
         """)
-        # On the way to an environment below /tmp there is a folder of the sandbox's own /tmp.
+        # An environment below /tmp needs a folder in the sandbox's own /tmp.
         way = [str(COURSE)] if COURSE.is_relative_to("/tmp") else []
         written = [*way, "/tmp", "/dev/shm", sandbox.HOME, str(own)]
         assert said.split("\n") == [*written, "Read-only file system"]
@@ -314,7 +314,7 @@ class TestInside:
         """)
         assert said.split("\n") == ["True No space left on device"] * 3
 
-    def test_no_namespaces_of_its_own_where_bwrap_can_forbid_them(self, inside):
+    def test_new_namespaces_are_forbidden_if_bwrap_can(self, inside):
         allowed = inside("print(os.system('unshare --user true 2> /dev/null') == 0)")
         assert allowed == str(not sandbox._without_namespaces())
 
@@ -322,7 +322,7 @@ class TestInside:
 class TestTooMuch:
     @pytest.fixture(autouse=True)
     def left_alone(self, nothing_left, inside):
-        """Another kernel lives on beside the one that ends."""
+        """Another kernel survives the one that ends."""
         inside("kept = 1")
         yield
         assert inside("print(kept)") == "1"
@@ -355,13 +355,13 @@ class TestTooMuch:
         assert self.ended(caplog, bomb, memory=1024) == "held more than 1,024 MiB of memory."
 
     @full
-    def test_libraries_for_a_gpu_are_no_memory(self, monkeypatch, tmp_path):
-        """They reserve more than a submission may have, and hold nothing of it."""
+    def test_gpu_libraries_do_not_count_as_memory(self, monkeypatch, tmp_path):
+        """They reserve more memory than a submission may use, but use none of it."""
         for name in ("torch/lib/libtorch_cuda.so", "nvidia/cublas/lib/libcublas.so.13"):
             library = tmp_path / name
             library.parent.mkdir(parents=True)
             with library.open("wb") as file:
-                os.truncate(file.fileno(), 4 * 2**30)  # with holes: it takes no room on the disk
+                os.truncate(file.fileno(), 4 * 2**30)  # sparse, so it takes no space on disk
         libraries = sandbox._libraries
         load = (
             "import mmap, pathlib\n"
@@ -386,12 +386,12 @@ class TestTooMuch:
     @full
     def test_processes(self, caplog):
         bomb = "import os\nwhile True:\n    os.fork()"
-        # Each has memory of its own: on a busy machine the other bound could be seen first.
+        # Each has its own memory: on a busy machine, the other limit could be exceeded first.
         assert self.ended(caplog, bomb, memory=8192) == "had more than 64 processes."
 
     @full
     @pytest.mark.parametrize("then", ["pass", "os.unlink(file.name)"])
-    def test_files_where_its_sockets_are(self, caplog, then):
+    def test_files_next_to_its_sockets(self, caplog, then):
         bomb = f"""
             import os
             from ipykernel import get_connection_file
@@ -425,7 +425,7 @@ class TestTooMuch:
         assert "The kernel died (3)" in caplog.text
 
     @full
-    def test_one_that_does_not_start_leaves_its_last_words(self, caplog):
+    def test_a_kernel_that_does_not_start_leaves_its_output(self, caplog):
         with pytest.raises(RuntimeError, match="Kernel died"):
             start_new_kernel(
                 kernel_name=KERNEL, extra_arguments=["--IPKernelApp.log_level=farewell"]
@@ -455,7 +455,7 @@ class TestLife:
 
     @full
     @pytest.mark.parametrize("now", [True, False])
-    def test_it_starts_again_where_its_client_waits(self, kernel, now):
+    def test_it_restarts_at_the_address_of_its_client(self, kernel, now):
         connection = kernel.manager.get_connection_info()
         file = kernel("from ipykernel import get_connection_file\nprint(get_connection_file())")
         own = Path(file).parent
@@ -467,7 +467,7 @@ class TestLife:
         assert kernel(f"import os; print(os.path.lexists('{own}/link'))") == "False"
         assert kernel.manager.get_connection_info() == connection
 
-    def test_what_it_left_running_ends_with_it(self, kernel):
+    def test_its_background_processes_end_with_it(self, kernel):
         kernel("""
             import subprocess
             subprocess.Popen(["setsid", "sleep", "4323"], start_new_session=True)
@@ -477,7 +477,7 @@ class TestLife:
         assert not words(left)
 
     @full
-    def test_folders_that_are_shut_are_removed(self, kernel):
+    def test_unreadable_folders_are_removed(self, kernel):
         kernel("""
             import os
             from ipykernel import get_connection_file

@@ -1,4 +1,4 @@
-"""Shape traces show each reshape that the author wrote, as text and as a table."""
+"""Shape traces show each reshape in the author's code, as text and as a table."""
 
 import re
 
@@ -24,7 +24,7 @@ def trace():
     return trace_shapes(language_model(), torch.tensor([[5, 1, 8, 2]]), names=SIZES)
 
 
-def test_the_head_shapes_table_is_on_show_line_by_line(trace):
+def test_the_head_shapes_table_is_shown_line_by_line(trace):
     table = [
         ("embedding", (1, 4, 768)),
         ("view", (1, 4, 8, 96)),
@@ -56,7 +56,14 @@ def test_the_text_is_stable_and_holds_sizes_and_letters(trace):
     assert str(again) == str(trace) == repr(trace)
 
 
-def test_both_inputs_of_a_product_are_on_show(trace):
+def test_what_a_product_adds_up_over_has_one_letter():
+    sizes = {"B": 2, "T": 5, "S": 5, "D": 3}
+    parts = torch.zeros(3, 2, 5, 3).unbind()
+    lines = str(trace_shapes(lambda q, k, v: q @ k.mT @ v, *parts, names=sizes)).splitlines()
+    assert "B T D  (2, 3, 5) B D T" in lines[-2] and "B T S  (2, 5, 3) B S D" in lines[-1]
+
+
+def test_both_inputs_of_a_product_are_shown(trace):
     products = [step.inputs for step in trace.steps if step.operation == "@"]
     assert products == [
         ((1, 8, 4, 96), (1, 8, 96, 4)),
@@ -64,7 +71,7 @@ def test_both_inputs_of_a_product_are_on_show(trace):
     ]
 
 
-def test_a_layer_is_named_by_its_place_in_the_module(trace):
+def test_a_layer_is_named_by_its_path_in_the_module(trace):
     owners = [step.owner for step in trace.steps if step.operation == "linear"]
     assert owners == ["1.query", "1.key", "1.value", "1.out_proj", "2"]
 
@@ -83,7 +90,7 @@ def test_the_table_has_headings_and_one_colour_a_letter(trace):
     assert len(set(LETTER_COLORS.values())) == len(LETTER_COLORS)
 
 
-def test_letters_stand_out_from_their_background_on_any_theme():
+def test_letters_contrast_with_their_background_in_any_theme():
     for color in LETTER_COLORS.values():
         channels = torch.tensor([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
         linear = ((channels + 0.055) / 1.055) ** 2.4
@@ -109,25 +116,25 @@ def test_a_size_gets_the_first_letter_the_shape_does_not_have_yet(shape, letters
     assert " ".join(letter_shape(shape, letters)) == expected
 
 
-def test_the_first_input_names_the_letters_when_nobody_else_does():
+def test_the_first_input_names_the_letters_by_default():
     assert trace_shapes(tril_mean, torch.zeros(2, 4, 3)).letters == {"B": 2, "T": 4, "C": 3}
     heads = trace_shapes(torch.relu, torch.zeros(2, 4, 3, 5))
     assert heads.letters == {"B": 2, "H": 4, "T": 3, "D": 5}
     assert "(7)" in str(trace_shapes(torch.relu, torch.zeros(7)))
 
 
-def test_only_what_the_inputs_flow_into_is_on_show():
+def test_only_tensors_that_depend_on_the_inputs_are_shown():
     steps = trace_shapes(tril_mean, torch.zeros(2, 4, 3)).steps
     assert [(step.operation, step.inputs) for step in steps] == [("@", ((4, 4), (2, 4, 3)))]
 
 
-def test_a_mask_that_comes_in_is_followed_too():
+def test_a_mask_input_is_traced_too():
     attention = MultiHeadAttention(6, 6, context_length=9, num_heads=2)
     trace = trace_shapes(attention, torch.zeros(3, 5, 6), padding_mask([2, 5, 1], 5))
     assert ("[…]", (3, 1, 1, 5)) in [(step.operation, step.outputs[0]) for step in trace.steps]
 
 
-def test_writing_into_a_tensor_is_a_step_and_carries_the_flow():
+def test_writing_into_a_tensor_is_a_step_and_is_traced_further():
     steps = trace_shapes(naive_mean, torch.zeros(1, 2, 3)).steps
     assert [step.operation for step in steps] == ["[…]", "mean", "[…] ="] * 2
 
@@ -142,7 +149,7 @@ def test_attributes_keywords_and_several_results_are_followed():
     assert steps[1].outputs == ((2, 1, 4), (2, 2, 4))
 
 
-def test_a_shape_changed_in_place_is_shown_as_it_was():
+def test_a_shape_changed_in_place_is_shown_unchanged_before():
     (step,) = trace_shapes(lambda x: x.unsqueeze_(0), torch.zeros(2, 3)).steps
     assert (step.inputs, step.outputs) == (((2, 3),), ((1, 2, 3),))
 

@@ -1,4 +1,4 @@
-"""Exercises as texts: the README's example word for word, and faults told with their line."""
+"""Exercises as texts: the README's example word for word, and errors with their line."""
 
 import re
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_each_misconception_is_a_program_and_is_named(write):
     assert check_exercise(exercise, lambda x: 2 * x).passed
 
 
-def test_a_text_in_the_shared_folder_lends_its_sentences(write, tmp_path):
+def test_sentences_come_from_a_text_in_the_shared_folder(write, tmp_path):
     shared = tmp_path / "shared" / "numbers.md"
     shared.parent.mkdir()
     shared.write_text("# Numbers\n\n## squared\nSquared.\nWhy: Shared.\nLook: There.\n")
@@ -94,7 +94,7 @@ FAULTS = {
     "no points": (TEXT.replace("points: 1", "call: double(x)"), 1, "`points:` should be a number"),
     "an edit found nowhere": (TEXT.replace("x + x =>", "x - x =>"), 18, "once in the right"),
     "an edit found twice": (TEXT.replace("x + x =>", "x =>"), 18, "not 3 times"),
-    "no edit": (TEXT.replace("x + x => x * x", "x * x"), 18, "is no edit"),
+    "no edit": (TEXT.replace("x + x => x * x", "x * x"), 18, "is not an edit"),
     "no reason": (TEXT.replace("Why: It differs.\n", ""), 13, "lacks why"),
     "nothing shared": (TEXT.replace("Look:", "As in: none\nLook:"), 14, "no section squared"),
     "no answer": (TEXT.replace("# Right answer", "# Wrong answer"), 1, "`# Right answer`"),
@@ -102,7 +102,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_told_with_its_line(write, name):
+def test_a_fault_is_reported_with_its_line(write, name):
     text, line, said = FAULTS[name]
     with pytest.raises(TextError, match=rf"01_own/double\.md, line {line}: ") as raised:
         _ = write(text).find("double").misconceptions
@@ -114,14 +114,14 @@ def test_a_faulty_python_file_is_named(write):
         write(python="1 / 0").find("double")
     with pytest.raises(TextError, match=r"double\.py does not define `probe`"):
         write(python="cases = expect = print").find("double")
-    with pytest.raises(TextError, match=r"there is no triple\.py beside it"):
+    with pytest.raises(TextError, match=r"there is no triple\.py next to it"):
         write(python=None, id="triple").find("triple")
 
 
-def test_exercises_come_in_the_order_in_which_they_follow_each_other(write):
+def test_exercises_are_ordered_by_their_field_after(write):
     write()
     write(TEXT.replace("points: 1", "points: 1\nafter: double"), id="a_second")
     write(TEXT.replace("points: 1", "points: 1\nafter: a_second"), id="another")
     assert write().ids() == ["double", "a_second", "another"]
-    with pytest.raises(TextError, match="`after: nobody` is no exercise"):
+    with pytest.raises(TextError, match="`after: nobody` names no earlier exercise"):
         write(TEXT.replace("points: 1", "points: 1\nafter: nobody"))

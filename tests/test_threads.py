@@ -1,6 +1,6 @@
-"""A lesson gives its stored outputs with one thread and with two: sums may be added up in parts.
+"""A lesson gives its stored outputs with one and with two threads, which split sums differently.
 
-With one thread all lessons are run where their solutions are tested.
+The tests of the solutions run all lessons with one thread.
 """
 
 import os
@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_output
 from tools import ROOT as COURSE
 from tools import SOLUTIONS
 
-# Its sums are the longest so far, and the medians of thousands of them stand in its figures.
+# Its sums are the longest, and its figures show medians of thousands of them.
 LESSON = SOLUTIONS / "2-single-head" / "04_single_head.ipynb"
 
 
@@ -27,7 +27,7 @@ def test_a_lesson_gives_its_stored_outputs_with_two_threads(tmp_path):
         execution_count=1,
         outputs=[new_output("stream", name="stdout", text=f"{threads}\n")],
     )
-    # The checks take their time and have tests of their own.
+    # The checks are slow and have their own tests.
     kept = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("grade")]
     notebook.cells = [settle, *kept]
     nbformat.write(notebook, tmp_path / LESSON.name)

@@ -1,4 +1,4 @@
-"""The parts of lesson 16 against PyTorch and `transformers`, and what its table says of them."""
+"""The parts of lesson 16 against PyTorch and `transformers`, and the lesson's table."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_swiglu_is_llamas():
 
 
 def test_grouped_queries_are_llamas():
-    """Llama pairs channel i with i + D / 2 and not with its neighbour: rows are put in order."""
+    """Llama pairs channel i with i + D / 2 instead of its neighbour, so rows are reordered."""
     B, T, H, G, D = 3, 5, 6, 2, 4
     C = H * D
     torch.manual_seed(0)
@@ -107,7 +107,7 @@ def test_gpt2_gives_the_logits_of_transformers(load):
 
 
 class Block(nn.Module):
-    """The block of the lesson, of any parts."""
+    """The block of the lesson, with any parts."""
 
     def __init__(self, norm, attend, network):
         super().__init__()

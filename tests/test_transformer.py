@@ -200,7 +200,7 @@ def test_each_branch_is_dropped_once_before_it_is_added():
     streams = []
     block.norm2.register_forward_pre_hook(lambda _, given: streams.append(given[0]))
     block.train()
-    block.attention.dropout.eval()  # the weights keep theirs out of this
+    block.attention.dropout.eval()  # attention weights without dropout
     y = block(x)
     attended = block.attention(block.norm1(x))
     (middle,) = streams
@@ -236,7 +236,7 @@ def test_the_parameters_of_the_curriculum():
     assert block_parameters(768) - block_parameters(768, expansion=3) == difference
 
 
-def test_a_block_complains_as_its_attention_does():
+def test_a_block_raises_its_attention_s_errors():
     with pytest.raises(ValueError, match=r"width 10 .* num_heads = 3"):
         TransformerBlock(10, 3, context_length=4)
     block = TransformerBlock(6, 3, context_length=4)
@@ -300,7 +300,7 @@ def test_an_id_is_looked_up_and_its_position_added():
         (torch.zeros(3, dtype=torch.int64), r"\(B, T\).*got \(3,\)"),
     ],
 )
-def test_ids_that_have_no_row_are_named_with_what_is_wanted(ids, message):
+def test_ids_without_a_row_are_named_with_the_valid_range(ids, message):
     with pytest.raises(ValueError, match=message):
         TokenAndPosition(vocab_size=11, context_length=4, d_model=6)(ids)
 
@@ -333,12 +333,12 @@ def test_a_rotated_dot_product_depends_on_the_distance_alone(m, n, step, seed):
     assert_equal(at(m, query) @ at(n, key), at(m + step, query) @ at(n + step, key))
 
 
-def test_rope_goes_on_at_the_offset():
+def test_rope_continues_at_the_offset():
     x = numbers(2, 3, 7, 10).detach()
     assert torch.equal(apply_rope(x[:, :, 4:], offset=4), apply_rope(x)[:, :, 4:])
 
 
-def test_rope_leaves_the_first_token_and_every_length_alone():
+def test_rope_changes_neither_the_first_token_nor_any_length():
     x = numbers(2, 3, 7, 10).detach()
     out = apply_rope(x)
     assert torch.equal(out[:, :, 0], x[:, :, 0])
@@ -346,11 +346,11 @@ def test_rope_leaves_the_first_token_and_every_length_alone():
     assert apply_rope(x.bfloat16()).dtype == torch.bfloat16
 
 
-# Both lessons: what is made stays where the input is --------------------------------------------
+# Both lessons: new tensors are on the input's device --------------------------------------------
 
 
 def test_everything_stays_on_the_device_of_the_input():
-    """Every machine has the device "meta": it holds no numbers, and refuses to meet others."""
+    """Every machine has the device "meta": it stores no numbers, and can't be mixed with others."""
     x = torch.randn(3, 7, 6, device="meta")
     pad_mask = torch.zeros(3, 7, dtype=torch.bool, device="meta")
     with torch.device("meta"):
@@ -359,7 +359,7 @@ def test_everything_stays_on_the_device_of_the_input():
     assert {result.device.type for result in results} == {"meta"}
 
 
-def test_inputs_are_left_as_they_were():
+def test_inputs_are_unchanged():
     x, ids = numbers(3, 7, 6), torch.tensor([[1, 2], [3, 4]])
     before, ids_before = x.detach().clone(), ids.clone()
     weigh(TransformerBlock(6, 2, context_length=9), torch.float32)(x).sum().backward()

@@ -311,7 +311,7 @@ def test_the_three_sets_share_no_sentence_and_no_unseen_combination():
     assert seen.isdisjoint(UNSEEN)
     assert all(pair.combinations <= seen for pair in sentences)
     assert all(pair.combinations & UNSEEN for pair in combinations)
-    # Each word of an unseen combination stands in training, only not in that company.
+    # Each word of an unseen combination occurs in training, but not in that combination.
     words = {word for pair in training for word in pair.english.split()}
     assert {word for pair in combinations for word in pair.english.split()} <= words
 

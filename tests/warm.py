@@ -32,7 +32,7 @@ class Command:
         return self._ended(wait=False)
 
     def communicate(self) -> tuple[str, None]:
-        """What it wrote, after it has ended."""
+        """Its output, after it has ended."""
         self._ended(wait=True)
         return self._said.read_text(), None
 

@@ -1,4 +1,4 @@
-"""For authors: the two editions of the lessons, the minutes they take, the matrix of answers."""
+"""Tools for authors: the two editions of the lessons, their minutes, the matrix of answers."""
 
 from pathlib import Path
 

@@ -1,13 +1,13 @@
-"""First attempts: wrong answers as newcomers type them, and the misconception that a card names.
+"""First attempts: wrong answers that newcomers type, and the misconceptions that cards name.
 
-A lesson's file `first-attempts.md` has a section for each exercise, and in it
+A lesson's file `first-attempts.md` has a section for each exercise, with entries of the form
 
     ## What the student did, in one sentence
     Named: id
 
-and the whole answer, indented. `Named: id + id` says that two are told at once, `Named: nothing`
-that none is. An answer may use the names that its exercise's text gives, and those of earlier
-exercises, as in a notebook.
+followed by the whole answer, indented. `Named: id + id` means that two are named together, `Named:
+nothing` that none is. As in a notebook, an answer may use the names in its exercise's text and
+those of earlier exercises.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import EXERCISES
 
 @dataclass(frozen=True)
 class Attempt:
-    """One first attempt; `named` is empty where no misconception is told."""
+    """One first attempt; `named` is empty if no misconception is named."""
 
     sentence: str
     named: tuple[str, ...]
@@ -44,7 +44,7 @@ def attempts(lesson: str) -> dict[str, list[Attempt]]:
     """The first attempts of a lesson, by exercise.
 
     Raises:
-        TextError: the file is not in this form.
+        TextError: the file doesn't have this form.
     """
     path = EXERCISES / lesson / "first-attempts.md"
     if not path.is_file():
@@ -70,8 +70,8 @@ def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
 
 
 def _with_earlier(given: Names, id: str, code: str) -> Names:
-    """With the lessons' `attention`, and the finished answers of earlier exercises that the code
-    mentions."""
+    """The code's names: the lessons' `attention`, and the finished answers of earlier exercises
+    that it uses."""
     known, ids = catalogue(), catalogue().ids()
     found = (known.find(n) for n in ids[: ids.index(id)] if re.search(rf"\b{n}\b", code))
     earlier = {e.id: e.finished or e.reference for e in found if e and e.kind != "quiz"}

@@ -1,11 +1,11 @@
-"""`make notebooks`: run the lessons in solutions/, tidy them, and make notebooks/ for students.
+"""`make notebooks`: run the lessons in solutions/, tidy them, and build notebooks/ for students.
 
-An author writes plain cells; what nbgrader needs is added here:
+An author writes plain cells; this module adds what nbgrader needs:
 
-- a cell that holds only `check("name", name)` becomes a locked, graded cell with the points of
-  the catalogue, and gets the same call with other inputs as its hidden test;
-- a cell that holds `### BEGIN SOLUTION` becomes a solution cell, named for what it defines; one
-  that holds `### AS FOUND` too is handed out with a broken program in it, to be mended;
+- a cell with only `check("name", name)` becomes a locked, graded cell with the catalogue's points,
+  and gets the same call with different inputs as its hidden test;
+- a cell with `### BEGIN SOLUTION` becomes a solution cell, named after the answer that it defines;
+  with `### AS FOUND`, it is handed out with a broken program to fix;
 - the minutes that a lesson states are counted (see `minutes`).
 """
 
@@ -36,15 +36,15 @@ UNSTORED = "unstored"
 PICTURED = "pictured"  # shows docs/pictures/start.png until it is run
 
 
-# ---------------------------------------------------------------- what nbgrader needs
+# ---------------------------------------------------------------- nbgrader's metadata
 
 
 def annotate(notebook: NotebookNode, points: dict[str, float]) -> None:
-    """Write nbgrader's metadata and the hidden tests into plain cells, in place.
+    """Add nbgrader's metadata and the hidden tests to plain cells, in place.
 
     Args:
-        notebook: a lesson; what an earlier run wrote is written again.
-        points: what each exercise is worth.
+        notebook: a lesson; the results of an earlier run are overwritten.
+        points: the points of each exercise.
 
     Raises:
         ValueError: an exercise is checked twice, unknown, or its solution comes after its check.
@@ -85,7 +85,7 @@ def annotate(notebook: NotebookNode, points: dict[str, float]) -> None:
 
 
 def execute(notebook: NotebookNode, folder: Path) -> None:
-    """Run a notebook in its folder, in place, with nothing done so far in its `progress()`.
+    """Run a notebook in its folder, in place, with an empty `progress()`.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell raised and has no `raises-exception` tag.
@@ -103,11 +103,11 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
 
 
 def normalise(notebook: NotebookNode) -> None:
-    """Leave in a notebook, in place, only what is the same each time it is run and saved."""
+    """Keep in a notebook, in place, only what is the same every time it is run and saved."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     first = [cell for cell in notebook.cells if cell.cell_type == "code"][:2]
     if first and first[0].source.startswith(first_cell.BEGINS):
-        for cell in first:  # folded away: the first thing to read is the problem
+        for cell in first:  # folded, so that a reader first sees the problem
             if cell is first[0] or cell.source.startswith("import "):
                 cell.metadata["jupyter"] = {"source_hidden": True}
     notebook.metadata = NotebookNode(
@@ -131,7 +131,7 @@ def normalise(notebook: NotebookNode) -> None:
 
 
 def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
-    """nbgrader's name of the cell, else a digest of its text: both outlive cells put before it."""
+    """nbgrader's name of the cell, else a digest of its text: both survive inserted cells."""
     text = f"{cell.cell_type}\n{cell.source}".encode()
     name = cell.metadata.get("nbgrader", {}).get("grade_id") or hashlib.sha1(text).hexdigest()[:8]
     id, number = name, 2
@@ -142,7 +142,7 @@ def _cell_id(cell: NotebookNode, seen: set[str]) -> str:
 
 
 def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Outputs with neighbouring pieces of one stream put together: where they break is chance."""
+    """Outputs with adjacent pieces of a stream joined, because the splits are random."""
     joined: list[NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and joined and joined[-1].get("name") == output.name:
@@ -153,7 +153,7 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def _normalised_output(output: NotebookNode) -> NotebookNode:
-    for part in ("data", "metadata"):  # a widget's view is a random id that no page can show again
+    for part in ("data", "metadata"):  # a widget's view is a random id, useless later
         output.get(part, {}).pop(WIDGET_VIEW, None)
     if output.output_type == "error":
         output.traceback = [_without_places(line) for line in output.traceback]
@@ -174,7 +174,7 @@ def assignments(solutions: Path = SOLUTIONS) -> list[str]:
 
 
 def run_solution(path: Path, points: dict[str, float]) -> bool:
-    """Run and tidy one notebook of solutions/; whether its file changed."""
+    """Run and tidy one notebook of solutions/; returns whether its file changed."""
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
     measured = {c.id: c for c in nbformat.reads(before, as_version=4).cells if is_measured(c)}
@@ -197,21 +197,21 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
 
 
 def is_measured(cell: NotebookNode) -> bool:
-    """Whether a cell's picture shows this machine's measurements: one is kept, not made anew."""
+    """Whether a cell's figure shows measured times: its stored version is kept."""
     return MEASURED in cell.metadata.get("tags", [])
 
 
 def written(notebook: NotebookNode) -> str:
-    """The file's text: keys sorted, text as it is, one newline at the end."""
+    """The file's text: keys sorted, characters unescaped, one newline at the end."""
     nbformat.validate(notebook)
     return nbformat.writes(notebook).rstrip("\n") + "\n"
 
 
 def make_student_edition(solutions: Path = SOLUTIONS, notebooks: Path = NOTEBOOKS) -> None:
-    """Make notebooks/ from solutions/ with nbgrader, leaving the instructor's gradebook alone.
+    """Build notebooks/ from solutions/ with nbgrader, without the instructor's gradebook.
 
     Raises:
-        RuntimeError: nbgrader could not make an assignment; its log is in the message.
+        RuntimeError: nbgrader could not build an assignment; its log is in the message.
     """
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import PyFileConfigLoader
@@ -225,7 +225,7 @@ def make_student_edition(solutions: Path = SOLUTIONS, notebooks: Path = NOTEBOOK
         for assignment in assignments(solutions):
             result = api.generate_assignment(assignment)
             if not result["success"]:
-                raise RuntimeError(f"nbgrader could not make {assignment}:\n{result['log']}")
+                raise RuntimeError(f"nbgrader could not build {assignment}:\n{result['log']}")
         made = Path(folder) / config.CourseDirectory.release_directory
         wanted = {path.relative_to(made): path.read_bytes() for path in made.rglob("*.*")}
         for page in solutions.glob("*.ipynb"):
@@ -262,21 +262,21 @@ def _picture() -> NotebookNode:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the notebooks named, or all of solutions/, then make the student edition."""
+    """Run the named notebooks, or all of solutions/, then build the student edition."""
     points = catalogue().points()
     paths = [Path(a).resolve() for a in arguments] or sorted(SOLUTIONS.rglob("*.ipynb"))
     for path in paths:
         if ".ipynb_checkpoints" in path.parts:
             continue
         changed = run_solution(path, points)
-        print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'as it was'}", flush=True)
+        print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'unchanged'}", flush=True)
     for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):
         minutes.state_totals(page, points)
     start = nbformat.read(SOLUTIONS / START_PAGE, as_version=4)
-    normalise(start)  # a cell whose totals have changed has another id
+    normalise(start)  # a cell whose totals have changed has a new id
     (SOLUTIONS / START_PAGE).write_text(written(start), encoding="utf-8")
     make_student_edition()
-    print(f"{NOTEBOOKS.name}/ is what {SOLUTIONS.name}/ makes")
+    print(f"{NOTEBOOKS.name}/ is up to date with {SOLUTIONS.name}/")
 
 
 if __name__ == "__main__":

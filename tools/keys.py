@@ -1,4 +1,4 @@
-"""Answer keys, kept on disk between runs by the content that they depend on."""
+"""Answer keys, cached on disk between runs by the content that they depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whywrong import AnswerKey, Exercise, make_key
 from . import EXERCISES, ROOT
 
 FOLDER = ROOT / ".pytest_cache" / "keys"
-# An exercise's cases and probe are made of these; what only draws or grades has no effect on them.
+# An exercise's cases and probe use these; code that only draws or grades doesn't affect them.
 SOURCES = (
     "whywrong/*.py",
     "exercises/shared/*",
@@ -48,7 +48,7 @@ _made: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
 
 
 def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
-    """The whole key of an exercise and a seed: from this process, from disk, or made and kept."""
+    """The whole key of an exercise and a seed: from this process, from disk, or newly computed."""
     known = _made.get((id(exercise), seed))
     if known is None:
         known = _made[id(exercise), seed] = exercise, _from_disk(exercise, seed)
@@ -61,7 +61,7 @@ def _from_disk(exercise: Exercise, seed: int) -> AnswerKey:
     try:
         key: AnswerKey = pickle.loads(path.read_bytes())
         return key
-    except Exception:  # not there, or cut off
+    except Exception:  # missing or truncated
         key = make_key(exercise, seed)
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in FOLDER.glob(f"{exercise.id}-*"):

@@ -1,4 +1,4 @@
-"""Copying between the kinds of `make_mha`, for tests and benchmarks."""
+"""Copies parameters between the kinds of `make_mha`, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from course_utils.single_head import copy_all
 
 
 def copy_mha(source: nn.Module, target: nn.Module) -> None:
-    """Copy what one of `make_mha`'s modules holds into another, of any kind, in place.
+    """Copy the parameters of one of `make_mha`'s modules into another, of any kind, in place.
 
-    Afterwards both give the same output. A target with biases that the source lacks gets zeros.
+    Afterwards, both give the same output. Biases that only the target has become zeros.
 
     Raises:
-        ValueError: sizes or the number of heads differ, or the target has no bias to hold the
-            source's.
+        ValueError: sizes or the number of heads differ, or the target lacks a bias that the source
+            has.
     """
     sources, targets = _by_head(source), _by_head(target)
     copies = []
     for name, parts in targets.items():
         given = sources[name]
         if given and not parts:
-            raise ValueError(f"the source has a {name}, but the target has none to hold it")
+            raise ValueError(f"the source has a {name}, but the target has none")
         if not given:
             given = [torch.zeros_like(part) for part in parts]
         if len(given) != len(parts):
@@ -35,7 +35,7 @@ def copy_mha(source: nn.Module, target: nn.Module) -> None:
 
 
 def _by_head(attention: nn.Module) -> dict[str, list[Tensor]]:
-    """The parameters of a module of `make_mha` as views, one a head; none where it has no bias."""
+    """The parameters of a module of `make_mha` as views, one per head; none for a missing bias."""
     layer: Any = attention
     if isinstance(attention, TorchMultiHeadAttention):
         layer = attention.attention

@@ -1,13 +1,13 @@
-"""`make matrix`: each exercise against right answers, wrong answers and its own misconceptions.
+"""`make matrix`: each exercise with right answers, wrong answers and its own misconceptions.
 
     python -m tools.matrix [--keep] [--seeds N] [LESSON or EXERCISE ...]
 
-prints one line per answer: its points, the points kept for it, and the misconception that is named.
-The last line counts the answers that are not judged as they should be, and the exit status is 1 if
-there are any. `--keep` writes down the symptoms of misconceptions (exercises/symptoms.json) and the
-points of wrong answers outside the catalogue (exercises/points.json): look at the difference.
-`--seeds` tries right answers alone, on N seeds drawn as grading draws them, because a fixed seed
-never shows that rounding refuses one answer in a hundred.
+prints one line per answer: its points, the points stored for it, and the misconception named. The
+last line counts the answers that are not judged as they should be, and the exit status is 1 if
+there are any. `--keep` stores the symptoms of misconceptions (exercises/symptoms.json) and the
+points of wrong answers outside the catalogue (exercises/points.json): review the difference.
+`--seeds` tries only right answers, on N seeds drawn as in grading, because a fixed seed never shows
+that rounding refuses one answer in a hundred.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SYMPTOMS, POINTS = EXERCISES / "symptoms.json", EXERCISES / "points.json"
 ANY = "any"  # for an answer whose points depend on the machine
 SEED = 0
 KINDS = ("reference", "other right", "misconception", "first attempt", "not in catalogue")
-OUTSIDE = ("first attempt", "not in catalogue")  # their points are kept
+OUTSIDE = ("first attempt", "not in catalogue")  # their points are stored
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,21 @@ class Cell:
         return f"{self.exercise.id}, {self.kind}, {self.name}"
 
     def report(self) -> Report:
-        """What it gets with the whole key."""
+        """Its report with the whole key."""
         e, key = self.exercise, kept_key(self.exercise, SEED)
-        if self.kind == "misconception" and e.kind != "quiz":  # it was run for the key already
+        if self.kind == "misconception" and e.kind != "quiz":  # it already ran for the key
             return judged(e, at_the_desk(e), [*key.wrong[self.name].values()], catalogue())
         return self._judged(at_the_desk(e) if self.kind == "first attempt" else key)
 
     def with_seed(self, seed: int) -> Report:
-        """What it gets on other numbers, without names."""
+        """Its report on different numbers, without naming."""
         return self._judged(begin_key(self.exercise, seed))
 
     def _judged(self, key: AnswerKey) -> Report:
         e = self.exercise
         if e.kind == "quiz":
             return check_exercise(e, self.answer, SEED, catalogue(), key)
-        if self.kind == "reference":  # it may be itself, and call what it is made to replace
+        if self.kind == "reference":  # it may be its own finished part, and call what it replaces
             return judge(
                 replace(e, rules=replace(e.rules, forbidden=())),
                 key,
@@ -86,23 +86,23 @@ class Cell:
         return judge(e, key, observe(e, self.answer, key.cases, catalogue()))
 
     def fault(self, report: Report) -> str:
-        """What is not as it should be, or nothing."""
+        """The error in its judgement, or an empty string."""
         if not self._is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
         if self.kind in OUTSIDE and self.kept_points not in (report.points, ANY):
-            kept = f"{self.kept_points} are kept: run tools.matrix --keep"
+            kept = f"{self.kept_points} are stored: run tools.matrix --keep"
             return f"{self} gets {report.points:g} points, and {kept}:\n{report}"
         if self.kind == "misconception" and self.exercise.kind != "quiz":
             known = on_file(SYMPTOMS).get(self.exercise.id, {}).get(self.name)
             shown = broken(self.exercise, self.name)
             if shown != known:
-                return f"{self} breaks {shown}, and {known} is kept: run tools.matrix --keep"
+                return f"{self} breaks {shown}, but {known} is stored: run tools.matrix --keep"
         return ""
 
     def why(self, report: Report) -> str:
         """A fault in a few words."""
         if self._is_as_wanted(report):
-            return f"another result is kept; python -m tools.matrix --keep {self.exercise.id}"
+            return f"a different result is stored; python -m tools.matrix --keep {self.exercise.id}"
         if self.wanted == "right" or report.passed:
             return f"should be {'right' if self.wanted == 'right' else 'refused'}"
         told = " and ".join(report.misconceptions) or "nothing"
@@ -122,7 +122,7 @@ class Cell:
 
 @cache
 def at_the_desk(exercise: Exercise) -> AnswerKey:
-    """A key that is made as far as an answer asks for it, as a student's is, from the whole one."""
+    """A key that reveals only what an answer needs, like a student's, from the whole key."""
     whole = kept_key(exercise, SEED)
     seen = {(name, i, False): o for name, of in whole.wrong.items() for i, o in of.items()}
     return AnswerKey(whole.cases, whole.expected, remembered=seen)
@@ -138,8 +138,8 @@ def on_file(path: Path) -> dict[str, dict[str, Any]]:
 
 @cache
 def answers(lesson: str) -> SimpleNamespace:
-    """What the files `answers.py` and `answers_….py` of a lesson define; `RIGHT` and `WRONG` of all
-    of them together: answers by exercise and name."""
+    """The definitions in a lesson's `answers.py` and `answers_….py`, with the `RIGHT` and `WRONG`
+    of all files combined: answers by exercise and name."""
     found: dict[str, Any] = {"RIGHT": {}, "WRONG": {}}
     for path in sorted((EXERCISES / lesson).glob("answers*.py")):
         name = f"exercises.{lesson.replace('/', '.')}.{path.stem}"
@@ -157,7 +157,7 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
     right, wrong = module.RIGHT.get(e.id, {}), module.WRONG.get(e.id, {})
     if e.finished:
         yield Cell(e, e.finished, "reference", "the finished part", "right")
-    yield Cell(e, e.reference, "other right", "as its text has it", "right")
+    yield Cell(e, e.reference, "other right", "the text's right answer", "right")
     for name, answer in right.items():
         yield Cell(e, answer, "other right", name, "right")
     for name, m in e.variants.items():
@@ -170,13 +170,13 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
 
 
 def faults(exercise: Exercise, kind: str) -> list[str]:
-    """What is wrong with the answers of one kind."""
+    """The faults of the answers of one kind."""
     some = [cell for cell in cells(exercise) if cell.kind == kind]
     return [fault for cell in some if (fault := cell.fault(cell.report()))]
 
 
 def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
-    """The properties that a misconception breaks, each with the numbers of the cases."""
+    """The properties that a misconception breaks, each with its case numbers."""
     key = kept_key(exercise, SEED)
     shown: dict[str, list[int]] = {}
     for property, i in sorted(symptoms(exercise, key.trials(list(key.wrong[name].values())))):
@@ -188,10 +188,10 @@ def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
 
 
 def chosen(names: Sequence[str]) -> list[Exercise]:
-    """The exercises that are named, or those of the lessons whose names begin so; else all.
+    """The named exercises, or those of the lessons whose names begin this way; by default, all.
 
     Raises:
-        ValueError: a name is neither.
+        ValueError: a name is neither of these.
     """
     outline = catalogue().outline
     wanted: list[str] = []
@@ -253,12 +253,12 @@ def _keep(exercises: Sequence[Exercise]) -> int:
             every = on_file(path) | found
             path.write_text(_in_lines({id: every[id] for id in sorted(every) if id in known}))
         on_file.cache_clear()
-    print(f"kept: {', '.join(e.id for e in exercises)}")
+    print(f"stored: {', '.join(e.id for e in exercises)}")
     return 0
 
 
 def _in_lines(found: dict[str, dict[str, Any]]) -> str:
-    """JSON with one line per answer, so that a change is a line of its own."""
+    """JSON with one line per answer, so that each change is a separate line in a diff."""
     blocks = [
         f" {json.dumps(id)}: {{"
         + ",".join(f"\n  {json.dumps(n)}: {json.dumps(b)}" for n, b in of_one.items())
@@ -271,15 +271,15 @@ def _in_lines(found: dict[str, dict[str, Any]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.matrix")
     parser.add_argument("names", nargs="*", metavar="LESSON or EXERCISE")
-    parser.add_argument("--keep", action="store_true", help="keep symptoms and points as they are")
-    parser.add_argument("--seeds", type=int, metavar="N", help="right answers alone, on N seeds")
+    parser.add_argument("--keep", action="store_true", help="store the current symptoms and points")
+    parser.add_argument("--seeds", type=int, metavar="N", help="only right answers, on N seeds")
     parsed = parser.parse_args(arguments)
     try:
         exercises = chosen(parsed.names)
     except ValueError as error:
         parser.error(str(error))
-    os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # a busy machine is no endless loop
-    torch.set_num_threads(1)  # with sizes like these a second thread waits more than it helps
+    os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # allows for busy machines
+    torch.set_num_threads(1)  # at these sizes, a second thread waits more than it helps
     if parsed.keep:
         return _keep(exercises)
     return _try_seeds(exercises, parsed.seeds) if parsed.seeds else _print_matrix(exercises)

@@ -1,15 +1,14 @@
-"""`make minutes`: how long each sitting of each lesson takes, counted and not guessed.
+"""`make minutes`: computes how long each sitting of each lesson takes.
 
-A sitting is what you read and do at one go: at most 45 minutes. In a notebook
+A sitting is what you read and do without a break: at most 45 minutes. In a notebook,
 
-- `## Sitting 2 of 2 · What masks are for (about 30 minutes)` begins one, and so does
-  `## Workshop (about 15 minutes)`; a lesson without such a heading is one sitting;
-- what stands before the first such heading belongs to the first sitting.
+- `## Sitting 2 of 2 · What masks are for (about 30 minutes)` starts a sitting, and so does `##
+  Workshop (about 15 minutes)`; a lesson without such a heading is one sitting;
+- everything before the first such heading belongs to the first sitting.
 
-`make notebooks` writes the minutes where a lesson states them: into those headings, into `(7
-minutes)` behind a section's heading, into the first "about 40 minutes" of a lesson that is one
-sitting, and into the line below an exercise's heading,
-`*Difficulty: ●●○ · about 10 minutes · 2 points*`.
+`make notebooks` writes the minutes wherever a lesson states them: into those headings, into `(7
+minutes)` after a section's heading, into the first "about 40 minutes" of a lesson with one sitting,
+and into the line below an exercise's heading, `*Difficulty: ●●○ · about 10 minutes · 2 points*`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ PROMISED = re.compile(r"\babout\s+\d+\s+minutes\b")
 EXERCISE = re.compile(r"^### Exercise: `(\w+)`", re.M)
 DIFFICULTY = re.compile(r"^(\*Difficulty: [●○]{3}) · .*\*$", re.M)
 
-# Not read word by word: where a link leads, formulas on lines of their own, markup, marks alone.
+# Not counted as words: link targets, formulas on separate lines, markup, isolated symbols.
 UNREAD = re.compile(r"(?<=\])\([^)]*\)|\$\$.*?\$\$|<[^>\n]*>", re.S)
 WORD = re.compile(r"\S*\w\S*")
 SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.S)
@@ -55,7 +54,7 @@ NOT_READ = ("report_environment()",)
 
 @dataclass(frozen=True)
 class Count:
-    """What a piece of a lesson asks of its reader."""
+    """The amount of work in a piece of a lesson."""
 
     words: int = 0
     lines: int = 0
@@ -74,7 +73,7 @@ class Count:
 
     @property
     def minutes(self) -> int:
-        """Whole minutes, at least one; half a minute is one."""
+        """Whole minutes, at least one; half a minute is rounded up."""
         counted = (
             self.words / WORDS_A_MINUTE
             + self.lines * SECONDS_A_LINE / 60
@@ -86,7 +85,7 @@ class Count:
 
 
 def count(cells: Sequence[NotebookNode], points: Mapping[str, float]) -> Count:
-    """What cells of a solution ask of a student, to whom the answers aren't shown."""
+    """The work in a solution's cells for a student, who doesn't see the answers."""
     return sum((_count_cell(cell, points) for cell in cells), Count())
 
 
@@ -109,7 +108,7 @@ def _count_cell(cell: NotebookNode, points: Mapping[str, float]) -> Count:
 
 
 def _stub(solution: re.Match[str]) -> str:
-    """A quiz keeps its questions; anything else becomes one line."""
+    """Counts a quiz's questions; any other solution counts as one line."""
     return "\n".join(QUIZ_ENTRY.findall(solution[0])) or "..."
 
 
@@ -124,7 +123,7 @@ def _is_figure(output: NotebookNode) -> bool:
 
 
 def sittings(cells: Sequence[NotebookNode]) -> list[tuple[str, list[NotebookNode]]]:
-    """The name and the cells of each sitting of a lesson; one without headings has the name ""."""
+    """The name and cells of each sitting; a lesson without headings has one named ""."""
     begins = [(i, m[1]) for i, cell in _texts(cells) if (m := SITTING.search(cell.source))]
     if not begins:
         return [("", list(cells))]
@@ -135,7 +134,7 @@ def sittings(cells: Sequence[NotebookNode]) -> list[tuple[str, list[NotebookNode
 
 
 def state(notebook: NotebookNode, points: Mapping[str, float]) -> None:
-    """Write the minutes and points where a lesson states them, in place."""
+    """Write the minutes and points wherever a lesson states them, in place."""
     cells = notebook.cells
     parts = sittings(cells)
     if len(parts) == 1 and cells and cells[0].cell_type == "markdown":
@@ -170,7 +169,7 @@ def _number(count: float, of: str) -> str:
 
 
 def _sections(cells: Sequence[NotebookNode]) -> list[list[NotebookNode]]:
-    """From each cell that begins with a heading of the first or second rank to the next one."""
+    """The cells from each heading of the first or second level to the next one."""
     begins = [i for i, cell in _texts(cells) if HEADING.match(cell.source)]
     return [list(cells[a:b]) for a, b in pairwise([*begins, len(cells)])]
 
@@ -185,7 +184,7 @@ TOTALS = re.compile(
 
 
 def state_totals(page: Path, points: Mapping[str, float], solutions: Path = SOLUTIONS) -> None:
-    """Write into a page how long all lessons take together, and what they are worth."""
+    """Write into a page the total time and points of all lessons."""
     parts = [
         cells
         for path in solutions.glob("*/*.ipynb")
@@ -200,7 +199,7 @@ def state_totals(page: Path, points: Mapping[str, float], solutions: Path = SOLU
 
 
 def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str], bool]:
-    """The lines to print, and whether every sitting is short enough."""
+    """The lines to print, and whether all sittings are short enough."""
     lines = [
         "lesson                     sitting         words  lines  predict  figures  points  min"
     ]
@@ -218,7 +217,7 @@ def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str]
 
 
 def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
-    """Print the minutes of every sitting, or of the lessons whose names begin as said."""
+    """Print the minutes of every sitting, or of the lessons whose names begin this way."""
     paths = sorted(
         path
         for path in solutions.glob("*/*.ipynb")

@@ -1,10 +1,10 @@
-"""`make quick`: what can fail for one lesson, for while you write it.
+"""`make quick`: runs the tests that can fail for one lesson, while you write it.
 
     python -m tools.quick 04
 
-runs, side by side, its solution (strict: outputs as stored), its student edition (nothing done, it
-still runs), its exercises against all known answers, and the tests that look at this lesson and at
-these exercises. It names what it leaves to `make test`.
+runs in parallel its solution (strict: outputs as stored), its unsolved student edition, its
+exercises with all known answers, and the tests about this lesson and these exercises. It lists what
+it leaves to `make test`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from . import ROOT
 
 Run = Callable[[list[str]], subprocess.Popen]
 THE_MATRIX = "the exercises"
-# Test files whose tests bear the name of a lesson or of an exercise.
+# Test files whose tests are named after a lesson or an exercise.
 ABOUT_LESSONS = (
     *("test_editions", "test_minutes", "test_guesses", "test_exercises"),
     *("test_other_ways", "test_judging", "test_rooms", "test_families"),
 )
-# Tests of these files that look at all lessons at once.
+# Tests in these files about all lessons at once.
 ABOUT_ALL = ("one_sentence", "ids_are_words", "answers_belong", "graded_once", "every_link")
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
 
 
 def lesson(name: str, course: Path = ROOT) -> str:
-    """`assignment/notebook` of the lesson whose file name begins as said: `04`, `04_single_head`.
+    """`assignment/notebook` of the lesson whose file name begins this way: `04`, `04_single_head`.
 
     Raises:
-        ValueError: none does, or several do; the message names the lessons there are.
+        ValueError: no lesson does, or several do; the message lists the lessons.
     """
     lessons = sorted(
         p.relative_to(course / "solutions") for p in course.glob("solutions/*/*.ipynb")
@@ -48,7 +48,7 @@ def lesson(name: str, course: Path = ROOT) -> str:
 
 
 def parts(name: str) -> dict[str, list[str]]:
-    """What to run for a lesson, by what it is called."""
+    """The commands for a lesson, by name."""
     pytest = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider"]
     stem = name.split("/")[1]
     ids = [one.id for one in catalogue().outline.get(name, ())]
@@ -62,7 +62,7 @@ def parts(name: str) -> dict[str, list[str]]:
 
 
 def wrong_cells(said: str) -> str:
-    """The lines of the matrix that aren't as they should be, or its end where it could not run."""
+    """The wrong lines of the matrix, or the end of its output if it could not run."""
     lines = said.splitlines()
     return "\n".join([line for line in lines if "<-- WRONG" in line] or lines[-20:])
 
@@ -88,7 +88,7 @@ def main(arguments: list[str], start: Run = start) -> int:
         if process.returncode:
             failed.append(part)
             print(wrong_cells(said) if part == THE_MATRIX else said)
-        print(f"{part}: {'FAILED' if process.returncode else 'as it should be'}", flush=True)
+        print(f"{part}: {'FAILED' if process.returncode else 'passed'}", flush=True)
     seconds = time.perf_counter() - began
     verdict = f"look at {' and '.join(failed)}" if failed else "all well"
     print(f"{name}: {verdict}, {seconds:.0f} s. Left to `make test`: {LEFT_OUT}.")

@@ -1,7 +1,7 @@
 """`python -m tools.start_model`: train the start page's model and write its weights.
 
-It takes about two minutes, by lesson 10's own steps. In the end it prints the loss on sentences
-that it didn't train on, beside the least that any model can reach.
+It takes about two minutes, with lesson 10's own steps. At the end, it prints the loss on sentences
+outside the training data, next to the lowest possible loss.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from course_utils.start.language import (
 from course_utils.start.model import IDS, WEIGHTS, new
 
 STEPS, BATCH, RATE = 2_000, 96, 6e-3
-PAD = -100  # behind a sentence, where nothing counts
+PAD = -100  # after a sentence, where nothing counts
 HELD_OUT = 4_000
 
 
 class Sentence:
-    """A sentence in the making: its words, and how likely each was given those before."""
+    """A growing sentence: its words, and the probability of each given those before."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.words: list[str] = []
-        self.log_probability = 0.0  # natural logarithm, of all choices so far
+        self.log_probability = 0.0  # the natural logarithm, summed over all choices so far
 
     def choose(self, *options: tuple[str, float]) -> str:
         """One of the options, each with its probability."""
@@ -52,7 +52,7 @@ class Sentence:
 
 
 def _noun_phrase(sentence: Sentence, depth: int) -> str:
-    """Say "the old dogs near the cat" or "the dogs that the cat sees"; its number."""
+    """Add "the old dogs near the cat" or "the dogs that the cat sees"; returns its number."""
     sentence.say(["the"])
     if sentence.choose(("plain", 0.75), ("adjective", 0.25)) == "adjective":
         sentence.say(ADJECTIVES)
@@ -87,7 +87,7 @@ def draw(chance: random.Random) -> Sentence:
 
 
 def windows(chance: random.Random, size: int) -> Tensor:
-    """``(B, LONGEST + 1)`` ids: a full stop and sentences behind it, cut where the room ends."""
+    """``(B, LONGEST + 1)`` ids: a full stop followed by sentences, cut at the maximum length."""
     rows = []
     for _ in range(size):
         ids = [IDS[END]]
@@ -98,7 +98,7 @@ def windows(chance: random.Random, size: int) -> Tensor:
 
 
 def batch(chance: random.Random, size: int) -> tuple[Tensor, float]:
-    """``(B, LONGEST + 1)`` ids that begin with the last full stop, and the least loss per word."""
+    """``(B, LONGEST + 1)`` ids that begin with the last full stop, and the lowest loss per word."""
     rows, nats, words = [], 0.0, 0
     for _ in range(size):
         sentence = draw(chance)
@@ -110,13 +110,13 @@ def batch(chance: random.Random, size: int) -> tuple[Tensor, float]:
 
 
 def loss(model: TinyLM, ids: Tensor) -> Tensor:
-    """The mean over all words of -log(probability given to the word that came)."""
-    logits = model(ids[:, :-1].clamp(min=0))  # padding lies behind, where no word looks
+    """The mean of -log(probability of the actual word), over all words."""
+    logits = model(ids[:, :-1].clamp(min=0))  # padding comes after, where no word attends
     return next_token_loss(logits, ids, pad_id=PAD)
 
 
 def agreement(model: TinyLM, ids: Tensor) -> float:
-    """How often, where a verb without an object stands, its number is the likelier one."""
+    """How often a verb without an object has the more likely number."""
     one, many = ([IDS[word] for word in VERBS[number]] for number in NOUNS)
     chances = torch.softmax(model(ids[:, :-1].clamp(min=0)), dim=-1)  # (B, T, V)
     says_many = chances[..., many].sum(-1) > chances[..., one].sum(-1)  # (B, T)

@@ -1,6 +1,6 @@
-"""The checking engine: what exercises are made of, how answers are run, judged and reported.
+"""The checking engine: defines exercises; runs, judges and reports on answers.
 
-It knows no exercise of the course: a catalogue is handed to it.
+It contains no exercise of the course: it is given a catalogue.
 """
 
 from .accounts import account, relation

@@ -1,8 +1,8 @@
-"""Accounts: a dict of what somebody foretold, did and measured, judged by what must hold in it.
+"""Accounts: a dict of what a student predicted, did and measured, checked for consistency.
 
-A quiz has one right answer to each question; an account has none, for every run gives other
-numbers. What can be judged is whether its entries are possible, and whether they agree with each
-other. They are read as plain data, like those of a quiz, and nothing in them is run.
+A quiz has one right answer to each question; an account has none, because every run gives different
+numbers. A check can judge whether the entries are possible and whether they agree with each other.
+It reads them as plain data, like those of a quiz, and runs nothing in them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LISTS = ("list", "tuple", "Tensor", "ndarray")
 
 
 def relation(id: str, text: str, rule: Callable[[Given], Verdict]) -> Property:
-    """What must hold between entries.
+    """A relation that must be true between entries.
 
     Args:
-        text: it as a sentence that is true of a right account.
+        text: the relation as a sentence that is true of a right account.
         rule: True; False, or how it fails as a string ("are 64 too few"); None if it does not
-            apply. One that can't be worked out, for numbers beyond all measure, does not hold.
+            apply. A rule that can't be evaluated, because numbers are too large, counts as broken.
     """
 
     def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -54,14 +54,14 @@ def account(
     notes: Callable[[Given], list[str]],
     fits: Mapping[str, Callable[[Given], bool]],
 ) -> Exercise:
-    """An exercise that is answered by a dict of one's own numbers.
+    """An exercise that is answered with a dict of one's own numbers.
 
     Args:
-        about: what the account is of.
-        misconceptions: ways of breaking a relation; their `entries` break it and no other.
+        about: the subject of the account.
+        misconceptions: ways to break a relation; their `entries` break only that one.
         notes: remarks that cost nothing.
-        fits: whether an account that breaks a relation does so in the way of the misconception of
-            this id. Of several the first that fits is told.
+        fits: by misconception id, whether an account breaks a relation in this way. The card shows
+            the first misconception that fits.
     """
     misconceptions = [replace(m, fits=fits.get(m.id)) for m in misconceptions]
     asked_for = quiz(
@@ -81,7 +81,7 @@ def account(
 
 
 def judge_account(exercise: Exercise, seen: Observation) -> Report:
-    """All points where everything holds; else up to half, by the share of relations that do."""
+    """All points if every relation is true; else up to half, by the share of true relations."""
     if refused := unreadable(exercise, seen):
         return refused
     kinds, given = seen.facts["types"], {}
@@ -95,20 +95,20 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
             given[e.name] = value
     still_open = len(rows)
     if not still_open:
-        rows.append(BehaviourResult("entries", "Every entry is there, and of its kind", True))
+        rows.append(BehaviourResult("entries", "Every entry exists and has the right type", True))
     trial = Trial(Case(exercise.id, {}), replace(seen, facts={**seen.facts, "given": given}), {})
     results = [r for r in (_result(p, trial) for p in exercise.properties) if r is not None]
     rows += results
     held, broken = sum(bool(r.holds) for r in results), [r.id for r in results if not r.holds]
     passed = not still_open and not broken
     named = _named(exercise, broken, given)
-    # An entry that isn't there costs no more than one thing that is wrong.
+    # A missing entry costs no more than one broken relation.
     lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
     held += max(0, lost - still_open)
     share = math.floor(2 * exercise.points * held / len(exercise.properties)) / 4
     notes = [] if still_open else exercise.notes([trial.case], [trial.seen])  # type: ignore[misc]
     if seen.facts.get("unknown"):
-        notes.append(f"Entries that were not asked for: {', '.join(seen.facts['unknown'])}.")
+        notes.append(f"Entries with unknown names: {', '.join(seen.facts['unknown'])}.")
     return Report(
         exercise.id,
         exercise.points if passed else share,
@@ -124,7 +124,7 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
 
 
 def _of_kind(example: Any, value: Any) -> Any:
-    """The value if it is of the example's kind, else None."""
+    """The value if it has the example's type, else None."""
     if isinstance(example, list):
         if not isinstance(value, list) or len(value) < 2:
             return None
@@ -139,11 +139,11 @@ def _of_kind(example: Any, value: Any) -> Any:
 
 def _open(kind: str | None, entry: Entry) -> str:
     if kind == "missing":
-        return f"there is no such entry in your dict. {entry.ask}"
+        return f"your dict has no such entry. {entry.ask}"
     if kind == "..." or (kind == "str" and isinstance(entry.answer, str)):
         return f"still open. {entry.ask}"
-    wanted = {int: "an integer", float: "a number", str: "a text in quotes", list: "a list"}
-    asked = f"{wanted[type(entry.answer)]} is asked"
+    wanted = {int: "an integer", float: "a number", str: "a string in quotes", list: "a list"}
+    asked = f"{wanted[type(entry.answer)]} is expected"
     if isinstance(entry.answer, list) and kind in LISTS:
         asked += ", of two numbers or more, none of them NaN or infinite"
     elif isinstance(entry.answer, float) and kind == "float":
@@ -160,7 +160,7 @@ def _result(property: Property, trial: Trial) -> BehaviourResult | None:
 
 
 def _lacks_an_entry(property: Property, trial: Trial) -> bool:
-    """Whether a property can't be judged, for want of an entry."""
+    """Whether a property can't be judged because an entry is missing."""
     try:
         property.holds(trial.case, trial.seen, trial.expected)
     except KeyError:
@@ -171,8 +171,7 @@ def _lacks_an_entry(property: Property, trial: Trial) -> bool:
 
 
 def _named(exercise: Exercise, broken: Sequence[str], given: Given) -> list[Misconception]:
-    """For each relation that is broken the first contradiction that fits, those first that are told
-    first."""
+    """For each broken relation, the first contradiction that fits, in the order of the card."""
     named: list[Misconception] = []
     for id in broken:
         for m in exercise.misconceptions:
@@ -190,10 +189,10 @@ def _fits(misconception: Misconception, given: Given) -> bool:
 
 
 def _summary(still_open: int, broken: int) -> str:
-    until = "Until all fits together, there is half of the points at most."
+    until = "Until everything fits together, at most half of the points are given."
     if still_open:
         are = "entry is" if still_open == 1 else "entries are"
-        return f"{still_open} {are} still open, or of another kind. {until}"
+        return f"{still_open} {are} still open or not of the right type. {until}"
     if broken:
-        return f"{broken} {'thing does' if broken == 1 else 'things do'} not fit together. {until}"
+        return f"{broken} {'statement does' if broken == 1 else 'statements do'} not fit. {until}"
     return "Everything fits together."

@@ -1,4 +1,4 @@
-"""What can be told of an answer without running it: arguments, names, whether it is a stub."""
+"""Describes an answer without running it: arguments, names, whether it is a stub."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from torch import nn
 from .exercise import Case
 from .observation import class_name
 
-# Instructions that every body which computes something has one of, and no stub.
+# Every function body that computes something has one of these instructions; no stub does.
 WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MAP", "BUILD_LIST"}
 
 
 @dataclass(frozen=True)
 class Described:
-    """What can be told of an answer without running it.
+    """The description of an answer without running it.
 
     Attributes:
-        missing: nothing was handed in, or `...`.
+        missing: nothing was submitted, or `...`.
         kind: the name of its class.
         is_class: whether it is a class itself.
         callable: whether it can be called.
         forward: whether it has a `forward`.
-        signature: its arguments, where they can be told.
+        signature: its arguments, if Python knows them.
         names: the global names that its code mentions.
     """
 
@@ -62,14 +62,14 @@ def describe(answer: Any) -> Described:
 
 
 def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]) -> str | None:
-    """Why an answer can't be called with every case's inputs, or its arguments where it makes a
-    module, or None if it can."""
+    """Why an answer can't be called with every case's inputs, or its class can't be constructed
+    with every case's arguments; None if it can."""
     if signature is None:
         return None
     for case in cases:
         ordered = any(p.kind is p.POSITIONAL_ONLY for p in signature.parameters.values())
         keywords = () if ordered else case.options.get("keywords", ())
-        if "args" in case.options:  # what it makes takes the inputs
+        if "args" in case.options:  # the module takes the inputs
             bound = case.options["args"], case.options.get("kwargs", {})
         else:
             given = (v for n, v in case.inputs.items() if n not in keywords)
@@ -83,7 +83,7 @@ def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]
 
 
 def takes_names(answer: Any) -> bool:
-    """Whether arguments can be given by name: not where a signature ends in `/`."""
+    """Whether arguments can be passed by name, which a `/` in the signature prevents."""
     try:
         parameters = inspect.signature(answer).parameters.values()
     except (TypeError, ValueError):
@@ -98,7 +98,7 @@ def functions(answer: Any) -> list[types.FunctionType]:
 
 
 def names_called(answer: Any) -> set[str]:
-    """The global names an answer's code mentions, functions inside it included."""
+    """The global names that an answer's code mentions, including functions inside it."""
     names: set[str] = set()
     codes = [f.__code__ for f in functions(answer)]
     while codes:
@@ -110,7 +110,7 @@ def names_called(answer: Any) -> set[str]:
 
 @contextlib.contextmanager
 def names_bound(answer: Any, parts: Mapping[str, Any]) -> Iterator[None]:
-    """Binds global names of an answer to other objects for a while."""
+    """Temporarily binds global names of an answer to other objects."""
     missing = object()
     namespaces = {id(f.__globals__): f.__globals__ for f in functions(answer)}.values()
     kept = [(space, name, space.get(name, missing)) for space in namespaces for name in parts]
@@ -140,9 +140,9 @@ def is_stub(answer: Any) -> bool:
 
 
 def is_stub_class(answer: type) -> bool:
-    """Whether a class has a `forward` that does nothing and a constructor that only begins.
+    """Whether a class has a `forward` that does nothing and a constructor that is only begun.
 
-    A `forward` that it has from a class of the student's own counts as written.
+    A `forward` inherited from another class of the student counts as written.
     """
     forward, init = getattr(answer, "forward", None), answer.__dict__.get("__init__")
     begun = set(getattr(getattr(init, "__code__", None), "co_names", ())) - {"super", "__init__"}
@@ -151,8 +151,8 @@ def is_stub_class(answer: type) -> bool:
 
 
 def same_code(answer: Any, other: Any) -> bool:
-    """Whether a function does what another one of the course does, instruction by instruction;
-    comments, docstrings and the functions' names don't count."""
+    """Whether a function is the same as one of the course, instruction by instruction; comments,
+    docstrings and the functions' names don't count."""
     if not isinstance(other, types.FunctionType) or not hasattr(answer, "__code__"):
         return False
     return _instructions(answer.__code__) in (_instructions(other.__code__), _alone(other))
@@ -160,7 +160,7 @@ def same_code(answer: Any, other: Any) -> bool:
 
 @cache
 def _alone(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """As a cell compiles it that holds nothing else: beside imports, calls come out otherwise."""
+    """The code, compiled without imports, next to which Python compiles calls differently."""
     try:
         source = inspect.getsource(function)
     except OSError:
@@ -181,7 +181,7 @@ def _inner(argument: Any) -> Any:
 
 
 def looks_unwritten(exercise_kind: str, answer: Any, kinds: Sequence[str], as_found: Any) -> bool:
-    """Whether an answer is still a stub, or a program as it was handed out to be mended.
+    """Whether an answer is still a stub, or the broken program as it was handed out.
 
     Args:
         kinds: the types of what it returned on the first case.

@@ -1,7 +1,7 @@
-"""Calling an answer again and again: what the one call gives, and what the next ones betray.
+"""Calls an answer repeatedly: the first call gives the result, later ones reveal side effects.
 
-One procedure for functions and modules: the input stays as it was, earlier results too, the same
-input gives the same result, whatever the seed, and results stay on the input's device.
+For functions and modules: inputs and earlier results must stay unchanged, the same input must give
+the same result whatever the seed, and results must be on the input's device.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .watching import seen_enough
 
 Call = Callable[[list[Any]], Any]
 FIRST, REPEATED, SPOILT = 1, 2, 3  # the seeds of the calls of one case
-KEPT_NUMBERS = 2_000  # of a direction that is kept for the next gradient of this shape
+KEPT_NUMBERS = 2_000  # the largest direction that is cached for the next gradient of this shape
 
 
 def target_device() -> torch.device:
-    """Where answers are tried: the device that `COURSE_DEVICE` names, if it is there."""
+    """The device on which answers are tried: the one that `COURSE_DEVICE` names, if it exists."""
     wanted = os.environ.get("COURSE_DEVICE") or "cpu"
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         return torch.device("cpu")
@@ -35,12 +35,12 @@ def target_device() -> torch.device:
 
 
 def on_device(tensor: Tensor, device: torch.device) -> bool:
-    """Whether a tensor is where it should be; "cuda" is content with any of them."""
+    """Whether a tensor is on the right device; "cuda" accepts any CUDA device."""
     return tensor.device.type == device.type and device.index in (None, tensor.device.index or 0)
 
 
 def fresh(value: Any, gradients: bool = False, dtype: torch.dtype | None = None) -> Any:
-    """A copy of an input that the answer may spoil; floats ask for gradients if wanted."""
+    """A copy of an input that the answer may modify; floats require gradients if asked for."""
     if isinstance(value, Tensor):
         copy = value.detach().clone().to(target_device())
         if not copy.is_floating_point():
@@ -68,28 +68,28 @@ def _drawn(shape: torch.Size) -> Tensor:
 
 
 def set_seed(seed: int) -> None:
-    """As `torch.manual_seed`, which on a CPU spends its time on devices that aren't there."""
+    """Like `torch.manual_seed`, but without the time it spends on absent devices."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
 
 
 def untouched(now: Any, before: Any) -> bool:
-    """Whether an input is what it was, down to whether it asks for gradients."""
+    """Whether an input is unchanged, including whether it requires gradients."""
     if isinstance(now, Tensor) and isinstance(before, Tensor):
         return now.requires_grad == before.requires_grad and same(now, before)
     return same(now, before)
 
 
 def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> bool:
-    """Puts the result into `seen` as `out`, and as facts what repeated calls show.
+    """Puts the result into `seen` as `out`, and the findings of repeated calls as facts.
 
     Args:
-        call: the answer, or a module that is kept, on a list of inputs.
-        watch: a context for the first call alone.
+        call: calls the answer, or a module that is reused, on a list of inputs.
+        watch: a context manager for the first call only.
 
     Returns:
-        Whether there is a result worth looking at further.
+        Whether there is a result worth further checks.
     """
 
     def inputs() -> list[Any]:
@@ -109,10 +109,10 @@ def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> b
     if first is None:
         return False
 
-    # The repeated call gets tensors that held something else in a call before: an answer that
-    # remembers where a tensor lies instead of what it holds gives itself away.
+    # The repeated call gets tensors that held other numbers in an earlier call: an answer that
+    # remembers a tensor's address instead of its content is thereby revealed.
     args = inputs()
-    with spoilt(args), contextlib.suppress(Exception):  # those numbers are nobody's case
+    with spoilt(args), contextlib.suppress(Exception):  # these numbers belong to no case
         seeded(args, SPOILT)
     if not same(first, plain(out)[1]):
         seen.facts["overwritten"] = True
@@ -132,7 +132,7 @@ def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> b
 
 
 def _see_inputs_and_device(case: Case, args: list[Any], out: Any, seen: Observation) -> None:
-    """Which inputs a call changed, and where its result is if that is another device."""
+    """Notes which inputs a call changed, and the device of its result if it is the wrong one."""
     device = target_device()
     pairs = zip(case.inputs, args, strict=True)
     changed = [name for name, arg in pairs if not untouched(arg, case[name])]
@@ -145,7 +145,7 @@ def _see_inputs_and_device(case: Case, args: list[Any], out: Any, seen: Observat
 
 @contextlib.contextmanager
 def spoilt(values: Sequence[Any]) -> Iterator[None]:
-    """Tensors hold other numbers for a while, in the same memory."""
+    """Temporarily replaces the numbers in tensors, in the same memory."""
     tensors = [v for v in values if isinstance(v, Tensor)]
     kept = [v.clone() for v in tensors]
     for v in tensors:
@@ -161,7 +161,7 @@ def spoilt(values: Sequence[Any]) -> Iterator[None]:
 def _another(v: Tensor) -> Tensor:
     if v.dtype == torch.bool:
         return ~v
-    if not v.is_floating_point():  # still lengths that fit, or ids that are known
+    if not v.is_floating_point():  # so that lengths still fit and ids are still known
         return v.flip(0) if v.dim() else v
     return v.flip(0) * 0.5 + 0.25 if v.dim() else v + 1
 
@@ -169,14 +169,14 @@ def _another(v: Tensor) -> Tensor:
 def differentiate(out: Any) -> None:
     """Backward from a result along its `cotangent`."""
     if isinstance(out, Tensor) and out.requires_grad:
-        # With a sum, and not `out.backward(direction)`, which imports sympy: a second for nothing.
+        # A sum, because `out.backward(direction)` imports sympy, which takes a second.
         (out * cotangent(out)).sum().backward()
 
 
 def see_gradients(
     call: Call, case: Case, wanted: Sequence[str], seen: Observation, prefix: str = "grad:"
 ) -> Any:
-    """Puts the gradients of the named inputs into `seen`; gives the result, where there is one."""
+    """Puts the gradients of the named inputs into `seen`; returns the result, if there is one."""
     out = None
     try:
         args = [fresh(v, n in wanted) for n, v in case.inputs.items()]
@@ -191,7 +191,7 @@ def see_gradients(
 
 
 def see_half(call: Call, case: Case, seen: Observation) -> None:
-    """One call in bfloat16: puts `half`, or the fact `half` with the error."""
+    """Makes one call in bfloat16 and records `half`, or the fact `half` with the error."""
     try:
         with torch.no_grad():
             out = call([fresh(v, dtype=torch.bfloat16) for v in case.inputs.values()])

@@ -1,8 +1,8 @@
-"""The report as a card: what is wrong first, then the evidence, what carries points, and hints.
+"""The report as a card: first what is wrong, then the evidence, the scored checks, and hints.
 
-Plain HTML with inline styles, so that it looks the same in JupyterLab, on a feedback page and where
-no program runs. Colours come from JupyterLab's theme; the second value serves pages without one.
-Nothing is told by colour alone.
+Plain HTML with inline styles, so that it looks the same in JupyterLab, on a feedback page and
+without a running kernel. Colours come from JupyterLab's theme; the second value is for pages
+without a theme. No information is conveyed by colour alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MONO = "var(--jp-code-font-family, ui-monospace, monospace)"
 GOOD = "var(--jp-success-color1, #2e7d32)"
 BAD = "var(--jp-error-color1, #c62828)"
 GREY = "var(--jp-border-color1, #8a8a8a)"
-# By status: the colour of the edge, and the sign.
+# By status: the colour of the border, and the sign.
 STATUS = {
     "right": (GOOD, "✓"),
     "partly right": ("var(--jp-warn-color1, #b26a00)", "◐"),
@@ -63,14 +63,14 @@ STYLES = {
 
 
 def tag(name: str, style: str, body: str, colour: str = "", **attributes: str) -> str:
-    """An element in one of the styles, with a colour for its edge or sign."""
+    """An element in one of the styles, with a colour for its border or sign."""
     look = STYLES[style].replace("EDGE", colour)
     said = "".join(f' {n.replace("_", "-")}="{escaped(v)}"' for n, v in attributes.items())
     return f'<{name}{said} style="{look}">{body}</{name}>'
 
 
 def frame(body: str, edge: str, label: str) -> str:
-    """A box with a coloured edge, for cards and messages."""
+    """A box with a coloured border, for cards and messages."""
     return tag("div", "frame", body, edge, role="group", aria_label=label)
 
 
@@ -100,7 +100,7 @@ def _result(report: Any) -> str:
 
 
 def _what_is_wrong(report: Any) -> str:
-    """One sentence in bold: the misconception where there is one, else the message."""
+    """One sentence in bold: the misconception if there is one, else the message."""
     said = report.advice[0][0] if report.advice else report.message
     return tag("p", "line", rich(said) if report.passed else f"<strong>{rich(said)}</strong>")
 
@@ -154,11 +154,11 @@ def row_table(row: Row) -> str:
     return tag("div", "scroll", tag("table", "table", "".join(lines)))
 
 
-# ---------------------------------------------------------------- what fails, what holds
+# ---------------------------------------------------------------- failing and passing checks
 
 
 def _failing(report: Any) -> str:
-    """Properties that are not true yet, and sentences that say what is wrong."""
+    """Properties that are not true yet, and sentences about what is wrong."""
     failing = [r for r in report.behaviours if not r.holds]
     marked = "●" in report.because
     lists = {
@@ -207,7 +207,7 @@ def _note(note: str) -> str:
 
 
 def _hints(report: Any) -> str:
-    """One hint inside the other, so that they fold out one after the other."""
+    """Nested hints, so that they unfold one after the other."""
     if report.passed:
         return ""
     folded = ""
@@ -225,7 +225,7 @@ def _other_way(report: Any) -> str:
 
 
 def fold(summary: str, body: str) -> str:
-    """Something that opens on a click, and looks like it."""
+    """A part of the card that opens on a click, and looks like it."""
     return tag(
         "details", "fold", tag("summary", "summary", rich(summary)) + tag("div", "folded", body)
     )
@@ -243,7 +243,7 @@ def escaped(text: str) -> str:
 
 
 def rich(text: str) -> str:
-    """Escaped text in which `code` is set as code, and *words* are stressed."""
+    """Escaped text in which `code` is set as code and *words* are emphasised."""
     parts = re.split(r"`([^`]+)`", escaped(text))
     parts[::2] = [
         re.sub(r"(?<![\w*])\*(\w[^*]*\w|\w)\*(?![\w*])", r"<em>\1</em>", p) for p in parts[::2]
@@ -254,7 +254,7 @@ def rich(text: str) -> str:
 
 @dataclass(frozen=True)
 class Message:
-    """A few lines for the reader, as text and as HTML in the same frame as a card."""
+    """A few lines for the reader, as text, and as HTML in the same frame as a card."""
 
     title: str
     text: str

@@ -1,4 +1,4 @@
-"""Catalogues: exercises by lesson, found as texts in folders, and joined with one another."""
+"""Catalogues: exercises by lesson, found as texts in folders; two catalogues can be joined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYMPTOMS = "symptoms.json"
 
 @dataclass(frozen=True)
 class Listed:
-    """An exercise as a list shows it; `load` reads the rest of its text and its Python file."""
+    """An exercise as a list shows it; `load` reads the rest of the text and the Python file."""
 
     id: str
     lesson: str
@@ -30,11 +30,11 @@ class Listed:
 
 
 class Catalogue:
-    """Exercises in the order of their lessons, each loaded when it is first asked for.
+    """Exercises in the order of their lessons, each loaded on first use.
 
     Args:
         listed: the exercises.
-        symptoms: gives what their misconceptions break, by exercise, for naming them sooner.
+        symptoms: gives, by exercise, what its misconceptions break, so that naming is faster.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class Catalogue:
         """The catalogue of the texts `ASSIGNMENT/LESSON/EXERCISE.md` in a folder.
 
         Args:
-            name: of the package that its modules belong to.
+            name: the package to which its modules belong.
 
         Raises:
-            TextError: the head of a text can't be read, or two texts have one name.
+            TextError: the head of a text can't be read, or two texts have the same name.
         """
         folder = Path(folder).resolve()
         _make_package(folder, name)
         lessons: dict[str, list[Text]] = {}
         for path in sorted(folder.glob("*/*/*.md")):
-            if not path.stem.isidentifier():  # notes beside the exercises
+            if not path.stem.isidentifier():  # notes next to the exercises
                 continue
             lessons.setdefault("/".join(path.parts[-3:-1]), []).append(Text(path))
         return cls(
@@ -79,7 +79,7 @@ class Catalogue:
         )
 
     def __add__(self, other: Catalogue) -> Catalogue:
-        """Both together; of two exercises with one id the one on the right counts."""
+        """Both together; of two exercises with the same id, the right-hand one counts."""
         mine = [o for lesson in self.outline.values() for o in lesson if o.id not in other._by_id]
         theirs = [o for lesson in other.outline.values() for o in lesson]
         loaded = {**self._loaded, **other._loaded}
@@ -94,7 +94,7 @@ class Catalogue:
 
     @cached_property
     def symptoms(self) -> Mapping[str, Symptoms]:
-        """What each misconception breaks, by the exercise's id and its name."""
+        """What each misconception breaks, by exercise id and misconception name."""
         return self._symptoms()
 
     @property
@@ -116,7 +116,7 @@ class Catalogue:
         """The exercise of this name, or None.
 
         Raises:
-            TextError: its text or its Python file has a fault.
+            TextError: its text or its Python file is faulty.
         """
         listed = self._by_id.get(exercise_id) if isinstance(exercise_id, str) else None
         return self._load(listed) if listed else None
@@ -125,11 +125,11 @@ class Catalogue:
         return list(self._by_id)
 
     def points(self) -> dict[str, float]:
-        """What each exercise is worth."""
+        """The points of each exercise."""
         return {id: listed.points for id, listed in self._by_id.items()}
 
     def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:
-        """The finished parts that an answer must not call: its own, and others that do the same."""
+        """The finished parts that an answer must not call: its own, and any that do the same."""
         parts = {exercise.id: exercise.finished}
         for part in exercise.rules.same_as:
             if not isinstance(part, str):
@@ -139,14 +139,14 @@ class Catalogue:
         return {name: part for name, part in parts.items() if part is not None}
 
     def earlier_parts(self, exercise: Exercise, called: Collection[str]) -> dict[str, Any]:
-        """The finished answers of the exercises that this one may call, those among `called`."""
+        """The finished answers of those exercises in `called` that this one may call."""
         found = {id: self.find(id) for id in exercise.rules.uses if id in called}
         return {id: e.finished or e.reference for id, e in found.items() if e is not None}
 
 
 def _make_package(folder: Path, name: str) -> None:
-    """The Python files of a folder can import its `shared` by this name, even where another folder
-    of that name is nearer to Python."""
+    """Lets the Python files of a folder import its `shared` by this name, even if Python would find
+    another folder of that name first."""
     known = sys.modules.get(name)
     if known is None or [*getattr(known, "__path__", ())] != [str(folder)]:
         spec = ModuleSpec(name, None, is_package=True)
@@ -155,7 +155,7 @@ def _make_package(folder: Path, name: str) -> None:
 
 
 def _in_order(texts: list[Text]) -> list[Text]:
-    """Each text after the one that its field `after` names; by their names where it is silent."""
+    """Puts each text after the one that its field `after` names; without it, sorts by name."""
     ordered: list[Text] = []
     waiting = sorted(texts, key=lambda text: text.id)
     while waiting:
@@ -164,8 +164,8 @@ def _in_order(texts: list[Text]) -> list[Text]:
         if not ready:
             ids = {text.id for text in texts}
             lost = next((t for t in waiting if t.head["after"] not in ids), waiting[0])
-            lost.refuse(1, f"`after: {lost.head['after']}` is no exercise before it")
-        # What follows the last one comes next, so that a chain is not broken by a second one.
+            lost.refuse(1, f"`after: {lost.head['after']}` names no earlier exercise")
+        # The text that follows the last one comes next, so that a second chain doesn't break it.
         last = ordered[-1].id if ordered else ""
         chosen = next((t for t in ready if t.head.get("after") == last), ready[0])
         ordered.append(chosen)
@@ -174,8 +174,8 @@ def _in_order(texts: list[Text]) -> list[Text]:
 
 
 def kept_symptoms(path: Path) -> dict[str, Symptoms]:
-    """From a file that `python -m tools.matrix --keep` writes: the cases on which a misconception
-    breaks each property; empty where there is none."""
+    """Reads the file that `python -m tools.matrix --keep` writes: the cases on which a
+    misconception breaks each property; empty if there is no file."""
     if not path.is_file():
         return {}
     return {

@@ -1,4 +1,4 @@
-"""One answer from the hand-in to the report: looked at, run under guard, judged with the key."""
+"""Takes one answer to its report: inspects it, runs it under guard, judges it with the key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT_KEYS = 40
 
 
 def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
-    """The key of an exercise and a seed, begun when first asked for and kept."""
+    """The key of an exercise and a seed, created on first use and cached."""
     place = id(exercise), seed
     if place not in _keys:
         if len(_keys) >= KEPT_KEYS:
@@ -38,24 +38,24 @@ def check_exercise(
     catalogue: Catalogue | None = None,
     key: AnswerKey | None = None,
 ) -> Report:
-    """The report on an answer to an exercise, without keeping it.
+    """The report on an answer to an exercise; no points are stored.
 
     Args:
-        catalogue: where the exercise stands, for the finished parts that it may or may not call.
-        key: a whole key to judge with; else that of the seed, made as far as it is needed.
+        catalogue: the exercise's catalogue, for the finished parts that it may or may not call.
+        key: a complete key to judge with; else the seed's key, computed as far as needed.
     """
     catalogue = catalogue or Catalogue.of(exercise)
     replaced = restore_functions()
     try:
         key = key or kept_key(exercise, seed)
     except Exception as error:
-        said = f"The exercise itself has a fault, not your answer: {type(error).__name__}: {error}"
+        said = f"The exercise itself is faulty, not your answer: {type(error).__name__}: {error}"
         return Report.nothing(exercise, said)
     try:
         report = report_on(exercise, Here(exercise, answer, catalogue), key, catalogue)
         return _with_note_on(replaced, report)
-    except Exception:  # only an object made to deceive gets here: nothing of it can be trusted
-        message = "What was handed in can't be looked at: it raises where Python asks what it is."
+    except Exception:  # only a deceptive object gets here: nothing of it can be trusted
+        message = "Your answer can't be inspected: it raises an error when Python asks its type."
         return Report.nothing(exercise, message)
 
 
@@ -63,23 +63,23 @@ def _with_note_on(replaced: list[str], report: Report) -> Report:
     if not replaced:
         return report
     names = ", ".join(f"`{name}`" for name in replaced[:5])
-    note = f"Before the check, {names} had been replaced in this notebook. It was put back."
+    note = f"This notebook had replaced {names}. The check restored the original."
     return replace(report, notes=[*report.notes, note])
 
 
 class HandedIn(Protocol):
-    """An answer, wherever it is: in this process, or in one that nothing is believed of."""
+    """An answer, wherever it is: in this process, or in an untrusted one."""
 
     def described(self) -> Described: ...
 
     def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
-        """Runs the probe on every case; with `parts`, finished ones in place of the answer's. None
-        at all where its time is over."""
+        """Runs the probe on every case; `parts` replace the answer's own. Returns nothing if the
+        time is up."""
 
 
 @dataclass
 class Here:
-    """An answer in this process, with the time that a check may take."""
+    """An answer in this process, with the time limit of a check."""
 
     exercise: Exercise
     answer: Any
@@ -103,10 +103,10 @@ def report_on(
     catalogue: Catalogue,
     alone: Report | None = None,
 ) -> Report:
-    """The report on an answer that is looked at where it is, and judged here.
+    """The report on an answer that is observed wherever it is and judged here.
 
     Args:
-        alone: what became of it with the answer's own parts, where that is known.
+        alone: the report with the answer's own parts, if it is known.
     """
     described = handed_in.described()
     refused = _not_an_answer(exercise, described, key.cases)
@@ -125,7 +125,7 @@ def report_on(
     if again.points <= report.points:
         return report
     names = ", ".join(f"`{name}`" for name in parts)
-    note = f"Used here and not right yet: {names}. Tried with the course's in place of yours."
+    note = f"Your answer uses {names}, not right yet: checked with the course's version instead."
     return replace(again, notes=[*again.notes, note])
 
 
@@ -135,16 +135,16 @@ def judged(
     observations: list[Observation],
     catalogue: Catalogue,
 ) -> Report:
-    """The report on what was seen of an answer, with the key made as far as that takes."""
+    """The report on the observations of an answer, with the key computed as far as needed."""
     if key.whole:
         return judge(exercise, key, observations)
     report = judge(exercise, AnswerKey(key.cases, key.expected), observations)
     if report.passed or not report.attempted or exercise.kind == "quiz":
         return report
     own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
-    if not own:  # finished parts were called: there is no mistake to name
+    if not own:  # it called finished parts: there is no mistake to name
         return report
-    asked = key.anew()  # else what other answers made known would change what this one is told
+    asked = key.anew()  # otherwise, what other answers revealed would change this report
     extend_key(exercise, asked, observations, catalogue.symptoms.get(exercise.id))
     return with_names(exercise, asked, observations, report)
 
@@ -156,7 +156,7 @@ def observe(
     catalogue: Catalogue,
     clock: Clock | None = None,
 ) -> list[Observation]:
-    """Runs the probe on every case; notes a stub, and a program as it was found, as not
+    """Runs the probe on every case; records a stub, or an unchanged broken program, as not
     attempted."""
     parts = part_codes(catalogue.not_to_borrow(exercise))
     observations = run(exercise, answer, cases, parts, clock)
@@ -168,7 +168,7 @@ def observe(
 
 
 def _not_an_answer(exercise: Exercise, answer: Described, cases: Sequence[Case]) -> Report | None:
-    """A report when what was handed in can't be probed at all, else None."""
+    """A report if the answer can't be probed at all, else None."""
     if answer.missing:
         return Report.not_attempted(exercise)
     if exercise.kind == "quiz":
@@ -179,20 +179,18 @@ def _not_an_answer(exercise: Exercise, answer: Described, cases: Sequence[Case])
             return None
         return Report.nothing(
             exercise,
-            f"`{exercise.id}` should be a class, and what was handed in is an object "
-            f"({answer.kind}).",
-            f"{write}, without brackets behind the name.",
+            f"`{exercise.id}` should be a class, but you passed an object ({answer.kind}).",
+            f"{write}, without parentheses after the name.",
         )
     if not answer.callable:
         return Report.nothing(
             exercise,
-            f"`{exercise.id}` should be a {exercise.kind}, and what was handed in is: "
-            f"{answer.kind}.",
+            f"`{exercise.id}` should be a {exercise.kind}, but you passed: {answer.kind}.",
             f"{write}: the function itself, not its result.",
         )
     if exercise.kind == "function":
         mismatch = argument_mismatch(answer.signature, cases)
         if mismatch:
-            said = f"It will be called as `{exercise.call}`, and {mismatch}."
+            said = f"The check calls it as `{exercise.call}`, but {mismatch}."
             return Report.nothing(exercise, said)
     return None

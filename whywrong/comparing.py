@@ -1,4 +1,4 @@
-"""What "equal" means: to the bit, within an exercise's tolerance, as wrong answers are alike."""
+"""Meanings of "equal": bit for bit, within an exercise's tolerance, or for wrong answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .exercise import Exercise
 
 
 def same(a: Any, b: Any) -> bool:
-    """To the bit: tensors (NaN equals NaN), numbers, and lists and dicts of them."""
+    """Equal bit for bit: tensors (NaN equals NaN), numbers, and lists and dicts of them."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
         a, b = a.detach().cpu(), b.detach().cpu()
-        if torch.equal(a, b):  # nearly always, and in one step
+        if torch.equal(a, b):  # nearly always true, and a single step
             return True
         equal = (a == b) | ((a != a) & (b != b)) if a.dtype != torch.bool else a == b
         return bool(equal.all())
@@ -28,7 +28,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def near(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
-    """For properties: the same shape, and no number further off than rounding could take it."""
+    """For properties: the same shape, and no difference beyond rounding."""
     if a.shape != b.shape:
         return False
     a, b = a.double(), b.double()
@@ -40,7 +40,7 @@ def tolerance(exercise: Exercise, expected: Tensor) -> float:
 
 
 def close(exercise: Exercise, got: Tensor, expected: Tensor) -> Tensor:
-    """Element by element, whether a result is right; shapes are equal already."""
+    """Element by element, whether a result is right; the shapes must be equal."""
     if not expected.is_floating_point():
         return got == expected
     a, b = got.double(), expected.double()
@@ -56,9 +56,9 @@ def agrees(exercise: Exercise, got: Tensor | None, expected: Tensor) -> bool:
 
 
 def gradient_agrees(exercise: Exercise, got: Tensor | None, expected: Tensor) -> bool:
-    """As `agrees`, against the largest number: a gradient adds up what rounding does to all.
+    """Like `agrees`, relative to the largest number: a gradient sums the rounding errors of all.
 
-    No gradient is as good as one of zeros.
+    A missing gradient counts as zeros.
     """
     if got is None:
         return not bool(expected.any())
@@ -70,7 +70,7 @@ def gradient_agrees(exercise: Exercise, got: Tensor | None, expected: Tensor) ->
 
 
 def alike(exercise: Exercise, a: Tensor, b: Tensor) -> bool:
-    """Whether two wrong results are the same, NaN and infinities included, ten times as loosely."""
+    """Whether two wrong results agree, also in NaN and infinity, at ten times the tolerance."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if torch.equal(a, b) or not a.is_floating_point():

@@ -1,7 +1,6 @@
-"""The course that is installed, and an instructor's own exercises beside it.
+"""The installed course, and an instructor's own exercises.
 
-A package that has exercises says so with an entry point of the group `whywrong.course`, which leads
-to a `Course`.
+A package with exercises has an entry point in the group `whywrong.course`, which names a `Course`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from .catalogue import Catalogue
 
 @dataclass(frozen=True)
 class Course:
-    """What a course tells of itself.
+    """The description of a course.
 
     Args:
         exercises: the folder of its exercises.
         package: the package that lessons import.
-        kept_out: modules and folders of that package which a graded submission does not see. The
-            first is the one that has `check`, `hint` and `progress`: another takes its place.
-        loaded: modules of that package which are loaded before a submission runs.
+        kept_out: modules and folders of that package that a graded submission does not see. The
+            first is the module with `check`, `hint` and `progress`, which another one replaces.
+        loaded: modules of that package that are loaded before a submission runs.
     """
 
     exercises: Path
@@ -46,7 +45,7 @@ def installed() -> Course | None:
 
 
 def package_folder(name: str) -> Path:
-    """Where a package is, found without loading it.
+    """The path of a package, found without loading it.
 
     Raises:
         ModuleNotFoundError: it is not installed.
@@ -59,7 +58,7 @@ def package_folder(name: str) -> Path:
 
 @cache
 def joined(folders: tuple[Path, ...]) -> Catalogue:
-    """The course's exercises, and those in these folders."""
+    """The course's exercises and those in these folders."""
     course = installed()
     catalogue = Catalogue.from_folder(course.exercises, "exercises") if course else Catalogue([])
     for number, folder in enumerate(folders):
@@ -68,10 +67,10 @@ def joined(folders: tuple[Path, ...]) -> Catalogue:
 
 
 def catalogue() -> Catalogue:
-    """The course's exercises, and an instructor's own.
+    """The course's exercises and an instructor's own.
 
-    These are in the folders that the environment variable COURSE_EXERCISES names (separated as in
-    PATH), else in the folder `exercises` beside nbgrader_config.py.
+    An instructor's are in the folders that the environment variable COURSE_EXERCISES names
+    (separated as in PATH), else in the folder `exercises` next to nbgrader_config.py.
     """
     return joined(own_folders())
 
@@ -89,7 +88,7 @@ def own_folders() -> tuple[Path, ...]:
 
 
 def course_folder() -> Path | None:
-    """The nearest folder above the notebook that holds nbgrader_config.py."""
+    """The nearest folder above the notebook that contains nbgrader_config.py."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "nbgrader_config.py").exists():

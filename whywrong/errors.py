@@ -1,4 +1,4 @@
-"""An exception as the student's own: its message, their lines, the shapes at hand."""
+"""Describes a student's exception: its message, the student's lines, the shapes involved."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from torch import Tensor
 
 from .observation import class_name
 
-libraries = {os.path.dirname(os.path.abspath(__file__))}  # folders whose code is no student's
+libraries = {os.path.dirname(os.path.abspath(__file__))}  # folders whose code is not the student's
 
 
 class WrongWeights(Exception):
-    """A module's parameters are not the ones the exercise names."""
+    """A module's parameters are not the ones that the exercise names."""
 
 
 class InALaterCall(Exception):
-    """Raised from the error of a call that came after the one that a case describes."""
+    """Raised from the error of a call after the one that a case describes."""
 
 
 @contextlib.contextmanager
 def later_calls() -> Iterator[None]:
-    """For calls with other inputs than the case's, or in another mode: that one ran."""
+    """For calls with inputs or a mode that differ from the case's, whose own call succeeded."""
     try:
         yield
     except Exception as error:
@@ -38,14 +38,14 @@ def later_calls() -> Iterator[None]:
 def first_lines(error: BaseException) -> str:
     try:
         lines = str(error).strip().splitlines()
-    except BaseException:  # a student's exception class may fail at anything
+    except BaseException:  # any operation on a student's exception class may fail
         return ""
     return " ".join(line.strip() for line in lines[:3])[:300]
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An exception as facts: type and its bases, first lines, the student's lines, its kind, and
-    whether it came `later`."""
+    whether it came in a `later` call."""
     cause = error.__cause__ if isinstance(error, InALaterCall) else None
     error = error if cause is None else cause
     frames, local = [], {}
@@ -75,13 +75,13 @@ def describe_error(error: BaseException) -> dict[str, Any]:
 
 
 def _shapes(local: Mapping[str, Any]) -> list[str]:
-    """The tensors at hand in the line that raised, as one line by name and shape."""
+    """The tensors in the line that raised, as one line of names and shapes."""
     shapes = [f"{n}: {tuple(v.shape)}" for n, v in local.items() if isinstance(v, Tensor)]
-    return [f"at that moment: {', '.join(shapes[:6])}"] if shapes else []
+    return [f"shapes at this line: {', '.join(shapes[:6])}"] if shapes else []
 
 
 def student_lines(frames: Sequence[tuple[types.CodeType, int]]) -> list[str]:
-    """The frames that are neither ours nor a library's, as `line 3, in f: code`."""
+    """The frames of the student's own code, as `line 3, in f: code`."""
     lines = []
     for code, number in frames:
         if is_library(code.co_filename):

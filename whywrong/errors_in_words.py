@@ -1,4 +1,4 @@
-"""What the commonest errors of Python and PyTorch mean, from the text `errors.md`."""
+"""Explains the commonest errors of Python and PyTorch, from the text `errors.md`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .texts import Section, labelled
 
 @cache
 def meanings() -> tuple[tuple[str, Misconception], ...]:
-    """Parts of messages, as patterns, and what they mean; groups fill the braces."""
+    """Patterns for parts of messages, each with its explanation; groups fill the braces."""
     lines = Path(__file__).with_name("errors.md").read_text(encoding="utf-8").splitlines()
     found = []
     for section in Section("", tuple(lines), 1).sections("## "):
@@ -25,7 +25,7 @@ def meanings() -> tuple[tuple[str, Misconception], ...]:
 
 
 def meaning(message: str) -> Misconception | None:
-    """What an error's message means and what to look at, or None if it isn't known here."""
+    """The explanation of an error message and where to look, or None for an unknown message."""
     for pattern, known in meanings():
         if found := re.search(pattern, message):
             groups = [*filter(None, found.groups()), "", ""]

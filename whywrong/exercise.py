@@ -1,4 +1,4 @@
-"""What an exercise is made of: cases, a probe, an expectation, properties, misconceptions."""
+"""The parts of an exercise: cases, a probe, an expectation, properties, misconceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .observation import Observation
 from .programs import Program
 
 Expected = Mapping[str, Tensor]
-Verdict = bool | str | None  # a string: it does not hold, and how; None: it does not apply
+Verdict = bool | str | None  # a string says how it fails; None: it does not apply
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Case:
     """One set of inputs.
 
     Args:
-        name: what is particular about it, to be read in a report ("float64", "one token").
-        inputs: plain tensors, numbers, strings, lists and dicts by name, in the order of the call.
-        refuses: when not None, a `ValueError` is the right answer and each of these strings
-            must stand in its message, or one of several with `|` between.
-        options: switches for the probe that are no input of the answer.
-        roles: what the case is there for; properties look for them, never for the name. "small"
-            says that a size of 1, or sizes that coincide, are wanted here.
+        name: what is special about the case, shown in a report ("float64", "one token").
+        inputs: plain tensors, numbers, strings, lists and dicts, by name and in call order.
+        refuses: if not None, a `ValueError` is the right answer, and its message must contain each
+            of these strings (or one of several separated by `|`).
+        options: switches for the probe that are not inputs of the answer.
+        roles: the purposes of the case; properties look for these, never for the name. "small" says
+            that a size of 1, or equal sizes, are intended here.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Case:
 
     @property
     def beside_the_idea(self) -> bool:
-        """Whether it asks for another dtype than float32, or for numbers that overflow: an answer
-        that fails on such cases alone has the right idea."""
+        """Whether the case uses a dtype other than float32, or numbers that overflow: an answer
+        that fails only on such cases has the right idea."""
         given = (*self.inputs.values(), *self.options.get("weights", {}).values())
         dtypes = {v.dtype for v in given if isinstance(v, Tensor) and v.is_floating_point()}
         return "stability" in self.roles or bool(dtypes - {torch.float32})
 
     def describe(self) -> str:
-        """The call as a reader would tell it: `Called with x: (2, 5, 3) float32`."""
+        """The call in words: `Called with x: (2, 5, 3) float32`."""
         inputs = ", ".join(f"{name}: {describe_value(v)}" for name, v in self.inputs.items())
         if "args" not in self.options:
             return f"Called with {inputs}"
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the constructor's arguments, where a reader should be reminded of their order."""
+        """The constructor's argument names, if a reader should be reminded of their order."""
         return tuple(self.options.get("names", ()))
 
 
@@ -79,7 +79,7 @@ def describe_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """One case with what was seen and what is right."""
+    """One case with the observation and the right result."""
 
     case: Case
     seen: Observation
@@ -88,23 +88,23 @@ class Trial:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that is true of a right answer, judged case by case.
+    """A statement that is true of a right answer, judged case by case.
 
     Args:
-        id: short name, stable.
+        id: a short, stable name.
         text: the property as a sentence that is true of a right answer.
-        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how it
-            fails ("on the result"); None that it does not apply.
-        credit: counts for partial credit when the values are wrong.
-        gate: no partial credit at all unless it holds (a constant or a copy of the input would
-            otherwise collect points for properties that hold of it by accident).
-        secondary: a wrong answer may keep or break it without being nearer to the right one; with
-            right values, breaking it costs a quarter.
-        role: looks at cases of this role only.
-        any_number: looks at cases whose results are NaN or infinite too.
-        draws: judges what hangs on chance; two answers are alike if it says the same of both.
-        breaks: what to say when it fails; the text itself if empty.
-        explain: `(trial) -> (message, detail)` where a sentence of its own is better.
+        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how it fails
+            ("on the result"); None means that it does not apply.
+        credit: whether it counts for partial credit when the values are wrong.
+        gate: no partial credit at all unless it is true (a constant or a copy of the input would
+            otherwise collect points for properties that it has by accident).
+        secondary: unrelated to how close a wrong answer is to the right one; with right values,
+            breaking it costs a quarter.
+        role: looks only at cases with this role.
+        any_number: also looks at cases whose results are NaN or infinite.
+        draws: judges random results; two answers are alike if it says the same of both.
+        breaks: the message when it fails; the text itself if empty.
+        explain: `(trial) -> (message, detail)` for a message that depends on the trial.
     """
 
     id: str
@@ -120,7 +120,7 @@ class Property:
     explain: Callable[[Trial], tuple[str, str]] | None = None
 
     def verdict(self, t: Trial) -> Verdict:
-        """What it says of a case; None if it looks at others, or at what isn't there."""
+        """Its judgement of a case; None if it looks at other cases, or its evidence is missing."""
         if self.role and self.role not in t.case.roles:
             return None
         known = t.seen.verdicts
@@ -134,7 +134,7 @@ class Property:
 
 
 def true_of(text: str, **how: Any) -> Callable[[Callable[..., Verdict]], Property]:
-    """A property made of the function below it, whose name is its id.
+    """Turns the decorated function into a property, whose id is the function's name.
 
     Args:
         how: the other fields of `Property`.
@@ -153,16 +153,16 @@ def true_of(text: str, **how: Any) -> Callable[[Callable[..., Verdict]], Propert
 
 @dataclass(frozen=True, eq=False)
 class Misconception:
-    """A wrong answer that people give, and what a tutor would say to it.
+    """A wrong answer that people give, and a tutor's reply.
 
     Args:
-        id: the idea behind it, one name through the whole course.
+        id: the idea behind it, with the same name throughout the course.
         what: what happened, in one sentence.
         why: why it matters, in one sentence.
-        look: where to look, without giving it away.
+        look: where to look, without giving the answer away.
         program: the wrong answer; None in a quiz.
-        entries: in a quiz, the entries that it answers differently.
-        breaks: in an account, the relation that it breaks.
+        entries: in a quiz, the entries with different answers.
+        breaks: in an account, the broken relation.
         fits: in an account, whether an account that breaks the relation does so in this way.
     """
 
@@ -177,7 +177,7 @@ class Misconception:
 
     @property
     def answer(self) -> Any:
-        """The wrong function or class; in a quiz, the entries that it answers differently."""
+        """The wrong function or class; in a quiz, the entries with different answers."""
         return self.entries if self.program is None else self.program.answer
 
     @property
@@ -185,7 +185,7 @@ class Misconception:
         return self.what, self.why, self.look
 
     def joined(self, other: Misconception) -> Program | None:
-        """The right answer with both mistakes in it; None where they change the same line."""
+        """The right answer with both mistakes; None if both change the same line."""
         if self.program is None or other.program is None:
             return None
         return self.program.joined(other.program)
@@ -202,9 +202,9 @@ class Entry:
         name: its key in the student's dict.
         answer: the right answer: an int, a tuple of ints (a shape), a list of tuples, a float, or a
             string that is one of `choices`.
-        why: said when it is right: the reason.
-        ask: said when it is wrong: the question that leads to it.
-        choices: for a string, what can be chosen.
+        why: the reason, shown when the answer is right.
+        ask: a question that leads to the answer, shown when it is wrong.
+        choices: for a string, the possible answers.
         ordered: whether the order of a list matters.
         optional: for a string in an account, whether it may be empty.
     """
@@ -220,17 +220,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """What an answer may call, and what is no answer.
+    """Rules on what an answer may call, and what doesn't count as an answer.
 
     Args:
         uses: earlier exercises that it may call by name. An answer that fails with the reader's own
-            is tried with the finished ones: no fault counts twice.
-        same_as: what does what is asked here, and is not to be called: the ids of other exercises,
-            whose finished answers are meant, and other finished parts.
-        forbidden: operator names, as PyTorch spells them, that *are* the exercise.
-        forbidden_text: what to say when one of them is used.
-        as_found: the broken program that is handed out to be fixed; as long as nothing of its code
-            has changed, the exercise isn't attempted yet.
+            versions is tried with the finished ones, so that no mistake counts twice.
+        same_as: parts that do what this exercise asks and must not be called: ids of exercises (for
+            their finished answers) and names of other finished parts.
+        forbidden: operators, as PyTorch spells them, that would solve the exercise.
+        forbidden_text: the message when one of them is used.
+        as_found: the broken program that is handed out to be fixed; while its code is unchanged,
+            the exercise counts as not attempted.
     """
 
     uses: tuple[str, ...] = ()
@@ -242,30 +242,30 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """An exercise of the course; its id is the name of what the student writes.
+    """An exercise of the course; its id is the name that the student defines.
 
     Args:
         id: the name of the function, class or quiz.
         lesson: the notebook it belongs to, as `assignment/notebook`.
         call: the signature as the student writes it, or the name of the dict for a quiz.
-        points: the most it can earn, a multiple of 0.25.
+        points: the maximum, a multiple of 0.25.
         kind: "function", "class" or "quiz". A quiz with properties is an account (see `accounts`).
         cases: draws the inputs from a seed.
-        probe: runs an answer on one case. Its method `glance`, where it has one, sees the result
-            alone.
-        expect: the right tensors for one case, in the dtypes asked for.
-        reference: a right answer; in a quiz the right entries.
-        finished: the part that lessons import and an answer may not call; None if there is none.
-        right: the reference as a good student writes it; misconceptions are edits of it.
-        properties: what is true of a right answer beyond what every exercise asks.
-        misconceptions: wrong answers that are told by name.
-        hints: from a nudge to nearly the answer.
+        probe: runs an answer on one case. Its method `glance`, if it has one, observes only the
+            result.
+        expect: the right tensors for one case, in the requested dtypes.
+        reference: a right answer; in a quiz, the right entries.
+        finished: the part that lessons import and answers must not call, or None.
+        right: the reference as a good student would write it; misconceptions are edits of it.
+        properties: what is true of a right answer, beyond the properties common to all exercises.
+        misconceptions: wrong answers that a check can name.
+        hints: from a first nudge to almost the answer.
         other_way: another right answer worth reading, as source; shown after full points.
-        rules: what it may call, and what is no answer.
-        notes: remarks that cost nothing, from what was seen.
-        returns: the Python type of the result where it is no tensor ("int", "NoneType").
+        rules: what an answer may call, and what doesn't count as an answer.
+        notes: remarks on the observations that cost no points.
+        returns: the Python type of the result if it isn't a tensor ("int", "NoneType").
         entries: the questions of a quiz.
-        tolerance: largest error by dtype, relative for expected values above one.
+        tolerance: the largest error by dtype, relative for expected values above one.
     """
 
     id: str
@@ -296,7 +296,7 @@ class Exercise:
 
     @cached_property
     def variants(self) -> dict[str, Misconception]:
-        """Misconceptions by name: the id, with a number where one idea shows in several ways."""
+        """Misconceptions by name: the id, with a number if one idea has several programs."""
         named: dict[str, Misconception] = {}
         for m in self.misconceptions:
             earlier = sum(other.id == m.id for other in named.values())

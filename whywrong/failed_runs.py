@@ -1,4 +1,4 @@
-"""Cells of the notebook that failed: a check then says that it is about the version before."""
+"""Notebook cells that failed: a check then says that it is about the previous version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _watched: set[int] = set()  # shells, by id
 
 
 def watch() -> None:
-    """Follows the runs of this notebook's cells from now on; nothing to do outside of one."""
+    """Follows the runs of this notebook's cells from now on; does nothing outside a notebook."""
     try:
         from IPython.core.getipython import get_ipython
     except ImportError:
@@ -30,7 +30,7 @@ def last(name: str) -> str:
 
 
 def names_written(source: str) -> set[str]:
-    """The functions, classes and variables that a cell writes, also where it can't be parsed."""
+    """The functions, classes and variables that a cell defines, even if it can't be parsed."""
     return {a or b for a, b in _WRITES.findall(source or "")}
 
 

@@ -1,4 +1,4 @@
-"""Probing functions: the result, its gradients, its side effects."""
+"""Probes functions: the result, its gradients and its side effects."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .watching import Operators, happened_elsewhere, moved
 
 
 class FunctionProbe:
-    """Calls a function on a case and sees its result, its gradients and its side effects.
+    """Calls a function on a case and records its result, its gradients and its side effects.
 
-    Each case gives: `out`; `grad:<name>` for the inputs named in `gradients` that are floating
-    point; the facts of `calling.see_calls` and `elsewhere`; with `watch`, the fact `ops`. A case of
-    the role "typical" also gives `half`. A case with the option `once` gives `out` alone: for sizes
-    that take long.
+    Each case gives `out`; `grad:<name>` for each floating-point input named in `gradients`; the
+    facts of `calling.see_calls` and `elsewhere`; and with `watch`, the fact `ops`. A case with the
+    role "typical" also gives `half`. A case with the option `once` gives only `out`, for sizes that
+    take long.
 
     Args:
         gradients: names of inputs that gradients must reach.
-        watch: note which operators ran.
-        extra: `(answer, case, observation)`, for what an exercise wants to see besides.
+        watch: record which operators ran.
+        extra: `(answer, case, observation)`, for an exercise's additional observations.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FunctionProbe:
         return seen
 
     def glance(self, answer: Any, case: Case) -> Observation:
-        """The result alone."""
+        """Only the result."""
         seen = Observation()
         set_seed(1)
         seen.put("out", _caller(answer, case)([fresh(v) for v in case.inputs.values()]))
@@ -73,7 +73,7 @@ class FunctionProbe:
 
 
 def _caller(answer: Any, case: Case) -> Callable[[list[Any]], Any]:
-    """The answer on a list of inputs, those in the option `keywords` by name."""
+    """Calls the answer on a list of inputs, with those in the option `keywords` by name."""
     names, by_name = list(case.inputs), case.options.get("keywords", ())
     by_name = by_name if takes_names(answer) else ()
 
@@ -85,7 +85,7 @@ def _caller(answer: Any, case: Case) -> Callable[[list[Any]], Any]:
 
 
 def doubled(value: Any, gradients: bool = False) -> Any:
-    """A floating-point tensor in float64, on its own; anything else as it is."""
+    """A floating-point tensor as a float64 copy; anything else unchanged."""
     if not (isinstance(value, Tensor) and value.is_floating_point()):
         return value
     return value.detach().to(torch.float64, copy=True).requires_grad_(gradients)
@@ -96,7 +96,7 @@ def expect_function(
     gradients: Sequence[str] = (),
     dtype: torch.dtype | None = None,
 ) -> Callable[[Case], dict[str, Tensor]]:
-    """An expectation from a float64 oracle; results in `dtype`, else in the first float input's."""
+    """An expectation from a float64 oracle, in `dtype` or else in the first float input's."""
 
     def expect(case: Case) -> dict[str, Tensor]:
         if case.refuses is not None:

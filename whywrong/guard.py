@@ -1,4 +1,4 @@
-"""Running a student's answer: a time budget, nothing printed, raised or left behind."""
+"""Runs a student's answer within a time budget: nothing is printed, raised or left changed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .settings import Settings
 from .watching import Calls, own_code
 
 DEFAULT_SECONDS = 10.0
-PATIENCE = 3  # times as long an answer may take that waits instead of computing
+PATIENCE = 3  # an answer that waits instead of computing may take this many times as long
 
 
 class Output(io.TextIOBase):
-    """Keeps the first lines that were printed and counts the rest."""
+    """Keeps the first printed lines and counts the rest."""
 
     def __init__(self, keep: int = 2000) -> None:
         self.kept, self.lines, self.keep = "", 0, keep
@@ -51,7 +51,7 @@ class Output(io.TextIOBase):
 
 
 def time_budget() -> float:
-    """Seconds of processor time for all cases of a check: COURSE_CHECK_SECONDS, else 10."""
+    """Processor time in seconds for all cases of a check: COURSE_CHECK_SECONDS, else 10."""
     try:
         seconds = float(os.environ["COURSE_CHECK_SECONDS"])
     except (KeyError, ValueError):
@@ -60,7 +60,7 @@ def time_budget() -> float:
 
 
 class Probed(Protocol):
-    """What is needed of an exercise to run its answers."""
+    """The parts of an exercise that are needed to run its answers."""
 
     @property
     def id(self) -> str: ...
@@ -71,12 +71,12 @@ class Probed(Protocol):
 
 
 class Clock:
-    """How long an answer may run: so many seconds of the processor's time, which a busy machine
-    doesn't shorten, and a few times as many on the wall, for an answer that sleeps.
+    """How long an answer may run: a limit on processor time, which doesn't depend on how busy the
+    machine is, and a longer one on wall-clock time, for an answer that sleeps.
 
     Args:
-        seconds: of processor time; COURSE_CHECK_SECONDS, else 10, if None.
-        wall: seconds on the wall; `PATIENCE` times as many if None.
+        seconds: processor time; if None, COURSE_CHECK_SECONDS, else 10.
+        wall: wall-clock seconds; if None, `PATIENCE` times as many.
     """
 
     def __init__(self, seconds: float | None = None, wall: float | None = None) -> None:
@@ -88,7 +88,7 @@ class Clock:
         return time.monotonic() >= self._until or time.process_time() >= self._spent
 
     def wait_for(self, worker: threading.Thread) -> None:
-        """Until the thread has ended or its time is over."""
+        """Waits until the thread has ended or its time is over."""
         while worker.is_alive() and not self.over():
             worker.join(0.05)
 
@@ -103,16 +103,16 @@ def run(
 ) -> list[Observation]:
     """Probes an answer on all cases, in a thread of its own, within the time budget.
 
-    Returns one observation per case up to the first that ran out of time; never raises on behalf
-    of the answer. With `watch_all` no call of any case goes unwatched; else those of most cases are
-    watched up to the first result.
+    Returns one observation per case up to the first that ran out of time; never raises the answer's
+    errors. With `watch_all`, every call of every case is watched; else most cases are watched only
+    up to the first result.
     """
     clock = clock or Clock()
     observations: list[Observation] = []
     output, stopped = Output(), threading.Event()
 
     def work() -> None:
-        settings = Settings.now()  # and as they are put back after each case
+        settings = Settings.now()  # the settings that are restored after each case
         for number, case in enumerate(cases):
             whole = watch_all or number == 0 or bool(case.roles & {"typical", "dropout"})
             calls = Calls(parts, bool(exercise.rules.forbidden), whole) if parts else None
@@ -122,7 +122,7 @@ def run(
             observations.append(seen)
 
     with quiet(output), kept_settings():
-        torch.set_num_threads(1)  # with sizes like these, a second one is waited for
+        torch.set_num_threads(1)  # at these sizes, a second thread only adds waiting
         worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
         worker.start()
         try:
@@ -138,7 +138,7 @@ def run(
             message = f"still running after {clock.seconds:g} seconds"
             del observations[len(cases) - 1 :]
             observations.append(_failure("OutOfTime", "time", message, where))
-    if not observations:  # an exception so odd that it could not be described
+    if not observations:  # an exception that could not even be described
         observations.append(_failure("Exception", "exception"))
     if printed := output.as_fact():
         observations[0].facts["printed"] = printed
@@ -158,13 +158,13 @@ def _probe(
     stopped: threading.Event,
     settings: Settings,
 ) -> Observation:
-    """One case, watched: what the probe saw, or the error, and what stayed changed afterwards."""
+    """Runs one case: what the probe observed or the error, and what was changed afterwards."""
     try:
         with calls.watch() if calls else contextlib.nullcontext():
             seen = exercise.probe(answer, case)
     except BaseException as error:
         seen = Observation(facts={"error": describe_error(error)})
-    if stopped.is_set():  # out of time: the check has put things back and gone on
+    if stopped.is_set():  # out of time: the check has already restored the settings and continued
         return seen
     if changed := settings.put_back():
         seen.facts["left_behind"] = seen.facts.get("left_behind", []) + changed
@@ -177,7 +177,7 @@ def _probe(
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """For the course's own code: nothing printed, and the settings as a check has them."""
+    """Runs the course's own code with nothing printed and with the settings of a check."""
     before = own_code.set(True)
     try:
         with quiet(), kept_settings():
@@ -190,10 +190,10 @@ def undisturbed() -> Iterator[None]:
 
 
 def _stop(worker: threading.Thread) -> None:
-    """Ends a thread that runs Python code; one that is stuck in a system call is left alone."""
+    """Ends a thread that runs Python code; a thread stuck in a system call is left alone."""
     deadline = time.monotonic() + 0.6
     while worker.is_alive() and time.monotonic() < deadline:
-        # The one exception that ends a thread without a word, wherever it strikes.
+        # The only exception that silently ends a thread, wherever it is raised.
         _raise_in(worker.ident or 0, SystemExit)
         worker.join(0.05)
     if worker.is_alive():
@@ -202,7 +202,7 @@ def _stop(worker: threading.Thread) -> None:
 
 
 def _forget_half_imported() -> None:
-    """An import that was stopped half-way would fail for ever after."""
+    """Undoes an import that was stopped half-way, which would fail every time afterwards."""
     for name, module in list(sys.modules.items()):
         if getattr(getattr(module, "__spec__", None), "_initializing", False):
             sys.modules.pop(name, None)
@@ -217,10 +217,10 @@ class _Swallowed(BaseException):
 
 
 def _let_others_run() -> None:
-    """Takes back the flag that a stuck thread has an exception to come.
+    """Clears the flag that says that a stuck thread has a pending exception.
 
-    While it is up, Python 3.11 hangs in every call that is watched by a profiler. Handling any
-    such exception takes it down; the stuck thread raises it again when it wakes up.
+    While the flag is set, Python 3.11 hangs in every call that a profiler watches. Handling any
+    such exception clears the flag; the stuck thread still gets its own exception when it wakes up.
     """
     with contextlib.suppress(_Swallowed):
         _raise_in(threading.get_ident(), _Swallowed)
@@ -242,7 +242,7 @@ def _where_is(worker: threading.Thread) -> list[str]:
 
 @contextlib.contextmanager
 def quiet(output: Output | None = None) -> Iterator[None]:
-    """Nothing that is printed or warned of gets out; nbgrader gives 0 for a word on stderr."""
+    """Captures all output and warnings; nbgrader gives 0 points for any output on stderr."""
     output = output or Output()
     with (
         contextlib.redirect_stdout(output),
@@ -260,7 +260,7 @@ def quiet(output: Output | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept_settings() -> Iterator[None]:
-    """Random states and settings are the same after a check as before, and usual within it."""
+    """Restores random states and settings after a check, and sets the usual ones during it."""
     python_state, before = random.getstate(), Settings.now()
     numpy = sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy else None

@@ -1,4 +1,4 @@
-"""From observations to a report. Compares with the answer key, and runs nothing."""
+"""Turns observations into a report, by comparing with the answer key. Runs no code of answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .watching import FLOAT32_OF_FLOAT64
 
 
 def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation]) -> Report:
-    """The report on an answer, from what its probe saw and what the key holds.
+    """The report on an answer, from its probe's observations and the key.
 
-    Looks at nothing but plain tensors, facts and the key: no student code, no misconception, no
-    expectation is run here.
+    Uses only plain tensors, facts and the key: no student code, misconception or expectation runs
+    here.
     """
     if exercise.kind == "quiz":
         read = judge_account if exercise.properties else judge_quiz
@@ -45,8 +45,8 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
     if passed and borrowed:
         said = (
-            f"This calls the course's own finished part ({', '.join(borrowed)}). Read it if you "
-            "are stuck, then close it and write yours."
+            f"Your answer calls the course's finished part ({', '.join(borrowed)}). Read it if you "
+            "are stuck, then close it and write your own."
         )
         return Report.nothing(exercise, said)
     notes = _notes(exercise, trials, passed)
@@ -58,18 +58,18 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
 
 
 def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
-    """What holds and what fails over all cases, without what fails for another reason."""
+    """The properties over all cases, without those that fail only because of another one."""
     usual = {p.id: p for p in standard(exercise)}
     found = {id: _result(p, trials) for id, p in usual.items()}
     errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
-    if errors and all(e.get("kind") == "weights" for e in errors):  # nothing went wrong in a call
-        found["runs"] = replace(found["runs"], text="It has the parameters that were asked for")
-    # Where there is an error, what is left could only mislead.
+    if errors and all(e.get("kind") == "weights" for e in errors):  # no call raised an error
+        found["runs"] = replace(found["runs"], text="It has the parameters that it should")
+    # After an error, the remaining rows could only mislead.
     fit = [] if errors else [t for t in trials if usual["shape"].verdict(t) is not False]
     others = [_result(p, trials, fit) for p in exercise.properties]
     results = [r for r in (*found.values(), *others) if r.holds is not None]
     results = _without_consequences(results)
-    if not (found["runs"].holds and found["shape"].holds):  # nothing else was judged on every case
+    if not (found["runs"].holds and found["shape"].holds):  # other properties weren't always judged
         results = [r for r in results if not r.holds]
     return results
 
@@ -101,7 +101,7 @@ def _failed(
 def with_names(
     exercise: Exercise, key: AnswerKey, observations: Sequence[Observation], report: Report
 ) -> Report:
-    """The report with the misconceptions that explain the observations, as far as the key goes."""
+    """The report with the misconceptions that explain the observations, if the key has them."""
     trials = key.trials(observations)
     if any(r.id == "own_work" for r in report.behaviours):
         return replace(report, misconceptions=("built_in",), advice=(_told("built_in").advice,))
@@ -114,12 +114,13 @@ def with_names(
 
 
 def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[Misconception]:
-    """What is told in every exercise: what the error of Python or PyTorch means; where the values
-    are right, at most two of the things besides them that are not."""
+    """Advice common to all exercises: the meaning of a Python or PyTorch error or, with right
+    values, at most two of the other things that are wrong."""
     errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
     if errors and errors[0]["kind"] == "exception":
         told = meaning(errors[0]["message"])
-        return [told] if told else []
+        more = "" if "raised" in report.message else "On another input, your code raises an error. "
+        return [replace(told, what=more + told.what)] if told else []
     failing = [r.id for r in report.behaviours if not r.holds]
     kinds = {t.seen.facts.get("types", {}).get("out") for t in trials} - {None}
     if errors:
@@ -134,8 +135,7 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
         return [told] if told else []
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
     reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
-    ids = [USUAL[f] for f in failing if not (f == "gradients" and reached)]
-    return [_told(id) for id in ids[:2]]
+    return [_told(USUAL[f]) for f in failing if not (f == "gradients" and reached)][:2]
 
 
 def _told(id: str) -> Misconception:
@@ -161,9 +161,9 @@ def _unattempted(trials: Sequence[Trial]) -> bool:
 def _result(
     property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
 ) -> BehaviourResult:
-    """One property over all cases; those of an exercise itself look at the trials in `fit`."""
+    """One property over all cases; an exercise's own properties look at the trials in `fit`."""
     clear = trials if fit is None else [t for t in fit if property.any_number or finite(t.seen)]
-    if fit is not None:  # chance would break it for another reason, as a NaN would
+    if fit is not None:  # randomness or a NaN would break it for another reason
         clear = [t for t in clear if not t.seen.facts.get("unstable")]
     known = [v for v in map(property.verdict, clear) if v is not None]
     holds = all(v is True for v in known) if known else None
@@ -187,7 +187,7 @@ USUAL = {
     "device": "stays_on_the_cpu",
     "kept": "kept_between_calls",
 }
-FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before anything else
+FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before any other property
 CONSEQUENCES = {
     "gradients": {"values", "unmodified"},
     "half": {"runs", "values", "dtype"},
@@ -196,7 +196,7 @@ CONSEQUENCES = {
 
 
 def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourResult]:
-    """Rows that fail only because another one does are left out."""
+    """Leaves out rows that fail only because another one fails."""
     failed = {r.id for r in results if not r.holds}
     return [r for r in results if r.holds or not CONSEQUENCES.get(r.id, set()) & failed]
 
@@ -204,16 +204,16 @@ def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourR
 def _partial(
     exercise: Exercise, trials: Sequence[Trial], results: Sequence[BehaviourResult]
 ) -> tuple[float, str]:
-    """Points, and where they come from.
+    """The points and their explanation.
 
-    Three quarters for the right idea: where the values are right and something beside them isn't,
-    or where nothing but another dtype or large numbers spoil them; all but a quarter point for the
-    wording of a refusal. Else up to a quarter, by the share of creditable properties, if the answer
-    is more than a constant or a copy.
+    Three quarters for the right idea: if the values are right and something else isn't, or if only
+    other dtypes or large numbers spoil them; a quarter point off for the wording of a refusal.
+    Otherwise up to a quarter, by the share of creditable properties, if the answer is more than a
+    constant or a copy.
     """
     holds = {r.id: r.holds for r in results}
     if {r.id for r in results if not r.holds} == {"says_why"}:
-        return exercise.points - 0.25, "Only the message costs a quarter point."
+        return exercise.points - 0.25, "The message alone costs a quarter point."
     usual = [t for t in trials if not t.case.beside_the_idea]
     if _right_idea(exercise, results) or (
         len(usual) < len(trials) and _right_idea(exercise, _rows(exercise, usual))
@@ -234,7 +234,7 @@ def _partial(
 
 
 def _right_idea(exercise: Exercise, results: Sequence[BehaviourResult]) -> bool:
-    """Whether the values are right, and all that a right idea can't do without."""
+    """Whether the values are right, and everything else that a right idea requires."""
     secondary = {p.id for p in (*standard(exercise), *exercise.properties) if p.secondary}
     essential = {r.id: r.holds for r in results if r.id not in secondary}
     return bool(essential.get("values")) and all(essential.values())
@@ -274,7 +274,7 @@ def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[st
     return notes
 
 
-# ---------------------------------------------------------------- what to say first
+# ---------------------------------------------------------------- the first message
 
 
 def _explain(
@@ -283,7 +283,7 @@ def _explain(
     results: Sequence[BehaviourResult],
     forbidden: Sequence[str],
 ) -> tuple[str, str]:
-    """The first thing that is wrong, as one sentence and the evidence for it."""
+    """The first failure, as one sentence and its evidence."""
     ordinary = [t for t in trials if t.case.refuses is None]
     if forbidden and not any(t.seen.error for t in ordinary):
         return exercise.rules.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
@@ -305,8 +305,8 @@ def _explain(
                 return said
     broken = next((r for r in results if r.holds is False), None)
     if broken is None:
-        return "Not every case was judged.", ""
-    but = "But:" if broken.worded else "But this does not hold:"
+        return "Some cases could not be judged.", ""
+    but = "But:" if broken.worded else "But this is not true:"
     return f"The values are right. {but} {broken.text}.", ""
 
 

@@ -1,7 +1,7 @@
-"""The answer key of an exercise and a seed: its cases, what is right, what mistakes give.
+"""The answer key of an exercise and a seed: cases, right results, results of misconceptions.
 
-The grader makes it whole and once. At a student's desk it is made as far as an answer asks for it
-and kept: a misconception is followed from case to case only until it parts from what was seen.
+The grader computes it completely, once. For a student it is computed lazily and cached: each
+misconception is run case by case, only until it differs from the answer's observations.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from .naming import symptoms as shown_by
 from .observation import Observation
 from .programs import Program
 
-PAIRS = 30  # so many are tried, at any speed: a card says the same each time
-LIKELIEST = 40  # so many misconceptions, or more that are as likely, are compared with an answer
+PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
+LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
 Named = tuple[str, Misconception]
 
 
 @dataclass
 class AnswerKey:
-    """What answers are compared with; plain data.
+    """The reference data that answers are compared with.
 
     Attributes:
         cases: the inputs.
         expected: the right tensors, case by case.
-        wrong: what each misconception gives, by its name and the number of the case; two at once
-            stand under both names with a `+` between.
-        glances: their results alone, where those were enough to part them from an answer.
-        whole: every misconception is there, on every case.
-        remembered: what probing misconceptions has given, for keys that begin anew.
+        wrong: the observations of each misconception, by its name and the number of the case; a
+            pair is stored under both names joined by `+`.
+        glances: results only, where these were enough to distinguish it from an answer.
+        whole: whether it contains every misconception on every case.
+        remembered: earlier observations of misconceptions, for keys that start afresh.
     """
 
     cases: list[Case]
@@ -46,16 +46,16 @@ class AnswerKey:
     remembered: dict[tuple[str, int, bool], Observation] = field(default_factory=dict)
 
     def anew(self) -> AnswerKey:
-        """A key as it was in the beginning: what was looked up for others does not affect it."""
+        """A fresh copy of the key, unaffected by what other answers needed."""
         return AnswerKey(self.cases, self.expected, remembered=self.remembered)
 
     def trials(self, observations: Sequence[Observation]) -> list[Trial]:
-        """Observations beside their cases and what is right."""
+        """Observations together with their cases and the right results."""
         return [Trial(*t) for t in zip(self.cases, observations, self.expected, strict=False)]
 
 
 def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
-    """The cases and what is right; no misconception yet."""
+    """The cases and the right results; no misconceptions yet."""
     with undisturbed():
         cases = exercise.cases(seed)
         _check_roles(exercise, cases)
@@ -66,7 +66,7 @@ def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
 
 
 def make_key(exercise: Exercise, seed: int) -> AnswerKey:
-    """The whole key, two mistakes at once left out: those are looked for with `extend_key`."""
+    """The complete key, without pairs of mistakes, which `extend_key` looks for."""
     key = begin_key(exercise, seed)
     key.whole = True
     if exercise.kind == "quiz":
@@ -85,14 +85,14 @@ def extend_key(
     observations: Sequence[Observation],
     symptoms: Symptoms | None = None,
 ) -> None:
-    """Adds to the key what naming these observations may need.
+    """Adds to the key the results that naming these observations may need.
 
-    Misconceptions are tried until they part from the observations, up to the first that fits. If
-    none does, two at once are tried, the likeliest first.
+    Runs each misconception until it differs from the observations, up to the first that fits. If
+    none fits, tries pairs, the most likely first.
 
     Args:
-        symptoms: what each misconception is known to break. With it the most similar are tried
-            first, and those that break other things not at all.
+        symptoms: what each misconception is known to break. If given, the most similar ones are
+            tried first, and those that break other properties are skipped.
     """
     if exercise.kind == "quiz" or not exercise.misconceptions:
         return
@@ -103,7 +103,7 @@ def extend_key(
 
 
 class Search:
-    """The search for the misconceptions that give what was seen, as in `extend_key`."""
+    """The search for the misconceptions that give the observed results, as in `extend_key`."""
 
     def __init__(
         self, exercise: Exercise, key: AnswerKey, trials: Sequence[Trial], symptoms: Symptoms
@@ -112,12 +112,12 @@ class Search:
         self.shown = shown_by(exercise, trials)
         self.order = telling_first(trials, self.shown)
         self.begun = begin_match(self.shown)
-        # Where all values are right the likely ones give the same: results alone part none of them.
+        # If all values are right, the likely ones give them too: results alone distinguish nothing.
         errors = any(t.seen.error for t in trials)
         self.looks_first = not symptoms or self.begun.possible or errors
 
     def one_explains(self) -> bool:
-        """Follows single misconceptions; whether one of them gives what was seen."""
+        """Runs single misconceptions; returns whether one of them gives the observed results."""
         found = False
         for name, m in self.likeliest():
             match = self.follow(name, m.answer)
@@ -127,19 +127,19 @@ class Search:
         return found
 
     def two_explain(self) -> None:
-        """Follows two at once, up to the first two that give what was seen."""
+        """Runs pairs, up to the first pair that gives the observed results."""
         if not any(_says_something(t.seen) for t in self.trials):
             return
         for name, program in itertools.islice(self.pairs(), PAIRS):
             try:
                 answer = program.answer
-            except SyntaxError:  # two edits that don't go together
+            except SyntaxError:  # two edits that can't be combined
                 continue
             if self.follow(name, answer).exact:
                 return
 
     def likeliest(self) -> list[Named]:
-        """Misconceptions by how similar their symptoms are; in the catalogue's order if unknown."""
+        """Misconceptions by similarity of their symptoms; in the catalogue's order if unknown."""
         every = list(self.exercise.variants.items())
         if not all(name in self.symptoms for name, _ in every):
             return every
@@ -149,9 +149,9 @@ class Search:
         return [(name, m) for name, m in every if alike[name] >= least and alike[name] > 0]
 
     def pairs(self) -> Iterator[tuple[str, Program]]:
-        """Two misconceptions that change different lines of the right answer. Those first whose
-        symptoms together are most like those shown; else near ones, for the catalogue begins with
-        what people get wrong most often."""
+        """Pairs of misconceptions that change different lines of the right answer. Pairs whose
+        joint symptoms are most like those observed come first; else those early in the catalogue,
+        because it begins with the commonest mistakes."""
         made = list(self.exercise.variants.items())
         none: frozenset[Symptom] = frozenset()
 
@@ -163,13 +163,13 @@ class Search:
         every = itertools.combinations(enumerate(made), 2)
         for (_, one), (_, other) in sorted(every, key=unlikely):
             if len(self.symptoms.get(one[0], none)) < len(self.symptoms.get(other[0], none)):
-                one, other = other, one  # what spoils more leads
+                one, other = other, one  # the one that breaks more comes first
             program = one[1].joined(other[1]) if one[1].id != other[1].id else None
             if program is not None:
                 yield f"{one[0]}+{other[0]}", program
 
     def follow(self, name: str, answer: Any) -> Match:
-        """Case by case, until it parts from what was seen."""
+        """Runs it case by case, until it differs from the observations."""
         if (
             self.looks_first
             and name not in self.key.wrong
@@ -188,7 +188,7 @@ class Search:
         return match
 
     def _parts_at_a_glance(self, name: str, answer: Any) -> bool:
-        """Whether the results alone differ from what was seen; a probe may be unable to glance."""
+        """Whether the results alone differ from the observations; not every probe can glance."""
         glance = getattr(self.exercise.probe, "glance", None)
         for i in self.order if glance else ():
             if i != self.order[0] and self.key.cases[i].options.get("once"):
@@ -201,12 +201,12 @@ class Search:
         return False
 
     def _observed(self, name: str, answer: Any, number: int, glance: Any = None) -> Observation:
-        """What a misconception gives on one case; computed once, however often it is needed."""
+        """The observation of a misconception on one case, computed only once."""
         case, remembered = self.key.cases[number], self.key.remembered
         place, probe = (name, number, glance is not None), glance or self.exercise.probe
-        if (name, number, False) in remembered:  # whole, it holds what a glance sees
+        if (name, number, False) in remembered:  # a full observation includes what a glance sees
             return remembered[name, number, False]
-        if "+" in name:  # there are too many pairs to remember them all
+        if "+" in name:  # there are too many pairs to cache them all
             return probe_safely(probe, answer, case)
         if place not in remembered:
             remembered[place] = probe_safely(probe, answer, case)
@@ -214,14 +214,14 @@ class Search:
 
 
 def _says_something(seen: Observation) -> bool:
-    """Whether a number came out: errors and NaN come about in too many ways."""
+    """Whether there is a finite result: errors and NaN have too many possible causes."""
     return not seen.error and any(bool(t.isfinite().any()) for t in seen.tensors.values())
 
 
 def _parts(exercise: Exercise, t: Trial, wrong: Observation, hopeful: bool) -> bool:
-    """Whether the result alone, on one case, already differs from what was seen."""
+    """Whether the result alone, on one case, already differs from the observation."""
     if t.seen.error:
-        if wrong.error is None:  # a later call may have raised, unless there is only one
+        if wrong.error is None:  # unless there is one call, a later one may raise
             return bool(t.case.options.get("once"))
         return bool(wrong.error["type"] != t.seen.error["type"])
     if wrong.error:
@@ -238,8 +238,8 @@ def probe_safely(probe: Any, answer: Any, case: Case) -> Observation:
 
 
 def _check_roles(exercise: Exercise, cases: Sequence[Case]) -> None:
-    """A property whose role no case has would be lost without a word."""
+    """Refuses a property whose role no case has: it would never be judged."""
     present = {role for c in cases for role in c.roles}
     lost = [p.id for p in exercise.properties if p.role and p.role not in present]
     if lost:
-        raise ValueError(f"{exercise.id}: no case has the role that {', '.join(lost)} looks at")
+        raise ValueError(f"{exercise.id}: no case has the role that {', '.join(lost)} needs")

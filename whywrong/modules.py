@@ -1,4 +1,4 @@
-"""Probing classes: weights injected by name, gradients read by name, both modes, two devices."""
+"""Probes classes: weights set by name, gradients read by name, both modes, two devices."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .watching import THERE, Operators, happened_elsewhere, moved, own_code
 
 
 def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
-    """The student's module for a case: constructed, in the case's dtype, with its weights.
+    """The student's module for a case: constructed, in the case's dtype and with its weights.
 
-    `case.options` holds `args` and `kwargs` of the constructor, `weights` by name, and `dtype`.
-    With `state_dict` they may also go in by `load_state_dict`, however the module keeps them.
+    `case.options` contains the constructor's `args` and `kwargs`, `weights` by name, and `dtype`.
+    With `state_dict`, the weights may also be loaded by `load_state_dict`, however they are stored.
 
     Raises:
-        WrongWeights: the module's parameters have other names or shapes.
+        WrongWeights: the module's parameters have different names or shapes.
     """
     module = answer(*case.options.get("args", ()), **case.options.get("kwargs", {}))
     if not isinstance(module, nn.Module):
         raise WrongWeights(
-            f"The class should be an nn.Module; calling it gave {type(module).__name__}."
+            f"The class should be an nn.Module, but calling it gave {type(module).__name__}."
         )
     device, dtype = target_device(), dtype or case.options.get("dtype", torch.float32)
     module = placed(module, device, dtype)
@@ -48,12 +48,12 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
 
 
 def placed(module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """As `module.to(device, dtype)`, at once where nothing is to be done."""
+    """Like `module.to(device, dtype)`, but returns at once if there is nothing to do."""
     return module if _is_there(module, device, dtype) else module.to(device, dtype)
 
 
 def _is_there(module: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether moving a module would change nothing of it, nor run code of its own."""
+    """Whether moving a module would change nothing and run none of its own code."""
     if getattr(module.to, "__func__", None) is not nn.Module.to:
         return False
     for m in module.modules():
@@ -70,7 +70,7 @@ def _is_there(module: nn.Module, device: torch.device, dtype: torch.dtype) -> bo
 
 
 def _loading(module: nn.Module, weights: Mapping[str, Tensor]) -> str:
-    """What `load_state_dict` raises, or nothing."""
+    """The error that `load_state_dict` raises, or an empty string."""
     try:
         module.load_state_dict({name: value.clone() for name, value in weights.items()})
     except Exception as error:
@@ -86,7 +86,7 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         besides = [n for n, _ in module.named_parameters() if n not in weights]
         raise WrongWeights(
             f"{_counted(missing)} missing.\nmissing: {', '.join(missing)}\n"
-            f"yours has besides: {', '.join(besides) or 'none'}"
+            f"yours also has: {', '.join(besides) or 'none'}"
         )
     with torch.no_grad():
         for name, value in weights.items():
@@ -104,7 +104,7 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def part(module: Any, name: str) -> Any:
-    """What a dotted name stands for in a module, or None."""
+    """The object that a dotted name refers to in a module, or None."""
     try:
         for step in name.split("."):
             module = module[int(step)] if step.isdigit() else getattr(module, step)
@@ -114,21 +114,21 @@ def part(module: Any, name: str) -> Any:
 
 
 class ModuleProbe:
-    """Builds a module on a case and sees what `forward` gives, in evaluation and in training.
+    """Builds a module for a case and records what `forward` returns, in evaluation and training.
 
     Each case gives `out` (evaluation mode) and the facts of `calling.see_calls`; `grad:<input>` and
-    `grad:<weight>`; where the case's dropout is 0, also `train` and its gradients as
-    `train-grad:…`, from training mode; as `traits` the number of trainable numbers, and whether a
-    call changed the mode or a weight. A case of the role "typical" or "device" also gives
-    `elsewhere`, one of the role "typical" `half`. A case with the option `once` gives `out` alone,
-    in evaluation mode: for sizes that take long. One that is to be refused is tried in training
-    mode with the option `train`. The option `others` holds arguments of modules that are made
-    beside it. Without inputs the module is only made.
+    `grad:<weight>`; if the case's dropout is 0, also `train` and its gradients as `train-grad:…`,
+    from training mode; as `traits`, the number of trainable parameters and whether a call changed
+    the mode or a weight. A case with the role "typical" or "device" also gives `elsewhere`;
+    "typical" also gives `half`. With the option `once`, a case gives only `out`, for sizes that
+    take long. With the option `train`, a case to be refused runs in training mode. The option
+    `others` contains arguments of additional modules. Without inputs, the module is only
+    constructed.
 
     Args:
         gradients: names of inputs that gradients must reach; all injected weights are added.
-        extra: `(make, case, observation)`, for what an exercise wants to see besides; `make()`
-            gives a fresh module in evaluation mode, `make(dtype, as_made=True)` in its first mode.
+        extra: `(make, case, observation)`, for an exercise's additional observations; `make()`
+            gives a fresh module in evaluation mode, `make(dtype, as_made=True)` one as built.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class ModuleProbe:
         drawn, before = torch.get_rng_state(), _kept(module)
         if not self._see_first_calls(answer, module, case, seen) or case.refuses is not None:
             return seen
-        # To make one takes as long as to call it: one that keeps nothing of a call serves again.
+        # Construction takes as long as a call: a module that keeps nothing of a call is reused.
         steady = _is_steady(seen) and _kept(module) == before
         self._see_gradients((module if steady else build(answer, case)).eval(), case, seen, "grad:")
         if not _dropout(case):
@@ -173,8 +173,8 @@ class ModuleProbe:
     def _see_first_calls(
         self, answer: Any, module: nn.Module, case: Case, seen: Observation
     ) -> bool:
-        """Its mode, results, operators and parameters; whether there is a result to look at."""
-        for args, kwargs in case.options.get("others", ()):  # what it keeps is its own
+        """Records mode, results, operators and parameters; returns whether there is a result."""
+        for args, kwargs in case.options.get("others", ()):  # it keeps nothing of other modules
             with contextlib.suppress(Exception):
                 answer(*args, **kwargs)
         if not all(m.training for m in module.modules()):
@@ -195,15 +195,15 @@ class ModuleProbe:
     def _see_another(
         self, answer: Any, module: nn.Module, case: Case, seen: Observation, drawn: Tensor
     ) -> None:
-        """Whether a second module has weights of its own, and other ones under another seed."""
+        """Whether a second module has its own weights, and others under a different seed."""
         set_seed(2)
         if _shared(module, build(answer, case)):
-            seen.traits["weights"] = "has its weights in common with another one"
-        if torch.equal(drawn, torch.get_rng_state()):  # whatever it was before
+            seen.traits["weights"] = "shares its weights with another one"
+        if torch.equal(drawn, torch.get_rng_state()):  # whatever the seed was before
             seen.facts.setdefault("left_behind", []).append("the random seed")
 
     def _see_training(self, module: nn.Module, case: Case, seen: Observation) -> None:
-        """With a dropout of 0 all is as in evaluation mode."""
+        """With a dropout of 0, everything is as in evaluation mode."""
         with _unchanged(module.train(), seen.traits):
             if case.roles & {"typical", "device", "padded"}:
                 trained = Observation()
@@ -220,7 +220,7 @@ class ModuleProbe:
                 seen.put("train", module(*map(fresh, case.inputs.values())) if out is None else out)
 
     def glance(self, answer: Any, case: Case) -> Observation:
-        """The result alone, in evaluation mode."""
+        """Only the result, in evaluation mode."""
         seen = Observation()
         set_seed(1)
         module = build(answer, case).eval()
@@ -232,7 +232,7 @@ class ModuleProbe:
         return seen
 
     def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> Any:
-        """Leaves the module as it was, and gives what it gave."""
+        """Restores the module afterwards, and returns the result."""
         out = see_gradients(lambda args: module(*args), case, self.gradients, seen, prefix)
         try:
             with gradients_as_weights(module):
@@ -240,7 +240,7 @@ class ModuleProbe:
                 for name in case.options.get("weights", {}):
                     value = part(module, name)
                     value = kept.get(name) if value is None else value
-                    if value is None:  # it was loaded, and is kept in another form
+                    if value is None:  # it was loaded, but is stored in another form
                         seen.facts.setdefault("unread", []).append(f"{prefix}{name}")
                     elif not bool(value.isnan().any()):
                         seen.put(f"{prefix}{name}", value)
@@ -251,10 +251,10 @@ class ModuleProbe:
 
 @contextlib.contextmanager
 def gradients_as_weights(module: nn.Module) -> Iterator[None]:
-    """Each parameter holds its gradient for a while, NaN where it has none; afterwards its own
-    numbers and no gradient.
+    """Temporarily replaces each parameter by its gradient, or NaN if it has none; afterwards
+    restores its numbers, without a gradient.
 
-    A gradient can then be read under the name of its weight, even where that weight is a view of a
+    A gradient can then be read under the name of its weight, even if that weight is a view of a
     larger parameter.
     """
     before = [(p, p.detach().clone()) for p in module.parameters()]
@@ -270,14 +270,14 @@ def gradients_as_weights(module: nn.Module) -> Iterator[None]:
 
 
 def _is_steady(seen: Observation) -> bool:
-    """Whether calls of a module have shown nothing that could make another out of it."""
+    """Whether the observed calls have left the module unchanged."""
     unsteady = {"modified", "unstable", "overwritten"} & seen.facts.keys()
     return not (unsteady or {"mode", "weights"} & seen.traits.keys())
 
 
 def _kept(module: nn.Module) -> list[Any]:
     """What a module keeps besides its parameters and its mode; two such lists are equal as long as
-    nothing was put there, or written into."""
+    nothing was added or overwritten."""
     kept: list[Any] = []
     for m in module.modules():
         kept += [(n, id(v), _size(v)) for n, v in vars(m).items() if n not in PARTS_AND_MODE]
@@ -298,7 +298,7 @@ PARTS_AND_MODE = {"_parameters", "_buffers", "_modules", "training"}
 
 @contextlib.contextmanager
 def _unchanged(module: nn.Module, traits: dict[str, Any]) -> Iterator[None]:
-    """Notes whether calls changed the mode of a module, or its weights."""
+    """Records whether calls changed a module's mode or its weights."""
     modes = [(m, m.training) for m in module.modules()]
     before = {n: p.detach().clone() for n, p in module.named_parameters()}
     yield
@@ -312,13 +312,13 @@ def _unchanged(module: nn.Module, traits: dict[str, Any]) -> Iterator[None]:
 def _made(
     answer: Any, case: Case, dtype: torch.dtype | None = None, as_made: bool = False
 ) -> nn.Module:
-    """A module for further looks: in evaluation mode, or in the mode that it begins in."""
+    """A module for further observations, in evaluation mode or in its initial mode."""
     module: nn.Module = build(answer, case, dtype)
     return module if as_made else module.eval()
 
 
 def _besides(module: nn.Module, case: Case) -> list[tuple[str, int]]:
-    """Names and sizes of the first trainable parameters that nobody asked for."""
+    """Names and sizes of the first trainable parameters that the exercise doesn't ask for."""
     weights = case.options.get("weights", {})
     found = [(n[:60], p.numel()) for n, p in module.named_parameters() if p.requires_grad]
     return [f for f in found if f[0] not in weights][:5]
@@ -329,7 +329,7 @@ def _dropout(case: Case) -> float:
 
 
 def happened_there(module: nn.Module, case: Case) -> str:
-    """What becomes of a call on another device, for a module that has run here already."""
+    """Records what happens in a call on another device, for a module that has already run here."""
     inputs = [moved(fresh(v)) for v in case.inputs.values()]
 
     def call() -> Any:
@@ -376,8 +376,8 @@ def _parameters(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not more:
         return True
     besides = seen.facts.get("besides", ())
-    if sum(size for _, size in besides) == more:  # else some have other names, or are few
-        return f"have besides: {', '.join(f'`{name}`' for name, _ in besides)}"
+    if sum(size for _, size in besides) == more:  # otherwise some have other names, or are missing
+        return f"also include: {', '.join(f'`{name}`' for name, _ in besides)}"
     return f"are {abs(more):,} too {'many' if more > 0 else 'few'}"
 
 
@@ -390,14 +390,14 @@ def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:
 MODULE_PROPERTIES = (
     Property(
         "parameters",
-        "It learns the parameters that it should, and no others",
+        "It has exactly the right trainable parameters",
         _parameters,
         secondary=True,
-        breaks="Its trainable parameters are not those it should have",
+        breaks="Its trainable parameters are not the right ones",
     ),
     Property(
         "own_state",
-        "It begins in training mode, and a call changes neither its mode nor its weights",
+        "It starts in training mode, and a call changes neither its mode nor its weights",
         _own_state,
         secondary=True,
     ),

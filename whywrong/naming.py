@@ -1,4 +1,4 @@
-"""Which misconception, or which two at once, explain what was seen: by comparing with the key."""
+"""Finds the misconception, or the pair of them, that explains an answer, by the answer key."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def name_mistakes(
     known: Mapping[str, Mapping[int, Observation]],
     trials: Sequence[Trial],
 ) -> list[Misconception]:
-    """The misconception whose code gives what was seen, else the two that do together, else the
-    one that gives the same wrong values wherever both gave some; none if nothing fits.
+    """The misconception whose code gives the observed results, else two that do so together, else
+    one that gives the same wrong values wherever both gave values; none if nothing fits.
 
     Args:
-        known: what each misconception gives, by its name and the number of the case.
+        known: the observation of each misconception, by its name and the number of the case.
     """
     if not known:
         return []
@@ -37,7 +37,7 @@ def name_mistakes(
     matches = [
         (name, match_all(exercise, trials, wrong, order, begun)) for name, wrong in known.items()
     ]
-    # Of several, those first whose errors also say the same.
+    # Among several, prefer those whose error messages agree too.
     exact = [name for name, m in sorted(matches, key=lambda m: not m[1].signatures) if m.exact]
     close = sorted(
         (m for m in matches if m[1].near and "+" not in m[0]),
@@ -47,7 +47,7 @@ def name_mistakes(
     chosen = (single or exact or [name for name, _ in close])[:1]
 
     def differs(one: str) -> bool:
-        """Of two, the one whose own error is the one seen leads."""
+        """Of two, the one whose own error was observed comes first."""
         wrong, error = known.get(one, {}).get(order[0]), trials[order[0]].seen.error
         return bool(error) and (wrong is None or signature(wrong.error) != signature(error))
 
@@ -72,7 +72,7 @@ class Match:
 
     @property
     def exact(self) -> bool:
-        """Errors that say something else come from another mistake."""
+        """Errors with different messages come from different mistakes."""
         return self.complete and self.alike and self.signatures
 
     @property
@@ -98,7 +98,7 @@ def match_all(
     order: Sequence[int],
     begun: Match,
 ) -> Match:
-    """Compares case by case, in this order; a case the key lacks ends the comparison."""
+    """Compares case by case, in this order, up to the first case that the key lacks."""
     match = replace(begun)
     for i in order:
         if i not in wrong:
@@ -111,25 +111,25 @@ def match_all(
 
 
 def symptoms(exercise: Exercise, trials: Sequence[Trial]) -> frozenset[Symptom]:
-    """Which properties fail, on which cases."""
+    """The properties that fail, each with its cases."""
     properties = (*standard(exercise), *exercise.properties)
     return frozenset((p.id, i) for i, t in enumerate(trials) for p in properties if _fails(p, t))
 
 
 def similarity(a: frozenset[Symptom], b: frozenset[Symptom]) -> float:
-    """Shared symptoms among all that either has, from 0 to 1."""
+    """The share of symptoms in common among all symptoms of either, from 0 to 1."""
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
 def begin_match(shown: frozenset[Symptom]) -> Match:
-    """Nothing compared yet. Without a wrong value nothing but a full likeness counts; beside wrong
-    values or shapes dtypes and devices have no bearing on the cause."""
+    """Nothing compared yet. Without a wrong value, only full equality counts; with a wrong value or
+    shape, dtypes and devices say nothing about the cause."""
     wrong = {id for id, _ in shown}
     return Match(possible="values" in wrong, strict=not wrong & {"values", "shape"})
 
 
 def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[int]:
-    """Where an answer is wrong most misconceptions part from it at once, and values say most."""
+    """On the cases where an answer is wrong, most misconceptions differ from it at once."""
     wrong = {i for _, i in shown}
 
     def rank(i: int) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[in
             return 0, 0
         if trials[i].seen.error and case.options.get("once"):
             sizes = [v.numel() for v in case.inputs.values() if isinstance(v, Tensor)]
-            return 1, sum(sizes)  # the one call shows the error, and a small one costs least
+            return 1, sum(sizes)  # one call shows the error, and a small case is cheapest
         return 2 if i in wrong else 3, 0
 
     return sorted(range(len(trials)), key=rank)
@@ -153,10 +153,10 @@ def _fails(property: Property, t: Trial) -> bool:
 
 
 def signature(error: Mapping[str, object] | None) -> object:
-    """What two errors of the same cause have in common: the type, the numbers, the first words."""
+    """The parts that errors of the same cause share: the type, the numbers, the first words."""
     if error is None:
         return None
-    if error.get("kind") == "weights":  # how many others there are tells, not what they are called
+    if error.get("kind") == "weights":  # the number of other parameters matters, not their names
         return _lacks(error), str(error["message"]).count(",")
     return _signature(str(error["type"]), str(error["message"]))
 
@@ -167,8 +167,8 @@ def _signature(kind: str, message: str) -> object:
 
 
 def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: bool) -> bool:
-    """Whether two answers behaved alike on a case: errors, values, side effects; if `strict`, also
-    dtypes and devices."""
+    """Whether two answers behaved the same on a case: errors, values, side effects; if `strict`,
+    also dtypes and devices."""
     a, b = t.seen, wrong
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
@@ -203,7 +203,7 @@ def _alike(exercise: Exercise, mine: Tensor, theirs: Tensor, strictly: bool) -> 
 
 
 def _lacks(error: Mapping[str, object]) -> str:
-    """Which weights an error says are missing: what else the module has is its own affair."""
+    """The missing weights that an error names, without the module's other parameters."""
     return str(error["message"]).split("\nyours")[0] if error.get("kind") == "weights" else ""
 
 
@@ -213,7 +213,7 @@ def _same_place(a: Observation, b: Observation) -> bool:
 
 
 def same_values(exercise: Exercise, t: Trial, wrong: Observation) -> int | None:
-    """How many of the results that both gave are wrong ones; None if any two differ."""
+    """The number of wrong results that both share; None if they differ in any result."""
     telling = 0
     for name in main_results(t.expected):
         mine, theirs = t.seen.tensors.get(name), wrong.tensors.get(name)

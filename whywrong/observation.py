@@ -1,4 +1,4 @@
-"""What a probe brings back: plain tensors by name, and facts that survive JSON."""
+"""The record of a probe: plain tensors by name, and facts that can be stored as JSON."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-MAX_ELEMENTS = 1_000_000  # a bigger result is no answer to an exercise of this course
+MAX_ELEMENTS = 1_000_000  # no exercise of this course has a larger result
 
 
 @dataclass
 class Observation:
-    """What one probe saw on one case.
+    """The record of one probe on one case.
 
-    Facts the judge knows: `error` (type, bases, message, where, kind, later), `types` (what each
-    result was), `modified` (names of inputs that were changed), `unstable` ("random", "seed" or
-    "memory"), `overwritten` (an earlier result changed), `device` (where the result was, where it
-    should be), `elsewhere` (what happened on another device), `half` (what happened in bfloat16),
-    `left_behind` (settings that were changed), `borrowed` (finished parts that were called),
-    `gradient_error`, `unread` (gradients of weights that are kept in another form), `ops`
-    (operators seen), `printed` (count, first lines), `not_attempted`, `given` (the entries of a
-    quiz), `traits` (whatever else tells an exercise's wrong answers apart).
+    Facts the judge knows: `error` (type, bases, message, where, kind, later), `types` (the type of
+    each result), `modified` (names of changed inputs), `unstable` ("random", "seed" or "memory"),
+    `overwritten` (an earlier result changed), `device` (where the result was, where it should be),
+    `elsewhere` (what happened on another device), `half` (what happened in bfloat16), `left_behind`
+    (changed settings), `borrowed` (finished parts that were called), `gradient_error`, `unread`
+    (gradients of weights that are stored in another form), `ops` (operators that ran), `printed`
+    (count, first lines), `not_attempted`, `given` (the entries of a quiz), `traits` (anything else
+    that distinguishes an exercise's wrong answers).
 
-    Tensors by name are results. Of those that begin with `judged:` an exercise's own properties say
-    whether they are right: that is known where answers are judged, not where they run.
+    Named tensors are results. An exercise's own properties judge those that begin with `judged:`,
+    because the right values are not known where answers run.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    # What properties said of it, for its one case: naming asks many times.
+    # Cached judgements of properties for its case: naming needs them many times.
     verdicts: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -48,13 +48,13 @@ class Observation:
         return self.facts.get("traits", {})
 
     def put_judged(self, name: str, value: Any) -> None:
-        """Keep a tensor for an exercise's own property."""
+        """Store a tensor for an exercise's own property."""
         tensor = plain(value)[1]
         if tensor is not None:
             self.tensors[f"judged:{name}"] = tensor
 
     def put(self, name: str, value: Any) -> Tensor | None:
-        """Keep a result: a plain detached CPU copy if it is a tensor or number, else its type."""
+        """Store a result: a plain, detached CPU copy if it is a tensor or number, else its type."""
         kind, tensor = plain(value)
         self.facts.setdefault("types", {})[name] = kind
         if tensor is not None:
@@ -63,7 +63,7 @@ class Observation:
 
 
 def class_name(value: Any) -> str:
-    """The name of a value's class, also where the class would rather not say."""
+    """The name of a value's class, even if the class hides it."""
     try:
         return str(type(value).__name__)
     except Exception:
@@ -71,10 +71,10 @@ def class_name(value: Any) -> str:
 
 
 def plain(value: Any) -> tuple[str, Tensor | None]:
-    """The kind of a value in words, and the value as an ordinary CPU tensor where it is one."""
+    """The type of a value in words, and the value as an ordinary CPU tensor if it is one."""
     if isinstance(value, bool):
         return "bool", torch.tensor(value)
-    if isinstance(value, Integral):  # numpy's integers too
+    if isinstance(value, Integral):  # includes numpy's integers
         number = operator.index(value)
         return "int", torch.tensor(number) if abs(number) < 2**63 else None
     if isinstance(value, float):
@@ -106,7 +106,7 @@ def unpack(data: bytes) -> list[Observation]:
     """The inverse of `pack`.
 
     Raises:
-        ValueError: the bytes are no packed observations.
+        ValueError: the bytes are not packed observations.
     """
     try:
         size = int.from_bytes(data[:8], "little")
@@ -116,5 +116,5 @@ def unpack(data: bytes) -> list[Observation]:
             index, name = key.split("/", 1)
             observations[int(index)].tensors[name] = tensor
     except Exception as error:
-        raise ValueError(f"these {len(data)} bytes are no packed observations: {error}") from None
+        raise ValueError(f"these {len(data)} bytes are not packed observations: {error}") from None
     return observations

@@ -1,4 +1,4 @@
-"""Programs as text: a right answer, and what becomes of it when some of its lines are changed."""
+"""Programs as text: a right answer, and its variants with some lines changed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-Edit = tuple[str, str]  # the lines that go, and the lines that come instead
+Edit = tuple[str, str]  # the lines to remove, and the lines that replace them
 
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """The names that a program may mention: defined by some lines of code, run when first used."""
+    """The names that a program may use: defined by some lines of code, which run on first use."""
 
     source: str
 
@@ -27,12 +27,12 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Source that defines an answer: its last function or class.
+    """Source code that defines an answer: its last function or class.
 
     Args:
         source: the code before `edits`.
-        names: what it may mention.
-        edits: changes of single places, each of which must be found exactly once.
+        names: the names that it may use.
+        edits: local changes, the old text of each found exactly once.
     """
 
     source: str
@@ -41,16 +41,16 @@ class Program:
 
     @cached_property
     def text(self) -> str:
-        """The source with the edits made.
+        """The source with the edits applied.
 
         Raises:
-            ValueError: the lines of an edit are found never, or more than once.
+            ValueError: the lines of an edit are not found, or found more than once.
         """
         text = self.source
         places = sorted(((*place(text, old), new) for old, new in self.edits), reverse=True)
         if any(end > begun for (begun, *_), (_, end, _) in pairwise(places)):
             raise ValueError("two edits change the same words: is `Or:` missing between them?")
-        for start, end, new in places:  # from the end, so that places stay
+        for start, end, new in places:  # from the end, so that positions stay valid
             indent = " " * (start - text.rfind("\n", 0, start) - 1)
             text = text[:start] + new.replace("\n", "\n" + indent) + text[end:]
         return text
@@ -66,7 +66,7 @@ class Program:
         return Program(self.source, self.names, (*self.edits, *edits))
 
     def joined(self, other: Program) -> Program | None:
-        """Both with all their edits; None where they change the same line or differ otherwise."""
+        """A program with the edits of both; None if they share a line or differ otherwise."""
         if self.source != other.source or not self.edits or not other.edits:
             return None
         if self._touched & other._touched:
@@ -75,7 +75,7 @@ class Program:
 
     @cached_property
     def _touched(self) -> set[int]:
-        """The numbers of the lines that the edits change."""
+        """The line numbers that the edits change."""
         places = [place(self.source, old) for old, _ in self.edits]
         return {
             line
@@ -87,10 +87,10 @@ class Program:
 
 
 def place(source: str, old: str) -> tuple[int, int]:
-    """Where these lines are, however far they are indented.
+    """The position of these lines, at any indentation.
 
     Raises:
-        ValueError: they are found never, or more than once.
+        ValueError: they are not found, or found more than once.
     """
     pattern = r"\n\s*".join(re.escape(line.strip()) for line in old.splitlines())
     found = [m.span() for m in re.finditer(pattern, source)]

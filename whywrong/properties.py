@@ -1,4 +1,4 @@
-"""What every exercise asks of an answer, each with what is said where it fails."""
+"""The properties that every exercise checks, each with the message for a failure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}
 
 
 def main_results(expected: Expected) -> list[str]:
-    """The names of the results themselves, gradients and other evidence left out."""
+    """The names of the results themselves, without gradients and other evidence."""
     return [n for n in expected if "grad:" not in n]
 
 
 def finite(seen: Observation) -> bool:
-    """Whether all results are, gradients left out."""
-    if finite not in seen.verdicts:  # each property of an exercise asks
+    """Whether all results are finite, gradients left out."""
+    if finite not in seen.verdicts:  # each property of an exercise calls this
         seen.verdicts[finite] = all(
             bool(t.isfinite().all())
             for n, t in seen.tensors.items()
@@ -37,7 +37,7 @@ def ran(case: Case, seen: Observation) -> bool:
     return case.refuses is None and seen.error is None
 
 
-# ---------------------------------------------------------------- whether they hold
+# ---------------------------------------------------------------- whether they are true
 
 
 def _runs(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -99,7 +99,7 @@ def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expe
 
 
 def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """Roughly right in bfloat16, where the operators of the answer have it."""
+    """Roughly right in bfloat16, if the answer's operators support it."""
     if "half" in seen.facts:
         return None if not seen.facts["half"] else f"raised {seen.facts['half']}"
     half = seen.tensors.get("half")
@@ -107,7 +107,7 @@ def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected)
         return None
     right = expected["out"]
     if half.shape != right.shape:
-        return "has another shape"
+        return "has a different shape"
     if not bool(half.isfinite().all()):
         return "is not finite"
     scale = right.abs().amax().clamp(min=1.0).float()
@@ -137,7 +137,7 @@ def _kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return False if seen.facts.get("overwritten") else None
 
 
-# ---------------------------------------------------------------- what is said where they fail
+# ---------------------------------------------------------------- messages for failures
 
 
 def evidence(t: Trial) -> str:
@@ -148,14 +148,14 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
     error, given = t.seen.error or {}, t.case.describe()
     if error.get("later"):
         mode = ", by name or in the other mode" if exercise.kind == "class" else ""
-        given = f"{given}: that ran. A later call, with other inputs{mode}, did not."
+        given = f"{given}: this ran. A later call, with other inputs{mode}, failed."
     where = "\n".join(error["where"])
     if error["kind"] == "time":
         said = f"Your code was {error['message']} and was stopped: is there a loop that never ends?"
         return said, "\n".join(filter(None, [given, where]))
     if error["kind"] == "call":
         called = "forward" if ".forward() " in error["message"] else exercise.call
-        return f"`{called}` can't be called as asked: {error['message']}", given
+        return f"`{called}` can't be called as the exercise asks: {error['message']}", given
     if error["kind"] == "weights":
         said, _, listed = error["message"].partition("\n")
         return said, "\n".join(filter(None, [given, listed]))
@@ -177,11 +177,11 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
         if got != expected:
             shapes = f"{given}\nexpected shape {expected}\ngot shape      {got}"
             return f"{what} has shape {got}, expected {expected}.", shapes
-    return "A result has another type or shape.", given
+    return "A result has a different type or shape.", given
 
 
 def explain_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
-    """A result of another kind of number is told before its values are."""
+    """A result with the wrong kind of number is reported before its values."""
     if not _shape(exercise, t.case, t.seen, t.expected):
         return None
     for name in main_results(t.expected):
@@ -207,11 +207,11 @@ def explain_values(exercise: Exercise, t: Trial) -> tuple[str, str]:
             f"First difference at {place}:\n"
             f"expected {number(expected[index])}\ngot      {number(got[index])}"
         )
-    return "A value is not right.", evidence(t)
+    return "A value is wrong.", evidence(t)
 
 
 def wrong_row(exercise: Exercise, t: Trial, most: int = 8) -> Row | None:
-    """The row of the first wrong number, or the part of it around that number."""
+    """The row with the first wrong number, or the part of the row around that number."""
     if not _shape(exercise, t.case, t.seen, t.expected):
         return None
     for name in main_results(t.expected):
@@ -253,7 +253,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def _small_inputs(case: Case) -> str:
-    """Inputs that fit on a line, so that a reader can redo the case by hand."""
+    """Inputs that fit on one line, so that a reader can redo the case by hand."""
     lines = []
     for name, value in case.inputs.items():
         if isinstance(value, Tensor) and value.dim() and value.numel() <= 12:
@@ -270,13 +270,13 @@ def _rounded(value: Any) -> str:
 def explain_refusal(t: Trial) -> tuple[str, str]:
     given, error = evidence(t), t.seen.error
     if error is None:
-        return "This input should be refused with a ValueError, and was accepted.", given
+        return "This input should be refused with a ValueError, but was accepted.", given
     return "This input should be refused with a ValueError.", f"{given}\n{_raised(error)}"
 
 
 def explain_wording(t: Trial) -> tuple[str, str]:
     wanted = " and ".join(dict.fromkeys(text.split("|")[0] for text in t.case.refuses or ()))
-    said = f"The ValueError's message should hold {wanted}."
+    said = f"The ValueError's message should contain {wanted}."
     return said, f"{evidence(t)}\n{_raised(t.seen.error or {})}"
 
 
@@ -298,8 +298,8 @@ def explain_modified(t: Trial) -> tuple[str, str]:
 
 UNSTABLE = {
     "random": "Two calls with the same input gave different results.",
-    "memory": "A call gave the result of an earlier one: something is kept between calls.",
-    "seed": "The result depends on the global random seed, and this answer needs no chance.",
+    "memory": "A call gave the result of an earlier one: your code keeps something between calls.",
+    "seed": "The result depends on the global random seed, but this exercise needs no randomness.",
 }
 
 
@@ -308,19 +308,19 @@ def explain_unstable(t: Trial) -> tuple[str, str]:
 
 
 def explain_kept(t: Trial) -> tuple[str, str]:
-    said = "A later call wrote into an earlier result: each call needs a tensor of its own."
+    said = "A later call wrote into an earlier result: each call must return a new tensor."
     return said, evidence(t)
 
 
 def explain_device(t: Trial) -> tuple[str, str]:
     if t.seen.facts.get("device"):
         got, expected = t.seen.facts["device"]
-        return f"The result is on {got}, its input was on {expected}.", evidence(t)
+        return f"The result is on {got}, but its input was on {expected}.", evidence(t)
     if t.seen.facts.get("elsewhere") == "here":
-        said = "Tried with its input on another device, the result came back on the CPU."
+        said = "With the input on another device, the result was on the CPU."
     else:
-        said = "Tried on another device, a tensor that had stayed on the CPU met the input."
-    return f"{said} Make tensors on the input's device, or register them as buffers.", evidence(t)
+        said = "With the input on another device, a tensor of yours was still on the CPU."
+    return f"{said} Create tensors on the input's device, or register them as buffers.", evidence(t)
 
 
 def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
@@ -331,26 +331,26 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
             continue
         mode = " in training mode" if name.startswith("train") else ""
         if got is not None:
-            return f"The values are right, but{mode} the gradient of {where} is not.", evidence(t)
+            return f"The values are right, but{mode} the gradient of {where} is wrong.", evidence(t)
         weight = where in t.case.options.get("weights", {})
         other = ", or this parameter is frozen or not used" if weight else ""
         said = f"The values are right, but no gradient reaches {where}{mode}{other}."
         raised = t.seen.facts.get("gradient_error", "")
         return said, "\n".join(filter(None, [evidence(t), raised]))
-    return "The values are right, but a gradient is not.", evidence(t)
+    return "The values are right, but a gradient is wrong.", evidence(t)
 
 
 def explain_left_behind(t: Trial) -> tuple[str, str]:
     names = ", ".join(f"`{n}`" if "." in n else n for n in t.seen.facts["left_behind"])
     return (
-        f"After a call something was not as before: {names}. It was put back; code that runs later "
-        "would have met it.",
+        f"A call changed something global: {names}. The check restored it; later code would "
+        "have been affected.",
         evidence(t),
     )
 
 
 def explain_half(t: Trial) -> tuple[str, str]:
-    said = t.seen.facts.get("half") or "the result is far off, not finite, or of another shape"
+    said = t.seen.facts.get("half") or "the result is far off, not finite, or has a different shape"
     return f"It doesn't work for half precision (bfloat16): {said}.", evidence(t)
 
 
@@ -359,7 +359,7 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def number(value: Tensor) -> str:
-    """One number for a reader: integers and booleans as they are, floats to six digits."""
+    """One number for a reader: integers and booleans unchanged, floats to six digits."""
     v = value.item()
     return f"{v:.6g}" if isinstance(v, float) else str(v)
 
@@ -372,14 +372,14 @@ TEXTS = {
     "shape": "The result has the right type and shape",
     "finite": "Every number is finite",
     "values": "The values are right on every case",
-    "refuses": "Input that makes no sense is refused with a ValueError",
-    "says_why": "The ValueError's message holds the numbers that don't fit",
+    "refuses": "Invalid input is refused with a ValueError",
+    "says_why": "The ValueError's message contains the numbers that don't fit",
     "dtype": "The result has the right dtype",
-    "unmodified": "The input is left as it was",
+    "unmodified": "The input is left unchanged",
     "stable": "The same input gives the same result each time",
-    "kept": "An earlier result stays as it was",
+    "kept": "A later call leaves an earlier result unchanged",
     "device": "It works on the device of its input",
-    "gradients": "Gradients reach every input that they should",
+    "gradients": "Gradients reach every input that needs them",
     "half": "It works in half precision",
     "leaves_settings": "PyTorch's settings and functions are as before",
 }
@@ -387,7 +387,7 @@ TEXTS = {
 
 @cache
 def standard(exercise: Exercise) -> tuple[Property, ...]:
-    """The properties that every exercise asks, in the order in which they are told."""
+    """The properties that every exercise checks, in the order in which a card reports them."""
 
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
         return partial(function, exercise)

@@ -1,4 +1,4 @@
-"""Quizzes: a dict of short answers, read as plain data and judged an entry at a time."""
+"""Quizzes: a dict of short answers, read as plain data and judged entry by entry."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def quiz(
     misconceptions: Sequence[Misconception],
     hints: tuple[str, ...],
 ) -> Exercise:
-    """An exercise that is answered by a dict.
+    """An exercise that is answered with a dict.
 
     Args:
-        about: what the questions are asked of ("B, T, C = 4, 8, 2 and t = 2").
-        misconceptions: their `entries` are only those that they answer otherwise.
+        about: the subject of the questions ("B, T, C = 4, 8, 2 and t = 2").
+        misconceptions: their `entries` are only the ones that they answer differently.
     """
     return Exercise(
         id,
@@ -49,7 +49,7 @@ def quiz(
 
 
 def filled(exercise: Exercise, misconception: Misconception) -> dict[str, Any]:
-    """The whole dict that a student with this misconception hands in."""
+    """The whole dict that a student with this misconception submits."""
     return exercise.reference | dict(misconception.entries)
 
 
@@ -57,7 +57,7 @@ def filled(exercise: Exercise, misconception: Misconception) -> dict[str, Any]:
 
 
 def read_quiz(answer: Any, case: Case) -> Observation:
-    """The entries of a dict as numbers, strings and lists of them; anything else by its kind."""
+    """The entries of a dict as numbers, strings and lists of these; anything else by its type."""
     seen = Observation()
     if not isinstance(answer, Mapping):
         seen.facts["types"] = {"quiz": class_name(answer)}
@@ -81,7 +81,7 @@ def read_quiz(answer: Any, case: Case) -> Observation:
 
 
 def _plain(value: Any, room: int = MAX_NUMBERS) -> Any:
-    """A value as JSON has it, or None: tuples, sizes and sets of numbers become lists."""
+    """A value in JSON form, or None: tuples, sizes and sets of numbers become lists."""
     if isinstance(value, str):
         return value.strip()[:MAX_TEXT]
     if isinstance(value, Tensor):
@@ -119,7 +119,7 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
     named = None if passed else _named(exercise, given)
     notes = []
     if seen.facts.get("unknown"):
-        notes.append(f"Entries that were not asked for: {', '.join(seen.facts['unknown'])}.")
+        notes.append(f"Entries with unknown names: {', '.join(seen.facts['unknown'])}.")
     share = math.floor(exercise.points * right / len(rows) * 4) / 4
     return Report(
         exercise.id,
@@ -136,13 +136,13 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
 
 
 def unreadable(exercise: Exercise, seen: Observation) -> Report | None:
-    """The report on what is no dict, or one without a single answer; else None."""
+    """The report if there is no dict, or no answer in it; else None."""
     kinds = seen.facts.get("types", {})
     if seen.error:
         return Report.nothing(exercise, seen.error["message"])
     if kinds.get("quiz") != "dict":
         kind = kinds.get("quiz")
-        return Report.nothing(exercise, f"A quiz is answered by a dict; yours is: {kind}.")
+        return Report.nothing(exercise, f"A quiz is answered with a dict; yours is: {kind}.")
     blank = all(kinds.get(e.name) in ("...", "missing") for e in exercise.entries)
     if blank and not seen.facts.get("unknown"):
         return Report.not_attempted(exercise)
@@ -152,7 +152,7 @@ def unreadable(exercise: Exercise, seen: Observation) -> Report | None:
 def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
     mine, wanted = _plain(mine), _plain(wanted)
     if isinstance(wanted, float) and isinstance(mine, (int, float)):
-        rounded = abs(wanted) >= 0.1 and mine == round(wanted, 2)  # as people write it down
+        rounded = abs(wanted) >= 0.1 and mine == round(wanted, 2)  # as people round it
         return rounded or math.isclose(mine, wanted, rel_tol=1e-3, abs_tol=1e-6)
     if isinstance(wanted, str):
         return isinstance(mine, str) and mine.casefold() == wanted.casefold()
@@ -163,7 +163,7 @@ def _equal(entry: Entry, mine: Any, wanted: Any) -> bool:
 
 
 def _whole(value: Any) -> Any:
-    """Whole numbers that came out of a division, such as 36.0, as the integers they are."""
+    """Converts whole numbers that come from a division, such as 36.0, to integers."""
     if isinstance(value, list):
         return [*map(_whole, value)]
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -178,7 +178,7 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
     if good:
         return f"{name} is {spell(entry.answer)}. {entry.why}"
     if kind == "missing":
-        return f"{name}: there is no such entry in your dict."
+        return f"{name}: your dict has no such entry."
     if kind == "...":
         return f"{name}: not answered yet."
     wanted = _plain(entry.answer)
@@ -188,10 +188,8 @@ def _say(entry: Entry, kind: str | None, given: Mapping[str, Any], good: bool) -
     if mine is None or not _same_kind(mine, wanted):
         if isinstance(mine, int) and isinstance(wanted, list) and not _nested(wanted):
             if len(wanted) > 1:
-                return (
-                    f"{name}: {mine} is a number, and {len(wanted)} numbers are asked, in a tuple."
-                )
-            return f"{name}: {mine} is a number; the shape that holds it is ({mine},)."
+                return f"{name}: {mine} is a number; write a tuple of {len(wanted)} numbers."
+            return f"{name}: {mine} is a number; as a shape it is written ({mine},)."
         return f"{name}: {_wanted(entry, wanted)}."
     return f"{name} is not {spell(_as_python(mine))}. {entry.ask}".strip()
 
@@ -207,27 +205,27 @@ def _same_kind(mine: Any, wanted: Any) -> bool:
 def _wanted(entry: Entry, wanted: Any) -> str:
     if isinstance(wanted, list):
         if _nested(wanted):
-            return f"a list of {'pairs' if len(wanted[0]) == 2 else 'tuples'} of integers is asked"
-        return "a tuple of integers is asked"
+            return f"a list of {'pairs' if len(wanted[0]) == 2 else 'tuples'} of ints is expected"
+        return "a tuple of integers is expected"
     if isinstance(wanted, str):
-        return "a text in quotes is asked"
-    return "a number is asked" if isinstance(wanted, float) else "an integer is asked"
+        return "a string in quotes is expected"
+    return "a number is expected" if isinstance(wanted, float) else "an integer is expected"
 
 
 def _as_python(value: Any) -> Any:
-    """A plain list as the tuple, or the list of tuples, that a student would write."""
+    """Converts a plain list to the tuple, or the list of tuples, that a student would write."""
     if isinstance(value, list):
         return [tuple(v) for v in value] if _nested(value) else tuple(value)
     return value
 
 
 def spell(value: Any) -> str:
-    """An entry of a quiz as Python would write it: `(4, 8, 2)`, `12`, `[(1, 2), (2, 1)]`."""
+    """An entry of a quiz in Python's notation: `(4, 8, 2)`, `12`, `[(1, 2), (2, 1)]`."""
     return str(tuple(value)) if isinstance(value, tuple) else repr(value)
 
 
 def _named(exercise: Exercise, given: Mapping[str, Any]) -> Misconception | None:
-    """The misconception all of whose own entries stand there, the one with most of them first."""
+    """The misconception whose entries were all given; of several, the one with most entries."""
     entries = {e.name: e for e in exercise.entries}
     fitting = [
         m

@@ -1,4 +1,4 @@
-"""What a student is told: the same report as an HTML card, as text, and as a bare number."""
+"""A report for the student: as an HTML card, as text, and as a bare number."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
 class Report:
     """The outcome of one `check`.
 
-    `repr(report)` is exactly the points, which is what nbgrader reads; `print(report)` is the
-    text for a terminal; a notebook shows the card. `misconceptions` are the ids of what may be
-    behind a wrong answer, two where it takes two, and `advice` says of each what happened, why it
-    matters and where to look. `because` says where partial points come from. `hints`, `other_way`
-    and `place` are what a card folds out and adds; `stale` says that this is about an earlier
-    version: the desk knows them.
+    `repr(report)` is just the points, which nbgrader reads; `print(report)` gives the text for a
+    terminal; a notebook shows the card. `misconceptions` are the ids that may explain a wrong
+    answer, two if it takes two together, and `advice` holds for each what happened, why it matters
+    and where to look. `because` explains partial points. The desk adds `hints`, `other_way` and
+    `place` to the card, and `stale`, which says that the report is about an earlier version.
     """
 
     exercise: str
@@ -46,10 +45,10 @@ class Report:
     def nothing(
         cls, exercise: Exercise | str, message: str, detail: str = "", **more: Any
     ) -> Report:
-        """No points, and why: nothing was handed in, or no answer, or somebody else's.
+        """A report without points, and why: nothing was submitted, or nothing that can be judged.
 
         Args:
-            exercise: the exercise, or what was said instead of its name.
+            exercise: the exercise, or what was passed instead of its name.
         """
         if isinstance(exercise, str):
             return cls(exercise[:60], 0.0, 0.0, False, message=message, **more)
@@ -63,7 +62,7 @@ class Report:
 
     @property
     def misconception(self) -> str | None:
-        """The id of what may be behind the answer, or None; of two, the first."""
+        """The id of the misconception that may explain the answer, or None; of two, the first."""
         return self.misconceptions[0] if self.misconceptions else None
 
     @property
@@ -80,7 +79,7 @@ class Report:
         """The whole report as plain data."""
         return asdict(self) | {"misconception": self.misconception}
 
-    # Full stops matter: nbgrader takes text that is no finite number for full marks.
+    # This must be a finite number: nbgrader gives full marks for any other text.
     def __repr__(self) -> str:
         return repr(float(self.points))
 

@@ -1,4 +1,4 @@
-"""What a report and its card are made of: rows, and catalogue text without its marks."""
+"""The parts of a report and its card: rows, and catalogue text without its markup."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ NOT_ATTEMPTED = "Not attempted yet."
 
 @dataclass(frozen=True)
 class BehaviourResult:
-    """One row of a report: a property, and whether it holds (None: could not be tried).
+    """One row of a report: a property, and whether it is true (None: could not be tried).
 
-    `worded`: the text says itself what is wrong; else it is a property that is not true yet.
+    `worded`: the text itself says what is wrong; else it is a property that is not true yet.
     """
 
     id: str
@@ -25,7 +25,7 @@ class BehaviourResult:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a result in which a number is wrong, as text: expected above got."""
+    """A row of a result with a wrong number, as text: expected above got."""
 
     label: str
     expected: tuple[str, ...]

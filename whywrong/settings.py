@@ -1,4 +1,4 @@
-"""What an answer may change for what runs after it: settings and functions."""
+"""Settings and functions that an answer may change for later code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-# By name: how it is read, how it is set, and what is usual.
+# By name: how to read it, how to set it, and its usual value.
 SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled, True),
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
@@ -38,7 +38,7 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
     "recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit, None),
 }
 
-# Where a replaced function would spoil every answer after it.
+# A replaced function in one of these would spoil every later answer.
 SPACES: dict[str, Any] = {
     "torch": torch,
     "torch.Tensor": torch.Tensor,
@@ -61,7 +61,7 @@ SPACES: dict[str, Any] = {
 # Environment variables that PyTorch sets itself when its compiler is first needed.
 TORCHS_OWN = ("TORCHINDUCTOR_", "TRITON_")
 
-# What a notebook's kernel replaces itself, anew for each cell.
+# Functions that a notebook's kernel itself replaces for each cell.
 NOTEBOOKS_OWN = {("builtins", "input"), ("builtins", "exit"), ("builtins", "quit")}
 
 
@@ -69,7 +69,7 @@ def _is_code(value: Any) -> bool:
     return callable(value) or isinstance(value, (property, classmethod, staticmethod))
 
 
-# As they were when the course was loaded, before an answer of this notebook could reach them.
+# Saved when the course is loaded, before any answer in this notebook could reach them.
 PRISTINE = {
     name: {
         key: value
@@ -78,13 +78,13 @@ PRISTINE = {
     }
     for name, space in SPACES.items()
 }
-# The first once more: of one key alone an `itemgetter` gives no tuple.
+# The first key is repeated: with a single key, an `itemgetter` gives no tuple.
 READ = {name: itemgetter(*kept, next(iter(kept))) for name, kept in PRISTINE.items()}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings at one moment."""
+    """The settings at one point in time."""
 
     switches: dict[str, Any]
     environment: dict[str, str]
@@ -103,7 +103,7 @@ class Settings:
         restore_functions()
 
     def put_back(self) -> list[str]:
-        """Sets everything as it was at this moment; says in words what had changed."""
+        """Restores everything to this state; returns in words what had changed."""
         changed = []
         for name, (read, write, _) in SWITCHES.items():
             if read() != self.switches[name]:
@@ -122,16 +122,16 @@ class Settings:
 
 
 def restore_functions() -> list[str]:
-    """Puts back functions of PyTorch and Python that were replaced; returns their names.
+    """Restores functions of PyTorch and Python that were replaced; returns their names.
 
-    Not told are those that PyTorch wraps itself when its compiler is first needed, as by
+    Leaves out functions that PyTorch itself wraps when its compiler is first needed, as by
     `torch.utils.checkpoint`.
     """
     told = []
     for name, kept in PRISTINE.items():
         now = vars(SPACES[name])
         with suppress(KeyError):  # one is missing
-            if all(map(is_, READ[name](now), kept.values())):  # several times a case: no loop
+            if all(map(is_, READ[name](now), kept.values())):  # called often: no loop
                 continue
         for key, value in kept.items():
             new = now.get(key)

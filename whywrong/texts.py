@@ -1,4 +1,4 @@
-"""Exercises as texts: what is asked, the right answer, and what people write instead of its lines.
+"""Exercises as texts: the task, the right answer, and the wrong lines that people write.
 
     ---
     call: mean(x)
@@ -23,12 +23,12 @@
 
     - A first nudge.
 
-`old => new` replaces part of one line. Lines that begin with `- ` are replaced by the lines after
-them that begin with `+ `. A block that begins with `def`, `class` or `@` is a whole other answer.
-Further blocks under one heading are the same idea written in another way; between two blocks is
-`Or:`, or the sentences that differ. `As in: attention` takes the sentences from the section of the
-same name in `shared/attention.md`, and the text may replace some of them. The Python file of the
-same name says how an answer is judged: see `exercise_from`.
+`old => new` replaces part of one line. Lines that begin with `- ` are replaced by the following
+lines that begin with `+ `. A block that begins with `def`, `class` or `@` is a complete answer.
+Further blocks under one heading are the same idea written differently; between two blocks is `Or:`,
+or the sentences that differ. `As in: attention` takes the sentences from the section of the same
+name in `shared/attention.md`; the text may replace some of them. The Python file of the same name
+defines how an answer is judged: see `exercise_from`.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ LABEL = re.compile(rf"^({'|'.join(LABELS)}):\s*", re.M)
 
 
 class TextError(ValueError):
-    """A text is not in the form of an exercise; the message says where, and what was expected."""
+    """A text is not in the form of an exercise; the message says where and what is expected."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the lines below it, with the number of the first of them."""
+    """A heading and the lines below it, with the number of the first line."""
 
     title: str
     lines: tuple[str, ...]
@@ -84,14 +84,14 @@ class Section:
         return textwrap.dedent("\n".join(self.lines)).strip("\n") + "\n" if self.lines else ""
 
     def sections(self, mark: str) -> Iterator[Section]:
-        """The sections below headings of this rank, such as `## `."""
+        """The sections below headings of this level, such as `## `."""
         begins = [i for i, line in enumerate(self.lines) if line.startswith(mark)]
         for begin, end in zip(begins, [*begins[1:], len(self.lines)], strict=True):
             title = self.lines[begin].removeprefix(mark).strip()
             yield Section(title, self.lines[begin + 1 : end], self.first + begin + 1)
 
     def blocks(self) -> Iterator[tuple[str, str, int]]:
-        """Prose and the indented code after it, with the number of the code's first line."""
+        """Prose and the indented code after it, with the line number of the code."""
         prose: list[str] = []
         code: list[str] = []
         begun = self.first
@@ -110,7 +110,7 @@ class Section:
 
 
 def labelled(prose: str) -> dict[str, str]:
-    """The sentences of a piece of prose: what comes first, then those after a label."""
+    """The sentences of a piece of prose: first those without a label, then the labelled ones."""
     parts = LABEL.split(prose)
     names = ["what", *(LABELS[label] for label in parts[1::2])]
     said = {name: " ".join(text.split()) for name, text in zip(names, parts[::2], strict=True)}
@@ -121,7 +121,7 @@ class Text:
     """The text of one exercise.
 
     Raises:
-        TextError: while it is read; the message names the file and the line.
+        TextError: it can't be read; the message names the file and the line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -133,12 +133,12 @@ class Text:
 
     def _read_head(self) -> tuple[dict[str, str], int]:
         if self.lines[:1] != ["---"] or "---" not in self.lines[1:]:
-            self.refuse(1, "it should begin with its points between two lines `---`")
+            self.refuse(1, "it should begin with a head between two lines `---`")
         end = self.lines.index("---", 1)
         head: dict[str, str] = {}
         for number, line in enumerate(self.lines[1:end], 2):
             name, colon, value = line.partition(":")
-            if line.startswith(" ") and head:  # a long value goes on
+            if line.startswith(" ") and head:  # a long value continues
                 head[next(reversed(head))] += f" {line.strip()}"
             elif not colon or name not in FIELDS:
                 self.refuse(number, f"{line!r} is none of: {', '.join(sorted(FIELDS))}")
@@ -246,7 +246,7 @@ class Text:
                 before, _, after = text.partition(" =>")
                 yield before, after.removeprefix(" ")
             elif text.strip():
-                self.refuse(number, f"{text!r} is no edit: expected `old => new`, or `- ` and `+ `")
+                self.refuse(number, f"{text!r} is not an edit: expected `old => new` or `- `, `+ `")
         if old:
             yield "\n".join(old), "\n".join(new)
 
@@ -289,7 +289,7 @@ class Text:
 
 @lru_cache(maxsize=100)
 def shared_sentences(path: Path) -> dict[str, dict[str, str]]:
-    """What, why and look by id, from a text of sections that several exercises share."""
+    """What, why and look by id, from a text whose sections several exercises share."""
     whole = Section("", tuple(path.read_text(encoding="utf-8").splitlines()), 1)
     return {s.title: labelled("\n".join(s.lines)) for s in whole.sections("## ")}
 
@@ -298,21 +298,21 @@ def shared_sentences(path: Path) -> dict[str, dict[str, str]]:
 
 
 def exercise_from(text: Text, package: str) -> Exercise:
-    """The exercise of a text and of the Python file beside it.
+    """The exercise that a text and the Python file next to it define.
 
     The Python file defines `cases(seed)`, `probe` and `expect(case)`; it may define `properties`, a
     tuple; `notes`, a function; `forbidden`, operator names; `tolerance`; and in an account `fits`,
-    functions by the ids of misconceptions. A quiz needs no such file.
+    functions by misconception id. A quiz needs no such file.
 
     Args:
-        package: the name of the catalogue, with which the names of its modules begin.
+        package: the name of the catalogue, a prefix of its modules' names.
     """
     lesson = "/".join(text.path.parts[-3:-1])
     module = _module(text, f"{package}.{lesson.replace('/', '.')}.{text.id}")
     if text.is_quiz:
         return _quiz(text, lesson, module)
     if module is None:
-        text.refuse(1, f"there is no {text.id}.py beside it")
+        text.refuse(1, f"there is no {text.id}.py next to it")
     for name in ("cases", "probe", "expect"):
         if not hasattr(module, name):
             text.refuse(1, f"{text.id}.py does not define `{name}`")
@@ -364,7 +364,7 @@ def _quiz(text: Text, lesson: str, module: ModuleType | None) -> Exercise:
     if not text.is_account:
         return quiz(text.id, **told)
     if module is None:
-        text.refuse(1, f"there is no {text.id}.py beside it, with the relations of its entries")
+        text.refuse(1, f"there is no {text.id}.py next to it, with the relations of its entries")
     return account(
         text.id,
         relations=module.properties,

@@ -1,4 +1,4 @@
-"""Watching an answer run: which operators, whose functions, and what it does on another device."""
+"""Watches an answer: its operators, the functions it calls, and its run on another device."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .answers import functions
 
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
-# Among the names of operators: a conversion that loses digits.
+# Listed among the operators: a conversion that loses digits.
 FLOAT32_OF_FLOAT64 = "float32 of float64"
 
-# Whether what runs is the course's own: which operators it calls is no question.
+# Whether the running code is the course's own: its operators don't matter.
 own_code = ContextVar("own_code", default=False)
 
 
@@ -42,7 +42,7 @@ def _operator(func: Any) -> str:
 
 
 class Operators:
-    """Names of the operators an answer calls, as written and as executed."""
+    """Names of the operators that an answer calls, as written and as executed."""
 
     def __init__(self) -> None:
         self.executed: list[str] = []
@@ -70,7 +70,7 @@ class _Written(TorchFunctionMode):
 class _Mode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # skipping would import the whole compiler, 1.5 seconds, for nothing
+        return False  # skipping would import the whole compiler, which takes 1.5 seconds
 
 
 class _Executed(_Mode):
@@ -88,14 +88,14 @@ class _Executed(_Mode):
 
 
 class Calls:
-    """What an answer calls, seen by the interpreter: course parts by code, PyTorch's by name.
+    """The calls of an answer, from the interpreter: course parts by code, PyTorch's by name.
 
-    Sees what the two modes above don't: other threads, and code that switches modes off.
+    Also sees what the two modes above miss: other threads, and code that switches modes off.
 
     Args:
-        parts: the code of course parts, with their names.
-        operators: whether PyTorch's functions are of interest.
-        whole: whether all of a probe is watched, or until `seen_enough` says that a call is over.
+        parts: the code objects of course parts, with their names.
+        operators: whether to record PyTorch's functions.
+        whole: whether to watch all of a probe, or only until `seen_enough` ends the first call.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Calls:
         try:
             self._profiler = _lsprof.Profiler(subcalls=False, builtins=self.wanted)
             self._profiler.enable()
-        except ValueError:  # from Python 3.12 on there can be one only
+        except ValueError:  # from Python 3.12 on, there can be only one
             self._profiler = None
             sys.setprofile(self._note)
         try:
@@ -129,7 +129,7 @@ class Calls:
             threading.setprofile(before[1])
 
     def stop(self) -> None:
-        """What has been called so far is noted, and nothing more is watched."""
+        """Records the calls so far, and stops watching."""
         threading.setprofile(None)
         if self._profiler is None:
             sys.setprofile(None)
@@ -143,7 +143,7 @@ class Calls:
         self._profiler.clear()
 
     def _note(self, frame: types.FrameType, event: str, argument: Any) -> None:
-        """The same in other threads, where each call is told: what is cheap comes first."""
+        """The same for other threads, where every call is reported: cheap tests come first."""
         if event == "call":
             self._note_code(frame.f_code)
         elif event == "c_call" and self.wanted:
@@ -168,7 +168,7 @@ _OF_TORCH = re.compile(
 
 @cache
 def _named(builtin: str) -> tuple[str, ...]:
-    """The name of a function of PyTorch's that is not written in Python, or nothing."""
+    """The name of a PyTorch function that isn't written in Python, or an empty string."""
     found = _OF_TORCH.fullmatch(builtin)
     return (found[1] or found[2],) if found else ()
 
@@ -177,7 +177,7 @@ _watching = threading.local()
 
 
 def seen_enough() -> None:
-    """An answer's first call on a case is over: what repeats it need not be watched again."""
+    """Marks the end of an answer's first call on a case: repetitions needn't be watched."""
     calls: Calls | None = getattr(_watching, "calls", None)
     if calls is not None and not calls.whole:
         calls.stop()
@@ -190,22 +190,22 @@ def part_codes(parts: Mapping[str, Any]) -> dict[types.CodeType, str]:
 
 # ---------------------------------------------------------------- another device
 
-THERE = torch.device("meta")  # the one name of a device that every build of PyTorch knows
+THERE = torch.device("meta")  # the only other device name that every build of PyTorch knows
 
 
 TAKES_CPU_POSITIONS = ("index", "index_put", "index_put_", "_index_put_impl_")
 
 
 class TwoDevices(RuntimeError):
-    """A tensor that stayed behind met one that lies on the other device."""
+    """A tensor left on the CPU was combined with one on the other device."""
 
 
 class Elsewhere(Tensor):
-    """A tensor that says it lies on another device, and keeps its numbers here.
+    """A tensor that claims to be on another device, but keeps its numbers here.
 
-    It refuses to meet tensors that don't, as tensors on a GPU do, so that a machine without one
-    shows which tensors an answer leaves behind. Numbers in it can be read; `.numpy()` can't be had,
-    as on a GPU.
+    Like a tensor on a GPU, it can't be combined with CPU tensors, so a machine without a GPU shows
+    which tensors an answer leaves on the CPU. Its numbers can be read; `.numpy()` fails, as on a
+    GPU.
     """
 
     here: Tensor
@@ -240,7 +240,7 @@ class Elsewhere(Tensor):
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
-    """The arguments of an operator; those in lists, which never hold lists, one by one."""
+    """The arguments of an operator, with lists flattened; lists are never nested."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from value
@@ -282,14 +282,14 @@ def _run_there(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     out = func(*[_map(_here, a) for a in args], **{k: _map(_here, v) for k, v in kwargs.items()})
     if not there:
         return out
-    for t in mine:  # in place: the same object goes back
+    for t in mine:  # in place: the same object is returned
         if any(o is t.here for o in _leaves((out,))):
             return t
     return _map(_there, out)
 
 
 class AnotherDevice(_Mode):
-    """While it is on, tensors made with `device=x.device` for an `Elsewhere` x lie there too."""
+    """While active, tensors created with `device=x.device` for an `Elsewhere` x are there too."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -301,8 +301,8 @@ class AnotherDevice(_Mode):
 
 
 class _MadeThere(TorchFunctionMode):
-    """Tensors made of numbers, with `torch.tensor(…, device=x.device)` and the like: PyTorch would
-    make them on `THERE` itself, where they are no `Elsewhere`."""
+    """Creates tensors from numbers, as for `torch.tensor(…, device=x.device)`: PyTorch would create
+    them on `THERE` itself, where they are not `Elsewhere`."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, source = kwargs or {}, None
@@ -319,7 +319,7 @@ class _MadeThere(TorchFunctionMode):
 
 
 def moved(value: Any) -> Any:
-    """An input on the other device; lists and numbers as they are."""
+    """An input on the other device; lists and numbers unchanged."""
     if isinstance(value, Tensor):
         return Elsewhere(value.detach().clone())
     if isinstance(value, tuple):
@@ -328,8 +328,8 @@ def moved(value: Any) -> Any:
 
 
 def happened_elsewhere(call: Any) -> str:
-    """What becomes of `call()`, whose inputs lie elsewhere: "there", "here", "two devices", or
-    "unknown" where it could not be tried."""
+    """The outcome of `call()` with inputs elsewhere: "there", "here", "two devices", or "unknown"
+    if it could not be tried."""
     try:
         with torch.no_grad(), AnotherDevice(), _MadeThere():
             out = call()

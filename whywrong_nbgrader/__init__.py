@@ -1,1 +1,1 @@
-"""For instructors: what nbgrader does differently in this course."""
+"""For instructors: nbgrader plug-ins, the sandbox, and the grading of a class."""

@@ -1,7 +1,7 @@
-"""Cells as text: what a submission holds, and what nbgrader's metadata and markers say of a cell.
+"""Cells as text: the cells of a submission, with nbgrader's metadata and markers.
 
-It needs nothing else, and most of nbgrader's commands need no more than this of grading: they are
-not to wait for PyTorch."""
+This module imports nothing else, because most of nbgrader's commands need only this part of grading
+and should not wait for PyTorch."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Cell:
     """A code cell of a submission.
 
     Args:
-        checks: the exercise whose points this cell is for; it is not run, the answer is judged.
-        locked: the course's own: written by no student.
+        checks: the exercise whose points this cell holds; it is not run, the answer is judged.
+        locked: whether it is the course's own, not a student's.
     """
 
     source: str
@@ -38,7 +38,7 @@ class Cell:
 
 
 def checked_exercise(cell: NotebookNode) -> str | None:
-    """The exercise whose `check(...)` is all that a cell holds (hidden tests aside), or None."""
+    """The exercise whose `check(...)` is a cell's only content besides hidden tests, or None."""
     if cell.cell_type != "code":
         return None
     match = CHECK.fullmatch(without_hidden_tests(cell.source).strip())
@@ -50,8 +50,8 @@ def without_hidden_tests(source: str) -> str:
 
 
 def as_found(source: str) -> str:
-    """A cell to be mended as a student gets it: in a solution, below `### AS FOUND`, stand the
-    broken lines, each behind a `#`; they take its place.
+    """A cell with a broken program as a student gets it: the lines below `### AS FOUND` in a
+    solution, each after a `#`, replace the solution.
 
     >>> as_found("### BEGIN SOLUTION\\nx = 1\\n### AS FOUND\\n# x = 2\\n### END SOLUTION")
     'x = 2\\n'
@@ -60,7 +60,7 @@ def as_found(source: str) -> str:
 
 
 def defined_names(source: str) -> list[str]:
-    """Names that a cell defines at its left margin, read without running or parsing it."""
+    """Names that a cell defines at the left margin, found without running or parsing it."""
     return [function or variable for function, variable in DEFINITION.findall(source)]
 
 

@@ -1,4 +1,4 @@
-"""A class's submissions to an assignment: run side by side, entered into the gradebook by one."""
+"""A class's submissions to an assignment: run in parallel, entered into the gradebook in turn."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from unittest.mock import patch
 
 import nbgrader.api
 import sqlalchemy
+from nbformat.v4 import new_notebook
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -38,15 +40,15 @@ from .work import end_with_parent
 from .work import work as on_a_worker
 
 CONFIG = "nbgrader_config.py"
-# Bytes of a folder's name: a socket's has 104 at most on macOS, 108 on Linux.
+# Bytes of a folder's name: a socket's name has at most 104 on macOS, 108 on Linux.
 LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
 
 
 class CantRun(RuntimeError):
-    """Nothing can be graded; the message says why and what to do."""
+    """Nothing can be graded; the message says why, and what to do."""
 
 
-ATTEMPTS = 3  # at running what is left, where a process of ours is killed
+ATTEMPTS = 3  # attempts to run the rest after one of our processes was killed
 
 
 @dataclass
@@ -54,8 +56,8 @@ class Work:
     """One notebook of one student.
 
     Attributes:
-        name: of the result; nothing where there is none to be had.
-        trouble: what a person should look at.
+        name: the result's name; empty if there can be no result.
+        trouble: problems that a person should look at.
     """
 
     student: str
@@ -68,11 +70,11 @@ class Work:
 
 @dataclass
 class Classroom:
-    """An assignment with all that was handed in to it.
+    """An assignment with all its submissions.
 
     Attributes:
         course: the course's folder.
-        works: by student and notebook.
+        works: the notebooks, by student and name.
     """
 
     course: Path
@@ -87,16 +89,16 @@ class Classroom:
 
 
 def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> Classroom:
-    """Reads what was handed in.
+    """Reads the submissions.
 
     Args:
-        only: one student's alone.
+        only: read only this student's.
 
     Raises:
         CantRun: there is no such course, assignment or student.
     """
     if not (course / CONFIG).is_file():
-        raise CantRun(f"There is no {CONFIG} here: type this in the course's folder.")
+        raise CantRun(f"There is no {CONFIG} here: run this in the course's folder.")
     config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
     config.CourseDirectory.root = str(course)
     directory = CourseDirectory(config=config)
@@ -104,9 +106,9 @@ def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> 
     folder = course / directory.submitted_directory
     handed_in = sorted(p.name for p in folder.glob("*") if (p / assignment).is_dir())
     if only and only not in handed_in:
-        raise CantRun(f"{only} has not handed in {assignment}: nbgrader collect {assignment}")
+        raise CantRun(f"{only} has not submitted {assignment}: nbgrader collect {assignment}")
     if not handed_in:
-        raise CantRun(f"Nobody has handed in {assignment}: nbgrader collect {assignment}")
+        raise CantRun(f"Nobody has submitted {assignment}: nbgrader collect {assignment}")
     cells = {n: released(directory.db_url, assignment, n) for n in notebooks}
     works = [
         work
@@ -128,10 +130,10 @@ def _notebooks(db_url: str, assignment: str) -> list[str]:
 def _of(
     student: str, folder: Path, notebooks: dict[str, dict[str, Released]], settings: Settings
 ) -> Iterator[Work]:
-    """One student's notebooks, ready to be run, with what a person should look at."""
+    """One student's notebooks, ready to run, with the problems that a person should look at."""
     strange = submissions.strange_in(folder)
     strange += [
-        f"{in_a_line(p.name)} is no notebook of this assignment"
+        f"{in_a_line(p.name)} is not a notebook of this assignment"
         for p in sorted(folder.glob("*.ipynb"))
         if p.stem not in notebooks
     ]
@@ -140,13 +142,13 @@ def _of(
         strange = []
         path = folder / f"{notebook}.ipynb"
         if not os.path.lexists(path):
-            work.trouble.append("it was not handed in")
+            work.trouble.append("it was not submitted")
             yield work
             continue
         try:
             nb = submissions.read(path)
         except submissions.Unreadable as error:
-            work.trouble.append(f"what was handed in can't be read: {error}")
+            work.trouble.append(f"the submission can't be read: {error}")
             nb = submissions.stand_in(cells, str(error))
         mend(nb, cells)
         work.cells = cells_of(nb)
@@ -167,13 +169,13 @@ def run(
     scheduler: str = "",
     force: bool = False,
 ) -> None:
-    """Runs what has no result yet, the same cells once, and keeps each result when it is there.
+    """Runs all notebooks that have no result yet, identical ones once, and stores each result.
 
     Args:
-        told: called with how many are done, of how many.
-        complete: called with each student of whom all results are there, while others are made.
-        workers: how many run at once on this machine; 0: as many as it has cores.
-        scheduler: the address of a Dask scheduler whose workers run them instead.
+        told: called with the number of finished notebooks and their total.
+        complete: called with each student whose results are complete, while others are running.
+        workers: the number of processes on this machine; 0: one per core.
+        scheduler: the address of a Dask scheduler, whose workers then run the notebooks.
 
     Raises:
         CantKeep: a result could not be written.
@@ -213,11 +215,11 @@ def _take(works: Sequence[Work], graded: Graded) -> None:
         work.trouble += graded.happened
 
 
-Made = Iterator[tuple[str, Graded | str]]  # each result's name with it, or with what went wrong
+Made = Iterator[tuple[str, Graded | str]]  # each result with its name, or with the error
 
 
 def _side_by_side(todo: Sequence[Work], settings: Settings, workers: int, scheduler: str) -> Made:
-    """Results as they come, from processes of this machine or from a scheduler's workers."""
+    """Yields results as they arrive, from local processes or from a scheduler's workers."""
     if scheduler:
         return _on_a_cluster(todo, settings, scheduler)
     return _on_this_machine(todo, settings, min(workers, len(todo)))
@@ -236,7 +238,7 @@ def _on_this_machine(todo: Sequence[Work], settings: Settings, workers: int) -> 
             for future in as_completed(names):
                 error = future.exception()
                 if isinstance(error, BrokenProcessPool):
-                    continue  # one was killed, and so were all: what is left is tried again
+                    continue  # if one is killed, all are: try the rest again
                 del left[names[future]]
                 yield names[future], _outcome(error) if error else Graded(**future.result())
         if not left:
@@ -269,13 +271,13 @@ def _on_a_cluster(todo: Sequence[Work], settings: Settings, scheduler: str) -> M
 
 def _outcome(error: BaseException) -> str:
     if isinstance(error, NoRoom | NoSandbox):
-        raise CantRun(f"On a worker no submission can be locked in: {error}")
+        raise CantRun(f"A worker can't sandbox submissions: {error}")
     return f"it could not be run: {error}"
 
 
 def _how_workers_start() -> str:
-    """PyTorch and the course are loaded once, and a worker is a fork of what has them; but where
-    the folder for temporary files has a name too long for a socket in it, each loads its own."""
+    """Loads PyTorch and the course once, and forks workers from that process. If the temporary
+    folder's name is too long for a socket, each worker loads them itself."""
     return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE else "spawn"
 
 
@@ -283,7 +285,7 @@ def _how_workers_start() -> str:
 
 
 def enrol(classroom: Classroom) -> None:
-    """Makes all students known to the gradebook, by name: its lists have them as they came."""
+    """Adds all students to the gradebook, sorted by name, because it lists them in this order."""
     config = classroom.config
     if not Autograde(config=config).create_student:
         return
@@ -293,8 +295,9 @@ def enrol(classroom: Classroom) -> None:
 
 
 def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:
-    """Lets nbgrader take a student's results where they are not entered yet; whether it could."""
+    """Lets nbgrader enter a student's results if they are missing; returns whether it could."""
     if not force and _up_to_date(classroom, student):
+        _set_penalties(classroom, student)
         return True
     config = Config(classroom.config)
     config.CourseDirectory.student_id = student
@@ -304,7 +307,7 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
     converter.log.setLevel(logging.ERROR + 1)
     try:
         with warnings.catch_warnings(), _one_engine():
-            warnings.simplefilter("ignore")  # nbgrader's database speaks of its own affairs
+            warnings.simplefilter("ignore")  # hides the log messages of nbgrader's database
             converter.start()
     except Exception as error:
         first = next(work for work in classroom.works if work.student == student)
@@ -315,8 +318,8 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
 
 @contextmanager
 def _one_engine() -> Iterator[None]:
-    """nbgrader opens its gradebook six times a notebook; a third of its time is to learn anew how
-    to ask it."""
+    """Speeds up the gradebook, which nbgrader opens six times per notebook: preparing the same
+    queries again took a third of its time."""
     with patch.object(nbgrader.api, "create_engine", _engine):
         yield
 
@@ -327,7 +330,7 @@ def _engine(db_url: str, **how: Any) -> Any:
 
 
 def _up_to_date(classroom: Classroom, student: str) -> bool:
-    """Whether each notebook was entered with the result that it has now."""
+    """Whether each notebook was entered with its current result."""
     folder = classroom.course / "autograded" / student / classroom.assignment
     for work in classroom.works:
         if work.student != student or not work.name:
@@ -339,6 +342,17 @@ def _up_to_date(classroom: Classroom, student: str) -> bool:
         if entered.metadata.get("course", {}).get("result") != work.name:
             return False
     return True
+
+
+def _set_penalties(classroom: Classroom, student: str) -> None:
+    """What lateness costs today: the due date, an extension or the rule may have changed."""
+    rule = AssignLatePenalties(config=classroom.config)
+    rule.log.setLevel(logging.ERROR + 1)
+    ids = {"student": student, "assignment": classroom.assignment}
+    ids["db_url"] = CourseDirectory(config=classroom.config).db_url
+    for work in classroom.works:
+        if work.student == student and work.name:
+            rule.preprocess(new_notebook(), {"nbgrader": ids | {"notebook": work.notebook}})
 
 
 __all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enrol", "enter", "enter_grades", "run"]

@@ -1,4 +1,4 @@
-"""What students have put into the exchange folder, taken as it is: files, and no links."""
+"""Collects files, but no links, from the exchange folder of the students."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .submissions import strange_in
 
 
 class CollectFiles(ExchangeCollect):
-    """nbgrader follows links with the instructor's rights, to a solution as to anything else; and
-    one submission that can't be copied keeps it from collecting the others."""
+    """Replaces nbgrader's collecting, which follows links with the instructor's rights, even to a
+    solution, and which stops at the first submission that can't be copied."""
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
         name = in_a_line(os.path.basename(src))
@@ -26,7 +26,7 @@ class CollectFiles(ExchangeCollect):
             return
         with tempfile.TemporaryDirectory() as folder:
             taken = Path(folder) / "taken"
-            with suppress(shutil.Error):  # pipes and what may not be read: told below, or missing
+            with suppress(shutil.Error):  # pipes and unreadable files: reported below, or missing
                 shutil.copytree(src, taken, symlinks=True)
             for said in strange_in(Path(src)):
                 self.log.warning("%s: %s", name, said)

@@ -1,4 +1,4 @@
-"""`course grade`: a class graded side by side, then a table of who, points and what failed."""
+"""`course grade`: grades a class in parallel, then shows students, points and failures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from sqlalchemy.exc import SQLAlchemyError
 
 from . import sandbox
 from .classroom import CantRun, enrol, enter, enter_grades, run
@@ -22,19 +23,19 @@ ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("assignment", help="such as 1-averages")
-    parser.add_argument("--student", default="", help="grade this one alone")
-    parser.add_argument("--workers", type=int, default=0, help="how many at once; all cores")
+    parser.add_argument("--student", default="", help="grade only this student")
+    parser.add_argument("--workers", type=int, default=0, help="parallel processes; all cores")
     parser.add_argument("--scheduler", default="", help="a Dask scheduler's address")
-    parser.add_argument("--force", action="store_true", help="run again what is known")
+    parser.add_argument("--force", action="store_true", help="ignore stored results")
     parser.add_argument(
-        "--trust-submissions", action="store_true", help="run them with your rights, without walls"
+        "--trust-submissions", action="store_true", help="run them with your rights, unsandboxed"
     )
     parser.add_argument("--csv", type=Path, help="write the table to this file")
-    parser.add_argument("--html", type=Path, help="write the table as a page that prints well")
+    parser.add_argument("--html", type=Path, help="write the table as a printable page")
 
 
 def grade(args: argparse.Namespace) -> int:
-    """Grades a class; what it says and its exit status are for people and for scripts."""
+    """Grades a class; its output is for people, its exit status for scripts."""
     course = Path.cwd()
     try:
         if args.trust_submissions:
@@ -47,7 +48,7 @@ def grade(args: argparse.Namespace) -> int:
             settings = Settings.of(course, tier)
             classroom = enter(course, args.assignment, settings, args.student)
             enrol(classroom)
-            remove_left()  # there may be nothing to run, and no new room
+            remove_left()  # there may be nothing to run, so no new sandbox
             entered: dict[str, bool] = {}
 
             def enter_one(student: str) -> None:
@@ -58,10 +59,13 @@ def grade(args: argparse.Namespace) -> int:
             for student in [s for s in classroom.students if s not in entered]:
                 enter_one(student)
     except Timeout:
-        return _stop("Somebody else is grading in this folder: wait until that has ended.")
+        return _stop("Somebody else is grading in this folder: wait until they have finished.")
     except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:
         return _stop(str(error))
-    table = Table.of(classroom, flagged(classroom))
+    except SQLAlchemyError as error:
+        first = str(error).splitlines()[0]
+        return _stop(f"The gradebook can't be used: {first}. Is it locked by another program?")
+    table = Table.of(classroom, *flagged(classroom))
     print(table.text())
     if not args.student:
         _keep_counts(course / FOLDER / "misconceptions" / f"{args.assignment}.json", table)
@@ -73,10 +77,10 @@ def grade(args: argparse.Namespace) -> int:
 
 
 def _keep_counts(place: Path, table: Table) -> None:
-    """What the class misunderstood, for those who tend the catalogue; of a later run, its own."""
+    """Writes what the class misunderstood, for authors of the catalogue; one file per run."""
     place.parent.mkdir(exist_ok=True)
     place.write_text(json.dumps(table.counts(), indent=1) + "\n", encoding="utf-8")
-    print(f"How often each misconception was made: {place.relative_to(Path.cwd())}")
+    print(f"How often each misconception occurred: {place.relative_to(Path.cwd())}")
 
 
 def _progress(done: int, of: int) -> None:

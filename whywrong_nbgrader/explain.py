@@ -1,4 +1,4 @@
-"""`course explain`: what was run of an answer, with which inputs, and what came out beside it."""
+"""`course explain`: the code of an answer that ran, its inputs, and its results."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def explain(args: argparse.Namespace) -> int:
 def _told(work: Work, exercise: Exercise, settings: Settings) -> Iterator[str]:
     yield f"{work.student}, {exercise.id} in {exercise.lesson}, tier: {settings.tier}"
     yield from (f"! {said}" for said in work.trouble)
-    yield from ("", "What was handed in", "")
-    yield readable(answers(work).get(exercise.id, "(no cell writes it)"))
+    yield from ("", "Submitted code", "")
+    yield readable(answers(work).get(exercise.id, "(no cell defines it)"))
     key = kept_key(exercise, seed_from(settings.secret)(exercise.id))
     report, seen, happened = watched_verdict(
         room(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times
     )
-    yield from ("", "What it was told", "", str(report))
+    yield from ("", "Feedback", "", str(report))
     yield from (f"! {said}" for said in happened)
-    yield from ("", "What it was tried with", "")
+    yield from ("", "Inputs and results", "")
     if exercise.kind == "quiz":
         given = seen[0].facts.get("given", {}) if seen else {}
         for entry in exercise.entries:
@@ -76,9 +76,9 @@ def _case(key: AnswerKey, case: Case, number: int, seen: Observation | None) -> 
         if isinstance(value, Tensor) and value.numel() <= 24:
             yield f"     {name} = {shown(value)}"
     if case.refuses is not None:
-        yield f"     to be refused with a ValueError that says: {' and '.join(case.refuses)}"
+        yield f"     to be refused with a ValueError that contains: {' and '.join(case.refuses)}"
     if seen is None:
-        yield "     not tried: it was over before"
+        yield "     not tried: the run had ended before"
         return
     if seen.error:
         yield f"     raised {seen.error['type']}: {seen.error['message']}"
@@ -89,7 +89,7 @@ def _case(key: AnswerKey, case: Case, number: int, seen: Observation | None) -> 
 
 
 def shown(value: Tensor) -> str:
-    """A tensor on a line or so: its shape, and its numbers or the first of them."""
+    """A tensor on about one line: its shape, and all or the first of its numbers."""
     kind = str(value.dtype).removeprefix("torch.")
     flat = value.flatten()[:8]
     numbers = [f"{v:.5g}" if value.is_floating_point() else str(v) for v in flat.tolist()]

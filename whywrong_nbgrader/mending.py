@@ -1,4 +1,4 @@
-"""Submissions get back what grading rests on, whatever was done to their cells."""
+"""Restores in submissions what grading depends on, whatever students did to the cells."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .cells import Cell, checked_exercise, defined_names, nbgrader_metadata
 from .readable import math_at_rest, writable
 
 IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
-TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # what a browser takes for the beginning of a tag
-CHARACTER = re.compile(r"&(?=#|\w+;)")  # another way to write one
-# The end of a link's text, but before a page, a place in this one, or a file beside it.
+TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # the beginning of a tag for a browser
+CHARACTER = re.compile(r"&(?=#|\w+;)")  # another way to write a link
+# The end of a link's text, except before a page, an anchor in this page, or a local file.
 LINK = re.compile(r"\](?=[(:](?!\s{0,3}(?:https?://|#|[\w./-]*\s{0,3}\))))")
 MOST_TEXT, MOST_FORMULAS = 20_000, 100
 PICTURE = re.compile(r"!(?=\[)")
 LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
-PUT_BACK = "# This cell was missing from the submission and was put back.\n"
+PUT_BACK = "# This cell was missing from the submission and was restored.\n"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Released:
     """A cell as it was released.
 
     Args:
-        metadata: nbgrader's, as it has to be again.
+        metadata: nbgrader's original metadata.
     """
 
     source: str
@@ -73,13 +73,13 @@ def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]
 
 
 def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
-    """Gives a submission back, in place, what grading rests on; the names of cells put back.
+    """Restores in a submission, in place, what grading depends on; returns the restored cells.
 
-    Whatever a student did to a cell (copied, deleted, retyped, edited its metadata), it stops the
-    grading of nobody, and what was written runs in nobody's browser.
+    Whatever a student did to a cell (copied, deleted, retyped, edited its metadata), grading works
+    for everyone, and nothing that they wrote runs in anyone's browser.
     """
     found = set()
-    for cell in reversed(nb.cells):  # of two copies the later one counts
+    for cell in reversed(nb.cells):  # of two copies, the later one counts
         claimed = cell.metadata.get("nbgrader")
         name = str(claimed.get("grade_id")) if isinstance(claimed, dict) else ""
         known = name in cells and name not in found
@@ -103,12 +103,12 @@ def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
         if (nb.nbformat, nb.nbformat_minor) < (4, 5):
             del cell["id"]
     nb.metadata = NotebookNode({k: v for k, v in nb.metadata.items() if k == "kernelspec"})
-    nb.metadata["language_info"] = NotebookNode(LANGUAGE)  # its lexer's name stands on each page
+    nb.metadata["language_info"] = NotebookNode(LANGUAGE)  # the lexer's name is on each page
     return missing
 
 
 def _tame(cell: NotebookNode, keep_text: bool) -> None:
-    """Takes from a cell what a browser would run, or a page be led astray by."""
+    """Removes from a cell everything that a browser would run or that misleads a page."""
     cell.metadata = NotebookNode(
         {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
     )
@@ -119,18 +119,18 @@ def _tame(cell: NotebookNode, keep_text: bool) -> None:
 
 
 def at_rest(text: str) -> str:
-    """A stranger's Markdown, in which nothing acts on who reads it and nothing is fetched."""
+    """Untrusted Markdown, made harmless: nothing in it runs and nothing is fetched."""
     if len(text) > MOST_TEXT or text.count("\\begin") > MOST_FORMULAS:
-        text = f"(A text of {len(text):,} characters is left out.)"  # pages would take hours
+        text = f"(A text of {len(text):,} characters is left out.)"  # its page would take hours
     text = TAG.sub("&lt;", CHARACTER.sub("&amp;", text))
     return math_at_rest(PICTURE.sub("! ", LINK.sub("&#93;", text)))
 
 
 def _place(nb: NotebookNode, exercise: str | None) -> int:
-    """Behind the last cell that defines what is checked.
+    """The position after the last cell that defines the checked name.
 
-    Without such a cell the check comes behind the imports, before a demonstration can bring in
-    the finished part under the same name. A graded cell of another kind comes last.
+    Without such a cell, the check comes after the imports, before a demonstration can import the
+    finished part under the same name. A graded cell of another kind comes last.
     """
     if exercise is None:
         return len(nb.cells)
@@ -153,7 +153,7 @@ def _retype(cell: NotebookNode, cell_type: str) -> None:
 
 
 def cells_of(nb: NotebookNode) -> list[Cell]:
-    """The code cells of a mended notebook."""
+    """The code cells of a restored notebook."""
     cells = []
     for cell in nb.cells:
         if cell.cell_type == "code":

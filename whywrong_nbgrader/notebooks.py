@@ -1,6 +1,6 @@
-"""One notebook from its cells to its points: run in a room, judged here.
+"""Takes one notebook from its cells to its points: runs it in a sandbox, judges it here.
 
-A pure function of the cells, the exercises and the seed: what it gives can be kept and found again.
+A pure function of the cells, the exercises and the seed, so results can be stored and reused.
 """
 
 from __future__ import annotations
@@ -28,31 +28,16 @@ from .room import Lodger, Room
 from .verdicts import verdict
 
 MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
-MOST_OPEN = 500  # tags in tags; to clean them takes as long as their number squared
+MOST_OPEN = 500  # nested tags; cleaning takes time quadratic in their number
 MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
 TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
 TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
-TAGS |= {
-    "ol",
-    "p",
-    "pre",
-    "small",
-    "span",
-    "strong",
-    "sub",
-    "summary",
-    "sup",
-    "table",
-    "tbody",
-    "td",
-    "tfoot",
-}
-TAGS |= {"th", "thead", "tr", "u", "ul"}
+TAGS |= {"ol", "p", "pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody"}
+TAGS |= {"td", "tfoot", "th", "thead", "tr", "u", "ul"}
 STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
-STYLES |= {"height", "margin", "max-width", "opacity", "overflow-x", "padding", "text-align"}
-STYLES |= {"width"}
+STYLES |= {"height", "margin", "max-width", "overflow-x", "padding", "text-align", "width"}
 ATTRIBUTES = {
     "*": {"style", "title", "colspan", "rowspan", "scope", "open"},
     "img": {"src", "alt", "width", "height"},
@@ -61,12 +46,12 @@ ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds that may pass.
+    """Time limits in seconds.
 
     Args:
-        cell: for a cell that is run.
-        check: of computing, for all cases of an exercise together.
-        notebook: for all of it.
+        cell: for running a cell.
+        check: processor time, for all cases of an exercise together.
+        notebook: for the whole notebook.
     """
 
     cell: float = 60.0
@@ -75,8 +60,8 @@ class Times:
 
     @classmethod
     def usual(cls) -> Times:
-        """Those above, or as COURSE_CELL_SECONDS, COURSE_CHECK_SECONDS and COURSE_NOTEBOOK_SECONDS
-        say."""
+        """The limits above, or those in COURSE_CELL_SECONDS, COURSE_CHECK_SECONDS and
+        COURSE_NOTEBOOK_SECONDS."""
         return cls(_seconds("CELL", cls.cell), time_budget(), _seconds("NOTEBOOK", cls.notebook))
 
 
@@ -90,13 +75,13 @@ def _seconds(name: str, usual: float) -> float:
 
 @dataclass
 class Graded:
-    """What became of a notebook, as plain data.
+    """The result of a notebook, as plain data.
 
     Attributes:
-        outputs: of each code cell.
-        reports: on each exercise, as `Report.to_dict` gives them.
-        happened: what a person should know, in words; nothing for most.
-        tier: what stood between the submission and this machine.
+        outputs: the outputs of each code cell.
+        reports: one per exercise, from `Report.to_dict`.
+        happened: events that a person should know, in words; usually none.
+        tier: the protection between the submission and this machine.
     """
 
     outputs: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -109,14 +94,14 @@ class Graded:
 
 
 class _Run:
-    """A notebook on its way: the process it is in, what has been run, what may not be run again."""
+    """A notebook in progress: its process, the cells that ran, those that must not run again."""
 
     def __init__(self, room: Room, cells: Sequence[Cell], times: Times) -> None:
         self.room, self.cells, self.times = room, cells, times
         self.until = time.monotonic() + times.notebook
         self.lodger: Lodger | None = None
         self.done: list[int] = []  # cells that a new process needs
-        self.failed: dict[str, str] = {}  # names whose cell failed, and how
+        self.failed: dict[str, str] = {}  # names whose cell failed, with the error
         self.happened: list[str] = []
         self.room_left = MOST_ALTOGETHER
         self._process = ExitStack()
@@ -133,7 +118,7 @@ class _Run:
         return min(most, self.until - time.monotonic())
 
     def begin_again(self) -> None:
-        """A new process in which the cells have run that did well, and do so again."""
+        """Starts a new process and reruns the cells that had succeeded."""
         while self.left(1.0) > 0:
             self.begin()
             for number in self.done:
@@ -143,7 +128,7 @@ class _Run:
                     if self.left(1.0) <= 0:
                         break
                     self.done.remove(number)
-                    said = "did not end again as it had before, and is left out from here on"
+                    said = "ended differently when run again, and is left out from here on"
                     self.happened.append(f"cell {number + 1} {said}")
                     break
             else:
@@ -172,25 +157,25 @@ class _Run:
         return self._kept(number, outputs)
 
     def _kept(self, number: int, outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """A cell's outputs, as long as those of all cells together are not too large."""
+        """A cell's outputs, unless the outputs of all cells together are too large."""
         size = len(json.dumps(outputs)) if outputs else 0
         if size <= self.room_left:
             self.room_left -= size
             return outputs
-        said = f"outputs are left out: a notebook's may have {MOST_ALTOGETHER:,} characters"
+        said = f"outputs are left out: the limit per notebook is {MOST_ALTOGETHER:,} characters"
         if self.room_left:
             self.happened.append(f"from cell {number + 1} on, {said}")
         self.room_left = 0
         return [told(f"This cell ran. Its {said}.")]
 
     def _why(self, error: Exception) -> str:
-        time.sleep(0.15)  # the watch looks ten times a second
+        time.sleep(0.15)  # the watch checks ten times per second
         if self.room.too_much or isinstance(error, wire.BadMessage | wire.Deaf):
             return self.room.too_much or str(error)
-        return "it left by itself, or it crashed"
+        return "it exited or crashed"
 
     def _stopped(self, number: int) -> list[dict[str, Any]]:
-        """A cell that does not end is interrupted; one that goes on is ended with its process."""
+        """Interrupts a cell that does not end; if it still goes on, ends its process."""
         assert self.lodger is not None
         said = f"This cell was still running after {self.times.cell:g} seconds and was stopped."
         try:
@@ -212,7 +197,7 @@ class _Run:
         errors = [o["ename"] for o in outputs if o["output_type"] == "error"]
         for name in names_written(self.cells[number].source):
             if errors:
-                self.failed[name] = f"The last run of the cell that writes it failed ({errors[0]})."
+                self.failed[name] = f"The last run of its defining cell failed ({errors[0]})."
             else:
                 self.failed.pop(name, None)
 
@@ -226,7 +211,7 @@ class _Run:
         report, lived = self._verdict(exercise, catalogue, key, seen)
         if (
             not lived and exercise.rules.uses
-        ):  # what ended it may be an earlier answer that it calls
+        ):  # the cause may be an earlier answer that this one calls
             with_parts, _ = self._verdict(exercise, catalogue, key, seen, report)
             report = with_parts if with_parts.passed else report
         if failure := self.failed.get(exercise.id):
@@ -241,16 +226,16 @@ class _Run:
         seen: list[Observation] | None,
         alone: Report | None = None,
     ) -> tuple[Report, bool]:
-        """A report, and whether the notebook's process lived to see it."""
+        """A report, and whether the notebook's process is still alive."""
         assert self.lodger is not None
         seconds = max(self.left(self.times.check), 0.1)
         try:
             return verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone), True
         except wire.OutOfTime:
-            said = f"It was still running after {self.times.check:g} seconds, and could not be"
-            report = Report.nothing(exercise, f"{said} stopped but with the whole notebook.")
+            said = f"It was still running after {self.times.check:g} seconds, and could only be"
+            report = Report.nothing(exercise, f"{said} stopped together with the whole notebook.")
         except wire.Ended as error:
-            said = "While this answer was checked, it ended the notebook's process"
+            said = "During its check, this answer ended the notebook's process"
             report = Report.nothing(exercise, f"{said} ({self._why(error)}).")
         self.begin_again()
         return report, False
@@ -266,7 +251,7 @@ def grade(
     """Runs a notebook's cells in order and judges its answers.
 
     Args:
-        seed_of: which inputs an exercise is tried with.
+        seed_of: gives the seed for an exercise's inputs.
     """
     times = times or Times()
     graded, run = Graded(tier=room.tier), _Run(room, cells, times)
@@ -275,7 +260,7 @@ def grade(
         for number, cell in enumerate(cells):
             exercise = catalogue.find(cell.checks) if cell.checks else None
             if run.left(1.0) <= 0:
-                said = f"The notebook's {times.notebook:g} seconds were over before this cell."
+                said = f"The notebook's {times.notebook:g} seconds ended before this cell."
                 if said not in run.happened:
                     run.happened.append(said)
                 if exercise:
@@ -304,8 +289,8 @@ def watched_verdict(
     key: AnswerKey,
     times: Times,
 ) -> tuple[Report, list[Observation], list[str]]:
-    """One exercise of a notebook once more: the report, what was seen on each case, and what
-    happened on the way."""
+    """Checks one exercise of a notebook again: the report, the observations on each case, and the
+    events on the way."""
     run = _Run(room, cells, times)
     seen: list[Observation] = []
     try:
@@ -324,7 +309,7 @@ def watched_verdict(
 
 
 def card(report: Report, exercise: Exercise) -> dict[str, Any]:
-    """The output of a graded cell: the points, which nbgrader reads, and the card."""
+    """The output of a graded cell: the points, for nbgrader, and the card."""
     report = replace(report, hints=exercise.hints, other_way=exercise.other_way)
     return {
         "output_type": "execute_result",
@@ -335,12 +320,12 @@ def card(report: Report, exercise: Exercise) -> dict[str, Any]:
 
 
 def told(said: str) -> dict[str, Any]:
-    """An output that says what happened to a cell."""
+    """An output that reports what happened to a cell."""
     return {"output_type": "stream", "name": "stdout", "text": f"{said}\n"}
 
 
 def clean_outputs(outputs: Any) -> list[dict[str, Any]]:
-    """Outputs of a known form, in which nothing can run in the browser of who reads them."""
+    """Outputs in a known form, in which nothing can run in a reader's browser."""
     if not isinstance(outputs, list):
         return []
     return [o for o in map(_clean, outputs[:MOST_OUTPUTS]) if o]
@@ -366,7 +351,7 @@ def _clean(output: Any) -> dict[str, Any]:
 
 
 def clean_data(data: dict[str, Any]) -> dict[str, str]:
-    """Text, pictures of points, and HTML without anything that acts or is fetched."""
+    """Text, bitmaps, and HTML without scripts or references to fetch."""
     kept = {}
     if isinstance(data.get("text/plain"), str):
         kept["text/plain"] = _text(data["text/plain"])
@@ -383,14 +368,16 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
             url_schemes={"data"},
             filter_style_properties=STYLES,
         )
-        if clean.strip():  # else it would be shown in place of what is there besides
+        if clean.strip():  # otherwise it would be shown instead of the others
             kept["text/html"] = math_at_rest(clean)
     return kept
 
 
 def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
-    """Of pictures those of points that the page brings along."""
+    """Keeps only bitmaps that are embedded in the page, and nothing that could cover a card."""
     if attribute == "src" and not _is_picture(value):
+        return None
+    if attribute == "style" and re.search(r"margin[^;]*-", value):
         return None
     return value
 
@@ -400,7 +387,7 @@ def _is_picture(source: str) -> bool:
 
 
 def _depth(page: str) -> int:
-    """How many tags are open at once, at most; not fewer than a browser would say."""
+    """An upper bound on the depth of nested tags, at least a browser's count."""
     deepest, depth, open_now = 0, 0, Counter[str]()
     for closes, name in TAG.findall(page.lower()):
         step = 1 if not closes else -1 if open_now[name] else 0

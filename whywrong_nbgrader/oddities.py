@@ -1,7 +1,7 @@
-"""What no lesson needs and a deceiver does: words that send a person to look. They prove nothing.
+"""Words that no lesson needs but a cheater might: a reason to look, but no proof.
 
-A submission's process holds the finished parts, for lessons use them. Who calls one by its name is
-refused there; who takes a way round it leaves such a word behind.
+A submission's process contains the finished parts, because lessons use them. An answer that calls
+one by name is refused; one that works around this leaves such a word behind.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ ATTRIBUTES |= {"_getframe", "addaudithook", "dup", "dup2", "execv", "f_back", "f
 ATTRIBUTES |= {"f_code", "f_globals", "f_locals", "fork", "jit", "kill", "meta_path", "ops"}
 ATTRIBUTES |= {"path_hooks", "popen", "setprofile", "setrecursionlimit", "settrace", "spawnl"}
 ATTRIBUTES |= {"system", "tb_frame"}
+MOST_READ = 20_000  # characters of a cell
+DYNAMIC = {"delattr", "getattr", "setattr"}
 COMMAND = re.compile(
     r"^\s*(?:!|%%?(?:bash|sh|script|system|sx|run|load_ext|writefile|python\w*)\b)"
 )
@@ -32,9 +34,10 @@ WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=4096)  # most of a class has many a cell alike
 def odd_words(source: str) -> frozenset[str]:
-    """The words of a cell that a person should see."""
+    """The suspicious words of a cell."""
+    source = source[:MOST_READ]
     lines = source.splitlines()
-    found = frozenset("a command of the system" for line in lines if COMMAND.match(line))
+    found = frozenset("a system command" for line in lines if COMMAND.match(line))
     python = "\n".join("" if re.match(r"\s*[!%]", line) else line for line in lines)
     try:
         tree = ast.parse(python)
@@ -53,10 +56,13 @@ def _odd(node: ast.AST) -> Iterator[str]:
             yield from _odd_module(f"{node.module}.{name.name}")
     elif isinstance(node, ast.Name) and node.id in NAMES:
         yield node.id
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in DYNAMIC:
+        if len(node.args) < 2 or not isinstance(node.args[1], ast.Constant):
+            yield "getattr with a name that is computed"
     elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         yield node.attr
     elif isinstance(node, ast.Attribute) and node.attr == "modules":
-        if isinstance(node.value, ast.Name) and node.value.id == "sys":  # a model has modules too
+        if isinstance(node.value, ast.Name) and node.value.id == "sys":  # models have `modules` too
             yield "sys.modules"
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from {node.value} & ATTRIBUTES

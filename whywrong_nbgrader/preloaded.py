@@ -1,6 +1,6 @@
-"""The last that the fork server loads: from here on a worker, its fork, shares what is there.
+"""The last module that the fork server loads: workers, its forks, share everything before it.
 
-A collection in a worker would touch, and so copy, every page that holds an object.
+A garbage collection in a worker would write to, and so copy, every page that holds an object.
 """
 
 import gc

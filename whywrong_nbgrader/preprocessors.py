@@ -1,4 +1,4 @@
-"""Steps that nbgrader_config.py puts in the place of nbgrader's own."""
+"""Preprocessors that replace nbgrader's own in nbgrader_config.py."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ leave_out_what_is_strange()
 
 
 class ClearAnswers(ClearSolutions):
-    """`ClearSolutions` that leaves the questions of a quiz: `"key": answer,` → `"key": ...,`.
+    """`ClearSolutions` that keeps the questions of a quiz: `"key": answer,` → `"key": ...,`.
 
-    A solution region inside a dict keeps its keys; one that says how a program was found becomes
-    that; any other becomes `code_stub`.
+    A solution region inside a dict keeps its keys; one with a broken program becomes that program;
+    any other becomes `code_stub`.
     """
 
     question = r" *(?:\"[^\"\n]*\"|'[^'\n]*')"
@@ -52,7 +52,7 @@ class ClearAnswers(ClearSolutions):
 
 
 class MendCells(NbGraderPreprocessor):
-    """In the place of nbgrader's `DeduplicateIds` and `OverwriteCells`: see `mend`."""
+    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`: see `mend`."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         ids = resources["nbgrader"]
@@ -61,14 +61,14 @@ class MendCells(NbGraderPreprocessor):
         for said in strange_in(_course(self) / "submitted" / ids["student"] / ids["assignment"]):
             self.log.warning("%s", said)
         for name in mend(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
-            self.log.warning("Cell %s was missing and is put back", name)
+            self.log.warning("Cell %s was missing and is restored", name)
         if "unreadable" in resources:
             nb.metadata["course"] = {"unreadable": resources["unreadable"]}
         return nb, resources
 
 
 def fill_in(nb: NotebookNode, graded: Graded, name: str) -> None:
-    """Writes what became of a notebook into its cells, and the result's name."""
+    """Writes a notebook's result into its cells, with the result's name."""
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(code, graded.outputs, strict=True), 1):
         cell.execution_count = number
@@ -77,14 +77,14 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str) -> None:
             if output.output_type == "execute_result":
                 output.execution_count = number
     unreadable = nb.metadata.get("course", {}).get("unreadable")
-    happened = [f"what was handed in can't be read: {unreadable}"] if unreadable else []
+    happened = [f"the submission can't be read: {unreadable}"] if unreadable else []
     happened += graded.happened
     nb.metadata["course"] = NotebookNode(tier=graded.tier, happened=happened, result=name)
 
 
 class RunSubmission(NbGraderPreprocessor):
-    """In the place of nbgrader's `Execute`: the notebook runs behind walls and is judged here, or
-    what became of it is found where an earlier run has kept it."""
+    """Replaces nbgrader's `Execute`: runs the notebook in a sandbox and judges it here, or uses a
+    stored result of an earlier run."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         from .results import Results, Settings, graded_by
@@ -101,7 +101,7 @@ class RunSubmission(NbGraderPreprocessor):
 
 
 def trusted() -> bool:
-    """Whether the instructor has said that submissions may run without walls."""
+    """Whether the instructor allows submissions to run without a sandbox."""
     return os.environ.get("COURSE_TRUST_SUBMISSIONS", "").lower() in ("1", "yes", "true")
 
 
@@ -109,11 +109,11 @@ def _demand() -> None:
     try:
         demand()
     except NoSandbox as error:
-        raise SystemExit(f"\n{error}") from None  # what nbgrader does not take for one student's
+        raise SystemExit(f"\n{error}") from None  # not the name of a single student for nbgrader
 
 
 def _course(preprocessor: NbGraderPreprocessor) -> Path:
-    """The course's folder: that of the converter which has this preprocessor, or this one."""
+    """The course's folder: that of this preprocessor's converter, or the current one."""
     owner: Any = preprocessor
     while owner is not None and not hasattr(owner, "coursedir"):
         owner = owner.parent
@@ -121,8 +121,8 @@ def _course(preprocessor: NbGraderPreprocessor) -> Path:
 
 
 class CarefulHighlight(Highlight2HTML):
-    """Colours for the sources on a page, but for those that take hours: to find the words of a
-    long line takes as long as its length squared, and so do blanks at the ends of many lines."""
+    """Highlights the code on a page, except where that takes hours: the time is quadratic in the
+    length of a line, and in the number of lines that end in blanks."""
 
     def __call__(
         self, source: str, language: str | None = None, metadata: dict | None = None
@@ -134,13 +134,13 @@ class CarefulHighlight(Highlight2HTML):
 
 
 class TidyFeedback(NbGraderPreprocessor):
-    """Take from a feedback page what is not for the student's eyes, and what a page can't show."""
+    """Removes from a feedback page what students must not see and what a page can't show."""
 
-    # nbconvert sets it for all preprocessors, and warns of those that don't take it.
+    # nbconvert sets it for all preprocessors, and warns of those that don't have it.
     display_data_priority: Any = List(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        nb.metadata.pop("widgets", None)  # with it, neither the widget nor its table would show
+        nb.metadata.pop("widgets", None)  # with it, widget and table would be hidden
         return super().preprocess(nb, resources)
 
     def preprocess_cell(

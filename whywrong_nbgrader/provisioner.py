@@ -1,7 +1,7 @@
-"""A kernel inside the walls, for whoever asks for one by name: nbclient, nbgrader, nbval.
+"""A kernel in a sandbox, for any program that asks for it by name: nbclient, nbgrader, nbval.
 
-The kernelspec `course-sandbox` names the provisioner in this module. There is no network inside, so
-the kernel talks through sockets in its own folder. To let this environment's programs find it:
+The kernelspec `course-sandbox` names this module's provisioner. The sandbox has no network, so the
+kernel communicates through sockets in its own folder. To install the kernelspec:
 
     python -m whywrong_nbgrader.provisioner
 """
@@ -28,22 +28,22 @@ from . import sandbox
 from .room import INSIDE, make_package
 
 KERNEL = "course-sandbox"
-JUPYTER = Path(__file__).parent / "jupyter"  # as JUPYTER_PATH: finds the kernel uninstalled
-FOLDERS = "/tmp"  # not TMPDIR: a socket's address has room for 107 bytes
+JUPYTER = Path(__file__).parent / "jupyter"  # as JUPYTER_PATH, needs no installation
+FOLDERS = "/tmp"  # not TMPDIR: a socket's address has at most 107 bytes
 LAST_WORDS = 1000
 
 
 class SandboxProvisioner(LocalProvisioner):
-    """Launches a kernel in a sandbox, and ends it if it uses more than it may."""
+    """Launches a kernel in a sandbox, and ends it if it exceeds its limits."""
 
     memory = Integer(
-        sandbox.LIMITS.memory // sandbox.MIB, help="MiB that a kernel and its processes may hold."
+        sandbox.LIMITS.memory // sandbox.MIB, help="MiB of memory for a kernel and its processes."
     ).tag(config=True)
-    processes = Integer(sandbox.LIMITS.processes, help="How many processes it may have.").tag(
+    processes = Integer(sandbox.LIMITS.processes, help="Maximum number of processes.").tag(
         config=True
     )
     folder_size = Integer(
-        sandbox.LIMITS.folder_size // sandbox.MIB, help="MiB that it may write into one place."
+        sandbox.LIMITS.folder_size // sandbox.MIB, help="MiB that it may write into one folder."
     ).tag(config=True)
 
     def __init__(self, **kwargs: Any) -> None:
@@ -51,12 +51,12 @@ class SandboxProvisioner(LocalProvisioner):
         self._folder = ""
         self._run: _Run | None = None
         self._leaving = ExitStack()
-        # A kernel that nobody shuts down leaves nothing behind either.
+        # Also cleans up after a kernel that nobody shuts down.
         weakref.finalize(self, self._leaving.close)
 
     @property
     def too_much(self) -> str:
-        """What the kernel had too much of, if it was ended for that."""
+        """The limit that the kernel exceeded, if it was ended for that."""
         return self._run.too_much if self._run else ""
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class SandboxProvisioner(LocalProvisioner):
             launch["cmd"],
             shown={INSIDE: shown},
             own=own,
-            # No parent to look after: process 1 of the sandbox can't be outlived.
+            # No parent to watch: the kernel can't outlive process 1 of the sandbox.
             environment={"PYTHONPATH": INSIDE, "JPY_PARENT_PID": "1", **environment},
             limits=self._limits(),
         )
@@ -98,7 +98,7 @@ class SandboxProvisioner(LocalProvisioner):
         return self.connection_info
 
     async def send_signal(self, signum: int) -> None:
-        """What ends a kernel ends the sandbox; any other signal reaches the kernel in it."""
+        """Signals that end a kernel end the sandbox; others are passed to the kernel."""
         if signum in (signal.SIGKILL, signal.SIGTERM):
             self._leaving.close()
         elif self._run:
@@ -117,7 +117,7 @@ class SandboxProvisioner(LocalProvisioner):
         await super().cleanup(restart)
 
     def _make_folder(self) -> Path:
-        if self._folder:  # a kernel starts again where its clients wait for it
+        if self._folder:  # a restarted kernel uses the same sockets, where its clients wait
             os.mkdir(self._folder, 0o700)
         else:
             self._folder = tempfile.mkdtemp(prefix="course-kernel-", dir=FOLDERS)
@@ -164,15 +164,15 @@ class _Run:
 
 
 def _remove(folder: str) -> None:
-    # shutil.rmtree gives up on folders that can't be read, and on very deep ones.
+    # shutil.rmtree fails on unreadable and very deep folders.
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         subprocess.run([*command, "--", folder], capture_output=True)
 
 
 def install(prefix: str = sys.prefix) -> Path:
-    """Let programs of an environment find the kernel by its name; gives its folder there.
+    """Install the kernelspec in an environment; returns its folder there.
 
-    setuptools leaves data files out of an editable installation, and nobody needs it to learn.
+    An editable installation by setuptools leaves data files out, and students don't need this one.
     """
     source = str(JUPYTER / "kernels" / KERNEL)
     return Path(KernelSpecManager().install_kernel_spec(source, KERNEL, prefix=prefix))

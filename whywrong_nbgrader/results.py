@@ -1,7 +1,7 @@
-"""What became of notebooks, kept by their content: the same cells are never run twice.
+"""Stores the results of notebooks by content: the same cells never run twice.
 
-A result hangs on the cells, the exercises, the seed and the course itself, and on nothing else. It
-is written whole or not at all.
+A result depends on the cells, the exercises, the seed and the course itself, and on nothing else.
+It is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CantKeep(RuntimeError):
 
 @cache
 def secret(course: Path) -> str:
-    """From what all inputs are drawn: COURSE_GRADING_SEED, else a secret of this folder's own."""
+    """The seed of all inputs: COURSE_GRADING_SEED, else a secret of this folder."""
     given = os.environ.get("COURSE_GRADING_SEED", "").strip()
     if given:
         return given
@@ -46,7 +46,7 @@ def secret(course: Path) -> str:
 
 
 def seed_from(text: str) -> Callable[[str], int]:
-    """Which number each exercise's inputs are drawn from: others for others, none to be guessed."""
+    """The seed for each exercise's inputs: all different, none guessable."""
 
     def seed_of(exercise: str) -> int:
         return 1 + int(_digest(text, exercise)[:15], 16)
@@ -56,7 +56,7 @@ def seed_from(text: str) -> Callable[[str], int]:
 
 @cache
 def version() -> str:
-    """The course as it is here: every line of it, and PyTorch's version."""
+    """A digest of the installed course: every line of it, and PyTorch's version."""
     folders = [HERE, package_folder("whywrong")]
     if course := installed():
         folders += [package_folder(course.package), course.exercises]
@@ -65,17 +65,17 @@ def version() -> str:
 
 
 def texts_of(folder: Path) -> list[Path]:
-    """The programs and texts of a folder, in one order on every machine."""
+    """The programs and texts of a folder, in the same order on every machine."""
     return sorted(p for ending in ("py", "md") for p in folder.rglob(f"*.{ending}"))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a result hangs on beside the cells.
+    """Everything besides the cells that a result depends on.
 
     Attributes:
-        secret: from what inputs are drawn.
-        tier: what stands between a submission and this machine.
+        secret: the seed of the inputs.
+        tier: the protection between a submission and this machine.
         own: the folders of an instructor's own exercises.
     """
 
@@ -86,11 +86,11 @@ class Settings:
 
     @classmethod
     def of(cls, course: Path, tier: str) -> Settings:
-        """As they are for a course's folder."""
+        """The settings of a course's folder."""
         return cls(secret(course), tier, Times.usual(), own_folders())
 
     def name(self, cells: Sequence[Cell]) -> str:
-        """The name of a result: what it hangs on, in short."""
+        """The name of a result: a digest of everything that it depends on."""
         own = _digest(*(p.read_text(encoding="utf-8") for f in self.own for p in texts_of(f)))
         told = json.dumps([asdict(self.times), [asdict(c) for c in cells]])
         return _digest(version(), own, self.secret, self.tier, told)
@@ -110,7 +110,7 @@ class Results:
         return self.folder / name[:2] / f"{name}.json"
 
     def find(self, name: str) -> Graded | None:
-        """A result that was kept, or None."""
+        """A stored result, or None."""
         try:
             kept = json.loads(self._place(name).read_text(encoding="utf-8"))
             return Graded(**kept)
@@ -143,14 +143,14 @@ def _write(place: Path, text: str) -> None:
 
 
 def make(room: Room, cells: Sequence[Cell], settings: Settings) -> Graded:
-    """What becomes of a notebook's cells, in a room."""
+    """Runs and judges a notebook's cells in a sandbox process."""
     return grade(cells, joined(settings.own), room, seed_from(settings.secret), settings.times)
 
 
 def graded_by(
     room: Callable[[], Room], results: Results, cells: Sequence[Cell], settings: Settings
 ) -> tuple[str, Graded]:
-    """What became of these cells, with its name: found, or made in a room and kept."""
+    """The result of these cells, with its name: stored earlier, or computed and stored now."""
     name = settings.name(cells)
     graded = results.find(name)
     if graded is None:

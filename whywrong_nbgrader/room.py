@@ -1,4 +1,4 @@
-"""Rooms: sandboxes in which everything is loaded once, lent to one notebook after another."""
+"""Rooms: sandboxes that load everything once and then serve one notebook after another."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ ENVIRONMENT = {
 
 
 class NoRoom(RuntimeError):
-    """The sandbox was made, and what runs in it did not begin; the message holds what it said."""
+    """The sandbox exists, but its program did not start; the message contains its output."""
 
 
 def make_package(folder: Path) -> Path:
-    """The packages as a submission may see them, in `folder`: what lessons import and what runs an
-    answer; no exercise, no misconception, no expectation."""
+    """Copies into `folder` the packages that a submission may see: those that lessons import and
+    that run an answer; no exercise, misconception or expectation."""
     course = installed()
     if course is not None:
         package = package_folder(course.package)
@@ -58,7 +58,7 @@ def make_package(folder: Path) -> Path:
 
 
 def _without(folder: Path, *names: str) -> Callable[[str, list[str]], set[str]]:
-    """What is not copied: caches, and these files and folders of `folder`."""
+    """A filter for copying: skips caches, and these files and folders of `folder`."""
 
     def left_out(at: str, there: list[str]) -> set[str]:
         here = names if Path(at).resolve() == folder else ()
@@ -80,19 +80,19 @@ def remove_left() -> None:
 
 
 def _own_folder() -> tuple[Path, int]:
-    """A new folder, locked as long as this process is there."""
+    """A new folder, locked while this process exists."""
     remove_left()
-    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # no other takes it for one left behind
+    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # shows that it is in use
     lock = os.open(made, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     return made.rename(made.with_name(made.name.replace("making", "room"))), lock
 
 
 class Room:
-    """A process in which PyTorch, matplotlib and the course are loaded, behind the walls.
+    """A sandboxed process in which PyTorch, matplotlib and the course are loaded.
 
     Args:
-        trusted: without the walls, for who says so: as a child of this process, with its rights.
+        trusted: if the instructor asks for it, no sandbox but a child process with the same rights.
     """
 
     def __init__(self, trusted: bool = False, limits: Limits = LIMITS) -> None:
@@ -122,7 +122,7 @@ class Room:
                 limits=self.limits,
                 nested=True,
             )
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
         self._process = sandbox.launch(
             argv,
             env=environment,
@@ -153,7 +153,7 @@ class Room:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[Lodger]:
-        """A process of its own for one notebook, that ends with the context, and all in it."""
+        """A separate process for one notebook; it and its children end with the context."""
         if self._process.poll() is not None:
             self._end()
             self._begin()
@@ -165,12 +165,12 @@ class Room:
         finally:
             mine.close()
             self._say(b"k")
-            if not self._hears(b"ended", 10):  # it may have ended before it was told to
+            if not self._hears(b"ended", 10):  # it may already have ended
                 self._end()
                 self._begin()
 
     def interrupt(self) -> None:
-        """As Ctrl-C would, for what runs now."""
+        """Interrupts the running code, like Ctrl-C."""
         self._say(b"i")
 
     def _say(self, word: bytes) -> None:
@@ -201,18 +201,18 @@ class Room:
 
 
 class Lodger:
-    """The process that a notebook has for itself."""
+    """The process of one notebook."""
 
     def __init__(self, room: Room, to: socket.socket) -> None:
         self._room, self._to = room, to
-        self._token = ""  # of what was asked last: an answer bears it
+        self._token = ""  # of the last request; its reply repeats it
 
     def ask(self, words: dict[str, Any], data: bytes, seconds: float) -> tuple[dict, bytes]:
-        """What it answers; data, whatever it says.
+        """The reply to a request, as untrusted data.
 
         Raises:
-            wire.Ended, wire.OutOfTime, wire.BadMessage: it gave no answer, none in time, or one
-                that is none.
+            wire.Ended, wire.OutOfTime, wire.BadMessage: there was no reply, none in time, or an
+            invalid one.
         """
         until = time.monotonic() + seconds
         self._token = secrets.token_hex(8)
@@ -220,13 +220,13 @@ class Lodger:
         return self._answer(until)
 
     def _answer(self, until: float) -> tuple[dict, bytes]:
-        """The answer to what was asked last; what was said before it was asked is no answer."""
+        """The reply to the last request; earlier messages are ignored."""
         while True:
             said, data = wire.receive(self._to, until - time.monotonic())
             if said.get("token") == self._token:
                 return said, data
 
     def interrupt(self, seconds: float) -> tuple[dict, bytes]:
-        """What it answers after an interrupt; raises as `ask`."""
+        """The reply after an interrupt; raises the same errors as `ask`."""
         self._room.interrupt()
         return self._answer(time.monotonic() + seconds)

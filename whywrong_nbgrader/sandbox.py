@@ -1,7 +1,7 @@
-"""The walls around a student's program: bubblewrap, and bounds on what it may use.
+"""The sandbox around a student's program: bubblewrap, and limits on resources.
 
-Inside there is no network, no other process, nobody's home and no course: only the system's and
-this environment's programs and libraries, to be read, and one folder of its own.
+Inside, there is no network, no other process, no home folder and no course: only the system's and
+this environment's programs and libraries, read-only, and one private folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-SANDBOX, TRUSTED = "sandbox", "trusted"  # the tiers: what stands between a submission and the host
+SANDBOX, TRUSTED = "sandbox", "trusted"  # the tiers of protection between a submission and the host
 HOME = "/home/student"
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 OF_ETC = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")
@@ -32,21 +32,21 @@ MIB = 2**20
 
 
 class NoSandbox(RuntimeError):
-    """Bubblewrap is missing or refused here; the message says what can be done."""
+    """Bubblewrap is missing or refused here; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use.
+    """Resource limits for one submission.
 
     Args:
-        memory: bytes that all its processes hold together, and that one may reserve twice over
-            beside what PyTorch's libraries take.
-        processes: how many there may be at once.
-        file_size: bytes of the largest file it may write.
-        folder_size: bytes of all that it writes into one place: its own folder, its home, /tmp or
+        memory: bytes that all its processes may use together; one process may reserve twice as
+            much, in addition to PyTorch's libraries.
+        processes: the maximum number at any time.
+        file_size: bytes of the largest file that it may write.
+        folder_size: total bytes that it may write into each of its own folder, its home, /tmp and
             /dev/shm.
-        files: how many files and folders there may be in its own folder.
+        files: the maximum number of files and folders in its own folder.
     """
 
     memory: int = 2048 * MIB
@@ -61,9 +61,9 @@ LIMITS = Limits()
 
 @cache
 def why_not() -> str:
-    """Why no sandbox can be had on this machine, or nothing if it can."""
+    """Why this machine can't provide a sandbox, or an empty string if it can."""
     if not sys.platform.startswith("linux"):
-        return "bubblewrap is a program for Linux, and this is another system"
+        return "bubblewrap runs only on Linux, and this is another system"
     if shutil.which("bwrap") is None:
         return "the program bwrap is not installed (on Debian: apt install bubblewrap)"
     tried = subprocess.run(
@@ -71,23 +71,23 @@ def why_not() -> str:
     )
     if tried.returncode:
         said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return f"the system does not let bwrap make a sandbox ({said})"
+        return f"the system does not let bwrap create a sandbox ({said})"
     return ""
 
 
 def demand() -> None:
-    """Nothing, where there is a sandbox.
+    """Returns if this machine can provide a sandbox.
 
     Raises:
-        NoSandbox: there is none; the message names the choices.
+        NoSandbox: it can't; the message names the choices.
     """
     if reason := why_not():
         raise NoSandbox(
-            f"Submissions are strangers' programs, and here they can't be locked in: {reason}.\n"
+            f"Submissions are untrusted programs, and this machine can't sandbox them: {reason}.\n"
             "Choose one:\n"
-            "  - make bubblewrap work: apt install bubblewrap; where AppArmor forbids it, as on "
+            "  - make bubblewrap work: apt install bubblewrap; if AppArmor forbids it, as on "
             "Ubuntu 24.04, allow user namespaces for bwrap;\n"
-            "  - grade inside a container or virtual machine without a network that holds nothing "
+            "  - grade in a container or virtual machine that has no network and contains nothing "
             "but the course and the submissions, with --trust-submissions;\n"
             "  - grade with --trust-submissions, if you trust every one of your students with your "
             "account, your files and your gradebook."
@@ -103,18 +103,18 @@ def command(
     limits: Limits = LIMITS,
     nested: bool = False,
 ) -> list[str]:
-    """The command line that runs a program inside the walls.
+    """The command line that runs a program in the sandbox.
 
     Args:
-        argv: the program and its arguments, as they are to be read inside.
-        shown: folders and files of the host that may be read, by the place where they stand inside.
-        own: a folder of the host that may be written, at the same place inside; the only one that
-            is not gone afterwards.
-        environment: all variables there are, beside HOME, PATH and LANG.
-        nested: the program makes namespaces of its own for what it starts.
+        argv: the program and its arguments, as seen inside.
+        shown: readable folders and files of the host, by their path inside.
+        own: a writable folder of the host, with the same path inside; the only one that persists
+            afterwards.
+        environment: all environment variables besides HOME, PATH and LANG.
+        nested: whether the program creates its own namespaces for its children.
     """
     groups = (
-        # bwrap's own environment can be read inside, as that of process 1.
+        # bwrap's own environment can be read inside, as the environment of process 1.
         ("env", "-i", _program("prlimit"), *_bounds(limits), "--", _program("bwrap")),
         NAMESPACES,
         () if nested else _without_namespaces(),
@@ -127,7 +127,7 @@ def command(
 
 
 NAMESPACES = ("--unshare-all", "--unshare-user")
-# Nobody special: root could not be given up again in namespaces within this one.
+# An ordinary user: root could not be given up in nested namespaces.
 NOBODY = (
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
     *("--uid", "1000", "--gid", "1000", "--hostname", "student"),
@@ -135,7 +135,7 @@ NOBODY = (
 
 
 def _bounds(limits: Limits) -> Iterator[str]:
-    """What each process may use; all together are watched: see `Watch`."""
+    """Limits for each process; `Watch` limits all of them together."""
     yield f"--as={2 * limits.memory + _libraries()}"
     yield from (f"--fsize={limits.file_size}", "--core=0", "--nofile=1024")
 
@@ -143,13 +143,13 @@ def _bounds(limits: Limits) -> Iterator[str]:
 def _files(
     shown: Mapping[str | Path, str | Path], own: str | Path | None, limits: Limits, nested: bool
 ) -> Iterator[str]:
-    """What can be read inside, and the one folder that can be written and stays."""
+    """The readable files inside, and the one writable folder that persists."""
     for name in SYSTEM:
         yield from _system(f"/{name}")
     yield from ("--proc", "/proc", "--dev", "/dev")
     for place in ("/tmp", "/dev/shm", HOME):
         yield from ("--size", str(limits.folder_size), "--tmpfs", place)
-    # After those: an environment may lie below one of them.
+    # After those, because an environment may be below one of them.
     for path in (*(f"/etc/{name}" for name in OF_ETC), sys.base_prefix, sys.prefix):
         yield from ("--ro-bind-try", path, path)
     yield from _without_the_course()
@@ -157,7 +157,7 @@ def _files(
         yield from ("--ro-bind", str(here), str(inside))
     if own:
         yield from ("--bind", str(own), str(own))
-    # All lie in memory; on the last two there is no bound.
+    # All are in memory; the last two have no limit.
     for place in (*(("/tmp",) if nested else ()), "/dev", "/"):
         yield from ("--remount-ro", place)
 
@@ -171,7 +171,7 @@ def _variables(environment: Mapping[str, str]) -> Iterator[str]:
 
 @cache
 def _without_namespaces() -> tuple[str, ...]:
-    """In a namespace of its own a program could mount more memory; bwrap before 0.8 lets it."""
+    """Forbids new namespaces, in which a program could mount more memory (bwrap from 0.8 on)."""
     wanted = ("--unshare-user", "--disable-userns")
     tried = [_program("bwrap"), *wanted, "--ro-bind", "/", "/", "--", "true"]
     done = subprocess.run(tried, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
@@ -180,8 +180,8 @@ def _without_namespaces() -> tuple[str, ...]:
 
 @cache
 def _libraries() -> int:
-    """Bytes that a process reserves, and does not hold, when it loads PyTorch: a few hundred MiB,
-    or with those for a GPU more than a submission may have."""
+    """Bytes that a process reserves but does not use when it loads PyTorch: a few hundred MiB or,
+    with the GPU libraries, more than a submission may use."""
     found = importlib.util.find_spec("torch")
     places = [Path(place) for place in (found and found.submodule_search_locations) or ()]
     sizes = {
@@ -205,8 +205,8 @@ def _system(place: str) -> tuple[str, ...]:
 
 
 def _without_the_course() -> list[str]:
-    """Where the course and this package are installed beside others, they are covered."""
-    from whywrong.course import installed, package_folder  # with them comes PyTorch
+    """Hides the course and this package if they are installed among other packages."""
+    from whywrong.course import installed, package_folder  # PyTorch is in the same folder
 
     course = installed()
     folders = [Path(__file__).resolve().parent]
@@ -218,12 +218,12 @@ def _without_the_course() -> list[str]:
 
 
 def launch(argv: Sequence[str], **how: Any) -> subprocess.Popen:
-    """Starts a program from a thread that lasts as long as it does.
+    """Starts a program from a thread that lives as long as the program.
 
-    A sandbox dies with its parent, and to Linux that is the thread which started it.
+    A sandbox dies with its parent, which for Linux is the thread that started it.
 
     Args:
-        how: as `subprocess.Popen` takes it.
+        how: arguments for `subprocess.Popen`.
     """
     started: Future[subprocess.Popen] = Future()
 
@@ -241,20 +241,20 @@ def launch(argv: Sequence[str], **how: Any) -> subprocess.Popen:
 
 
 def end(outside: psutil.Process) -> None:
-    """End a sandbox and everything inside; that it is over already is no mistake.
+    """End a sandbox and everything inside; it may already have ended.
 
     Args:
-        outside: the process that made the sandbox.
+        outside: the process that created the sandbox.
     """
     with suppress(psutil.Error):
-        # With process 1 inside all others end, before bwrap itself does.
+        # When process 1 inside ends, all others end before bwrap itself.
         for first in outside.children() or [outside]:
             with suppress(psutil.Error):
                 first.kill()
 
 
 def await_end(processes: Iterable[psutil.Process], seconds: float = 5) -> None:
-    """Wait for processes to be gone; one that nobody has buried is."""
+    """Wait until processes have ended; zombies count as ended."""
     until = time.monotonic() + seconds
     for process in processes:
         with suppress(psutil.Error):
@@ -263,15 +263,15 @@ def await_end(processes: Iterable[psutil.Process], seconds: float = 5) -> None:
 
 
 class Watch:
-    """Ends a sandbox that uses more than it may; the system's own bounds hold for each process.
+    """Ends a sandbox that exceeds its limits; the system's own limits are only per process.
 
     Attributes:
-        first: process 1 inside, with which all others end, once it has been seen.
+        first: process 1 inside, with which all others end, once it is known.
 
     Args:
-        process: the process that made the sandbox.
-        told: called once, with what was too much.
-        own: the folder of the host that may be written inside.
+        process: the process that created the sandbox.
+        told: called once, with the exceeded limit.
+        own: the host's folder that is writable inside.
     """
 
     def __init__(
@@ -316,9 +316,9 @@ class Watch:
             return f"it had more than {limits.processes} processes"
         nameless = {file: size for p in family for file, size in _nameless(p.pid).items()}
         alone, shared = map(sum, zip((0, 0), *(_memory(p.pid) for p in family), strict=True))
-        # What is shared is often a file without a name.
+        # Shared memory is often a file without a name.
         if alone + max(shared, sum(nameless.values())) > limits.memory:
-            return f"it held more than {limits.memory // MIB:,} MiB of memory"
+            return f"it used more than {limits.memory // MIB:,} MiB of memory"
         if not self._own:
             return ""
         device = os.stat(self._own).st_dev
@@ -328,7 +328,7 @@ class Watch:
             for entry in _entries(places.pop()):
                 files += 1
                 if files > limits.files:
-                    return f"it made more than {limits.files:,} files"
+                    return f"it created more than {limits.files:,} files"
                 if entry.is_dir(follow_symlinks=False):
                     places.append(entry.path)
                 else:
@@ -339,7 +339,7 @@ class Watch:
 
 
 def _memory(process: int) -> tuple[int, int]:
-    """Bytes that a process holds for itself, and that it shares."""
+    """Bytes of a process's private memory and of its shared memory."""
     with suppress(OSError):
         status = Path(f"/proc/{process}/status").read_text(errors="replace")
         held = dict(line.split(":", 1) for line in status.splitlines())
@@ -349,9 +349,9 @@ def _memory(process: int) -> tuple[int, int]:
 
 
 def _nameless(process: int) -> dict[tuple[int, int], int]:
-    """The sizes of the files that a process has open and nobody else can see."""
+    """The sizes of open files of a process that no other process can see."""
     sizes = {}
-    with suppress(OSError):  # bwrap's own processes may be closed to all but root
+    with suppress(OSError):  # only root may be able to inspect bwrap's own processes
         for opened in _entries(f"/proc/{process}/fd"):
             with suppress(FileNotFoundError):
                 file = opened.stat()

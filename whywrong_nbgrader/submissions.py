@@ -1,4 +1,4 @@
-"""What was handed in, read as data of strangers: mended, or replaced where it can't be read."""
+"""Reads submissions as untrusted data: restores them, or replaces unreadable ones."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ MOST_BESIDE = 100 * 2**20  # of another file
 
 
 class Unreadable(Exception):
-    """What was handed in is no notebook; the message says what it is."""
+    """The submission is not a notebook; the message says what it is."""
 
 
 def read(path: Path) -> NotebookNode:
-    """A notebook from a file that anybody may have put there.
+    """A notebook from an untrusted file.
 
     Raises:
-        Unreadable: it is none.
+        Unreadable: it is not a notebook.
     """
     try:
         found = os.lstat(path)
     except OSError:
-        raise Unreadable("it is not there") from None
+        raise Unreadable("it is missing") from None
     if stat.S_ISLNK(found.st_mode):
         raise Unreadable("it is a link to another file")
     if not stat.S_ISREG(found.st_mode):
-        raise Unreadable("it is no file")
+        raise Unreadable("it is not a file")
     if found.st_size > MOST_BYTES:
         raise Unreadable(f"it has {found.st_size / 2**20:,.0f} MiB; delete its outputs")
     if not found.st_size:
         raise Unreadable("the file is empty")
     try:
-        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
         nbformat.validate(notebook, relax_add_props=True)
     except UnicodeDecodeError:
-        raise Unreadable("it is no text in UTF-8") from None
+        raise Unreadable("it is not UTF-8 text") from None
     except (json.JSONDecodeError, nbformat.reader.NotJSONError):
-        raise Unreadable("it is no JSON, which notebooks are written in") from None
+        raise Unreadable("it is not JSON, the format of notebooks") from None
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None
     except Exception as error:
-        raise Unreadable(f"it is no notebook ({type(error).__name__})") from None
+        raise Unreadable(f"it is not a notebook ({type(error).__name__})") from None
     if len(notebook.cells) > MOST_CELLS:
         raise Unreadable(f"it has {len(notebook.cells):,} cells")
     return notebook
 
 
 def stand_in(cells: Mapping[str, Released], why: str) -> NotebookNode:
-    """What is graded where a notebook can't be read: the released cells, unsolved."""
-    said = f"**This is not what was handed in.** That can't be read: {why}."
+    """Graded instead of an unreadable notebook: the released cells, unsolved."""
+    said = f"**This is not the submission.** It can't be read: {why}."
     made = [new_markdown_cell(said)]
     for cell in cells.values():
         new = new_code_cell if cell.cell_type == "code" else new_markdown_cell
@@ -71,7 +71,7 @@ def stand_in(cells: Mapping[str, Released], why: str) -> NotebookNode:
 
 
 def strange_in(folder: Path) -> list[str]:
-    """What in a submission is no file or folder of a usual size, in words."""
+    """Everything in a submission that is not a file or folder of normal size, in words."""
     found = []
     for at, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -86,14 +86,14 @@ def _strange(path: Path | str) -> str:
     if stat.S_ISDIR(kind.st_mode):
         return ""
     if not stat.S_ISREG(kind.st_mode):
-        return "is a link or no file, and is not looked at"
+        return "is a link or not a file, and is ignored"
     large = kind.st_size > MOST_BESIDE
-    return f"has {kind.st_size / 2**20:,.0f} MiB, and is not looked at" if large else ""
+    return f"has {kind.st_size / 2**20:,.0f} MiB, and is ignored" if large else ""
 
 
 def leave_out_what_is_strange() -> None:
-    """From now on nbgrader copies of what lies beside a notebook only files of a usual size: a link
-    may lead to anybody's file, or to one that never ends."""
+    """From now on, nbgrader copies only files of normal size that are next to a notebook: a link
+    may lead to anyone's file, or to one that never ends."""
     from nbgrader.converters import base
 
     found = base.find_all_files
@@ -105,7 +105,7 @@ def leave_out_what_is_strange() -> None:
 
 
 class CarefulExporter(NotebookExporter):
-    """nbgrader's way to read and write notebooks, for files that strangers have put there."""
+    """nbgrader's interface for reading and writing notebooks, for untrusted files."""
 
     def from_filename(self, filename: str, resources: Any = None, **_: Any) -> tuple[Any, Any]:
         ids = resources["nbgrader"]

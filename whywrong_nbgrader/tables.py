@@ -1,21 +1,22 @@
-"""What became of a class: who has how many points, what failed, what was misunderstood."""
+"""The results of a class: points per student, failures, misconceptions."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jinja2
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
 from whywrong.rows import plain_text
 
 from .classroom import Classroom
+from .readable import in_a_line
 
 STATES = ("right", "partly right", "not right", "not attempted")
 
@@ -33,7 +34,7 @@ class Line:
     needs_a_person: bool = False
 
     def failures(self) -> str:
-        """What is not right, and why."""
+        """The wrong exercises, with reasons."""
         said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
         return ", ".join(said) or ("all right" if self.reports else "nothing was graded")
 
@@ -45,8 +46,8 @@ class Item:
     exercise: str
     points: float
     states: Counter[str]
-    misconceptions: list[tuple[str, int, str]]  # the id, how often, what to say to the class
-    not_named: int = 0  # answers that are wrong for a reason that no misconception gives
+    misconceptions: list[tuple[str, int, str]]  # the id, the count, the sentence for the class
+    not_named: int = 0  # wrong answers that no misconception explains
 
 
 @dataclass
@@ -56,13 +57,17 @@ class Table:
     lines: list[Line]
     items: list[Item]
     tiers: list[str]
+    groups: Sequence[str] = ()
 
     @classmethod
-    def of(cls, classroom: Classroom, flags: Mapping[str, Sequence[str]]) -> Table:
-        """The table of a class that was graded.
+    def of(
+        cls, classroom: Classroom, flags: Mapping[str, Sequence[str]], groups: Sequence[str] = ()
+    ) -> Table:
+        """The table of a graded class.
 
         Args:
-            flags: by student, what a person should look at.
+            flags: by student, the points that a person should look at.
+            groups: one sentence for each group of students whose answers are the same text.
         """
         lines = []
         full, scores = _scores(classroom)
@@ -73,11 +78,11 @@ class Table:
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
             line.notes = [f"{w.notebook}: {said}" for w in works for said in w.trouble]
             line.notes += flags.get(student, ())
-            missing = all(said == "it was not handed in" for w in works for said in w.trouble)
+            missing = all(said == "it was not submitted" for w in works for said in w.trouble)
             line.needs_a_person = bool(flags.get(student)) or not missing
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
-        return cls(classroom.assignment, full, lines, _items(lines), tiers)
+        return cls(classroom.assignment, full, lines, _items(lines), tiers, groups)
 
     @property
     def needs_a_person(self) -> bool:
@@ -89,19 +94,21 @@ class Table:
         said = [f"{self.assignment}: {len(self.lines)} students, {self.full:g} points", ""]
         for line in self.lines:
             late = f" - {line.late:g} late" if line.late else ""
-            said.append(f"{line.student:{wide}}  {line.score:6.2f}{late}  {line.failures()}")
+            name = in_a_line(line.student)
+            said.append(f"{name:{wide}}  {line.score:6.2f}{late}  {line.failures()}")
             said += [f"{'':{wide}}  ! {note}" for note in line.notes]
+        said += ["", "The same answers", *self.groups] if self.groups else []
         said += ["", "Exercises"]
         for item in self.items:
             states = ", ".join(f"{item.states[s]} {s}" for s in STATES if item.states[s])
             said.append(f"  {item.exercise} ({item.points:g}): {states}")
             for id, count, what in item.misconceptions:
                 said.append(f"    {count} x {id}: {plain_text(what)}")
-        said += ["", f"Graded in the tier: {', '.join(self.tiers) or 'none'}."]
+        said += ["", f"Grading tier: {', '.join(self.tiers) or 'none'}."]
         return "\n".join(said)
 
     def counts(self) -> dict[str, dict[str, Any]]:
-        """How often each misconception was made, by exercise: numbers and no names."""
+        """How often each misconception occurred, by exercise: counts without names."""
         return {
             item.exercise: {
                 **{state: item.states[state] for state in STATES},
@@ -127,38 +134,21 @@ class Table:
         return out.getvalue()
 
     def html(self) -> str:
-        """One page that prints well."""
-        rows = "".join(
-            f"<tr><th scope=row>{_safe(line.student)}</th><td class=n>{line.score:.2f}</td>"
-            f"<td class=n>{f'−{line.late:g}' if line.late else ''}</td><td>"
-            + _safe(line.failures())
-            + "".join(f"<br><b>Look:</b> {_safe(note)}" for note in line.notes)
-            + "</td></tr>"
-            for line in self.lines
+        """A printable page: common mistakes, each student's points, and their distribution."""
+        pages = jinja2.Environment(loader=jinja2.PackageLoader(__package__, "."), autoescape=True)
+        pages.filters["plain"] = plain_text
+        return pages.get_template("table.html").render(
+            table=self, states=STATES, state=_state, spread=self.spread()
         )
-        items = "".join(
-            f"<tr><th scope=row>{_safe(item.exercise)} ({item.points:g})</th>"
-            + "".join(f"<td class=n>{item.states[s] or ''}</td>" for s in STATES)
-            + "<td>"
-            + "<br>".join(
-                f"{count} × <b>{_safe(id)}</b>: {_safe(plain_text(what))}"
-                for id, count, what in item.misconceptions
-            )
-            + "</td></tr>"
-            for item in self.items
-        )
-        heads = "".join(f"<th scope=col class=n>{s}</th>" for s in STATES)
-        return PAGE.format(
-            title=_safe(self.assignment),
-            about=f"{len(self.lines)} students, {self.full:g} points, {' and '.join(self.tiers)}",
-            rows=rows,
-            heads=heads,
-            items=items,
-        )
+
+    def spread(self) -> list[tuple[str, int]]:
+        """The number of students in each tenth of the full score."""
+        tenths = Counter(min(int(10 * line.score / (self.full or 1)), 9) for line in self.lines)
+        return [(f"{10 * n}–{10 * n + 10} %", tenths[n]) for n in range(10)]
 
 
 def _scores(classroom: Classroom) -> tuple[float, dict[str, tuple[float, float]]]:
-    """The most one can have, and each student's score in the gradebook with what lateness cost."""
+    """The maximum score, and each student's score and late penalty from the gradebook."""
     with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
         full = gradebook.find_assignment(classroom.assignment).max_score
         scores = {}
@@ -202,39 +192,16 @@ def _state(report: Mapping[str, Any]) -> str:
 def _failure(exercise: str, report: Mapping[str, Any]) -> str:
     if not report["attempted"]:
         return f"{exercise}: not attempted"
-    why = " + ".join(report["misconceptions"])
+    why = " + ".join(report["misconceptions"]) or _in_short(report["message"])
     return f"{exercise}: {report['points']:g}" + (f" ({why})" if why else "")
 
 
+def _in_short(message: str) -> str:
+    """The first sentence of a card's message, shortened."""
+    said = in_a_line(plain_text(message).partition(". ")[0])
+    return said if len(said) <= 60 else f"{said[:59]}…"
+
+
 def _unarmed(cell: Any) -> Any:
-    """What a spreadsheet would take for a formula, as text."""
+    """Marks as text what a spreadsheet would treat as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell
-
-
-def _safe(text: str) -> str:
-    return html.escape(text)
-
-
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em;
-  color: #1d2429; background: #fff; }}
-table {{ border-collapse: collapse; width: 100%; margin: 1em 0 2em; }}
-th, td {{ text-align: left; vertical-align: top; padding: .35em .6em;
-  border-bottom: 1px solid #c9d1d6; }}
-.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
-thead {{ display: table-header-group; }} tr {{ break-inside: avoid; }}
-@media (prefers-color-scheme: dark) {{ @media screen {{
-  body {{ color: #e4e8ea; background: #16191b; }} th, td {{ border-color: #3b444a; }} }} }}
-@media print {{ body {{ margin: 0; max-width: none; font-size: 10pt; }} }}
-</style>
-<h1>{title}</h1><p>{about}</p>
-<h2>Students</h2>
-<table><thead><tr><th scope=col>Student</th><th scope=col class=n>Points</th>
-<th scope=col class=n>Late</th><th scope=col>What is not right</th></tr></thead>{rows}</table>
-<h2>Exercises</h2>
-<table><thead><tr><th scope=col>Exercise</th>{heads}
-<th scope=col>Misconceptions</th></tr></thead>{items}</table>
-</html>
-"""

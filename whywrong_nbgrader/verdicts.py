@@ -1,7 +1,7 @@
-"""Verdicts on answers in another process, which may say whatever it likes.
+"""Verdicts on answers in another process, whose replies can't be trusted.
 
-The cases are drawn here and go in one at a time; what comes back is data of a known form, or
-nothing. Judged are those data, with the key, which never leaves this process.
+The cases are drawn here and sent one at a time; the reply must be data in a known form. These data
+are judged with the key, which never leaves this process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .inside.answers import Probing
 from .readable import all_readable, readable
 from .room import Lodger
 
-PATIENCE = 6  # times as long as it may compute, an answer may take on a busy machine
-GRACE = 3.0  # seconds after the budget of a check, which an honest process needs to say so
-NOT_INSIDE = "exercises", "own_exercises_"  # packages of which only what a probe needs goes in
-KEPT_CASES = 2000  # all of the course's, about 30 MB
+PATIENCE = 6  # on a busy machine, an answer may take this many times its processor time
+GRACE = 3.0  # seconds after the time limit that an honest process needs to report it
+NOT_INSIDE = "exercises", "own_exercises_"  # only needed parts of these are sent
+KEPT_CASES = 2000  # all cases of the course are about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
-MOST_HEADER = 2**20  # bytes of names, shapes and facts; read, they take a hundred times as much
+MOST_HEADER = 2**20  # bytes of names, shapes and facts; in memory, a hundred times as much
 DTYPES = {
     torch.bool,
     torch.uint8,
@@ -50,27 +50,27 @@ DTYPES = {
 
 
 class NotThere(Exception):
-    """The notebook has nothing of this name."""
+    """The notebook defines nothing of this name."""
 
 
 class Untrustworthy(Exception):
-    """What came back has not the form of an observation; the message says what is wrong with it."""
+    """The reply doesn't have the form of an observation; the message says what is wrong."""
 
 
-# What goes in --------------------------------------------------------------------------------
+# What is sent --------------------------------------------------------------------------------
 
-# It is the same for every student, and made once by each process.
+# It is the same for every student, and built once per process.
 _gone_in: dict[tuple, tuple[Exercise, Catalogue, bytes]] = {}
 _shown: dict[int, tuple[Case, bytes]] = {}
 _by_value: dict[str, Any] = {}
 
 
 def goes_in(exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]) -> bytes:
-    """What a submission's process gets to know of an exercise, for its own use: no expectation, no
-    misconception, no case. Functions that the package inside hasn't are sent as code.
+    """The part of an exercise that a submission's process gets: no expectation, misconception or
+    case. Functions that the package inside lacks are sent as code.
 
     Args:
-        names: finished parts that may take the place of the answer's own.
+        names: finished parts that may replace the answer's own.
     """
     place = id(exercise), id(catalogue), *names
     known = _gone_in.get(place)
@@ -101,7 +101,7 @@ def _finished(catalogue: Catalogue, ids: Iterable[str]) -> dict[str, Any]:
 
 
 def _is_inside(part: Any) -> bool:
-    """Whether the package inside has it."""
+    """Whether the package inside contains it."""
     course, home = installed(), getattr(part, "__module__", "") or ""
     if course is None or home.split(".")[0] != course.package:
         return False
@@ -118,7 +118,7 @@ def _sent(value: Any) -> bytes:
 
 
 def shown_case(case: Case) -> bytes:
-    """A case as it goes in: the words that a refusal must have stay here."""
+    """A case as it is sent, without the words that a refusal must contain."""
     known = _shown.get(id(case))
     if known is None or known[0] is not case:
         if len(_shown) >= KEPT_CASES:
@@ -128,11 +128,11 @@ def shown_case(case: Case) -> bytes:
     return known[1]
 
 
-# What comes back -----------------------------------------------------------------------------
+# What is received ----------------------------------------------------------------------------
 
 
 class Seen(NamedTuple):
-    """The forms that facts may have."""
+    """The allowed forms of facts."""
 
     texts: tuple[str, ...] = ("unstable", "elsewhere", "half", "half_dtype", "gradient_error")
     lists: tuple[str, ...] = ("modified", "device", "left_behind", "borrowed", "unread", "ops")
@@ -140,31 +140,31 @@ class Seen(NamedTuple):
 
 
 def observation(data: bytes) -> Observation:
-    """An observation from bytes that anybody may have written.
+    """An observation from untrusted bytes.
 
     Raises:
-        Untrustworthy: it has not the form of one.
+        Untrustworthy: it doesn't have the form of an observation.
     """
     if int.from_bytes(data[:8], "little") > MOST_HEADER:
-        raise Untrustworthy("it says more of itself than an observation does")
+        raise Untrustworthy("it contains more than an observation does")
     try:
         found = unpack(data)
     except (ValueError, RecursionError) as error:
         raise Untrustworthy(readable(str(error)[:200])) from None
     if len(found) != 1 or len(found[0].tensors) > MOST_TENSORS:
-        raise Untrustworthy("these are not the observations of one case")
+        raise Untrustworthy("it is not the observation of a single case")
     (seen,) = found
     for name, tensor in seen.tensors.items():
         if len(name) > 200 or tensor.dtype not in DTYPES or tensor.numel() > MAX_ELEMENTS:
-            raise Untrustworthy(f"{readable(name[:60])} is no tensor of an exercise")
+            raise Untrustworthy(f"{readable(name[:60])} is not a tensor of an exercise")
     return Observation(seen.tensors, facts(seen.facts))
 
 
 def facts(given: dict[str, Any]) -> dict[str, Any]:
-    """The facts of a known form; others are left out.
+    """The facts in a known form; others are left out.
 
     Raises:
-        Untrustworthy: they are too many, or nested too deeply.
+        Untrustworthy: there are too many, or they are nested too deeply.
     """
     _bounded(given)
     given = all_readable(given)
@@ -190,7 +190,7 @@ def facts(given: dict[str, Any]) -> dict[str, Any]:
     printed = given.get("printed")
     if isinstance(printed, dict) and _texts(printed.get("first")):
         if type(printed.get("lines")) is not int:
-            raise Untrustworthy("lines that were printed can't be counted")
+            raise Untrustworthy("the printed lines can't be counted")
         kept["printed"] = {"lines": printed["lines"], "first": printed["first"][:5]}
     if "error" in given:
         kept["error"] = _error(given["error"])
@@ -198,7 +198,7 @@ def facts(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(given: Any) -> dict[str, Any]:
-    """An exception as facts; one of another form is one all the same."""
+    """An exception as facts; an unknown form still counts as an exception."""
     given = given if isinstance(given, dict) else {}
     text = {n: given[n][:2000] for n in ("type", "message") if isinstance(given.get(n), str)}
     lists = {n: given[n][:20] for n in ("bases", "where") if _texts(given.get(n))}
@@ -230,7 +230,7 @@ def _names_with_sizes(value: Any) -> bool:
 
 
 def _bounded(value: Any, room: int = MOST_FACTS, depth: int = 8) -> int:
-    """How much room is left behind a value of plain data."""
+    """The budget that remains after a value of plain data."""
     room -= len(value) if isinstance(value, str | list | dict) else 1
     if room < 0 or depth < 0:
         raise Untrustworthy("there are more facts than an observation has")
@@ -241,7 +241,7 @@ def _bounded(value: Any, room: int = MOST_FACTS, depth: int = 8) -> int:
 
 
 def described(said: Any) -> Described:
-    """A description from what a process says of its answer."""
+    """A description from a process's own statement about its answer."""
     if not isinstance(said, dict):
         raise Untrustworthy("there is no description")
     _bounded(said)
@@ -279,12 +279,12 @@ def _signature(arguments: Any) -> inspect.Signature | None:
 
 @dataclass
 class There:
-    """An answer in a lodger's process; `HandedIn` as `report_on` wants it.
+    """An answer in a notebook's process, with the interface `HandedIn` for `report_on`.
 
     Attributes:
-        name: what it is called there.
-        seconds: that it may compute.
-        seen: what was seen last.
+        name: its name there.
+        seconds: its limit on processor time.
+        seen: the last observations.
     """
 
     exercise: Exercise
@@ -304,7 +304,7 @@ class There:
         if said.get("there") is False:
             raise NotThere
         if "described" not in said:
-            raise Untrustworthy(readable(str(said.get("error", "it did not say what it is"))[:300]))
+            raise Untrustworthy(readable(str(said.get("error", "it gave no description"))[:300]))
         return described(said["described"])
 
     def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
@@ -316,7 +316,7 @@ class There:
             asked |= {"first": number == 0, "parts": bool(parts)}
             said, data = self.lodger.ask(asked, shown_case(case), left + GRACE)
             if not data:
-                raise Untrustworthy(readable(str(said.get("error", "nothing was seen"))[:300]))
+                raise Untrustworthy(readable(str(said.get("error", "nothing was observed"))[:300]))
             observations.append(observation(data))
             error = observations[-1].error or {}
             if error.get("kind") == "time":
@@ -334,28 +334,26 @@ def verdict(
     seen: list[Observation] | None = None,
     alone: Report | None = None,
 ) -> Report:
-    """The report on the answer that bears the exercise's name in a lodger's process.
+    """The report on the answer with the exercise's name in a notebook's process.
 
     Args:
-        seen: what was seen of it is put in here.
+        seen: filled with the observations of the answer.
         alone: as in `report_on`.
 
     Raises:
-        wire.Ended, wire.OutOfTime: the process is gone, or says nothing any more.
+        wire.Ended, wire.OutOfTime: the process has ended, or no longer replies.
     """
     there = There(exercise, catalogue, lodger, exercise.id, seconds)
     try:
         return report_on(exercise, there, key, catalogue, alone)
     except NotThere:
-        said = (
-            f"NameError: name '{exercise.id}' is not defined. No cell that was run has written it."
-        )
+        said = f"NameError: name '{exercise.id}' is not defined. No cell that ran defines it."
     except (Untrustworthy, wire.BadMessage) as error:
-        said = f"What came back from this answer can't be judged: {error}."
+        said = f"The results of this answer can't be judged: {error}."
     except (wire.Ended, wire.OutOfTime):
         raise
     except Exception as error:
-        said = f"What came back from this answer can't be judged ({type(error).__name__})."
+        said = f"The results of this answer can't be judged ({type(error).__name__})."
     finally:
         if seen is not None:
             seen[:] = there.seen

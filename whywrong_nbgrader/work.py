@@ -1,4 +1,4 @@
-"""What a process that grades does. It imports no more than running a notebook needs."""
+"""The work of a grading process. It imports only what running a notebook needs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PR_SET_PDEATHSIG = 1
 
 @cache
 def room(tier: str) -> Room:
-    """This process's room, made when first asked for."""
-    torch.set_num_threads(1)  # as inside; and the same is found on a machine of any size
+    """This process's room, created on first use."""
+    torch.set_num_threads(1)  # as inside; a result must be the same on a machine of any size
     made = Room(trusted=tier == TRUSTED)
-    Finalize(None, made.close, exitpriority=0)  # a forked worker's `atexit` is not heard
+    Finalize(None, made.close, exitpriority=0)  # a forked worker doesn't run `atexit`
     return made
 
 
 def work(cells: list[dict[str, Any]], settings: Settings) -> dict[str, Any]:
-    """A notebook's result; the submission's program runs in a child of this process."""
+    """A notebook's result; the submission runs in a child of this process."""
     return make(room(settings.tier), [Cell(**c) for c in cells], settings).to_dict()
 
 
 def end_with_parent() -> None:
-    """Where the system can (Linux), a process that grades ends with the one that started it."""
+    """On Linux, makes a grading process end with the process that started it."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import torch
 import traitlets
-from IPython.display import display
 
-from course_utils import colours
 from course_utils.attention_map import static
+from course_utils.page import joined
+from course_utils.with_table import WithTable
 
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST_NUMBERS = 4_000_000  # what a page takes without a pause: 144 heads of 128 × 128 fit
 COLDEST, HOTTEST = 0.1, 10.0
 # What the table shows at a step before the weights, and whether it is scaled.
@@ -41,7 +39,7 @@ def attention_map(
     temperature: float = 1.0,
     layer: int = 0,
     head: int = 0,
-    row: int = 0,
+    row: int = -1,
     step: str = "softmax",
     overview: bool = False,
 ) -> "AttentionMap":
@@ -60,7 +58,7 @@ def attention_map(
         values: `(S, D)`, with leading sizes likewise; adds the step "weighted sum".
         scale: such as `d_head ** -0.5`; left out, the scores are scaled already.
         head_names: one per head, or one per head of each layer.
-        temperature, layer, head, row: at first; the temperature from 0.1 to 10.
+        temperature, layer, head, row: at first; the temperature from 0.1 to 10, the last row.
         step: "query · key", "scores", "scaled", "masked", "softmax" or "weighted sum".
         overview: begin with all heads of the layer side by side.
 
@@ -87,10 +85,10 @@ def attention_map(
     )
 
 
-class AttentionMap(anywidget.AnyWidget):
+class AttentionMap(WithTable):
     """The widget behind `attention_map`, which checks and explains its arguments."""
 
-    _esm = Path(__file__).with_name("attention_map.js")
+    _esm = joined(Path(__file__).with_name("attention_map.js"))
     _css = Path(__file__).with_name("attention_map.css")
 
     layer = traitlets.Int().tag(sync=True)
@@ -137,7 +135,6 @@ class AttentionMap(anywidget.AnyWidget):
                 "query": None if query_key is None else _packed(query_key[0]),
                 "key": None if query_key is None else _packed(query_key[1]),
                 "head_names": head_names,
-                "colours": colours.for_the_page(),
                 "scale": scale,
                 "steps": self._steps,
                 "queries": queries,
@@ -207,8 +204,8 @@ class AttentionMap(anywidget.AnyWidget):
 
     def _place(self) -> str:
         layers, heads = self._scores.shape[:2]
-        place = [f"layer {self.layer} of {layers}"] if layers > 1 else []
-        place += [f"head {self.head} of {heads}{self._named(self.head)}"] if heads > 1 else []
+        place = [f"layer {self.layer} of 0–{layers - 1}"] if layers > 1 else []
+        place += [f"head {self.head} of 0–{heads - 1}{self._named(self.head)}"] if heads > 1 else []
         place += [f"temperature {self.temperature:g}"] if self.temperature != 1 else []
         return ", ".join(place)
 
@@ -239,7 +236,10 @@ class AttentionMap(anywidget.AnyWidget):
             title=f"{what}{place and ', ' + place}",
             row=self.row,
             notes=sentences
-            + [f"head {head}{self._named(head)}: {self._sentence(head)}" for head in others],
+            + [
+                f"head {head}{self._named(head)}: {self._sentence(head).rpartition(';')[0]}"
+                for head in others
+            ],
             sums=scale is None,
         )
 
@@ -259,22 +259,6 @@ class AttentionMap(anywidget.AnyWidget):
         ]
         query = static.names(self._queries)[self.row]
         return [f"context of {query}: {' + '.join(parts)} = {_vector(row @ values)}"]
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return {"text/plain": repr(self), "text/html": self._html(), WIDGET_VIEW: view}, {}
-
-    def _ipython_display_(self, **kwargs: Any) -> None:
-        """Put out the table and the widget as two outputs; the style sheet hides the first.
-
-        Of one output with both, JupyterLab shows the widget alone, and after a restart and a
-        reload that is an error message. As two, the table is there whenever no widget follows it.
-        """
-        bundle, _ = self._repr_mimebundle_()
-        view = bundle.pop(WIDGET_VIEW)
-        display(bundle, raw=True)
-        # Without the widget, empty HTML is nothing on a page, and empty text an empty grey box.
-        display({WIDGET_VIEW: view, "text/html": "", "text/plain": ""}, raw=True)
 
 
 def _vector(vector: torch.Tensor) -> str:

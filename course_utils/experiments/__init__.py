@@ -1,4 +1,4 @@
-"""Experiments that lessons run: the measuring is here, the call and the picture are there.
+"""Experiments for the lessons: the measurements are here, calls and figures in the lessons.
 
-One module an experiment, and one for what is tried on heads.
+One module per experiment, and one for the experiments on heads.
 """

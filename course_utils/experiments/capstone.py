@@ -1,4 +1,4 @@
-"""Lesson 15: what the heads of the reader's own model attend to, and what each is worth."""
+"""Lesson 15: what the heads of the reader's own model attend to, and how much each contributes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ JOBS = (
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
-    """The course's `TinyLM` of these sizes with the parameters of another model, by their names:
-    from its state dict, else from its attributes.
+    """The course's `TinyLM` of these sizes with the parameters of another model, found by name in
+    its state dict or else in its attributes.
 
     Raises:
-        ValueError: one is missing or of another shape, or the two models' logits differ.
+        ValueError: a parameter is missing or has a different shape, or the models' logits differ.
     """
     with torch.random.fork_rng(devices=[]):
         made = TinyLM(*sizes)
@@ -64,21 +64,21 @@ def _compare(model: nn.Module, made: TinyLM) -> None:
 
 
 def _told(text: str) -> ValueError:
-    """An error that a notebook shows by its words alone."""
+    """An error that a notebook shows without a traceback."""
     error = ValueError(text)
     error._render_traceback_ = lambda: text.split("\n")  # type: ignore[attr-defined]
     return error
 
 
 def places(ids: Tensor, blanks: Tensor) -> Tensor:
-    """The positions that each job asks for.
+    """The positions that belong to each job.
 
     Args:
         ids: `(B, T)`.
         blanks: the ids that separate words, `(N,)`.
 
     Returns:
-        `(J, B, T, T)` bool, in the order of `JOBS`; "further back" begins three letters back.
+        `(J, B, T, T)` bool, in the order of `JOBS`; "further back" starts three letters back.
     """
     B, T = ids.shape
     t = torch.arange(T, device=ids.device)
@@ -101,8 +101,8 @@ def places(ids: Tensor, blanks: Tensor) -> Tensor:
 
 
 def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean weight that each head puts where each job asks for, `(L, H, J)`, and what even
-    weights put there, `(J,)`. Only tokens for which a job has such a position count."""
+    """The mean weight of each head on the positions of each job, `(L, H, J)`, and the weight there
+    with uniform attention, `(J,)`. Only tokens with such a position count."""
     hidden = causal_mask(ids.shape[1], ids.device)
     weights = masked_softmax(head_scores(model, ids), hidden).movedim(0, 2)  # (L, H, B, T, T)
     even = masked_softmax(torch.zeros_like(weights[0, 0]), hidden)  # (B, T, T)
@@ -118,8 +118,8 @@ def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tens
 
 
 def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
-    """`(layer, head, job)` of each head with the job in which it is furthest above even weights,
-    the furthest first."""
+    """`(layer, head, job)` for each head, with the job in which it is furthest above uniform
+    attention, the furthest first."""
     above, jobs = (scores - even).max(dim=-1)  # (L, H) each
     order = above.flatten().argsort(descending=True).tolist()
     heads = [divmod(i, above.shape[1]) for i in order]
@@ -127,6 +127,6 @@ def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
 
 
 def loss_without(model: TinyLM, ids: Tensor, layer: int, head: int) -> float:
-    """The loss on `(N, T)` ids while one head adds nothing."""
+    """The loss on `(N, T)` ids with one head ablated."""
     with without_head(model, layer, head):
         return held_out_loss(model, ids)

@@ -1,11 +1,11 @@
-"""Lesson 14: the eight programs inside small language models, and instruments to look at them.
+"""Lesson 14: the eight programs inside small language models, and instruments to examine them.
 
-Each model is lesson 10's in small, trained on its toy English, with one part exchanged for a broken
-one. How a program is shown, how its symptom looks, and the one line that catches it stand here too.
+Each is a small version of lesson 10's model, trained on the toy English with one broken part. This
+module also shows a program and its symptom, and has the one-line test that catches it.
 
     python -m course_utils.experiments.clinic
 
-trains the models, a minute and a half, and keeps their weights beside this file, in half precision.
+trains the models in 1.5 minutes, and stores their weights next to this file, in half precision.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ KEPT = Path(__file__).with_name("clinic.safetensors")
 words = WordTokenizer(toy_english.words)
 
 
-# Each cause, and what it shows otherwise.
+# Each cause, and the symptom it would have.
 CAUSES = {
     "mask after softmax": "Rows then don't sum to 1, whatever else is right.",
-    "mask the wrong way round": "Tokens then see the future alone, and the first sees the most.",
-    "scores not scaled": "Scores then grow with the width, and one key takes all the weight.",
-    "softmax over queries": "Columns then sum to 1, and rows to anything.",
-    "rows hidden, not columns": "Real tokens then mix padding into what they collect.",
+    "mask the wrong way round": "Tokens then see only the future, and the first sees the most.",
+    "scores not scaled": "Scores then grow with the width, and one key gets all the weight.",
+    "softmax over queries": "Columns then sum to 1, but rows don't.",
+    "rows hidden, not columns": "Real tokens then mix padding into their results.",
     "future not hidden": "Each token then sees the one that it should predict.",
     "heads cut without a swap": "A head then holds pieces of several tokens.",
-    "channels left over": "Some channels then have no say at all.",
-    "places from 1": "Each token then stands one place too far, and the last has none.",
-    "padding counted as places": "A text then begins at another place in each batch.",
+    "channels left over": "Some channels then have no effect.",
+    "places from 1": "Each token is then one position too far, and the last token has no position.",
+    "padding counted as places": "A text then begins at a different position in each batch.",
     "nothing kept between words": "Each new word then costs as much as all those before it.",
-    "dropout never off": "The same input then gives something else each time.",
+    "dropout never off": "The same input then gives a different result each time.",
 }
 
 
@@ -70,7 +70,7 @@ CAUSES = {
 
 
 class Program:
-    """The source of a program, to be read in a notebook or on a terminal."""
+    """The source of a program, for a notebook or a terminal."""
 
     def __init__(self, source: str) -> None:
         self.source = source.strip()
@@ -83,7 +83,7 @@ class Program:
 
 
 def program(letter: str) -> Program:
-    """What a patient looks like; `A` to `H`."""
+    """The program of a patient, `A` to `H`."""
     return Program(inspect.getsource(AS_FOUND[letter]))
 
 
@@ -94,7 +94,7 @@ class Ward(nn.Module):
     """A small GPT on the toy English, in which one part may be a broken program.
 
     Args:
-        patient: the letter of that program; "" for none.
+        patient: the letter of the broken program; "" for none.
 
     Shapes: `forward(ids, pad_mask=None)` takes `(B, T)` and a bool `(B, T)`, and returns
     `(B, T, V)`.
@@ -153,18 +153,18 @@ class Ward(nn.Module):
 
     @property
     def hides_padding(self) -> bool:
-        """Whether its attention takes a padding mask; else padding has to stand behind."""
+        """Whether its attention takes a padding mask; else padding must be on the right."""
         return self.patient not in tuple("BCEG")
 
 
 def train(patient: str = "", steps: int = STEPS) -> tuple[Ward, list[float]]:
-    """Train a model with its broken part; with it, the loss before each step."""
+    """Train a model with its broken part; returns it with the loss before each step."""
     with torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(0)
         model, losses = Ward(patient), []
         optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
-        T = CONTEXT - (patient == "F")  # its longest texts end the training
+        T = CONTEXT - (patient == "F")  # its longest texts would stop the training
         step = AS_FOUND["D"] if patient == "D" else training_step
         for ids in toy_english.draw(16 * steps, T, seed=1).view(steps, 16, T):
             losses.append(step(model, ids, optimizer))
@@ -172,11 +172,11 @@ def train(patient: str = "", steps: int = STEPS) -> tuple[Ward, list[float]]:
     return model.eval(), losses
 
 
-BY_THEMSELVES = tuple("BCDEFG")  # A and H are broken where nothing is learned
+BY_THEMSELVES = tuple("BCDEFG")  # A and H have bugs that don't affect training
 
 
 def keep() -> None:
-    """Train all models and keep their weights, and their losses, the mean of every ten."""
+    """Train all models; store their weights, and their losses averaged over ten steps."""
     kept: dict[str, Tensor] = {}
     for patient in ("", *BY_THEMSELVES):
         model, losses = train(patient)
@@ -192,7 +192,7 @@ def _kept() -> dict[str, Tensor]:
 
 @cache
 def trained(patient: str = "") -> Ward:
-    """The model that `keep` has trained with this part in it; A and H with a sound one."""
+    """The model that `keep` trained with this part; for A and H, a correct model."""
     own = patient if patient in BY_THEMSELVES else ""
     with torch.random.fork_rng(devices=[]):
         model = Ward(patient)
@@ -202,12 +202,12 @@ def trained(patient: str = "") -> Ward:
 
 
 def losses(patient: str = "") -> dict[int, float]:
-    """The loss of its training by step, the mean of ten steps at a time."""
+    """Its training loss by step, averaged over ten steps."""
     means = _kept()[f"{patient if patient in BY_THEMSELVES else ''}.losses"]
     return {10 * i + 5: loss for i, loss in enumerate(means.tolist())}
 
 
-FLOOR = 1.228  # nats a word: `toy_english.least_loss(24)`, which takes seconds to count
+FLOOR = 1.228  # nats per word: `toy_english.least_loss(24)`, which takes seconds to compute
 
 
 # Four instruments -------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def row_sums(model: Ward) -> bool:
 
 @torch.no_grad()
 def as_alone(model: Ward) -> bool:
-    """Whether a text gives the same in a padded batch as alone."""
+    """Whether a text gives the same result in a padded batch as alone."""
     long, short = toy_english.draw(2, 15, seed=4), 9
     ids = long.clone()
     mask = torch.zeros_like(ids, dtype=torch.bool)
@@ -239,14 +239,14 @@ def as_alone(model: Ward) -> bool:
 
 @torch.no_grad()
 def past_stays(model: Ward) -> bool:
-    """Whether logits stay when only later words change."""
+    """Whether logits stay the same when only later words change."""
     ids, others = toy_english.draw(8, 15, seed=5).split(4)
     changed = torch.cat([ids[:, :10], others[:, 10:]], dim=1)
     return torch.allclose(model(ids)[:, :10], model(changed)[:, :10], atol=1e-3)
 
 
 def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
-    """Greedy, up to one word more than fit; it ends with the error, if one comes."""
+    """Generates greedily, one word more than fits; ends with the error, if there is one."""
     ids = words.encode(beginning)[None]
     try:
         while ids.shape[1] < length:
@@ -262,7 +262,7 @@ def _likeliest(model: Ward, ids: Tensor, pad_mask: Tensor | None = None) -> Tens
 
 
 def says_it(ids: Tensor) -> bool:
-    """Whether the grammar says a text."""
+    """Whether the grammar generates a text."""
     try:
         toy_english.next_word(ids[None])
     except ValueError:
@@ -271,7 +271,7 @@ def says_it(ids: Tensor) -> bool:
 
 
 def speaks(model: Ward) -> bool:
-    """Whether most of 12 texts that it writes on, until its context is full, are in the grammar."""
+    """Whether most of 12 texts that it continues, until its context is full, are grammatical."""
     ids = toy_english.draw(12, 6, seed=9)
     try:
         while ids.shape[1] < CONTEXT:
@@ -291,7 +291,7 @@ INSTRUMENTS: dict[str, Callable[[Ward], bool]] = {
 
 
 def examined() -> dict[str, dict[str, bool]]:
-    """Which instrument finds something in which patient; "sound" is a model without a fault."""
+    """Which instrument finds a bug in which patient; "sound" is a model without a bug."""
     patients = {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
     return {
         name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
@@ -303,7 +303,7 @@ def examined() -> dict[str, dict[str, bool]]:
 
 
 def next_word(model: Ward, text: str, beside: str = "") -> str:
-    """The likeliest next word of a text; of two texts in a batch the shorter is padded in front."""
+    """The most likely next word of each text; in a batch, the shorter text is left-padded."""
     rows = [words.encode(t) for t in (text, beside) if t]
     longest = max(map(len, rows))
     ids = torch.stack([nn.functional.pad(row, (longest - len(row), 0)) for row in rows])
@@ -317,18 +317,18 @@ def drawn(*shape: int) -> Iterator[Tensor]:
     return iter(numbers.to(device()))
 
 
-LONG = 40  # how large the numbers in queries and keys are, where float16 is tried
+LONG = 40  # the size of the numbers in queries and keys in the float16 test
 
 
 def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
-    """What an attention gives in float16 for queries and keys of numbers of about 40."""
+    """The result of an attention in float16, for queries and keys with numbers of about 40."""
     query, key, value = drawn(1, 1, 8, width)
     return attend(LONG * query.half(), LONG * key.half(), value.half())
 
 
 def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
-    """Train the values of a layer, in float16, to give its input back: three losses, each after
-    `cure`, and behind them one of its weights."""
+    """Train the values of a layer, in float16, to reproduce its input: three losses, each after
+    `cure`, followed by one of its weights."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 1, 8, 256, generator=generator).half()
     weight, seen = torch.zeros(256, 256).half().requires_grad_(), []
@@ -342,7 +342,7 @@ def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor
 
 
 def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) -> list[bool]:
-    """For each channel of the values, whether it has any say in the result."""
+    """For each channel of the values, whether it affects the result."""
     query, key, value = drawn(1, 6, width)
     value.requires_grad_()
     (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
@@ -351,14 +351,14 @@ def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) ->
 
 
 def loudness(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
-    """`(T,)`: how long the output is at each place, on average; inputs are as long everywhere."""
+    """`(T,)`: the mean norm of the output at each position; all inputs have equal norms."""
     query, key, value = drawn(64, 1, T, 16)
     value = value + 1  # something that all tokens have in common
     return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))
 
 
 def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> str:
-    """What becomes of a text of so many tokens, with a table of 24 places."""
+    """The outcome for a text of this many tokens, with a table of 24 positions."""
     ids, generator = torch.zeros(1, length, dtype=torch.int64), torch.Generator().manual_seed(0)
     token, position = torch.randn(2, table, 4, generator=generator)
     try:
@@ -369,10 +369,10 @@ def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> s
 
 
 class Reader(nn.Module):
-    """A `TinyLM` that is called as patient H calls its model, and counts what goes through it.
+    """A `TinyLM` with the interface that patient H needs, which counts the tokens through it.
 
-    Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and what it keeps of those before,
-    and returns `(B, T, V)` logits and the cache. T is 1 unless there is no cache.
+    Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and the cache of earlier ones, and
+    returns `(B, T, V)` logits and the cache. T is 1 unless there is no cache.
     """
 
     def __init__(self, model: TinyLM) -> None:
@@ -388,7 +388,7 @@ class Reader(nn.Module):
 
 @cache
 def reader(context: int = 260) -> Reader:
-    """A model of four layers, 128 wide, untrained: it writes nonsense as slowly as sense."""
+    """An untrained model with four layers of width 128: nonsense takes as long as sense."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Reader(TinyLM(50, 128, 4, context, 4))
@@ -399,16 +399,16 @@ def _written(program: Callable[..., Tensor], new: int) -> Tensor:
 
 
 def pushed(program: Callable[..., Tensor], new: int) -> int:
-    """How many positions go through the model for so many new words behind one."""
+    """The number of positions through the model for this many new words after one."""
     reader().pushed = 0
     _written(program, new)
     return reader().pushed
 
 
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """The seconds that it takes to write so many words, here and now."""
+    """The seconds it takes to generate this many words on this machine."""
     with use_threads(1):
-        _written(program, 8)  # the first words of a model take longer
+        _written(program, 8)  # a model's first words take longer
         return [seconds(partial(_written, program, new), rounds=1) for new in counts]
 
 
@@ -467,7 +467,7 @@ ONE_LINE: dict[str, tuple[str, Callable[..., bool]]] = {
 
 
 def prove(letters: str) -> None:
-    """Run the one-line test of each patient on its program, as found and repaired."""
+    """Run each patient's one-line test on its program, as found and repaired."""
     for letter in letters:
         text, test = ONE_LINE[letter]
         found = [_outcome(test, programs[letter]) for programs in (AS_FOUND, MENDED)]

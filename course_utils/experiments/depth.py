@@ -1,12 +1,12 @@
-"""Lesson 08: how much gradient the first block of a deep stack gets, and which stacks learn.
+"""Lesson 08: the gradient in the first block of a deep stack, and which stacks learn.
 
 A stack of untrained blocks, then a linear layer. Five ways to wire a block:
 
-- "neither": attention, then the network; nothing is added, nothing normed;
-- "norms alone": each branch reads through a norm, and its result takes the place of the tokens;
-- "residuals alone": each branch is added, and nothing is normed;
+- "neither": attention, then the network; nothing is added or normalised;
+- "norms alone": each branch reads through a norm, and its result replaces the tokens;
+- "residuals alone": each branch is added, and nothing is normalised;
 - "Pre-LN": each branch reads through a norm and is added (lesson 08's block); a norm at the end;
-- "Post-LN": each branch is added, and the sum is normed (Vaswani et al. 2017).
+- "Post-LN": each branch is added, and the sum is normalised (Vaswani et al. 2017).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _added(branch: nn.Module, x: Tensor) -> Tensor:
 
 
 class Stack(nn.Module):
-    """Blocks in a row, wired as said, and a linear layer: `(B, T, C)` to `(B, T, classes)`."""
+    """A stack of blocks, wired as named, and a linear layer: `(B, T, C)` to `(B, T, classes)`."""
 
     def __init__(self, wiring: str, depth: int, T: int, classes: int) -> None:
         super().__init__()
@@ -60,12 +60,12 @@ class Stack(nn.Module):
 
 
 def gradient_norms(wiring: str, depth: int, seed: int = 0) -> tuple[float, float]:
-    """Build a stack that is to tell ten random classes; run it once and back.
+    """Build a stack that classifies into ten random classes; run it forward and backward once.
 
     In float64: without norms and residuals the gradient is too small for float32.
 
     Returns:
-        The length of the gradient of all parameters of the first block, and of the last.
+        The norm of the gradient of all parameters of the first block, and of the last.
     """
     B, T, classes = 4, 8, 10
     with torch.random.fork_rng(devices=[]), use_threads(1):
@@ -84,14 +84,14 @@ def _length(block: nn.Module) -> float:
 def train(
     wiring: str, depth: int = 6, rate: float = 3e-3, warm_up: int = 0, seed: int = 0
 ) -> float:
-    """Train a stack to name the token before, of 12 kinds: about 4 s for 6 blocks.
+    """Train a stack to name the previous token, of 12 kinds: about 4 s for 6 blocks.
 
     Args:
         rate: the learning rate of Adam.
-        warm_up: steps in which the rate rises to it, of 150.
+        warm_up: the number of steps, of 150, in which the rate rises to it.
 
     Returns:
-        The mean loss of the last ten steps; ln 12 = 2.48 is guessing.
+        The mean loss of the last ten steps; random guessing gives ln 12 = 2.48.
     """
     V, T, B, steps = 12, 32, 32, 150
     losses = []

@@ -1,7 +1,7 @@
-"""Lesson 12: three families of transformers, by what each may attend to, and a blanked-out word.
+"""Lesson 12: three families of transformers, by their masks, and a masked word.
 
 French articles agree with the noun *after* them: "la petite souris", "le petit chat". A model that
-fills in a blanked-out article must attend to the right.
+fills in a masked article must attend to tokens on its right.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ ARTICLE_IDS = {  # of each gender
 
 
 def masks(S: int, T: int) -> Tensor:
-    """What is hidden in each family, `(3, S + T, S + T)`: in an encoder nothing; in a decoder the
-    future; in an encoder-decoder, whose first S tokens are the source, the target from the source,
-    and the future from the target."""
+    """The mask of each family, `(3, S + T, S + T)`: an encoder hides nothing; a decoder hides the
+    future; an encoder–decoder, whose first S tokens are the source, hides the target from the
+    source, and the target's future."""
     both = causal_mask(S + T)
     both[:S, :S] = False
     return torch.stack([torch.zeros_like(both), causal_mask(S + T), both])
 
 
 class LooksBack(MultiHeadAttention):
-    """Causal attention, called as the attention of an encoder is."""
+    """Causal attention with the interface of an encoder's attention."""
 
     def forward(self, x: Tensor, context: Tensor, pad_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
         return super().forward(x, pad_mask)
 
 
 class Filler(nn.Module):
-    """Predicts for each position of a text which word is there, with one block, causal or not."""
+    """Predicts the word at each position of a text, with one block, causal or not."""
 
     def __init__(self, causal: bool) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def blanked(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def train_filler(causal: bool, steps: int = 120, seed: int = 0) -> Filler:
-    """Train a model to predict the article that was blanked out."""
+    """Train a model to predict the masked article."""
     ids, pad_mask, articles = blanked(steps * 32, seed=1)
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -82,13 +82,13 @@ def train_filler(causal: bool, steps: int = 120, seed: int = 0) -> Filler:
 
 @torch.no_grad()
 def _genders(model: Filler, ids: Tensor, pad_mask: Tensor) -> Tensor:
-    """`(2, B)`: how likely a masculine and a feminine article is at the first position."""
+    """`(2, B)`: the probabilities of a masculine and a feminine article at the first position."""
     shares = model(ids, pad_mask)[:, 0].softmax(dim=-1)  # (B, V)
     return torch.stack([shares[:, ARTICLE_IDS[gender]].sum(dim=-1) for gender in "mf"])
 
 
 def right_gender(model: Filler) -> float:
-    """How often the likelier gender of the article is the right one, in unseen sentences."""
+    """How often the more likely gender of the article is right, in unseen sentences."""
     ids, pad_mask, articles = blanked(400, seed=2)
     masculine, feminine = _genders(model, ids, pad_mask)
     wanted = torch.isin(articles, torch.tensor(ARTICLE_IDS["f"]))
@@ -96,6 +96,6 @@ def right_gender(model: Filler) -> float:
 
 
 def article_shares(model: Filler, text: str) -> Tensor:
-    """`(2,)`: how likely a masculine and a feminine article is before a French text."""
+    """`(2,)`: the probabilities of a masculine and a feminine article before a French text."""
     ids = torch.cat([torch.tensor([EOS_ID]), french.encode(text)])[None]
     return _genders(model, ids, torch.zeros_like(ids, dtype=torch.bool))[:, 0]

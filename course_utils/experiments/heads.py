@@ -1,4 +1,4 @@
-"""What lessons 06 and 07 try on heads, measure of them and draw: code to call, not to read there.
+"""Experiments on heads for lessons 06 and 07: code that the lessons call but don't show.
 
 Letters in shapes are those of `course_utils.attention`.
 """
@@ -25,8 +25,8 @@ from course_utils.transformer import TransformerBlock
 
 
 def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Texts of lesson 04's lookup, `(B, T, 8)`, and what each token should get: the payloads of
-    the next and of the previous kind, `(B, T, 4)`."""
+    """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets: the payloads of the next
+    and of the previous kind, `(B, T, 4)`."""
     kinds, tokens, following = lookup.texts(B, seed)
     source = kinds.argsort(dim=-1).gather(1, (kinds - 1) % len(lookup.KINDS))  # (B, T)
     payloads = tokens[..., len(lookup.KINDS) :]  # (B, T, 2)
@@ -35,7 +35,7 @@ def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 class SideBySide(nn.Module):
-    """Heads without a mask, `(B, T, 8)` to `(B, T, 4)`: joined, and mixed by `out_proj`."""
+    """Heads without a mask, `(B, T, 8)` to `(B, T, 4)`: concatenated, and mixed by `out_proj`."""
 
     def __init__(self, num_heads: int, width: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class SideBySide(nn.Module):
 
 
 def train(num_heads: int, width: int, seed: int = 0) -> SideBySide:
-    """Train new heads to get both payloads: 1,000 steps of Adam on 64 texts each."""
+    """Train untrained heads to get both payloads: 1,000 steps of Adam on 64 texts each."""
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = SideBySide(num_heads, width)
@@ -89,12 +89,12 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
 
 
 def plural_share(words: list[str], silent: int = -1) -> float:
-    """How probable the start page's model finds a plural verb after these words, while one head of
-    its second block is silent, if any: its channels become 0 before `out_proj`."""
+    """The probability of a plural verb after these words in the start page's model, optionally with
+    one head of its second block ablated: its channels become 0 before `out_proj`."""
 
     def silence(_: nn.Module, joined: tuple[Tensor]) -> Tensor:
         D = start_page.WIDTH // start_page.HEADS
-        channels = torch.arange(start_page.WIDTH) // D  # (C,): the head that each belongs to
+        channels = torch.arange(start_page.WIDTH) // D  # (C,): the head of each channel
         return joined[0].masked_fill(channels == silent, 0.0)  # (B, T, C)
 
     block = start_page.trained().blocks[-1]
@@ -111,7 +111,7 @@ def plural_share(words: list[str], silent: int = -1) -> float:
 
 
 class ReviewedWrapper(attention.MultiHeadAttentionWrapper):
-    """`MultiHeadAttentionWrapper` by somebody else: does it do what it should?"""
+    """Somebody else's `MultiHeadAttentionWrapper`, to review."""
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         contexts = [head(x) for head in self.heads]  # H of (B, T, D), and no mask
@@ -134,7 +134,7 @@ def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def same_as_alone(module: nn.Module) -> list[bool]:
-    """Whether a text gives the same as alone: with padding after it, and with padding before it."""
+    """Whether a text gives the same result as alone, with padding after it and before it."""
     device = next(module.parameters()).device
     ways = padded_both_ways().values()
     alone, after, before = (module(x.to(device), mask.to(device)) for x, mask in ways)
@@ -143,8 +143,8 @@ def same_as_alone(module: nn.Module) -> list[bool]:
 
 @torch.no_grad()
 def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Two heads' attention weights for the text after two tokens of padding: as `ReviewedWrapper`
-    computes them, then with the padding hidden; and what is hidden. Each is `(2 H, T, T)`."""
+    """Two heads' attention weights for the text after two padding tokens: as `ReviewedWrapper`
+    computes them, then with the padding hidden; and the masks. Each is `(2 H, T, T)`."""
     assert isinstance(module, attention.MultiHeadAttentionWrapper)
     x, pad_mask = (
         tensor.to(module.out_proj.weight.device) for tensor in padded_both_ways()["before"]
@@ -155,7 +155,7 @@ def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
     return torch.cat(rows).cpu(), hidden.cpu()
 
 
-# Lesson 07: to which token does each number of a head belong? -------------------------------------
+# Lesson 07: which token does each number of a head belong to? -------------------------------------
 
 
 def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str) -> Picture:
@@ -179,9 +179,8 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
 
 
 def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
-    """Which of three tokens get another result when one of them is changed, under a causal mask.
-    `split` makes heads of them, `(1, 3, 4)` to `(1, 2, 3, 2)`, their own queries, keys and values.
-    """
+    """Which of three tokens have a different result when one of them is changed (causal mask).
+    `split` turns them into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`: query, key and value at once."""
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
     other[:, changed] += 1.0
@@ -196,7 +195,7 @@ def _attend(heads: Tensor) -> Tensor:
     return attention.merge_heads(weights @ heads)  # (B, T, C)
 
 
-# Lesson 07: PyTorch's own module, and what both styles cost ---------------------------------------
+# Lesson 07: PyTorch's own module, and the cost of both styles -------------------------------------
 
 
 def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.MultiheadAttention:
@@ -217,7 +216,7 @@ STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def matrix_products(module: nn.Module, T: int = 5) -> int:
-    """How many matrix products one call of a module takes, each linear layer being one."""
+    """The number of matrix products in one call of a module; each linear layer counts as one."""
     x = torch.zeros(1, T, next(module.parameters()).shape[-1])
     steps = trace_shapes(module, x, limit=1).steps
     return sum(step.operation in ("linear", "@") for step in steps)
@@ -226,7 +225,7 @@ def matrix_products(module: nn.Module, T: int = 5) -> int:
 def cost_of_styles(
     numbers_of_heads: Sequence[int], B: int = 4, T: int = 16, C: int = 64
 ) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds for forward and backward, and KiB kept for backward, by style; measured here."""
+    """Milliseconds for forward and backward, and KiB kept for backward, by style, measured here."""
     x = torch.randn(B, T, C)
     pad_mask = torch.zeros(B, T, dtype=torch.bool)  # with one, both styles use the same softmax
     panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}

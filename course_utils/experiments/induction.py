@@ -1,13 +1,13 @@
-"""Lesson 10: a text that repeats itself, models with one layer and with two, and what heads do.
+"""Lesson 10: repetitive texts, models with one and two layers, and their heads.
 
-A text is a segment of different words in random order, repeated to the end. How long the segment
-is changes from text to text, so a word can't be foretold from its place: a model has to find the
-last time that the same word stood there, and say what came next. In Olsson et al. 2022 such a head
-is an *induction head*.
+A text is a segment of distinct words in random order, repeated to the end. The length of the
+segment differs from text to text, so a word can't be predicted from its position: a model must find
+the previous occurrence of the current word, and predict the word after it. Olsson et al. 2022 call
+such a head an *induction head*.
 
     python -m course_utils.experiments.induction
 
-trains both models and keeps their weights beside this file.
+trains both models and stores their weights next to this file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
     """Draw texts.
 
     Returns:
-        `(B, T)` ids, and `(B,)`, how long the repeated segment of each is.
+        `(B, T)` ids, and `(B,)`, the length of each text's repeated segment.
     """
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (B,), generator=generator)
@@ -46,13 +46,13 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def foretold(lengths: Tensor) -> Tensor:
-    """`(B, T - 1)`: where the next word can be known, for the one before it has stood there."""
+    """`(B, T - 1)`: where the next word is predictable, because the current one occurred before."""
     return torch.arange(LENGTH - 1) >= lengths[:, None]
 
 
 @torch.no_grad()
 def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
-    """How often the likeliest word is the right one, where it can be known."""
+    """The accuracy of the most likely word, where the next word is predictable."""
     ids, lengths = texts(B, seed)
     right = model(ids[:, :-1]).argmax(dim=-1) == ids[:, 1:]  # (B, T - 1)
     return right[foretold(lengths)].double().mean().item()
@@ -60,7 +60,7 @@ def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
 
 @torch.no_grad()
 def loss(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
-    """The mean loss where the next word can be known."""
+    """The mean loss where the next word is predictable."""
     ids, lengths = texts(B, seed)
     unknown = torch.where(foretold(lengths), ids[:, 1:], -1)
     return next_token_loss(model(ids), torch.cat([ids[:, :1], unknown], dim=1), pad_id=-1).item()
@@ -86,7 +86,7 @@ def _kept() -> dict[str, Tensor]:
 
 
 def trained(num_layers: int) -> TinyLM:
-    """The model with one layer or with two that `python -m course_utils.experiments.induction` has
+    """The model with one or two layers that `python -m course_utils.experiments.induction`
     trained."""
     with torch.random.fork_rng(devices=[]):
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
@@ -97,7 +97,7 @@ def trained(num_layers: int) -> TinyLM:
 
 
 def accuracies() -> dict[str, list[float]]:
-    """By the number of layers, the accuracy after every 50 steps of training."""
+    """By number of layers, the accuracy after every 50 steps of training."""
     names = {"one layer": "accuracy of 1", "two layers": "accuracy of 2"}
     return {name: _kept()[key].tolist() for name, key in names.items()}
 
@@ -109,19 +109,19 @@ def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
 
 @torch.no_grad()
 def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
-    """What each head looks at.
+    """How much each head attends to the words of each role.
 
     Returns:
-        `(L, H, 3)`, see `ROLES`: the mean weight on the word before, in the first segment; then,
-        where a segment is repeated, on the same word when it stood there before, and on the words
-        that came after it then.
+        `(L, H, 3)`, see `ROLES`: the mean weight on the previous word, in the first segment; then,
+        in repeated segments, on earlier occurrences of the same word, and on the words that
+        followed these.
     """
     ids, lengths = texts(B, seed)
     weights = attention_weights(model, ids)  # (B, L, H, T, T)
     places = torch.arange(LENGTH)
     behind = places[:, None] - places  # (T, T): how far back a key is
     length = lengths[:, None, None]
-    turns = behind % length  # (B, T, T): 0 where the same word stood
+    turns = behind % length  # (B, T, T): 0 for the same word
     first = (places > 0) & (places < lengths[:, None])  # (B, T)
     again = places >= lengths[:, None]
     looked_at = [
@@ -138,7 +138,7 @@ def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
 
 @contextmanager
 def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
-    """One head adds nothing for a while: the columns of `out_proj` that read it are zeros."""
+    """Temporarily ablates one head: the columns of `out_proj` that read it become zeros."""
     block = model.blocks[layer]
     assert isinstance(block, TransformerBlock)
     D = block.attention.out_proj.in_features // block.attention.num_heads

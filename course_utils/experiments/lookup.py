@@ -1,12 +1,12 @@
-"""Lesson 04: a head is trained to look something up, with three projections and with fewer.
+"""Lesson 04: trains a head for a lookup, with three projections and with fewer.
 
 A text has six tokens, one of each kind, in random order. A token carries its kind, as a one-hot
 vector of six channels, and a payload of two random numbers. Each token should get the payload of
-the next kind: A that of B, B that of C, …, F that of A.
+the next kind: A gets B's, B gets C's, …, and F gets A's.
 
-The first two channels of a head's result are the answer; a wider head may use the others as it
-likes. Error: the mean squared difference between the answer and the right payload. The variance of
-the payloads is 1, so an answer of zeros has an error of 1, and the mean of all six payloads 5/6.
+The first two channels of a head's result are the answer; a wider head may use the others freely.
+The error is the mean squared difference between the answer and the right payload. The payloads'
+variance is 1, so an answer of zeros has error 1, the mean of all six payloads 5/6.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ STEPS, TEXTS, LEARNING_RATE = 800, 64, 0.02
 
 
 def texts(B: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw texts and the payloads that their tokens should get.
+    """Draw texts, and the payload that each token should get.
 
     Returns:
         `kinds` `(B, T)`, numbers from 0; the tokens `(B, T, C)`, whose last two channels are the
-        payload; the payload that each should get, `(B, T, 2)`. T is 6 and C is 8.
+        payload; and the payload that each should get, `(B, T, 2)`. T is 6 and C is 8.
     """
     generator, T = torch.Generator().manual_seed(seed), len(KINDS)
     kinds = torch.rand(B, T, generator=generator).argsort(dim=-1)  # each kind once
@@ -47,8 +47,8 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
 
     Args:
         width: of queries, keys and values.
-        share: projections that are one and the same matrix, such as `["query", "key"]`.
-        seed: of its parameters.
+        share: projections that share one matrix, such as `["query", "key"]`.
+        seed: the seed of its parameters.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -61,7 +61,7 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
 def train(
     share: Sequence[str] = (), width: int = PAYLOAD, seed: int = 0, steps: int = STEPS
 ) -> SelfAttention:
-    """Train a new head as the lesson's loop does: steps of Adam on 64 fresh texts each."""
+    """Train an untrained head like the lesson's loop: steps of Adam on 64 fresh texts each."""
     head = new_head(width, share, seed)
     optimizer = torch.optim.Adam(head.parameters(), lr=LEARNING_RATE)
     with use_threads(1):
@@ -76,7 +76,7 @@ def train(
 
 @torch.no_grad()
 def error(head: SelfAttention, seed: int = 1_000) -> float:
-    """The head's error on 4,000 texts that it was not trained on."""
+    """The head's error on 4,000 texts from outside the training data."""
     _, tokens, wanted = texts(4_000, seed)
     return F.mse_loss(head(tokens)[..., :PAYLOAD], wanted).item()
 

@@ -1,10 +1,10 @@
-"""Lessons 01 to 10: what each part is worth, in one tiny language model of the toy English.
+"""Lessons 01 to 10: the effect of each part in one tiny language model of the toy English.
 
-The model turns each word into a vector of width 64, gives the vectors to the part, adds the part's
-result to them and predicts the next word with an output layer. All rows are trained alike: 400
-steps of AdamW on 32 texts of 32 words each, the learning rate falling from 0.006 to 0. The loss is
-measured on 512 other texts. A kept loss is the mean over the seeds 0, 1 and 2, which are at most
-0.02 apart from it.
+The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
+result to them and predicts the next word with an output layer. All rows are trained in the same
+way: 400 steps of AdamW on 32 texts of 32 words each, with the learning rate falling from 0.006 to
+0. The loss is measured on 512 other texts. A stored loss is the mean over the seeds 0, 1 and 2,
+which differ from it by at most 0.02.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ..transformer import LayerNorm
 
 C, T, B = 64, 32, 32
 STEPS, LEARNING_RATE = 400, 6e-3
-NEAR = 0.03  # a run this near to the kept loss counts as the same: processors round differently
+NEAR = 0.03  # a run this close to the stored loss counts as equal: processors round differently
 
 Part = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table, and how its part is built into the model."""
+    """A row of the table, and how its part is built into the model."""
 
     lesson: str
     loss: float
     added: bool = True  # the part's result is added to the words themselves
     positions: bool = False  # a learned vector per position is added to each word
-    normed: bool = False  # the part adds for itself, and a norm follows
+    normed: bool = False  # the part has its own residual, and a norm follows
 
 
 ROWS = {
@@ -56,7 +56,7 @@ ROWS = {
 
 
 class Model(nn.Module):
-    """`(B, T)` ids to `(B, T, V)` logits, with or without a part between."""
+    """`(B, T)` ids to `(B, T, V)` logits, with or without a part in between."""
 
     def __init__(self, row: Row, part: Part | None) -> None:
         super().__init__()
@@ -81,10 +81,10 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
     """The loss of a row in nats per word, to two digits.
 
     Args:
-        name: of the row, as `show` prints it.
-        part: `(B, T, C)` to `(B, T, C)` with T = 32 and C = 64, a function or a new module; for
-            "TinyLM" a whole model. Its parameters are trained, on the CPU.
-        seed: of the first parameters and of the texts.
+        name: the row's name, as `show` prints it.
+        part: `(B, T, C)` to `(B, T, C)` with T = 32 and C = 64, a function or an untrained module;
+            for "TinyLM", a whole model. Its parameters are trained on the CPU.
+        seed: the seed of the initial parameters and of the texts.
 
     Raises:
         ValueError: there is no such row.
@@ -95,7 +95,7 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
 
 
 def measured(row: Row, part: Part | None, seed: int) -> float:
-    """The loss of this run, with all its digits."""
+    """The loss of this run, unrounded."""
     if row is ROWS["all words alike"]:
         return toy_english.uniform_loss()
     if row is ROWS["how often each word occurs"]:
@@ -116,7 +116,7 @@ def measured(row: Row, part: Part | None, seed: int) -> float:
 
 
 def show(name: str) -> None:
-    """Print the table from its first row to this one, and the loss that no model can beat.
+    """Print the table from its first row to this one, and the lowest possible loss.
 
     Raises:
         ValueError: there is no such row.
@@ -132,7 +132,7 @@ def show(name: str) -> None:
 
 def _row(name: str) -> Row:
     if name not in ROWS:
-        raise ValueError(f"{name!r} is no row; the rows are {', '.join(map(repr, ROWS))}")
+        raise ValueError(f"there is no row {name!r}; the rows are {', '.join(map(repr, ROWS))}")
     return ROWS[name]
 
 

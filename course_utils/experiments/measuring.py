@@ -1,4 +1,4 @@
-"""What a call costs here: its time, and the memory that it keeps for the way back."""
+"""Measures the cost of a call on this machine: its time, and its memory for the backward pass."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 
 def seconds(run: Callable[[], Tensor], rounds: int = 10) -> float:
-    """The shortest of so many times of `run()` and, if it asks for gradients, its backward pass."""
+    """The shortest of several times of `run()`, with its backward pass if it needs gradients."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
         out = run().sum()
         if out.requires_grad:
             out.backward()
-        out.item()  # a GPU works beside the program: a number makes it wait
+        out.item()  # a GPU works asynchronously: reading a number waits for it
         times.append(time.perf_counter() - start)
     return min(times)
 
@@ -28,7 +28,7 @@ def kept_bytes(run: Callable[[], Tensor]) -> int:
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage  # held, so that no address is used twice
+        kept[storage.data_ptr()] = storage  # kept alive, so that no address is reused
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):

@@ -1,4 +1,4 @@
-"""Lesson 05: where a NaN occurs when a row of the mask sees nothing."""
+"""Lesson 05: where a NaN occurs when a row of the mask hides everything."""
 
 from __future__ import annotations
 

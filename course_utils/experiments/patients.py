@@ -1,8 +1,8 @@
 # ruff: noqa: RUF059
-"""Lesson 14: the eight programs as they were brought in. Each has its fault, and runs.
+"""Lesson 14: the eight original programs. Each has a bug, and runs without an error.
 
-`course_utils.clinic` has them repaired. The lesson shows them as they are here, and hands them out
-to be repaired: what it says of a line must be true of these.
+`course_utils.clinic` contains the fixed versions. The lesson shows these programs unchanged for
+students to fix, so its remarks on single lines must match this code.
 """
 
 import math
@@ -77,7 +77,7 @@ def patient_d(model, ids, optimizer, max_norm=1.0):
 
     loss.backward()
     optimizer.step()
-    # one odd batch must not throw the weights far off
+    # one odd batch must not change the parameters too much
     nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     return loss.item()
 
@@ -104,10 +104,10 @@ def patient_f(ids, pad_mask, token, position):
     if T > N:
         raise ValueError(f"{T} tokens came in, but there are {N} positions")
 
-    # Padding stands in front. A text begins behind it, so its tokens are counted from there.
+    # Padding is in front. A text begins after it, so its tokens are counted from there.
     real = ~pad_mask
     places = real.long().cumsum(dim=1)
-    places = places.masked_fill(pad_mask, 0)  # nobody looks at padding: any row will do
+    places = places.masked_fill(pad_mask, 0)  # no token attends to padding: any row will do
 
     words = token[ids]  # (B, T, C)
     rows = position[places]  # (B, T, C)

@@ -1,8 +1,8 @@
-"""Lesson 13, first sitting: time and memory of attention on this machine, and which kernel ran.
+"""Lesson 13, first sitting: time and memory of attention on this machine, and the kernel used.
 
     python -m course_utils.experiments.performance
 
-measures the bill of `bill` with care, and prints what is kept of it in `ONCE`.
+measures the costs of `bill` carefully, and prints the values stored in `ONCE`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"naive": naive, "
 
 
 def heads(T: int, device: torch.device, H: int = 4, D: int = 32) -> list[Tensor]:
-    """Random queries, keys and values `(1, H, T, D)` that ask for gradients."""
+    """Random queries, keys and values `(1, H, T, D)` that require gradients."""
     generator = torch.Generator().manual_seed(T)
     parts = torch.randn(3, 1, H, T, D, generator=generator).to(device).unbind(0)
     return [part.detach().requires_grad_() for part in parts]
@@ -58,10 +58,10 @@ def heads(T: int, device: torch.device, H: int = 4, D: int = 32) -> list[Tensor]
 def against_length(
     lengths: Sequence[int], device: torch.device, title: str, alt: str, rounds: int = 2
 ) -> Picture:
-    """Measure both ways, forward and backward, and draw time and kept memory with the T² line."""
+    """Measure both versions, forward and backward; draw time and kept memory with the T² line."""
     times: dict[str, list[float]] = {name: [] for name in WAYS}
     kept: dict[str, list[float]] = {name: [] for name in WAYS}
-    with use_threads(1):  # two would wait for whatever else runs here
+    with use_threads(1):  # two threads would wait for other programs
         for T in lengths:
             parts = heads(T, device)
             for name, way in WAYS.items():
@@ -108,7 +108,7 @@ def kernel_that_ran(query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> 
 
 
 def why_not(kernel: str, query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> str:
-    """What PyTorch says when nothing but this kernel is allowed; "" if it runs."""
+    """PyTorch's message if only this kernel is allowed; "" if it runs."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -122,7 +122,7 @@ def why_not(kernel: str, query: Tensor, key: Tensor, value: Tensor, **asked: Any
 
 
 def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[str, dict[str, Any]]:
-    """Calls of the built-in by what they ask for: its arguments by name."""
+    """Calls of the built-in, by description: its arguments by name."""
     generator = torch.Generator().manual_seed(0)
     parts = torch.randn(3, 2, H, T, D, generator=generator).to(device).unbind(0)
     plain: dict[str, Any] = dict(zip(("query", "key", "value"), parts, strict=True))
@@ -153,7 +153,7 @@ ONCE: dict[str, tuple[float, float]] = {
 
 
 def rivals(device: torch.device) -> dict[str, Any]:
-    """One of each kind, with the same weights."""
+    """One module of each kind, with the same weights."""
     _, T, C, H = SIZES
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -191,7 +191,7 @@ def calls(device: torch.device) -> dict[str, Callable[[], Tensor]]:
 
 
 def measured_bill(device: torch.device, rounds: int = 5) -> dict[str, tuple[float, float]]:
-    """Time, the shortest of so many rounds, and kept memory of each kind, as multiples of style
+    """The shortest time of several rounds, and the kept memory, of each kind as multiples of style
     B's."""
     ways, times, kept = calls(device), dict[str, float](), dict[str, int]()
     with use_threads(1):
@@ -203,7 +203,7 @@ def measured_bill(device: torch.device, rounds: int = 5) -> dict[str, tuple[floa
 
 
 def bill(device: torch.device, title: str, alt: str, rounds: int = 5) -> Picture:
-    """Measure and draw it, beside what was measured once elsewhere."""
+    """Measure and draw it, next to values measured once on another machine."""
     return draw_bill(measured_bill(device, rounds), title, alt)
 
 

@@ -1,4 +1,4 @@
-"""Lesson 09: what a model can do with positions and without, near and beyond where it was trained.
+"""Lesson 09: models with and without positions, within and beyond their training length.
 
 Letters in shapes are those of `course_utils.transformer`.
 """
@@ -35,7 +35,7 @@ WORDS, WIDTH, HEADS = 12, 32, 2
 
 
 class RotaryAttention(MultiHeadAttention):
-    """`MultiHeadAttention` with queries and keys rotated; values are left as they are."""
+    """`MultiHeadAttention` with rotated queries and keys; values are unchanged."""
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         layers = (self.query, self.key, self.value)
@@ -48,11 +48,11 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class Reader(nn.Module):
-    """Tokens, positions of a kind, blocks, and scores for each word at each token.
+    """Token and position embeddings of a kind, blocks, and logits for each word at each token.
 
     Args:
         kind: "none", "learned", "sinusoidal" or "rotary".
-        T: how many tokens it is trained on, and how many rows a learned table has.
+        T: the number of tokens in training, and the number of rows of a learned table.
         layers: number of blocks.
     """
 
@@ -86,14 +86,14 @@ def _made(kind: str, T: int, layers: int, seed: int) -> Reader:
         return Reader(kind, T, layers)
 
 
-# The first of three words, named at the last -----------------------------------------------------
+# The first of three words, predicted at the last -------------------------------------------------
 
 
 def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 150) -> float:
-    """Train a model to name the first of three different words at the last of them.
+    """Train a model to predict the first of three distinct words at the last of them.
 
     Returns:
-        The share of all texts of three of twelve words, 1,320, in which it is right.
+        Its accuracy on all 1,320 texts of three out of twelve words.
     """
     texts = torch.tensor(list(permutations(range(WORDS), 3)))  # (1320, 3)
     generator = torch.Generator().manual_seed(seed)
@@ -111,14 +111,14 @@ def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: in
     return (said == texts[:, 0]).float().mean().item()
 
 
-# The word before, named at each token, near and far ----------------------------------------------
+# The previous word, predicted at each token, near and far ----------------------------------------
 
 TRAINED = 16  # tokens
 
 
 @cache
 def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
-    """Train a model of one block to name, at each of 16 tokens, the word before it."""
+    """Train a model with one block to predict, at each of 16 tokens, the previous word."""
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, TRAINED, 1, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -133,7 +133,7 @@ def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
 
 
 def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
-    """The share of texts in which the word before is named, at tokens 1 to T - 1.
+    """The accuracy for the previous word, at tokens 1 to T - 1.
 
     Raises:
         IndexError: a learned table has no row for a position.
@@ -145,7 +145,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
 
 
 def one_token_beyond(kind: str) -> str:
-    """What a model does with one token more than it was trained on: "error", "drift" or "fine"."""
+    """The outcome with one token more than in training: "error", "drift" or "fine"."""
     try:
         share = shares_right(word_before(kind), TRAINED + 1)[-1]
     except IndexError:
@@ -154,7 +154,7 @@ def one_token_beyond(kind: str) -> str:
 
 
 def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
-    """Draw the share of right words by position, up to T tokens."""
+    """Draw the accuracy by position, up to T tokens."""
     figure, axes = plt.subplots(figsize=(6.6, 3.2))
     axes.axvspan(TRAINED - 0.5, T, color="#eeeeee", zorder=0)
     for i, kind in enumerate(kinds):
@@ -165,7 +165,7 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
             "linestyle": LINE_STYLES[i],
             "marker": MARKERS[i],
         }
-        if kind == "learned":  # around the others, which lie on it
+        if kind == "learned":  # around the others, which are on top of it
             look |= {"markerfacecolor": "none", "markersize": 8}
         axes.plot(range(1, known), y, label=kind, **({"markersize": 4, "linewidth": 1.4} | look))
     axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
@@ -178,24 +178,24 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
     return Picture(figure, alt)
 
 
-# How alike positions are -------------------------------------------------------------------------
+# The similarity of positions ---------------------------------------------------------------------
 
 
 def similarity(rows: Tensor) -> Tensor:
-    """The cosine between each two of T rows, `(T, C)` to `(T, T)`: 1 for the same direction."""
+    """The cosine of each pair of T rows, `(T, C)` to `(T, T)`: 1 for the same direction."""
     rows = F.normalize(rows.detach(), dim=-1)
     return rows @ rows.T
 
 
 def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int = 0) -> Tensor:
-    """A table of positions, `(T, 16)`, learned on a task in which near tokens matter most.
+    """A table of positions, `(T, 16)`, learned on a task in which nearby tokens matter most.
 
-    Each token carries two random numbers and should give the mean of those at most four places
-    away, by one head without a mask that sees positions alone.
+    Each token carries two random numbers and should give the mean of those at most four positions
+    away, by one head without a mask that gets only positions.
 
     Args:
-        steps: of training; 0 is the table as it begins.
-        spread: of its numbers at the beginning; GPT-2's is 0.02.
+        steps: the number of training steps; 0 gives the initial table.
+        spread: the standard deviation of the initial numbers; GPT-2's is 0.02.
     """
     C, generator = 16, torch.Generator().manual_seed(seed)
     table, query, key = (
@@ -225,13 +225,13 @@ def maps(
     xlabel: str = "position",
     inches: float = 2.15,
 ) -> Picture:
-    """Draw maps of positions side by side on one scale, blue above zero and orange below.
+    """Draw maps of positions side by side on one scale, positive numbers blue, negative orange.
 
     Args:
-        named: by heading, a row for each position.
-        title, alt: what to see, and the same without seeing it.
-        label, xlabel: what the colours are, and the columns.
-        inches: how wide a map is.
+        named: by heading, one row per position.
+        title, alt: what the figure shows, and its text alternative.
+        label, xlabel: the meaning of the colours and of the columns.
+        inches: the width of a map.
     """
     largest = max(float(values.abs().max()) for values in named.values())
     norm = Normalize(-largest, largest)
@@ -252,7 +252,7 @@ def maps(
 
 
 def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
-    """Draw a dial for each pair of D channels, with a hand where (1, 0) points at each position."""
+    """Draw a dial per pair of D channels, with the rotated (1, 0) as one hand per position."""
     figure, row = plt.subplots(
         1, D // 2, figsize=(1.75 * D / 2 + 0.4, 3.0), layout="constrained", squeeze=False
     )

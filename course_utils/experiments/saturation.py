@@ -1,4 +1,4 @@
-"""Lesson 04: what becomes of a softmax and of its gradients when scores aren't scaled."""
+"""Lesson 04: a softmax and its gradients when scores aren't scaled."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ QUERIES, KEYS = 500, 8
 
 
 def look(D: int, scale: float) -> tuple[float, float]:
-    """Let 500 random queries of width D look at 8 keys each.
+    """Compare each of 500 random queries of width D with 8 keys.
 
     Args:
-        scale: what each dot product is multiplied by.
+        scale: the factor for each dot product.
 
     Returns:
-        The median over the queries of the largest weight, and that of the norm of the gradient of
-        a row of scores, when each query's result is a number.
+        Medians over the queries: of the largest weight, and of the gradient norm of a row of
+            scores, if each query's result is a single number.
     """
     generator = torch.Generator().manual_seed(42)
     query = torch.randn(QUERIES, 1, D, generator=generator)
@@ -30,7 +30,7 @@ def look(D: int, scale: float) -> tuple[float, float]:
 
 
 def by_width(widths: Sequence[int]) -> dict[str, dict[str, list[float]]]:
-    """The medians of `look` for each width D, as they are and divided by √D, by what is shown."""
+    """The medians of `look` for each width D, unscaled and divided by √D, by quantity."""
     named = {"not scaled": lambda D: 1.0, "divided by √D": lambda D: D**-0.5}
     looks = {name: [look(D, scale(D)) for D in widths] for name, scale in named.items()}
     return {

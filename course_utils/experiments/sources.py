@@ -1,14 +1,14 @@
-"""Lesson 11: a small translator that is kept with the course, and variants measured beforehand.
+"""Lesson 11: a small stored translator, and variants measured beforehand.
 
     python -m course_utils.experiments.sources
 
-trains the translator and keeps its weights beside this file, in half precision. In one of four
-steps its decoder gets zeros instead of the encoder's result, so that it also learns to write
+trains the translator and stores its weights next to this file, in half precision. In one of four
+steps, its decoder gets zeros instead of the encoder's output, so that it also learns to generate
 without a source.
 
     python -m course_utils.experiments.sources variants
 
-trains translators with one part changed and prints how many unseen sentences each gets right.
+trains translators with one part changed, and prints how many unseen sentences each gets right.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def translator(
     """The trained translator, in evaluation mode, built from these parts.
 
     Args:
-        cross: a `CrossAttention` class for all blocks; None leaves each block its own.
+        cross: a `CrossAttention` class for all blocks; with None, each block has its own.
         encoder, decoder: an `EncoderBlock` and a `DecoderBlock` class.
     """
     model = new_model()
@@ -58,32 +58,32 @@ def translator(
         model.decoder = nn.ModuleList(decoder(WIDTH, HEADS, WIDE, LONGEST) for _ in range(LAYERS))
         for read, write in zip(model.encoder, model.decoder, strict=True) if cross else ():
             read.attention, write.cross_attention = cross(WIDTH, HEADS), cross(WIDTH, HEADS)
-    # A class may keep its masks in the state dict.
+    # A class may have its masks in the state dict.
     model.load_state_dict({n: w.float() for n, w in load_file(KEPT).items()}, strict=False)
     return model.eval()
 
 
 @cache
 def sentences() -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
-    """Those of lesson 12: to train on, unseen ones, and unseen combinations."""
+    """Lesson 12's sentences: for training, unseen ones, and unseen combinations."""
     return three_sets()
 
 
-# What it writes ----------------------------------------------------------------------------------
+# Its translations --------------------------------------------------------------------------------
 
 
 def _begun(prefix: str) -> Tensor:
-    """`(1, T)`: bos, and French words."""
+    """`(1, T)`: bos, then French words."""
     return torch.cat([torch.tensor([BOS_ID]), french.encode(prefix)])[None]
 
 
 @torch.no_grad()
 def next_words(model: Translator, source: str | None, prefix: str, count: int) -> dict[str, float]:
-    """The likeliest next French words after a prefix, with their probabilities, rounded.
+    """The most likely next French words after a prefix, with their rounded probabilities.
 
     Args:
         source: an English sentence; None gives the decoder zeros to attend to.
-        prefix: French words so far.
+        prefix: the French words so far.
     """
     context = torch.zeros(1, 1, WIDTH)  # (B, S, C)
     if source is not None:
@@ -94,7 +94,7 @@ def next_words(model: Translator, source: str | None, prefix: str, count: int) -
 
 
 def counted(prefix: str) -> dict[str, float]:
-    """How often each word follows these at the beginning of a sentence of the training text."""
+    """The frequency of each word after these at the beginning of a training sentence."""
     wanted = prefix.split()
     texts = [[*pair.french.split(), EOS] for pair in sentences()[0]]
     found = Counter(words[len(wanted)] for words in texts if words[: len(wanted)] == wanted)
@@ -102,19 +102,19 @@ def counted(prefix: str) -> dict[str, float]:
 
 
 def translate(model: nn.Module, text: str) -> str:
-    """A sentence in French, written greedily."""
+    """A sentence in French, decoded greedily."""
     ids = greedy_translate(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1)[0]
     return french.decode(ids[ids != EOS_ID])
 
 
 def pieces(source: str) -> list[str]:
-    """The pieces of an English sentence: its words, and an ending of a verb as one of its own."""
+    """The pieces of an English sentence: its words, with a verb's ending as a separate piece."""
     return [english.vocabulary[i] for i in english.encode(source).tolist()]
 
 
 def attends_to(model: Translator, source: str, target: str) -> Tensor:
     """The attention weights of the last layer's cross-attention, `(T, S)`, averaged over its heads:
-    a row for each word that is written."""
+    one row per target word."""
     weights = alignment(model, english.encode(source)[None], _begun(target))  # (B, L, H, T, S)
     return weights[0, -1].mean(dim=0)  # (H, T, S) -> (T, S)
 
@@ -131,7 +131,7 @@ def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class SometimesWithoutSource(nn.Module):
-    """A translator whose decoder gets zeros instead of the context in one of so many calls."""
+    """A translator whose decoder gets zeros instead of the context in one out of several calls."""
 
     def __init__(self, model: Translator, every: int) -> None:
         super().__init__()
@@ -157,8 +157,8 @@ def train(
 
 
 class ReadsOnce(nn.Module):
-    """A translator that has read its sources already: only the decoder runs at each call. One that
-    has no `encode` and `decode` reads them again."""
+    """A translator with its sources already encoded: each call runs only the decoder. Without
+    `encode` and `decode`, the model encodes them again."""
 
     def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class ReadsOnce(nn.Module):
 
 
 def exact(model: Translator, pairs: Sequence[Pair]) -> float:
-    """The share of sentences of which greedy gets every word right."""
+    """The fraction of sentences in which greedy decoding gets every word right."""
     source, source_pad_mask, targets = as_batch(pairs)
     reads_once = ReadsOnce(model, source, source_pad_mask).train(model.training)
     text = greedy_translate(reads_once, source, BOS_ID, EOS_ID, LONGEST - 1)

@@ -1,7 +1,7 @@
-"""Lesson 10: a small model of the toy English: without the shift, on too little text, and what its
-heads look at.
+"""Lesson 10: a small model of the toy English, without the shift, on too little text, and the
+attention of its heads.
 
-The bigram is the best model that sees one word, worked out from the grammar.
+The bigram model is the best one that sees a single word, computed from the grammar.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..threads import use_threads
 
 
 def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
-    """A model of two layers with four heads each, for windows of T words."""
+    """A model with two layers of four heads each, for windows of T words."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return TinyLM(len(toy_english.words), width, num_heads=4, context_length=T, num_layers=2)
@@ -31,7 +31,7 @@ def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
 
 
 def two_rows(words: Sequence[str], title: str, alt: str) -> Picture:
-    """Draw a window as two rows of boxes, what is seen and what comes next, one below the other."""
+    """Draw a window as two rows of boxes: the inputs, and below them the next words."""
     figure, axes = plt.subplots(figsize=(1.05 * len(words), 2.3))
     seen, wanted = words[:-1], words[1:]
     for t, (word, next_word) in enumerate(zip(seen, wanted, strict=True)):
@@ -55,7 +55,7 @@ def two_rows(words: Sequence[str], title: str, alt: str) -> Picture:
 
 
 def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
-    """Ask a model at each place for the word that stands there; returns it with its losses."""
+    """Train a model to predict the word at each position itself; returns it with its losses."""
     model, losses = new_model(width=32), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     with use_threads(1):
@@ -75,10 +75,10 @@ def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
 def overfit(
     texts: int = 24, T: int = 17, steps: int = 60, look_every: int = 4
 ) -> dict[str, dict[int, float]]:
-    """Train on the same few texts again and again.
+    """Train on the same few texts repeatedly.
 
     Returns:
-        The loss on these and on fresh ones, by step.
+        The loss on these and on fresh texts, by step.
     """
     few, fresh = toy_english.draw(texts, T, seed=1), toy_english.draw(400, T, seed=2)
     model = new_model(T=T)
@@ -97,23 +97,23 @@ def overfit(
 
 
 def without_repeats(text: str) -> str:
-    """A text in which each paragraph stands once: else held-out text may be training text."""
+    """A text with each paragraph once, since repeats could put training text into held-out text."""
     return "\n\n".join(dict.fromkeys(text.split("\n\n")))
 
 
 def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
-    """The loss of pairs counted in one text, and one of each besides, on another."""
+    """The loss on one text of pair counts from another text, plus one for each pair."""
     counts = torch.ones(V, V)
     counts.index_put_((train_ids[:-1], train_ids[1:]), torch.tensor(1.0), accumulate=True)
     logs = (counts / counts.sum(dim=-1, keepdim=True)).log()
     return -logs[held_out[:-1], held_out[1:]].mean().item()
 
 
-# What heads look at -----------------------------------------------------------------------------
+# What heads attend to ---------------------------------------------------------------------------
 
 
 def bigram() -> Tensor:
-    """`(V, V)`: the probability of each word after each, for whoever sees no further."""
+    """`(V, V)`: the probability of each word after each single word."""
     g = toy_english
     pairs = torch.zeros(len(g.words), len(g.words), dtype=torch.float64)
     for state, often in enumerate(g.often):
@@ -124,8 +124,8 @@ def bigram() -> Tensor:
 
 @torch.no_grad()
 def agreement(model: nn.Module | None = None) -> float:
-    """How often verbs of the subject's number are likelier than others, past a noun of the other
-    number; of the bigram without a model."""
+    """How often verbs with the subject's number are more likely than others, after a noun with the
+    other number; without a model, for the bigram."""
     prefixes, verbs, _, nearer = agreement_prefixes()
     if model is None:
         shares = bigram()[prefixes[:, nearer]].float()  # (N, V)
@@ -137,7 +137,7 @@ def agreement(model: nn.Module | None = None) -> float:
 
 @torch.no_grad()
 def on_the_subject(model: TinyLM) -> Tensor:
-    """The mean weight that each head puts on the subject, where the verb is asked for, `(L, H)`."""
+    """The mean weight of each head on the subject, at the word before the verb, `(L, H)`."""
     prefixes, _, subject, _ = agreement_prefixes()
     return _weights(model, prefixes)[..., -1, subject].mean(dim=0)
 
@@ -147,11 +147,11 @@ def _weights(model: TinyLM, ids: Tensor) -> Tensor:
 
 
 def best_head(model: TinyLM) -> tuple[int, int]:
-    """Layer and number of the head that attends most to the subject."""
+    """The layer and number of the head that attends most to the subject."""
     scores = on_the_subject(model)
     return divmod(int(scores.argmax()), scores.shape[1])
 
 
 def ids_of(text: str) -> Tensor:
-    """`(1, T)` ids of words with blanks between."""
+    """`(1, T)` ids of words separated by blanks."""
     return torch.tensor([[toy_english.words.index(word) for word in text.split()]])

@@ -1,9 +1,9 @@
-"""Lesson 12: translators of the toy French: one that is trained in the lesson, one without the
-shift, and one that was stopped early, whose mistakes are worth looking at.
+"""Lesson 12: translators into the toy French: one that the lesson trains, one without the shift,
+and one whose training was stopped early, to study its mistakes.
 
     python -m course_utils.experiments.translating
 
-trains the one that was stopped early and keeps its weights beside this file, in half precision.
+trains the one that is stopped early, and stores its weights next to this file, in half precision.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 def draw_batches(
     pairs: Sequence[Pair], steps: int, seed: int = 0, size: int = BATCH
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Batches for so many steps; a sentence comes again when all have come."""
+    """Batches for this many steps; a sentence recurs only after all others were used."""
     chance, deck, batches = random.Random(seed), list[Pair](), []
     for _ in range(steps):
         if len(deck) < size:
@@ -64,10 +64,10 @@ def draw_batches(
 
 @torch.no_grad()
 def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True) -> float:
-    """The share of words that are right when all words before them are given.
+    """The fraction of words that are right when all words before them are given.
 
     Args:
-        shifted: whether the decoder is given targets one place later, or as they are.
+        shifted: whether the decoder's input is the shifted targets, or the targets themselves.
     """
     source, source_pad_mask, targets = as_batch(pairs)
     given = teacher_forcing(targets, BOS_ID) if shifted else targets
@@ -80,7 +80,7 @@ def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True
 
 
 def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
-    """Give the decoder the very words that it is asked for; returns it with its losses."""
+    """Train with the targets themselves as decoder input; returns the model with its losses."""
     model, losses = new_model(), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     with use_threads(1):
@@ -106,7 +106,7 @@ def unseen_pairs() -> Sequence[Pair]:
 
 @cache
 def stopped_early() -> Translator:
-    """The model that `python -m course_utils.experiments.translating` has trained."""
+    """The model trained by `python -m course_utils.experiments.translating`."""
     model = new_model()
     model.load_state_dict({name: w.float() for name, w in load_file(KEPT).items()})
     return model.eval()
@@ -118,13 +118,13 @@ def french_of(text: str) -> str:
 
 
 def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
-    """A sentence in French, without its end."""
+    """A sentence in French, without eos."""
     best = searched(model, text, beam_width)[0]
     return said(best.ids)
 
 
 def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
-    """All texts that the search ends with, the best score first."""
+    """All final texts of the search, the best score first."""
     source = english.encode(text)[None]
     return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
 
@@ -135,7 +135,7 @@ def said(ids: Sequence[int]) -> str:
 
 @torch.no_grad()
 def log_probability(model: nn.Module, text: str, translation: str) -> float:
-    """Of a French sentence and its end, summed."""
+    """The summed log-probability of a French sentence and its eos."""
     source = english.encode(text)[None]
     words = torch.cat([french.encode(translation), torch.tensor([EOS_ID])])
     given = torch.cat([torch.tensor([BOS_ID]), words[:-1]])[None]
@@ -149,7 +149,7 @@ def log_probability(model: nn.Module, text: str, translation: str) -> float:
 
 @torch.no_grad()
 def go_on(model: nn.Module, text: str, prefix: str) -> str:
-    """Greedy, behind a French beginning that is given."""
+    """Greedy decoding after a given French beginning."""
     source, ids = english.encode(text)[None], [BOS_ID, *french.encode(prefix).tolist()]
     with evaluating(model):
         while len(ids) < LONGEST and ids[-1] != EOS_ID:
@@ -161,14 +161,14 @@ def go_on(model: nn.Module, text: str, prefix: str) -> str:
 def after_a_word(
     model: Translator, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
 ) -> float:
-    """How much of the rest is right when greedy goes on behind a given beginning.
+    """How much of the rest is right when greedy decoding continues a given beginning.
 
     Args:
-        wrong: whether the last word of the beginning is another word than the right one.
-        place: where that word stands, from 0.
+        wrong: whether the last word of the beginning is replaced by a wrong one.
+        place: the position of that word, from 0.
 
     Returns:
-        The share of the words behind it that are right, each in its place.
+        The fraction of the words after it that are right, each at its position.
     """
     chance = random.Random(seed)
     words = range(EOS_ID + 1, len(french.vocabulary))
@@ -194,7 +194,7 @@ def after_a_word(
 def aligned(
     model: Translator, text: str, beam_width: int = 1
 ) -> tuple[Tensor, list[str], list[str]]:
-    """Weights of cross-attention `(L, H, T, S)` for a sentence, its words, and those written."""
+    """Cross-attention weights `(L, H, T, S)` for a sentence, its words, and the generated words."""
     source = english.encode(text)[None]
     ids = searched(model, text, beam_width)[0].ids
     given = torch.tensor([[BOS_ID, *ids[:-1]]])
@@ -207,8 +207,8 @@ def aligned(
 
 
 def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, int, float]:
-    """Layer and number of the head whose largest weight is most often on the word that is
-    translated, and how often that is. Nouns, adjectives and verbs count."""
+    """The layer and number of the head whose largest weight is most often on the word being
+    translated, and how often. Only nouns, adjectives and verbs count."""
     hits, count = torch.zeros(LAYERS, HEADS), 0
     for pair in pairs:
         source, mask, targets = as_batch([pair])
@@ -222,7 +222,7 @@ def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, in
 
 
 def gold(pair: Pair) -> list[tuple[int, int]]:
-    """Pairs of places, French and English, of words that mean the same and stand once."""
+    """Pairs of positions, French and English, of words with the same meaning that occur once."""
     read = [english.vocabulary[id] for id in english.encode(pair.english)]
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     meanings = _meanings()
@@ -252,9 +252,8 @@ def _meanings() -> dict[str, set[str]]:
 def beam_steps(
     model: nn.Module, text: str, beam_width: int, shown: int = 3
 ) -> list[list[tuple[list[int], float, bool]]]:
-    """What beam search looked at: for each step texts, their summed log-probabilities, and whether
-    they were kept. Of each text the `shown` likeliest extensions are there, and all that were kept.
-    """
+    """The texts of each step of a beam search, with their summed log-probabilities and whether they
+    were kept: of each text, the `shown` most likely extensions, and all that were kept."""
     source = english.encode(text)[None]
     going, steps = [Hypothesis([], 0.0)], []
     with evaluating(model):
@@ -282,8 +281,8 @@ def beam_steps(
 
 
 def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str) -> Picture:
-    """Draw the texts that beam search followed: those that were kept in boxes, those that were
-    dropped without, and the best of all in grey."""
+    """Draw the texts of a beam search: kept texts in boxes, dropped ones without, and the best text
+    in grey."""
     steps = beam_steps(model, text, beam_width)
     best = searched(model, text, beam_width)[0].ids
     places: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, 0.0)}
@@ -296,7 +295,7 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
     bold = {tuple(best[:n]) for n in range(len(best) + 1)}
     root: list[tuple[list[int], float, bool]] = [([], 0.0, True)]
     for x, step in enumerate([root, *steps]):
-        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes lie above lines
+        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes are above lines
             here, before = places[tuple(ids)], places[tuple(ids[:-1])] if ids else None
             word = french.vocabulary[ids[-1]] if ids else "<bos>"
             if before is not None:

@@ -5,34 +5,24 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import torch
 import traitlets
 from safetensors.torch import save
 from torch import nn
 
+from ..page import joined
 from ..points import load, progress_path
 from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
+SCRIPT = joined(FOLDER / "explorer.js")
 SHOWN = 7  # of the likeliest words
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
 NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
-
-
-@cache
-def script() -> str:
-    """The modules as one: a widget and a page without a server have no second file to import."""
-    modules = (FOLDER / name for name in ("lm.js", "stations.js", "explorer.js"))
-    text = "\n".join(path.read_text(encoding="utf-8") for path in modules)
-    text = re.sub(r'^import .* from "\./.*";\n', "", text, flags=re.M)
-    return re.sub(r"^export (?!default)", "", text, flags=re.M)
 
 
 def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) -> Explorer:
@@ -74,7 +64,7 @@ def share(
     for name, part in {
         "title": html.escape(title),
         "css": (FOLDER / "explorer.css").read_text(encoding="utf-8"),
-        "script": script(),
+        "script": SCRIPT,
         "values": json.dumps(values).replace("</", "<\\/"),
     }.items():
         page = page.replace(f"{{{name}}}", part)
@@ -87,10 +77,10 @@ def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
     return save({name: x.detach().cpu().to(dtype).contiguous().clone() for name, x in kept})
 
 
-class Explorer(WithTable, anywidget.AnyWidget):
+class Explorer(WithTable):
     """The widget; `text` follows the page."""
 
-    _esm = script()
+    _esm = SCRIPT
     _css = FOLDER / "explorer.css"
 
     text = traitlets.Unicode().tag(sync=True)

@@ -3,6 +3,7 @@
  * changes when a part is switched off. It asks no kernel: the forward pass is in `lm.js`.
  */
 
+import { create as make, hideTable, shield } from "../page/nodes.js";
 import { drawn, forward, makeModel, readSafetensors } from "./lm.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
@@ -10,13 +11,6 @@ const SHOWN = 7; // bars
 const ROW = 24; // pixels for each token
 const STEP_MS = 2500; // of the walk
 const STEM = 3; // pixels of a branch that adds as much as the stream's first vector is long
-
-/** @param {string} tag @param {object} [properties] @param {...(Node | string)} children */
-function make(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
 
 /** What a station's switch turns off. */
 const switched = (station) => station.offName ?? station.name;
@@ -331,7 +325,6 @@ function render({ model: kernel, el }) {
   const act = actions(state, refresh, kernel, input);
   act.walker = walker(state, refresh);
   input.addEventListener("input", () => act.write(input.value));
-  input.addEventListener("keydown", (event) => event.stopPropagation()); // no shortcuts of the notebook
 
   const bars = drawBars(state, act.write);
   const controls = drawControls(state, act);
@@ -349,7 +342,9 @@ function render({ model: kernel, el }) {
     "The thicker a branch on the line, the more it adds at the chosen word.";
   const root = make("section", { className: "explorer" }, top, flow, make("small", {}, legend), lens.box);
   root.setAttribute("aria-label", "A small language model, whole");
+  shield(root);
   el.append(root);
+  hideTable(root, "next-word-static");
   refresh();
   return autoplay(root, act.walker);
 }

@@ -3,6 +3,8 @@
  * can be switched off. Matrices are flat `Float32Array`s, one row after the other.
  */
 
+import { softmax as weigh } from "../page/arithmetic.js";
+
 const EPS = 1e-5;
 
 /** @param {number} bits a float16 */
@@ -70,12 +72,8 @@ const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044
 const plus = (a, b) => a.map((x, i) => x + b[i]);
 
 /** Numbers that sum to 1. @param {ArrayLike<number>} scores */
-export function softmax(scores, temperature = 1) {
-  const most = Math.max(...scores);
-  const exps = Array.from(scores, (s) => Math.exp((s - most) / temperature));
-  const total = exps.reduce((a, b) => a + b, 0);
-  return exps.map((x) => x / total);
-}
+export const softmax = (scores, temperature = 1) =>
+  Array.from(weigh(Float64Array.from(scores), temperature).weights);
 
 /** The probabilities that a word is drawn with; what top-k or top-p leaves out has 0. */
 export function drawn(logits, { temperature = 1, topK = Infinity, topP = 1 } = {}) {

@@ -1,12 +1,14 @@
 /** The stations of the model: what each is called, draws, and says of one token. */
 
+import { colourOf, shadeOf } from "../page/paint.js";
+import { looks, names, number as digits } from "../page/words.js";
 import { headAdds, logitsOf, softmax } from "./lm.js";
 
 const CHANNELS = 5; // of a vector, written out
 const NEURONS = 5; // the strongest, written out; as many words
 const KEYS = 10; // the largest weights of a row, written out
 
-const number = (x) => (Math.abs(x) < 0.005 ? "0.00" : x.toFixed(2)).replace("-", "−");
+const number = (x) => digits(x, 2);
 const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
 const vector = (row, count = CHANNELS) => `(${Array.from(row.subarray(0, count), number).join(", ")}, …)`;
 const norm = (row) => Math.hypot(...row);
@@ -86,12 +88,14 @@ function head(l, h) {
       const { model, pass, labels } = state;
       const { scores, weights } = pass.layers[l].heads[h];
       const [row, size, most] = [weights[t], model.width / model.heads, Math.max(...scores[t])];
-      const top = row.indexOf(Math.max(...row));
-      const shown = row.map((_, s) => s).sort((a, b) => row[b] - row[a]).slice(0, KEYS).sort((a, b) => a - b);
+      const largest = row.map((_, s) => s).sort((a, b) => row[b] - row[a]);
+      const shown = largest.slice(0, KEYS).sort((a, b) => a - b);
       const value = (s) => rowOf(pass.layers[l].value, s, model.width).subarray(h * size);
       const { mixed, adds } = headAdds(model, pass, [l, h], t);
+      const named = names(labels);
+      const seen = { masked: scores[t], weights: Float64Array.from(row) };
       return [
-        `“${labels[t]}” attends most to “${labels[top]}” (${number(row[top])}).`,
+        `${looks(seen, named[t], named.slice(0, t + 1))}.`,
         moved(state, { at: 2 * l, part, adds, t }),
         {
           heads: ["key", `q · k / √${size}`, `exp(… − ${number(most)})`, "weight", "value"],
@@ -99,7 +103,7 @@ function head(l, h) {
             ...shown.map((s) => [
               labels[s], number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
             ]),
-            ["all", "", number(1 / row[top]), "1.00", vector(mixed, 3)],
+            ["all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
           ],
         },
       ];
@@ -174,8 +178,7 @@ export function paint(canvas, station, state, height) {
   canvas.style.height = `${canvas.height}px`;
   brush.clearRect(0, 0, canvas.width, canvas.height);
   const cell = (t, i, count, x, most) => {
-    const strength = Math.min(1, Math.abs(x) / most);
-    brush.fillStyle = x < 0 ? `rgba(222,122,24,${strength})` : `rgba(38,122,209,${strength})`;
+    brush.fillStyle = colourOf(shadeOf(x, most));
     const width = canvas.width / count;
     brush.fillRect(i * width, t * height + 1, Math.max(width - (station.map ? 1 : 0), 0.5), height - 2);
   };

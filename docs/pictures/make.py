@@ -1,9 +1,9 @@
-"""Make the pictures of the README and of the start page.
+"""Take the pictures for the README and the start page.
 
     python docs/pictures/make.py [start] [still] [lesson_map] [card]
 
-They are taken in a real JupyterLab, in the Chromium of this machine. "start" is the moving one,
-"still" what the start page shows before a cell is run.
+They are taken in a real JupyterLab, in this machine's Chromium. "start" is the animation, "still"
+the picture that the start page shows before a cell is run.
 """
 
 import io
@@ -39,7 +39,7 @@ def main(wanted: list[str]) -> None:
 
 
 def start(notebook) -> None:
-    """The start page's model while somebody plays with it, as a moving picture."""
+    """An animation of the start page's model in use."""
     notebook.page.set_viewport_size({"width": 1240, "height": 1000})
     notebook.page.emulate_media(reduced_motion="reduce")
     output = notebook.run("from course_utils.start import playground\nplayground()")
@@ -80,7 +80,7 @@ def start(notebook) -> None:
 
 
 def _on_page(picture: Image.Image, high: int) -> Image.Image:
-    """The picture on its own ground, as high as the highest, so that none jumps."""
+    """The picture on its own background, as high as the highest, so that frames don't jump."""
     page = Image.new("RGB", (picture.width, high), picture.getpixel((1, 1)))
     page.paste(picture, (0, 0))
     return page
@@ -99,7 +99,7 @@ def still(notebook) -> None:
 
 
 def lesson_map(notebook) -> None:
-    """One head in the light theme, and all heads in the dark one."""
+    """One head in the light theme, and all heads in the dark theme."""
     notebook.page.set_viewport_size({"width": 1160, "height": 1000})
     output = notebook.run(
         "from course_utils.attention_map import attention_map\n"
@@ -119,7 +119,7 @@ def lesson_map(notebook) -> None:
 
 
 def card(notebook) -> None:
-    """The check of a mask that comes too late."""
+    """The check of a mask that is applied too late."""
     notebook.page.set_viewport_size({"width": 1000, "height": 1000})
     output = notebook.run(
         "import torch\nfrom course_utils import check\n\n"

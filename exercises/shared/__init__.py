@@ -1,1 +1,1 @@
-"""What lessons share: draws, right answers in steps, mistakes written once, evidence."""
+"""Parts that exercises of several lessons share: draws, models, probes, properties."""

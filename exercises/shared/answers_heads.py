@@ -1,4 +1,4 @@
-"""Heads and functions that the answers of several lessons build on."""
+"""Heads and functions on which the answers of several lessons build."""
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ def by_where(scores, hidden):
 
 
 class Plain(nn.Module):
-    """The usual layout of a head, from which other answers differ in a line or two."""
+    """The usual layout of a head; other answers differ from it in a line or two."""
 
     def __init__(self, d_in, d_out, context_length, dropout=0.0, qkv_bias=False):
         super().__init__()
@@ -46,7 +46,7 @@ class Plain(nn.Module):
 
 
 class PlainPadded(Plain):
-    """The same with a `pad_mask`, from which other answers differ in a line or two."""
+    """The same with a `pad_mask`; other answers differ from it in a line or two."""
 
     pad = None
 
@@ -66,7 +66,7 @@ class PlainPadded(Plain):
 
 
 class Fused:
-    """One projection `qkv` for query, key and value; the three names give views of it."""
+    """One projection `qkv` for query, key and value, which are views of it by name."""
 
     class Part:
         def __init__(self, weight, bias):

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the three ways to the same mean (lessons 01 to 03)."""
+"""Right and wrong answers for the three ways to compute a mean (lessons 01 to 03)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def cumulative(x: Tensor) -> Tensor:
 
 
 def running_sums(x: Tensor) -> Tensor:
-    """Running sums in Python, stacked at the end."""
+    """Running sums in a Python loop, stacked at the end."""
     rows, total = [], torch.zeros_like(x[:, 0])
     for t in range(x.size(1)):
         total = total + x[:, t]
@@ -20,7 +20,7 @@ def running_sums(x: Tensor) -> Tensor:
 
 
 def incremental(x: Tensor) -> Tensor:
-    """Welford's update: the old mean plus a share of what is new."""
+    """Welford's update: the old mean plus a fraction of the difference."""
     means = [x[:, 0]]
     for t in range(1, x.shape[1]):
         means.append(means[-1] + (x[:, t] - means[-1]) / (t + 1))
@@ -48,7 +48,7 @@ def window_of_three(x: Tensor) -> Tensor:
     return torch.stack([x[:, max(0, t - 2) : t + 1].mean(1) for t in range(x.shape[1])], 1)
 
 
-# Wrong in whichever way the mean was to be computed.
+# Wrong answers for all three ways.
 WRONG_MEANS = {
     "zeros": torch.zeros_like,
     "identity": lambda x: x.clone(),

@@ -1,4 +1,4 @@
-"""Decoders that are written down or drawn by chance, and beam search over plain numbers."""
+"""Decoders with given or random logits, and beam search over plain numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from .draw import Draw
 
 Text = tuple[int, ...]
-Hypothesis = tuple[float, Text]  # the summed log-probability first, so that they can be sorted
+Hypothesis = tuple[float, Text]  # with the summed log-probability first, for sorting
 Step = tuple[list[Hypothesis], int, list[Hypothesis], list[Hypothesis]]
 Treatment = Callable[[list[Hypothesis], list[Hypothesis], int, int], Step]
 
 
 class NextLogits:
-    """Logits for the word after a text, which are always the same for the same text."""
+    """Logits for the next word after a text, always the same for the same text."""
 
     def __init__(self, V: int, bos: int) -> None:
         self.V, self.bos = V, bos
@@ -31,11 +31,11 @@ class NextLogits:
 
 
 class Planted(NextLogits):
-    """Logits from a tree that is written down: `{"": "a .6 b .4", "a": "e 1"}`, e for the end.
+    """Logits from a given tree: `{"": "a .6 b .4", "a": "e 1"}`, with e for the end.
 
-    What is left of 1 is shared by the words that aren't named. After the end one word is nearly
-    certain; where nothing is written down, words are about equally likely, and the end is not. Each
-    text has logits with an offset of its own.
+    The unnamed words share the rest of the probability. After the end, one word is nearly certain;
+    after texts not in the tree, words are about equally likely, but the end is unlikely. The logits
+    of each text have a different offset.
     """
 
     def __init__(self, branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: int):
@@ -59,7 +59,7 @@ class Planted(NextLogits):
 
 
 class ByChance(NextLogits):
-    """Normal numbers, drawn for each text; `end` is added to the logit of eos."""
+    """Normal random numbers for each text; `end` is added to the logit of eos."""
 
     def __init__(self, V: int, bos: int, eos: int, seed: int, spread: float, end: float) -> None:
         super().__init__(V, bos)
@@ -77,7 +77,7 @@ class ByChance(NextLogits):
 def clear_by_chance(
     draw: Draw, V: int, bos: int, eos: int, most: int, width: int, spread: float, end: float
 ) -> ByChance:
-    """Draws until all ways of treating ended texts give the same, and no two texts are near."""
+    """Draws until all treatments of ended texts give the same result and no texts are close."""
     while True:
         found = ByChance(V, bos, eos, draw.integer(0, 2**31), spread, end)
         ways = (set_aside, shrinks, competes, stays_full)
@@ -90,21 +90,21 @@ def clear_by_chance(
 
 
 def set_aside(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: int) -> Step:
-    """Ended texts are set aside, and the beam is as wide as before.
+    """Ended texts are set aside, and the beam keeps its width.
 
     Args:
-        longer: extensions of the texts in the beam, the likeliest first.
-        done: texts that ended before.
+        longer: extensions of the texts in the beam, the most likely first.
+        done: texts that ended earlier.
 
     Returns:
-        The texts that were compared, how many of them are kept, those that go on, those that ended.
+        The compared texts, how many of them are kept, the continuing texts, the ended texts.
     """
     going, ended = _parted(longer[:width], eos)
     return longer, width, going, done + ended
 
 
 def shrinks(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: int) -> Step:
-    """The beam is narrower by each text that has ended."""
+    """Each ended text makes the beam narrower by one."""
     return set_aside(longer, done, width - len(done), eos)
 
 
@@ -115,7 +115,7 @@ def competes(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: 
 
 
 def stays_full(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: int) -> Step:
-    """As many as ever go on, until as many have ended."""
+    """The beam keeps its width until as many texts have ended."""
     going = _parted(longer, eos)[0][:width]
     kept = longer.index(going[-1]) + 1 if len(going) == width else len(longer)
     return longer, kept, going, done + _parted(longer[:width], eos)[1]
@@ -124,10 +124,10 @@ def stays_full(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos
 def search(
     next_logits: NextLogits, eos: int, most: int, width: int, treated: Treatment = set_aside
 ) -> tuple[Text, float]:
-    """The best text of a beam, and the smallest difference that decided about anything.
+    """The best text of a beam, and the smallest difference that decided anything.
 
     Args:
-        treated: what becomes of texts that have ended.
+        treated: the treatment of ended texts.
     """
     going: list[Hypothesis] = [(0.0, ())]
     done: list[Hypothesis] = []
@@ -154,5 +154,5 @@ def _extended(next_logits: NextLogits, hypothesis: Hypothesis) -> list[Hypothesi
 
 
 def _parted(best: list[Hypothesis], eos: int) -> tuple[list[Hypothesis], list[Hypothesis]]:
-    """Those that go on, and those that have ended."""
+    """The continuing texts and the ended ones."""
     return [h for h in best if h[1][-1] != eos], [h for h in best if h[1][-1] == eos]

@@ -1,4 +1,4 @@
-"""A transformer block and its parts: weights, right results, and what its exercises share."""
+"""A transformer block and its parts: weights, right results, and shared properties."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .draw import Draw
 from .heads import linear_weights, projections
 from .many_heads import side_by_side, wrapper_oracle
 
-GELUS = ("gelu", "gelu_", "GELU")  # operators that are the exercise in lesson 08
+GELUS = ("gelu", "gelu_", "GELU")  # operators that would solve an exercise of lesson 08
 
 
 class NormByFormula(transformer.LayerNorm):
-    """The finished norm without the built-in one, which is the exercise."""
+    """The finished norm, written without the built-in norm, whose use would solve the exercise."""
 
     forward = transformer.LayerNorm.formula
 
 
 class NetworkByFormula(transformer.FeedForward):
-    """The finished network without the built-in GELU, which is the exercise before it."""
+    """The finished network, without the built-in GELU, whose use would solve another exercise."""
 
     forward = transformer.FeedForward.formula
 
@@ -38,7 +38,7 @@ class NetworkByFormula(transformer.FeedForward):
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """Sizes of one case: D is the width of one head, `length` the constructor's context_length."""
+    """Sizes of one case: D is the width of a head, `length` the constructor's context_length."""
 
     B: int
     T: int
@@ -52,7 +52,7 @@ class BlockSizes:
 
 
 def block_sizes(draw: Draw) -> BlockSizes:
-    """All different, C = H · D too; T ≥ 3 and H ≤ 4."""
+    """Sizes that are all different, including C = H · D; T ≥ 3 and H ≤ 4."""
     while True:
         B, T, D, H = draw.sizes(4, 2, 7)
         s = BlockSizes(B, T, D, H, T + draw.integer(1, 6))
@@ -63,7 +63,7 @@ def block_sizes(draw: Draw) -> BlockSizes:
 def norm_weights(
     draw: Draw, name: str, C: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Scales around 1 and -1, shifts around 0, no two of them the same."""
+    """Scales around 1 and -1, shifts around 0, no two of them equal."""
     dot = f"{name}." if name else ""
     scale = 1 + 0.3 * draw.normal(C, dtype=dtype)
     scale[1::2] *= -1
@@ -96,7 +96,7 @@ def block_weights(
 
 
 def under(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    """The weights whose names begin with `name.`, without it."""
+    """The weights whose names begin with `name.`, without that prefix."""
     start = f"{name}."
     return {n.removeprefix(start): w for n, w in weights.items() if n.startswith(start)}
 
@@ -133,9 +133,9 @@ def depends(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
 
 
-@true_of("No token affects another one's result", credit=True, role="typical")
+@true_of("No token affects another token's result", credit=True, role="typical")
 def each_apart(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """Token 0 of text 0 was changed."""
+    """The case with token 0 of text 0 changed."""
     return near(seen.tensors["changed"][1:], seen.tensors["out"][1:]) and near(
         seen.tensors["changed"][0, 1:], seen.tensors["out"][0, 1:]
     )

@@ -1,9 +1,9 @@
-"""Dropout at the end of a branch, judged from draws in which each channel can be read off.
+"""Judges dropout at the end of a branch, from draws that show the effect on each channel.
 
-A network gets weights with which it gives 1 in every channel: in some channels by its last bias
-alone, in others from one unit in the middle each. Each such unit serves two channels, so that an
-answer that drops units gives itself away. A block adds that in some of its channels; in others it
-adds the weights of its attention, twice, or a constant from attention's last bias, or nothing.
+A network gets weights with which its output is 1 in every channel: in some channels from its last
+bias alone, in others from one hidden unit each. Each such unit serves two channels, which reveals
+an answer that drops units. A block adds this output in some of its channels; in others it adds its
+attention weights, twice, or a constant from attention's last bias, or nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .draw import Draw
 from .dropout import PADDED, see_slopes
 
 SEQUENCES, TOKENS, COPIES, HEADS = 30, 3, 2, 2
-# Channels of one head, in this order: the weights of its keys, the same again, what attention adds
-# by its bias, what the network adds by its bias, from units, from the same units; what both add by
-# their biases; the stream alone.
+# Channels of one head, in this order: the weights of its keys, the same again, attention's output
+# from its bias, the network's from its bias, from units, from the same units; the sum of both
+# from their biases; the stream alone.
 PARTS = {
     "weights": TOKENS,
     "weights again": TOKENS,
@@ -51,7 +51,7 @@ def channels(part: str, heads: int = HEADS) -> list[int]:
 
 
 def _network(C: int, wide: int, where: tuple[str, ...], heads: int) -> dict[str, Tensor]:
-    """Weights of a network that gives 1 in the channels of these parts, and 0 elsewhere."""
+    """Weights of a network whose output is 1 in the channels of these parts, and 0 elsewhere."""
     by_bias, units, again = where
     bent = F.gelu(torch.tensor(3.0, dtype=torch.float64), approximate="tanh").item()
     weights = {
@@ -72,10 +72,10 @@ def _rate(draw: Draw) -> float:
 
 
 def network_dropout_case(draw: Draw) -> Case:
-    """For a module made with `d_model` and `expansion`, which is a network alone."""
+    """A case for a module with the arguments `d_model` and `expansion`: a network alone."""
     x, weights = draw.normal(SEQUENCES, TOKENS, WIDTH), _network(WIDTH, 2 * WIDTH, ADDED[1], 1)
     one = channels("stream", 1)
-    x[..., one] = 2.0  # the units need it: what drops the tokens that come in shows as well
+    x[..., one] = 2.0  # the units need it; this also reveals dropout of the input tokens
     weights["expand.weight"][:, one], weights["expand.bias"][:] = 1.0, 1.0
     options = {
         "args": (WIDTH, 2),
@@ -87,11 +87,11 @@ def network_dropout_case(draw: Draw) -> Case:
 
 
 def block_dropout_case(draw: Draw) -> Case:
-    """For a module made with `d_model`, `num_heads` and `context_length`."""
+    """A case for a module with the arguments `d_model`, `num_heads` and `context_length`."""
     C = HEADS * WIDTH
     x = torch.zeros(SEQUENCES, TOKENS, C)
     order = torch.stack([torch.randperm(TOKENS, generator=draw.generator) for _ in x])
-    x[:, :, :TOKENS] = F.one_hot(order, TOKENS).float()  # a token is one of three one-hot vectors
+    x[:, :, :TOKENS] = F.one_hot(order, TOKENS).float()  # a token: one of three one-hot vectors
     x[:, :, channels("stream")] = 2.0
     mean, variance = x[0, 0].mean(), x[0, 0].var(correction=0)
     same = {"scale": torch.full((C,), float((variance + 1e-5).sqrt())), "shift": mean.expand(C)}
@@ -123,7 +123,7 @@ def block_dropout_case(draw: Draw) -> Case:
 
 
 def see_branch_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """Calls in training mode: two modules, two seeds, one again, with and without padding."""
+    """Records training calls: two modules, two seeds, one repeated, with and without padding."""
     if "dropout" not in case.roles:
         return
     pad_mask = case.options.get("pad_mask")
@@ -158,21 +158,21 @@ def _holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
         draws = torch.stack([seen.tensors[name].double() for name in drawn]) - stream
         added = seen.tensors[still].double() - stream
         if where and (near(seen.tensors[still], seen.tensors["out"]) or _spoilt(added, case)):
-            return None  # the mask does not do what it should, and another property says so
+            return None  # the mask is wrong, which another property reports
         fault = _fault(added, draws, case)
         if fault:
             return fault + where
     if torch.equal(seen.tensors["draw:1"], seen.tensors["draw:1 again"]):
-        return "draws once for all calls"
+        return "uses one draw for all calls"
     if torch.equal(seen.tensors["draw:1"], seen.tensors["draw:2"]):
-        return "draws the same in each module, whatever the seed"
+        return "uses the same draw in each module, whatever the seed"
     if torch.equal(seen.tensors["draw:1 again"], seen.tensors["draw:2 again"]):
-        return "sets the random seed, so that later calls draw the same"
+        return "sets the random seed, so that later calls repeat the draw"
     return True
 
 
 def _spoilt(added: Tensor, case: Case) -> bool:
-    """Whether a mask changes the stream itself, or takes away what a branch adds to each token."""
+    """Whether a mask changes the stream itself, or removes the output of a branch."""
     stream, *constant = (
         added[..., channels(part, case.options["heads"])]
         for part in ("stream", "attention", "network")
@@ -181,27 +181,27 @@ def _spoilt(added: Tensor, case: Case) -> bool:
 
 
 def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
-    """What is wrong with draws `(N, B, T, C)` of what is added, `(B, T, C)` without dropout."""
+    """What is wrong with draws `(N, B, T, C)` of the added output, `(B, T, C)` without dropout."""
     if not bool(draws.isfinite().all()):
         return "gives NaN"
     heads, p = case.options["heads"], case.options["kwargs"]["dropout"]
     block = "attention.out_proj.bias" in case.options["weights"]
 
     def factors(part: str) -> Tensor:
-        """What became of the numbers of a part; NaN where there is nothing to see."""
+        """The factors by which the numbers of a part changed; NaN where a number is 0."""
         where = channels(part, heads)
         base = still[..., where]
         return draws[..., where] / base.where(base.abs() > 1e-4, torch.nan)
 
     if block and bool((draws[..., channels("stream", heads)].abs() > 1e-3).any()):
-        return "drops the stream itself, not only what is added to it"
+        return "drops the stream itself, not only the branch"
     kept = 1 / (1 - p)
     branches = ("attention", "attention", "weights"), ("network", "the network", "units")
     for part, name, units in branches:
         if part == "attention" and not block:
             continue
-        what = f"what {name} adds" if block else "the result"
-        inside = "the attention weights" if units == "weights" else "the wide middle"
+        what = f"the output of {name}" if block else "the result"
+        inside = "the attention weights" if units == "weights" else "the hidden layer"
         last, first = factors(part), factors(units)
         fault = _of_branch(last, p, what)
         if not fault:
@@ -213,12 +213,12 @@ def _fault(still: Tensor, draws: Tensor, case: Case) -> str:
         if fault:
             return fault
     if block and bool((draws[..., channels("both")] - kept).abs().min() > 1e-3):
-        return "draws once for both branches"
+        return "uses one draw for both branches"
     return ""
 
 
 def _beside(first: Tensor, last: Tensor, kept: float, inside: str) -> str:
-    """What becomes of attention's weights where the end of its branch is at fault."""
+    """What happens to the attention weights if the end of that branch is wrong."""
     own = float(last.median()) if last.numel() else 1.0
     if bool(_close(first, own * kept).all()):
         return ""
@@ -228,19 +228,19 @@ def _beside(first: Tensor, last: Tensor, kept: float, inside: str) -> str:
 
 
 def _instead_of(what: str, inside: str, first: Tensor, again: Tensor, kept: float) -> str:
-    """What is dropped of a network that is not dropped at its end."""
+    """What is dropped in a network without dropout at its end."""
     if not bool(_close(_left(first), kept).all()):
-        return f"drops something before it, and not {what}"
+        return f"drops something earlier instead of {what}"
     both = ~(first.isnan() | again.isnan())
     one, two = (t[both].abs() > 1e-6 for t in (first, again))
-    if torch.equal(one, two):  # two channels that are made of one unit
-        return f"drops {inside}, and not {what}"
+    if torch.equal(one, two):  # two channels that come from one unit
+        return f"drops {inside} instead of {what}"
     return f"drops {what} before its last bias is added"
 
 
 def _of_branch(factors: Tensor, p: float, what: str) -> str:
-    """What is wrong with factors `(N, B, T, channels)` of constants, which only the last dropout
-    of a branch can change."""
+    """What is wrong with factors `(N, B, T, channels)` of constants, which only a branch's last
+    dropout can change."""
     left = factors[factors.abs() > 1e-6]
     scale = float(left.median()) if left.numel() else math.inf
     if bool(_close(factors, 1.0).all()):
@@ -251,7 +251,7 @@ def _of_branch(factors: Tensor, p: float, what: str) -> str:
         return f"changes {what} by more than one factor"
     share = float((factors.abs() < 1e-6).double().mean())
     if abs(scale - 1) < 2e-3:
-        return f"leaves the rest of {what} as it is, not scaled up by 1/(1 - p)"
+        return f"leaves the rest of {what} unscaled instead of multiplying by 1/(1 - p)"
     if abs(scale - 1 / (1 - p) ** 2) < 4e-3:
         return f"drops {what} twice"
     if abs(scale - 1 / (1 - p)) > 2e-3:
@@ -259,14 +259,14 @@ def _of_branch(factors: Tensor, p: float, what: str) -> str:
     lost = (factors.abs() < 1e-6).double()
     for axis, together in ((3, "channels of a token"), (2, "tokens of a text"), (1, "texts")):
         if bool((lost == lost.narrow(axis, 0, 1)).all()):
-            return f"draws once for all {together}"
+            return f"uses one draw for all {together}"
     return "" if abs(share - p) < 0.08 else f"drops {share:.2f} of {what} instead of {p:.2g}"
 
 
 def _of_units(
     first: Tensor, again: Tensor, kept: float, p: float, inside: str, dropped_too: bool
 ) -> str:
-    """What is wrong before the last dropout of a branch, which is right."""
+    """What is wrong before the last dropout of a branch, which itself is right."""
     wanted = kept**2 if dropped_too else kept
     both = ~(first.isnan() | again.isnan())
     left = _left(first)
@@ -274,7 +274,7 @@ def _of_units(
         if not dropped_too:
             return ""
         one, two = (t[both].abs() > 1e-6 for t in (first, again))
-        chance = float(two[one].double().mean())  # of a copy, where the other is there
+        chance = float(two[one].double().mean())  # one copy is dropped, but not the other
         return "" if chance > 1 - p - 0.12 else f"drops something other than {inside}"
     if bool(_close(left, kept).all()):
         return f"drops nothing of {inside}"
@@ -298,11 +298,11 @@ def _close(a: Tensor, b: float) -> Tensor:
 
 BRANCH_DROPOUT = Property(
     "dropout",
-    "In training, dropout acts once where a branch ends, and scales the rest by 1/(1 - p)",
+    "In training, dropout acts once at the end of a branch, and scales the rest by 1/(1 - p)",
     _holds,
     role="dropout",
     any_number=True,
     draws=True,
-    breaks="In training, dropout should act once where a branch ends (in a block: on attention's "
-    "weights too), and scale the rest by 1/(1 - p)",
+    breaks="In training, dropout should act once at the end of a branch (in a block, also on the "
+    "attention weights), and scale the rest by 1/(1 - p)",
 )

@@ -1,4 +1,4 @@
-"""Probing answers that copy one module's values into another."""
+"""Probes answers that copy one module's values into another."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from whywrong.watching import THERE, happened_elsewhere
 
 
 class CopyProbe:
-    """Calls an answer that copies one module's values into another, and looks at both afterwards.
+    """Calls an answer that copies one module's values into another, and inspects both afterwards.
 
-    Each case gives the target's parameters by name and `out`, what the target makes of the case's
-    option `x` in evaluation mode; the type of what was `returned`; the fact `modified` if anything
-    in the source changed; and as `traits` what became of the target, see `COPY_PROPERTIES`. A case
-    of the role "typical" is copied twice, from other values first, and once more on another device.
+    Each case gives the target's parameters by name and `out`, the target's output for the case's
+    option `x` in evaluation mode; the type of the `returned` value; the fact `modified` if anything
+    in the source changed; and as `traits` the changes of the target, see `COPY_PROPERTIES`. A case
+    with the role "typical" is copied twice, first from other values, and again on another device.
 
-    Options of a case: `dtype`; `frozen`, names of the target's parameters that
-    ask for no gradient; `turned_round`, whether the parts of both are made in another order;
-    `more`, whether the source holds a parameter and a buffer besides; `keywords`, whether the
-    answer is called by name.
+    Options of a case: `dtype`; `frozen`, names of the target's parameters that require no gradient;
+    `turned_round`, whether both create their parts in a different order; `more`, whether the source
+    has an additional parameter and buffer; `keywords`, whether the answer is called by name.
 
     Args:
         make: builds the source and the target of a case; the case's two inputs are their
@@ -51,7 +50,7 @@ class CopyProbe:
         for name in case.options.get("frozen", ()):
             part(target, name).requires_grad_(False)
         for i, module in enumerate((*source.modules(), *target.modules())):
-            module.training = i % 2 == 1  # some of each: no mode is the answer's to change
+            module.training = i % 2 == 1  # both modes, which must be kept
         for parameter in (*source.parameters(), *target.parameters()):
             if parameter.requires_grad:
                 parameter.grad = torch.full_like(parameter, 0.5)
@@ -119,7 +118,7 @@ class CopyProbe:
         return happened_elsewhere(call)
 
     def glance(self, answer: Any, case: Case) -> Observation:
-        """What the target gives afterwards, alone."""
+        """Only the target's output afterwards."""
         seen = Observation()
         source, target = self._modules(case)
         _call(answer, case, source, target)
@@ -136,7 +135,7 @@ def _call(answer: Any, case: Case, source: nn.Module, target: nn.Module) -> Any:
 
 
 def _turn_round(module: nn.Module) -> None:
-    """The same parts, as if they had been made in reverse order."""
+    """The same parts, as if they had been created in reverse order."""
     for owner in list(module.modules()):
         parts = list(owner.named_children())
         if not isinstance(owner, nn.ModuleList):
@@ -153,7 +152,7 @@ Kept = tuple[list[Tensor], list[Any]]  # tensors, and plain data
 
 
 def _rest(module: nn.Module) -> Kept:
-    """What a module holds besides parameters and modes: buffers, what it was made with, hooks."""
+    """What a module contains besides parameters and modes: buffers, settings, hooks."""
     plain: list[Any] = [
         [(n, _plain(v)) for n, v in vars(m).items() if n not in _NOT_THE_REST and v is not None]
         for m in module.modules()
@@ -173,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(module: nn.Module) -> Kept:
-    """All that a source holds, its parameters and their gradients too."""
+    """Everything that a source contains, including its parameters and their gradients."""
     named = dict(module.named_parameters())
     buffers, plain = _rest(module)
     tensors = [t.detach().clone() for p in named.values() for t in (p, p.grad) if t is not None]
@@ -210,43 +209,43 @@ COPY_PROPERTIES = (
     ),
     Property(
         "same_objects",
-        "The `Parameter` objects are the ones that were there",
+        "The `Parameter` objects are still the same ones",
         _trait("kept", True),
         credit=True,
-        breaks="The `Parameter` objects are no longer those that were there, which an optimizer "
-        "would go on training",
+        breaks="The `Parameter` objects were replaced; an optimizer made earlier "
+        "would still train the old ones",
     ),
     Property(
         "asks_as_before",
-        "Each parameter asks for a gradient as before",
+        "Each parameter requires a gradient, or doesn't, as before",
         _trait("asks_as_before", True),
         credit=True,
-        breaks="Some parameter no longer asks for a gradient as it did before",
+        breaks="Some parameter no longer requires a gradient, or newly does",
     ),
     Property(
         "leaves",
-        "A parameter is no result of others, for which no optimizer would take it",
+        "No parameter is computed from others, which no optimizer would accept",
         _trait("leaves", True),
-        breaks="A parameter became a result of others, and no optimizer takes it any more",
+        breaks="A parameter is now computed from others, so no optimizer accepts it",
     ),
     Property(
         "modes",
-        "Both modules stay in the mode they were in",
+        "Both modules keep their mode",
         _trait("mode", False),
-        breaks="One of the two modules is in another mode than before",
+        breaks="One of the two modules changed its mode",
     ),
     Property(
         "rest",
         "Nothing else of the target changes",
         _trait("rest", True),
         secondary=True,
-        breaks="Something else of the target changed: a buffer, an attribute, dropout or a hook",
+        breaks="Something else in the target changed: a buffer, an attribute, dropout or a hook",
     ),
     Property(
         "returns_none",
         "It works in place and returns None",
         _returns_none,
         secondary=True,
-        breaks="It returns something, where it should work in place and return None",
+        breaks="It returns something, but it should work in place and return None",
     ),
 )

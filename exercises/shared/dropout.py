@@ -1,8 +1,8 @@
-"""Dropout, judged from draws in which each attention weight can be read off the result.
+"""Judges dropout from draws in which each attention weight can be read from the result.
 
-In such a case each token contains its position as a one-hot vector, and the values are made of
-nothing else: channel s of the result is the weight of key s. Each weight is there twice, so that
-dropout of values or of the result can be told from dropout of weights.
+In such a case, each token contains its position as a one-hot vector, and the values are copies of
+that vector: channel s of the result is the weight of key s. Each weight appears twice, to
+distinguish dropout of values or of the result from dropout of weights.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ D_IN = TOKENS + FEATURES
 WIDTH = 2 * TOKENS + 1  # of a head
 CONTEXT = TOKENS + 1
 
-# Added to a fault that only the calls with a mask show.
-PADDED = " where a pad_mask comes in"
+# Added to a message if only the calls with a mask show the fault.
+PADDED = " when there is a pad_mask"
 
 
 # ---------------------------------------------------------------- the case and its draws
@@ -45,10 +45,10 @@ def dropout_case(
     """A case whose result is its attention weights.
 
     Args:
-        heads: how many; their results are side by side in the last dimension.
-        args: of the constructor, for widths `D_IN` and, per head, `WIDTH`, and `CONTEXT` tokens.
-        join: makes the module's weights by name from those of each head, which have the names of
-            a single head; an output projection must be the identity without a bias.
+        heads: their number; their results are concatenated in the last dimension.
+        args: the constructor's, for widths `D_IN` and, per head, `WIDTH`, and `CONTEXT` tokens.
+        join: builds the module's weights by name from those of each head, which are named as for a
+            single head; an output projection must be the identity without a bias.
         padded: whether the module takes a `pad_mask`.
     """
     places = torch.eye(TOKENS).expand(SEQUENCES, -1, -1)
@@ -79,8 +79,8 @@ def _scores(x: Tensor, head: Mapping[str, Tensor]) -> Tensor:
 
 
 def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """Calls in training mode: two modules, two seeds, one module again, with and without padding,
-    with and without gradients; in bfloat16, and on another device."""
+    """Records calls in training mode: two modules, two seeds, one repeated, with and without
+    padding, with and without gradients; in bfloat16, and on another device."""
     if "dropout" not in case.roles:
         return
     pad_mask = case.options.get("pad_mask")
@@ -92,7 +92,7 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
 
     for seed in (1, 2):
         module = make(as_made=True)
-        with suppress(Exception):  # another one made beside it
+        with suppress(Exception):  # another module, created in addition
             type(module)(*case.options["args"])
         if seed == 1:
             module.train()
@@ -110,7 +110,7 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
     seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
-# Rounding may hide a short step, and a long one may cross the point where ReLU bends.
+# Rounding may hide a short step; a long one may cross the kink of ReLU.
 STEPS = (1e-3, 1e-5, 1e-7)
 
 
@@ -121,7 +121,7 @@ def see_slopes(
     *mask: Tensor,
     steps: Sequence[float] = STEPS,
 ) -> None:
-    """Puts `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
+    """Records `draw:slopes`, for `TRAINS`, or the fact `slopes` with the error."""
     try:
         scores = _slopes(make, case, True, *mask, steps=steps)
         others = _slopes(make, case, False, steps=steps)
@@ -133,11 +133,11 @@ def see_slopes(
 def _slopes(
     make: Callable[..., Any], case: Case, scores: bool, *mask: Tensor, steps: Sequence[float]
 ) -> Tensor:
-    """How steeply the result of one draw rises along a direction.
+    """The slope of one draw's result along a direction.
 
-    The direction goes through the weights of query and key, or through all others and the tokens.
-    The slope is measured, with the first step that agrees with the gradients or the last one, and
-    computed from the gradients.
+    The direction is in the weights of query and key, or in all others and the tokens. The slope is
+    computed from the gradients, and also measured: with the first step size that agrees with the
+    gradients, else with the last.
     """
     module, way = (make(torch.float64, as_made=True) for _ in range(2))
     with torch.no_grad():
@@ -187,7 +187,7 @@ def _differ(slopes: Tensor) -> Tensor:
     return far | ~by_gradient.isfinite()
 
 
-# ---------------------------------------------------------------- what they show
+# ---------------------------------------------------------------- what the draws show
 
 
 def shown(out: Tensor, heads: int) -> Tensor:
@@ -197,7 +197,7 @@ def shown(out: Tensor, heads: int) -> Tensor:
 
 
 def _right(case: Case, expected: Expected, padded: bool) -> Tensor:
-    """What the weights `(B, H, T, T)` should be without dropout."""
+    """The right weights `(B, H, T, T)` without dropout."""
     weights = shown(expected["out"], case.options["heads"])[0]
     if not padded:
         return weights
@@ -207,11 +207,11 @@ def _right(case: Case, expected: Expected, padded: bool) -> Tensor:
 
 
 @true_of(
-    "In training, dropout sets single weights to 0 and scales the others by 1/(1 - p)",
+    "In training, dropout sets individual weights to 0 and scales the others by 1/(1 - p)",
     role="dropout",
     any_number=True,
     draws=True,
-    breaks="In training, dropout should set single weights to 0, after the softmax, and scale the "
+    breaks="In training, dropout should set some weights to 0, after the softmax, and scale the "
     "others by 1/(1 - p)",
 )
 def dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -221,7 +221,7 @@ def dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     for still, drawn, where in looks[: 2 if "padded" in seen.tensors else 1]:
         weights = shown(seen.tensors[still], heads)
         if not bool(is_close(weights, _right(case, expected, padded=bool(where))).all()):
-            return None  # the weights are wrong without dropout, which other properties tell
+            return None  # the weights are wrong even without dropout, which other properties report
         draws = torch.stack([shown(seen.tensors[n], heads) for n in drawn])
         fault = fault_of(weights[0], draws, p, case.options["scores"])
         if fault:
@@ -236,11 +236,11 @@ def dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
 
 
 @true_of(
-    "With dropout too, gradients in training are those of the result",
+    "Gradients match the result in training with dropout, too",
     secondary=True,
     role="dropout",
     draws=True,
-    breaks="With dropout, gradients in training are not those of the result: is a step cut off, or "
+    breaks="In training with dropout, gradients don't match the result: is a step detached, or "
     "written over?",
 )
 def trains(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -258,7 +258,7 @@ def fault_of(weights: Tensor, draws: Tensor, p: float, scores: Tensor) -> str:
         return "gives NaN"
     visible = weights > 1e-6
     if bool((draws.abs() > 1e-6)[:, :, ~visible].any()):
-        return "shows what is hidden"
+        return "makes hidden tokens visible"
     ratios = draws / weights.where(visible, torch.ones(()).double())
     factors = ratios[:, :, visible]
     idle = is_close(factors, 1.0).flatten(1).all(1)
@@ -291,7 +291,7 @@ def is_close(a: Tensor, b: Tensor | float) -> Tensor:
 
 
 def _on_channels(draws: Tensor, visible: Tensor, kept: Tensor, p: float) -> str:
-    """The two copies of a weight differ, so something besides the weights is dropped."""
+    """Why the two copies of a weight differ: something besides the weights is dropped."""
     if bool(is_close(kept, 1 / (1 - p) ** 2).all()):
         return "drops the weights, and the result or the values as well"
     dropped, both = draws.abs() < 1e-6, visible & visible[..., -1:, :]
@@ -300,26 +300,26 @@ def _on_channels(draws: Tensor, visible: Tensor, kept: Tensor, p: float) -> str:
 
 
 def _before_the_weights(weights: Tensor, draws: Tensor, visible: Tensor) -> str:
-    """The weights that are left have no common factor."""
+    """Why the remaining weights have no common factor."""
     sums = draws.sum(-1)
     factors = (draws / weights.where(visible, torch.ones(()).double())).where(draws > 1e-6, 0.0)
     alike = is_close(factors, factors.amax(-1, keepdim=True)) | (draws <= 1e-6)
     if bool((alike.all(-1) & (is_close(sums, 1.0) | is_close(sums, 0.0))).all()):
-        return "makes the weights that are left sum to 1 again"
+        return "makes the remaining weights sum to 1 again"
     lost = (draws == 0) & visible
     if bool((is_close(sums, 1.0) | ~visible.any(-1)).all()):
         if bool(lost.any()):
-            return "drops before the softmax, so that the weights that are left sum to 1 again"
+            return "drops before the softmax, so that the remaining weights sum to 1 again"
         return "acts before the softmax, on queries or keys"
     if bool(lost.any()) and bool(
         (lost == lost[..., -1:, :])[:, visible & visible[..., -1:, :]].all()
     ):
-        return "acts on the tokens that come in"
+        return "acts on the input tokens"
     return "acts on something other than the weights"
 
 
 def _drops_scores(drawn: Tensor, scores: Tensor, visible: Tensor, p: float) -> bool:
-    """Whether the weights of each row come from scores that are 0 or 1/(1 - p) times as big."""
+    """Whether the weights of each row come from scores that are 0 or 1/(1 - p) times as large."""
     kept = torch.cartesian_prod(*[torch.tensor([0.0, 1.0]).double()] * TOKENS) / (1 - p)
     possible = kept * scores[..., None, :]  # (B, H, 16, T)
     possible = torch.softmax(possible.where(visible[..., None, :], -math.inf), -1).nan_to_num()
@@ -327,17 +327,17 @@ def _drops_scores(drawn: Tensor, scores: Tensor, visible: Tensor, p: float) -> b
 
 
 def _of_weights(scale: float, share: float, p: float) -> str:
-    """What is wrong with the factor of the weights that are left, or with the share dropped."""
+    """What is wrong with the factor of the remaining weights, or with the fraction dropped."""
     if math.isinf(scale):
         return "drops everything"
     if _near(scale, 1 / (1 - p)):
         return ""
     if _near(scale, 1.0):
-        return "leaves the others as they are, not scaled up"
+        return "leaves the others unscaled"
     if _near(scale, 1 / (1 - p) ** 2):
         return "drops twice"
     if scale < 1:
-        return f"scales the others by {scale:.2f}, down and not up"
+        return f"scales the others by {scale:.2f}, down instead of up"
     if abs(share - p) < 0.05:
         return f"scales the others by {scale:.2f} instead of {1 / (1 - p):.2f}"
     return f"drops with probability {1 - 1 / scale:.2g} instead of {p:.2g}"
@@ -348,7 +348,7 @@ def _near(a: float, b: float) -> bool:
 
 
 def _together(dropped: Tensor, visible: Tensor, p: float) -> str:
-    """Whether each weight is drawn on its own, from `dropped` `(N, B, H, T, T)`."""
+    """Whether each weight is drawn independently, from `dropped` `(N, B, H, T, T)`."""
     share = dropped[:, visible].double()
     pairs = [_neighbours(dropped, visible, axis) for axis in (-1, -2, -3, -4)]
     always = [bool(equal.all()) and equal.numel() > 0 for equal in pairs]
@@ -362,15 +362,15 @@ def _together(dropped: Tensor, visible: Tensor, p: float) -> str:
         return f"drops with probability {float(share.mean()):.2f} instead of {p:.2g}"
     chance = p * p + (1 - p) ** 2
     if not all(_by_chance(equal, chance) for equal in pairs):
-        return "does not draw each weight on its own, with probability p"
+        return "does not draw each weight independently, with probability p"
     return ""
 
 
 TOGETHER = (
-    "drops whole rows, all weights of a query together",
-    "drops whole columns, a key for all queries together",
-    "draws once for all heads",
-    "draws once for the whole batch",
+    "drops whole rows: all weights of a query together",
+    "drops whole columns: a key for all queries together",
+    "uses one draw for all heads",
+    "uses one draw for the whole batch",
 )
 
 
@@ -385,12 +385,12 @@ def _neighbours(dropped: Tensor, visible: Tensor, axis: int) -> Tensor:
 
 
 def _by_chance(found: Tensor, p: float) -> bool:
-    """Whether a share of `found` is near p: within six standard deviations."""
+    """Whether the share of `found` is near p, within six standard deviations."""
     sigma = math.sqrt(p * (1 - p) / max(found.numel(), 1))
     return not found.numel() or abs(float(found.mean()) - p) < 6 * sigma
 
 
-_shown, _close, _fault = shown, is_close, fault_of  # the names that kinds.py knew them by
+_shown, _close, _fault = shown, is_close, fault_of  # names that kinds.py uses
 
 
 # ---------------------------------------------------------------- weights by name
@@ -408,8 +408,8 @@ def beside(heads: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def split(heads: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The weights of heads that share their projections, one head below the other, and of an
-    output projection."""
+    """The weights of heads that share their projections, in consecutive rows, and of an output
+    projection."""
     return {n: torch.cat([h[n] for h in heads]) for n in heads[0]} | identity(len(heads))
 
 

@@ -1,4 +1,4 @@
-"""What the heads of lessons 04 and 05 share: cases, oracle, evidence, properties."""
+"""Shared by the heads of lessons 04 and 05: cases, oracle, evidence, properties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whywrong.modules import MODULE_PROPERTIES
 from .draw import Draw
 from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, dropout_case, joined, see_dropout
 
-# The built-in attention is the exercise of lessons 04 to 07, however it is called.
+# The built-in attention, by any name, would solve the exercises of lessons 04 to 07.
 BUILT_IN = (
     "scaled_dot_product_attention",
     "_scaled_dot_product_attention_math",
@@ -44,7 +44,7 @@ THREE_TOKENS = torch.tensor([[0.4, 0.2, 0.9], [0.6, 0.8, 0.7], [0.2, 0.5, 0.3]])
 def linear_weights(
     draw: Draw, name: str, d_in: int, d_out: int, bias: bool, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Weights of an `nn.Linear` by name, at a scale that keeps what comes out near 1."""
+    """Weights of an `nn.Linear` by name, at a scale that keeps its outputs near 1."""
     weights = {f"{name}.weight": draw.normal(d_out, d_in, dtype=dtype) / math.sqrt(d_in)}
     return weights | ({f"{name}.bias": draw.normal(d_out, dtype=dtype) / 2} if bias else {})
 
@@ -60,8 +60,8 @@ def projections(
 
 
 def low_scores(draw: Draw, *shape: int) -> dict[str, Tensor]:
-    """Query, key and value of heads of width 4, whose scaled scores are all near -100: what is
-    hidden has to be far lower. Their products are exact, so that no rounding is magnified."""
+    """Query, key and value of heads of width 4, whose scaled scores are all near -100, so hidden
+    scores must be far lower. Their products are exact, so that no rounding is magnified."""
     first = torch.arange(shape[-1]) % 4 == 0
     eighths = (torch.randint(-4, 5, shape, generator=draw.generator) / 8 for _ in range(2))
     query, key = (
@@ -71,7 +71,7 @@ def low_scores(draw: Draw, *shape: int) -> dict[str, Tensor]:
 
 
 def padding_behind(draw: Draw, B: int, T: int) -> Tensor:
-    """Tokens first; one sequence is full, the others have at least one token and some padding."""
+    """Tokens first; one sequence is full, the others have at least one token and padding."""
     lengths = torch.randint(1, T, (B,), generator=draw.generator)
     lengths[draw.integer(1, B - 1)] = T
     return torch.arange(T) >= lengths[:, None]
@@ -82,7 +82,7 @@ def padding_in_front(draw: Draw, B: int, T: int) -> Tensor:
 
 
 def padding_anywhere(draw: Draw, B: int, T: int) -> Tensor:
-    """Holes; sequence 0 is padding alone, and sequence 1 begins with a token and has a hole."""
+    """Gaps: sequence 0 is all padding; sequence 1 begins with a token and has a gap."""
     pad_mask = torch.rand(B, T, generator=draw.generator) < 0.4
     pad_mask[0] = True
     pad_mask[1, 0], pad_mask[1, 1] = False, True
@@ -90,12 +90,12 @@ def padding_anywhere(draw: Draw, B: int, T: int) -> Tensor:
 
 
 def holes(draw: Draw, B: int, T: int) -> Tensor:
-    """The first and the third token of each text are padding: also for a batch of one text."""
+    """The first and third token of each text are padding, even in a batch of one text."""
     return (torch.arange(T) % 2 == 0).logical_and(torch.arange(T) < 3).expand(B, T).clone()
 
 
 def blind(draw: Draw, B: int, T: int) -> Tensor:
-    """Padding in front; one text, not the first, is padding alone."""
+    """Padding on the left; one text, not the first, is all padding."""
     mask = padding_in_front(draw, B, T)
     mask[draw.integer(1, B - 1)] = True
     return mask
@@ -115,7 +115,7 @@ def head_case(
     bias: bool = False,
     made: str = "",
 ) -> Case:
-    """A case for a head with random weights, made "by position", "by name", or as is usual."""
+    """A case for a head with random weights, created "by position", "by name", or by default."""
     d_in = x.shape[-1]
     args: tuple[Any, ...] = (d_in, d_out, context_length)
     kwargs: dict[str, Any] = {"qkv_bias": True} if bias else {}
@@ -127,7 +127,7 @@ def head_case(
     inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
     options = {"args": args, "kwargs": kwargs, "dtype": x.dtype}
     options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
-    if "typical" in roles:  # others are made beside it, with a shorter context
+    if "typical" in roles:  # additional modules have a shorter context
         options["others"] = [((d_in, d_out, 1), {"dropout": 0.9})]
     return Case(name, inputs, options=options, roles=frozenset(roles.split()))
 
@@ -145,7 +145,7 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         dtype: torch.dtype = torch.float32,
         **more: Any,
     ) -> Case:
-        """Sizes are `(B, T, d_in, d_out)`, and context_length where the text should fill it."""
+        """Sizes are `(B, T, d_in, d_out)`, and context_length if the text should fill it."""
         B, T, d_in, d_out, *limit = sizes or four_sizes(draw)
         x = draw.normal(B, T, d_in, dtype=dtype) if x is None else x
         pad_mask = padding(draw, B, T) if padded and padding else None
@@ -159,8 +159,8 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
     return [
         by_hand_case(torch.tensor([[False, False, True]]) if padded else None),
         case("random numbers", roles="typical" if padded else "typical plain"),
-        case("made by position", padding_in_front, bias=True, made="by position"),
-        case("made by name", padding_anywhere, bias=True, made="by name"),
+        case("created by position", padding_in_front, bias=True, made="by position"),
+        case("created by name", padding_anywhere, bias=True, made="by name"),
         case("float64", padding_anywhere, (2, 3, 5, 4), dtype=torch.float64),
         case("all sizes equal", padding_behind, (4, 4, 4, 4, 4), "small device"),
         scores_of_100(draw, padding_in_front(draw, 2, 5) if padded else None),
@@ -200,9 +200,9 @@ def by_hand_case(pad_mask: Tensor | None = None) -> Case:
 
 
 def scores_of_100(draw: Draw, pad_mask: Tensor | None = None) -> Case:
-    """Visible scores near -100 and hidden ones near 100, but for the last token with itself.
+    """Visible scores near -100 and hidden ones near 100, except for the last token with itself.
 
-    All numbers have few binary digits, so that float32 gives exact scores in every order.
+    All numbers have few binary digits, so that float32 scores are exact in any order.
     """
     x = (4 * draw.normal(2, 5, 3)).round() / 4
     x[..., 0], x[..., 1] = -1.0, 1.0
@@ -222,7 +222,7 @@ def scores_of_100(draw: Draw, pad_mask: Tensor | None = None) -> Case:
 def head_oracle(
     case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
 ) -> Tensor:
-    """PyTorch's own attention on projections by hand."""
+    """PyTorch's own attention on projections computed by hand."""
     query, key, value = (
         F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias")) for name in PROJECTIONS
     )
@@ -243,7 +243,7 @@ def values_of(case: Case, x: Tensor) -> Tensor:
 
 
 def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """More calls: another ending, equal tokens, short and long texts in turn, dropout at work."""
+    """More calls: another ending, equal tokens, short and long texts by turns, with dropout."""
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
     T = x.shape[1]
     half = (T + 1) // 2
@@ -258,7 +258,7 @@ def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
         return
 
     def made(**how: Any) -> Any:
-        set_seed(1)  # a parameter too many is the same in each
+        set_seed(1)  # a possible extra parameter is the same in each
         return make(**how)
 
     changed = x.clone()
@@ -267,7 +267,7 @@ def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     seen.put("equal", made()(fresh(x[:, :1].expand_as(x))))
     if "typical" not in case.roles:
         return
-    one, other = made(as_made=True), made()  # with a dropout of 0 either mode gives the same
+    one, other = made(as_made=True), made()  # with a dropout of 0, both modes give the same
     seen.put("long first", call(one, x))
     seen.put("few", call(one, x[1:]))
     seen.put("short second", call(one, x[1:, :half]))
@@ -277,7 +277,7 @@ def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
 
 @true_of("The scores decide which earlier token is attended to", gate=True, role="plain")
 def mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """More than a constant, the values themselves, or their mean."""
+    """The result is more than a constant, the values themselves, or their mean."""
     values = values_of(case, case["x"])
     mean = values.cumsum(1) / torch.arange(1, values.shape[1] + 1)[:, None]
     out = seen.tensors["out"]
@@ -306,21 +306,21 @@ def own_sequence(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(seen.tensors["changed"][1:], seen.tensors["out"][1:])
 
 
-@true_of("Among equal tokens the result is their value", credit=True)
+@true_of("If all tokens are equal, the result is their value", credit=True)
 def sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
     x = case["x"]
     return near(seen.tensors["equal"], values_of(case, x[:, :1].expand_as(x)))
 
 
 @true_of(
-    "One module takes long and short texts, many and few, in turn, in either mode",
+    "One module takes long and short texts, many and few, in either mode",
     role="typical",
-    breaks="A text should give the same result in either mode, after any calls and in any batch",
+    breaks="A text should give the same result in both modes, after any calls and in any batch",
 )
 def any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
     t = seen.tensors
     if not near(t["long first"], t["out"]):
-        return "gives something else in training mode, without any dropout"
+        return "differs in training mode, even without dropout"
     pairs = [("short second", "short first"), ("long second", "long first")]
     return all(near(t[a], t[b]) for a, b in pairs) and near(t["few"], t["out"][1:])
 

@@ -1,4 +1,4 @@
-"""A module that was asked for by name: how it is observed, however it is built."""
+"""Observes a module that the exercise asks for by name, however it is built."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .many_heads import ATTENTION_PROPERTIES
 
 
 class Part:
-    """A projection of one head, or of all: its weight and its bias."""
+    """A projection of one head or of all heads: its weight and its bias."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight, bias
 
 
 class Judged(nn.Module):
-    """A module that an answer made, with its parameters under the names of a case's weights.
+    """A module that an answer created, with its parameters under the names of a case's weights.
 
-    However it is built, `heads.0.query.weight` and so on are views of its own numbers: of a list of
-    heads, of three projections that are split, or of the parameters of `nn.MultiheadAttention`.
-    Instead of a missing bias there is a tensor that has no effect.
+    However it is built, `heads.0.query.weight` and so on are views of its parameters: of a list of
+    heads, of three projections to be split, or of the parameters of `nn.MultiheadAttention`. A
+    tensor without effect replaces a missing bias.
     """
 
     def __init__(self, made: nn.Module, d_in: int, d_out: int, num_heads: int) -> None:
@@ -86,7 +86,7 @@ class Judged(nn.Module):
         if layer is None or not isinstance(getattr(layer, "weight", None), Tensor):
             raise WrongWeights(_not_found(self.made))
         weight, bias = layer.weight, getattr(layer, "bias", None)
-        if bias is None:  # perhaps it is a parameter of its own
+        if bias is None:  # it may be a separate parameter
             known = [
                 weight,
                 *(getattr(module, n, None) for n in ("in_proj_bias", "in_proj_weight")),
@@ -152,7 +152,7 @@ def _part(module: Any, name: str) -> Part:
 
 
 def _in_one(module: Any) -> dict[str, Part]:
-    """Query, key and value of an `nn.MultiheadAttention`, which keeps them in one parameter."""
+    """Query, key and value of an `nn.MultiheadAttention`, which stores them in one parameter."""
     weight, bias = getattr(module, "in_proj_weight", None), getattr(module, "in_proj_bias", None)
     if isinstance(weight, Tensor):
         weights = weight.chunk(3)
@@ -172,21 +172,21 @@ def _not_found(module: nn.Module) -> str:
 
 
 def judged(answer: Callable[..., Any], *args: Any, **named: Any) -> Judged:
-    """The module that an answer makes, ready for the weights of a case.
+    """The module that an answer creates, ready for the weights of a case.
 
     Raises:
-        WrongWeights: it makes no module, or one whose weights can't be found.
+        WrongWeights: it creates no module, or one whose weights can't be found.
     """
     made = answer(*args, **named)
     if not isinstance(made, nn.Module):
         what = f"a class, {made.__name__}" if isinstance(made, type) else class_name(made)
-        raise WrongWeights(f"`make_mha` should return a module; it returned {what}.")
+        raise WrongWeights(f"`make_mha` should return a module, but it returned {what}.")
     return Judged(made, named["d_in"], named["d_out"], named["num_heads"])
 
 
 class KindProbe(ModuleProbe):
-    """Asks for a module of a case's kind, and gives what `ModuleProbe` gives; a case of the role
-    "dropout" gives draws alone."""
+    """Asks for a module of a case's kind and records what `ModuleProbe` records; a case with the
+    role "dropout" gives only draws."""
 
     def __call__(self, answer: Any, case: Case) -> Observation:
         made = answer(*case.options["args"], **case.options["kwargs"])
@@ -205,7 +205,7 @@ class KindProbe(ModuleProbe):
 
 
 def _see_drawn(answer: Callable[..., Judged], case: Case) -> Observation:
-    """The weights in evaluation mode, and drawn in training mode; with padding and without."""
+    """The weights in evaluation mode, and draws in training mode, with and without padding."""
     seen, padding = Observation(), case.options["pad_mask"]
     set_seed(1)
     module = build(answer, case)
@@ -220,7 +220,7 @@ def _see_drawn(answer: Callable[..., Judged], case: Case) -> Observation:
 
 
 def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """None where the weights are wrong without dropout, which other properties tell."""
+    """None if the weights are wrong even without dropout, which other properties report."""
     heads, p = case.options["heads"], case.options["kwargs"]["dropout"]
     if not near(seen.tensors["out"], expected["out"]):
         return None
@@ -242,7 +242,7 @@ def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
 CHANGED: dict[str, dict[str, Any]] = {
     "dropout": {"holds": _dropout},
     "listens": {"gate": False},
-    "nothing_seen": {"role": "blind"},  # also where nothing is recorded for gradients
+    "nothing_seen": {"role": "blind"},  # also without recording gradients
 }
 PROPERTIES = tuple(
     replace(property, **CHANGED.get(property.id, {}))

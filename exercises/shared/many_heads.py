@@ -1,4 +1,4 @@
-"""What both styles of multi-head attention share: cases, expectation, evidence, properties."""
+"""Shared by both styles of multi-head attention: cases, expectation, evidence, properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .heads import (
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of one case: D is the width of one head, `length` the constructor's context_length."""
+    """Sizes of one case: D is the width of a head, `length` the constructor's context_length."""
 
     B: int
     T: int
@@ -49,7 +49,7 @@ class Sizes:
 
 
 def distinct_sizes(draw: Draw) -> Sizes:
-    """All different, the width H · D too; T ≥ 3 and H ≤ 4."""
+    """Sizes that are all different, including H · D; T ≥ 3 and H ≤ 4."""
     while True:
         B, T, d_in, D, H = draw.sizes(5, 2, 7)
         s = Sizes(B, T, d_in, D, H, T + draw.integer(1, 6))
@@ -74,7 +74,7 @@ def split_weights(
 
 @dataclass(frozen=True)
 class Style:
-    """How one style is made: the name and size of its second argument, and its weights."""
+    """The constructor of one style: the name and size of its second argument, and its weights."""
 
     width_name: str
     width: Callable[[Sizes], int]
@@ -114,7 +114,7 @@ class Cases:
         once: bool = False,
     ) -> Case:
         """`given` says how the constructor gets its arguments: four by position, all six "by
-        position" or all six "by name"."""
+        position", or all six "by name"."""
         if x is None:
             x = self.draw.normal(s.B, s.T, s.d_in, dtype=dtype)
         inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
@@ -130,12 +130,12 @@ class Cases:
             "heads": s.H,
             "once": once,
         }
-        if "typical" in roles:  # others are made beside it, with a shorter context
+        if "typical" in roles:  # additional modules have a shorter context
             options["others"] = [((), named | {"context_length": 1, "dropout": 0.9})]
         return Case(name, inputs, options=options, roles=set(roles.split()))
 
     def equal_scores(self, s: Sizes) -> Case:
-        """Queries of zeros and tokens of zeros: neither shows what is hidden."""
+        """Queries of zeros and tokens of zeros, neither of which may reveal hidden tokens."""
         case = self.case("equal scores, some tokens of zeros", s)
         for name, weight in case.options["weights"].items():
             if name.endswith("query.weight"):
@@ -144,8 +144,8 @@ class Cases:
         return case
 
     def loud(self) -> Case:
-        """Scores of real tokens down to -98, and of padding up to 98. They lie so far apart that
-        rounding changes no weight; gradients are left out, because there it shows."""
+        """Scores of real tokens down to -98, and of padding up to 98, so far apart that rounding
+        changes no weight. Gradients are left out because they would show the rounding."""
         sizes = torch.tensor([[1.0, 0.8, -1.0, 0.6], [-1.0, 1.0, 0.7, 0.4]])
         s = Sizes(2, 4, 5, 7, 3, 8)
         x = self.draw.normal(s.B, s.T, s.d_in)
@@ -170,15 +170,15 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
     case = cases.case
     behind, front, anywhere, turned = (distinct_sizes(draw) for _ in range(4))
     blind = padding_in_front(draw, front.B, front.T)
-    blind[draw.integer(1, front.B - 1)] = True  # not the first: its mask for all would hide all
+    blind[draw.integer(1, front.B - 1)] = True  # not the first, whose mask would hide all
     one = Sizes(1, 5, 3, 4, 2, 7)
     full = torch.tensor([[True, False, False], [False, False, True]])
     return [
         case("three tokens, two heads of width 1", Sizes(1, 3, 3, 1, 2, 3), roles="small"),
         case("random numbers", distinct_sizes(draw), roles="typical"),
-        case("padding in front, one sequence all padding", front, blind, roles="padded device"),
+        case("padding on the left, one sequence all padding", front, blind, roles="padded device"),
         case(
-            "padding anywhere, made by name",
+            "padding anywhere, created by name",
             anywhere,
             padding_anywhere(draw, anywhere.B, anywhere.T),
             bias=True,
@@ -186,7 +186,7 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
             roles="padded",
         ),
         case(
-            "float64, made by position",
+            "float64, created by position",
             behind,
             padding_behind(draw, behind.B, behind.T),
             bias=True,
@@ -214,7 +214,7 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor | None) -> Tensor:
-    """One head in float64 by PyTorch's own operator, in which `True` takes part."""
+    """One head in float64, by PyTorch's own operator, whose mask is `True` where visible."""
     T = query.shape[1]
     seen = torch.ones(T, T, dtype=torch.bool).tril()
     if pad_mask is not None:
@@ -242,7 +242,7 @@ def split_oracle(
 
 
 def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
-    """The weights of either style as those of H heads: neighbouring rows belong together."""
+    """The weights of either style, as those of H heads: each has neighbouring rows."""
     heads = {n: w for n, w in weights.items() if n.startswith(("out_proj", "heads"))}
     for name, weight in weights.items():
         if name not in heads:
@@ -254,8 +254,8 @@ def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
 
 
 def see_attention(build: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """More calls, by name: other padding or another future, another first token, short and long
-    texts in turn, no mask after a mask, how padding affects each head; dropout at work."""
+    """More calls, by name: other padding, another future, another first token, short and long texts
+    by turns, no mask after a mask, the effect of padding on each head, dropout."""
     see_dropout(build, case, seen)
     if not case.roles & {"typical", "padded"}:
         return
@@ -339,7 +339,7 @@ def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return None
     t = seen.tensors
     if "in training" in t and not near(t["in training"], t["out"]):
-        return "differs in training mode, without any dropout"
+        return "differs in training mode, even without dropout"
     pairs = [("short second", "short first"), ("long second", "out")]
     pairs += [("masked third", "out")] if "masked third" in t else []
     pairs += [(f"{n} second", f"{n} first") for n in ("few", "unmasked") if f"{n} first" in t]
@@ -365,7 +365,7 @@ PADDING_SILENT = Property(
 )
 NOTHING_KEPT = Property(
     "nothing_kept",
-    "A call keeps nothing of the calls before it, and does not depend on the mode",
+    "A call does not depend on earlier calls or on the mode",
     _nothing_kept,
     breaks="The result should depend on the text and its mask, not on the mode or earlier calls",
 )
@@ -375,7 +375,7 @@ ATTENTION_PROPERTIES = (
     PADDING_SILENT,
     Property(
         "nothing_seen",
-        "A token that sees nothing gives the bias of `out_proj`",
+        "A token that can attend to nothing gives the bias of `out_proj`",
         _nothing_seen,
         credit=True,
         role="padded",

@@ -1,4 +1,4 @@
-"""What the three ways to the same mean share: cases, expectation, properties."""
+"""Shared by the three ways to compute a mean: cases, expectation, properties."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ expect_mean = expect_function(mean_oracle, gradients=("x",))
 
 def mean_cases(seed: int) -> list[Case]:
     draw = Draw(seed)
-    B, T, C = draw.sizes(3, 3, 7)  # of two tokens, many a wrong mean is right
+    B, T, C = draw.sizes(3, 3, 7)  # for two tokens, many wrong means are right
     b, _, c = draw.sizes(3, 2, 9)
     middle, cube = draw.integer(5, 9), draw.integer(3, 5)
-    odd = 2 * middle + 1  # of 2, 4 or 8 tokens, every share is exact in float32 too
+    odd = 2 * middle + 1  # for 2, 4 or 8 tokens, every weight is exact in float32 too
     offsets = torch.tensor([100.0, -100.0, 30.0, -30.0])[:, None, None]
     by_hand = torch.tensor([[[2.0, 7.0], [6.0, 4.0], [6.0, 5.0]]])
     return [
@@ -46,7 +46,7 @@ def mean_cases(seed: int) -> list[Case]:
 
 
 def see_changes(answer: Any, case: Case, seen: Observation) -> None:
-    """Two more calls: with the later half of sequence 0 replaced, and with equal tokens."""
+    """Two more calls: one with the second half of sequence 0 replaced, one with equal tokens."""
     x = case["x"]
     changed = x.clone()
     changed[0, x.shape[1] // 2 :] += 1.0
@@ -61,12 +61,12 @@ def mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
     )
 
 
-@true_of("The first token stays as it is", credit=True)
+@true_of("The first token stays unchanged", credit=True)
 def first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(seen.tensors["out"][:, 0], case["x"][:, 0])
 
 
-@true_of("A later token has no effect on an earlier one", credit=True)
+@true_of("A later token does not affect an earlier one", credit=True)
 def no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
     half = case["x"].shape[1] // 2
     if not half:

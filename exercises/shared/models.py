@@ -48,8 +48,8 @@ def model_weights(
 
 
 def model_oracle(case: Case, weights: Mapping[str, Tensor], ids: Tensor) -> Tensor:
-    """PyTorch's own operators, one after the other; with the option `rotary`, queries and keys are
-    rotated instead of learned positions."""
+    """PyTorch's own operators in sequence; with the option `rotary`, rotated queries and keys
+    instead of learned positions."""
 
     def norm(name: str, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], weights[f"{name}.scale"], weights[f"{name}.shift"])
@@ -95,7 +95,7 @@ def model_case(
     """Random ids for a model with random weights.
 
     Args:
-        sizes: B, T, V, H, D, context_length, L; else drawn, all different.
+        sizes: B, T, V, H, D, context_length, L; if omitted, random and all different.
         by_name: whether the constructor gets all its arguments by name.
         more: further arguments of the constructor, by name.
     """
@@ -122,13 +122,13 @@ def model_case(
 
 
 def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
-    """B, T, V, H, D, context_length and L, and the widths H D and 4 H D, are all different.
+    """B, T, V, H, D, context_length and L; these and the widths H D and 4 H D all differ.
 
     A token has at least 10 channels, because a norm over few channels magnifies rounding where
     these happen to be nearly equal.
 
     Args:
-        layers: the most layers.
+        layers: the maximum number of layers.
     """
     while True:
         B, T, V, H, D, L = draw.sizes(6, 2, 10)
@@ -142,14 +142,14 @@ def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
 
 
 def see_texts(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """More texts: a short one, one with another last token, one with another first token, one that
-    repeats a token, and the same text again."""
+    """More texts: a short one, one with a different last token, one with a different first token,
+    one with a repeated token, and the same text again."""
     ids, V = fresh(case["ids"]), len(case.options["weights"]["head.weight"])
     changed = ids.clone()
     changed[:, -1] = (changed[:, -1] + 1) % V
     first = ids.clone()
     first[:, 0] = (first[:, 0] + 1) % V
-    set_seed(1)  # as before the first call: a parameter too many has the same values
+    set_seed(1)  # as before the first call: an extra parameter has the same values
     model = make()
     with torch.no_grad():
         seen.put("short", model(ids[:1, :2]))

@@ -1,4 +1,4 @@
-"""Answers that should return a pair: what is said of those that return something else."""
+"""For answers that should return a pair: the message if they return something else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from whywrong import Observation
 
 
 def kind_of(said: str) -> Any:
-    """An object whose class name says what was returned."""
+    """An object whose class name describes the returned value."""
     return type(said, (), {})()
 
 
 def as_pair(seen: Observation, pair: str, *names: str) -> Observation:
-    """What was seen, with the type of the tensors of these names given as the `pair` that they came
-    from."""
+    """The observation, with the type of the tensors of these names replaced by that of their
+    `pair`."""
     kinds = seen.facts.get("types", {})
     for name in names:
         if kinds.get(name) == "Tensor":

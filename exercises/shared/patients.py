@@ -1,4 +1,4 @@
-"""What the patients of lesson 14 share that attend over tokens: inputs, an oracle, a property."""
+"""Shared by lesson 14's programs with attention: inputs, an oracle, a property."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS = ("query", "key", "value")
 
 
 def with_another_last_token(case: Case) -> Case:
-    """`case`, in which text 1 is text 0 with another last token."""
+    """`case`, with text 1 equal to text 0 except for its last token."""
     for part in PARTS:
         x = case[part]
         x[1, ..., :-1, :] = x[0, ..., :-1, :]
@@ -29,10 +29,10 @@ def oracle_by_heads(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -
 
 
 @true_of(
-    "With another last token, the rows before it stay as they are",
+    "With a different last token, the rows before it stay unchanged",
     credit=True,
     role="typical",
-    breaks="With another last token, rows before it change: the future leaks into them",
+    breaks="With a different last token, rows before it change: the future leaks into them",
 )
 def past(case: Case, seen: Observation, expected: Expected) -> bool:
     out = seen.tensors["out"][..., :-1, :]

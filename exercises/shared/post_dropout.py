@@ -1,9 +1,9 @@
-"""Dropout in a Post-LN block, wherever in a branch it acts.
+"""Judges dropout in a Post-LN block, wherever in a branch it acts.
 
-One branch at a time adds something, 1 in the first half of the channels; all others add 0. The
-second half is the stream alone. Norms change each token by a factor and a shift, which can be read
-off those channels. So what a branch added can be computed from the result, whatever norms came
-after it, and is compared with what it adds without dropout.
+One branch at a time adds 1 in the first half of the channels; all others add 0. The second half is
+the stream alone. Norms change each token by a factor and a shift, which those channels show. So the
+output of a branch can be computed from the result, whatever norms came after it, and compared with
+its output without dropout.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ TEXTS, TOKENS, SOURCE, HEADS, D, WIDE, LENGTH = 50, 3, 4, 2, 7, 21, 5
 WIDTH = HEADS * D
 ADDED, ANCHORS = range(WIDTH // 2), range(WIDTH // 2, WIDTH)
 NAMES = {
-    "attention": "what attention adds",
-    "self_attention": "what self-attention adds",
-    "cross_attention": "what cross-attention adds",
-    "feed_forward": "what the network adds",
+    "attention": "the output of attention",
+    "self_attention": "the output of self-attention",
+    "cross_attention": "the output of cross-attention",
+    "feed_forward": "the output of the network",
 }
 
-FIRST = ("attention", "self_attention")  # no norm comes before what they add
+FIRST = ("attention", "self_attention")  # their branches have no norm before them
 
-# How many equal parts a number is the sum of, before the end of its branch.
+# Each number is the sum of this many equal parts before the end of its branch.
 PARTS = {"cross_attention": SOURCE, "feed_forward": WIDE}
 
 
 def post_dropout_case(
     draw: Draw, args: tuple[int, ...], weights: dict[str, Tensor], context: bool
 ) -> Case:
-    """For a block of width `WIDTH`; a case in float64."""
+    """A case in float64 for a block of width `WIDTH`."""
     inputs = {"x": draw.normal(TEXTS, TOKENS, WIDTH, dtype=torch.float64)}
     if context:
         inputs["context"] = draw.normal(TEXTS, SOURCE, WIDTH, dtype=torch.float64)
@@ -82,8 +82,8 @@ def _alone(case: Case, branch: str) -> dict[str, Tensor]:
 
 
 def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
-    """Calls of each branch alone: in evaluation mode, and in training mode with two modules and two
-    seeds, twice each."""
+    """Records calls of each branch alone: in evaluation mode, and in training mode with two modules
+    and two seeds, twice each."""
     if "dropout" not in case.roles:
         return
 
@@ -92,7 +92,7 @@ def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) ->
             return module(*map(fresh, case.inputs.values()))
 
     still, modules = make(), [make(as_made=True) for _ in range(2)]
-    with suppress(Exception):  # another module made beside them
+    with suppress(Exception):  # another module, created in addition
         type(still)(*case.options["args"])
     for branch in branches(case):
         weights = _alone(case, branch)
@@ -103,13 +103,13 @@ def see_post_dropout(make: Callable[..., Any], case: Case, seen: Observation) ->
             set_seed(seed)
             for again in ("", " again"):
                 seen.put(f"draw:{branch}:{seed}{again}", call(module))
-    # A long step may cross 0, where ReLU has a corner.
+    # A long step may cross 0, where ReLU has a kink.
     see_slopes(make, case, seen, steps=STEPS[1:])
 
 
 def _added(out: Tensor, x: Tensor) -> Tensor | None:
-    """What was added to the last token in the first half of the channels, `(…, channels)`; None
-    where the second half is not the stream up to a factor and a shift."""
+    """The branch's output for the last token in the first half of the channels, `(…, channels)`;
+    None if the second half is not the stream up to a factor and a shift."""
     y, x = out[..., -1, :].double(), x[:, -1].double()
     ys, xs = y[..., list(ANCHORS)], x[..., list(ANCHORS)]
     rise_x, rise_y = xs - xs.mean(-1, keepdim=True), ys - ys.mean(-1, keepdim=True)
@@ -135,30 +135,30 @@ def dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
     for branch in branches(case):
         still = _added(seen.tensors[f"still:{branch}"], x)
         if still is None or bool(still.abs().min() < 0.05):
-            return None  # nothing can be read; other properties tell why
+            return None  # nothing can be read; other properties report why
         if branch in FIRST and bool((still - still.mean()).abs().max() > 1e-4):
-            return None  # the branch reads normed tokens, so its parts aren't equal
+            return None  # the branch reads normalised tokens, so its parts aren't equal
         names = [f"draw:{branch}:{seed}{again}" for seed in (1, 2) for again in ("", " again")]
         first, second, third, fourth = (seen.tensors[name] for name in names)
         what = NAMES[branch]
         added = _added(torch.stack([first, second, third, fourth]), x)
         if added is None:
-            return f"drops something else than {what}, such as the stream itself"
+            return f"drops something other than {what}, such as the stream itself"
         fault = _fault(added / still, p, PARTS.get(branch, TOKENS), what)
         if fault:
             return fault
         if torch.equal(first, second):
-            return f"draws once for all calls, in {what}"
+            return f"uses one draw for all calls, in {what}"
         if torch.equal(first, third) or torch.equal(second, fourth):
-            return "draws the same whatever the seed"
+            return "uses the same draw whatever the seed"
     return True
 
 
 def _fault(added: Tensor, p: float, parts: int, what: str) -> str:
     """What is wrong with draws of numbers that are 1 without dropout, sums of `parts` equal parts.
 
-    Where dropout acts at the end of the branch, a number is 0 or 1/(1 - p). Where it acts earlier,
-    some of the parts are left, times 1/(1 - p); where it acts at both, times 1/(1 - p) squared.
+    With dropout at the end of the branch, a number is 0 or 1/(1 - p). With earlier dropout, some
+    parts remain, times 1/(1 - p); with both, times 1/(1 - p) squared.
     """
     if float(added.var()) < 1e-6:
         return f"drops nothing of {what}"
@@ -167,9 +167,9 @@ def _fault(added: Tensor, p: float, parts: int, what: str) -> str:
         return f"drops {what} twice"
     counts = [added * parts * (1 - p) ** places for places in (1, 2)]
     if not any(bool(((n - n.round()).abs() < 1e-3).all()) for n in counts):
-        return f"drops {what} with another probability, or more than once, or with another scale"
+        return f"drops {what} with a wrong probability or scale, or more than once"
     if abs(float(added.mean()) - 1) > 0.17:
-        return f"changes {what} on average: what is left has to be scaled up by 1/(1 - p)"
+        return f"changes {what} on average: the rest must be scaled up by 1/(1 - p)"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""One step of training, watched from outside: cases, what is seen, and properties of any step."""
+"""One training step, observed from outside: cases, observations, and properties of any step."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from .draw import Draw
 
 STEP_TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-6}
 
-# ---------------------------------------------------------------- what is trained
+# ---------------------------------------------------------------- the model
 
 
 class Watched(nn.Module):
-    """A small causal model that computes something else in evaluation mode.
+    """A small causal model that computes something different in evaluation mode.
 
-    Each token gets the mean of the tokens so far, so the other logits are the same whether the
-    last token comes along or not. In evaluation mode logits are half as large, so that a step taken
-    there leads to other weights. `idle` is a parameter that no logit depends on, `fixed` one that
-    isn't trained. `calls` holds, for each call that a gradient came back to, whether it was made in
-    training mode.
+    Each token gets the mean of the tokens so far, so the other logits are the same with or without
+    the last token. In evaluation mode, logits are half as large, so a step taken there leads to
+    different weights. No logit depends on the parameter `idle`; `fixed` isn't trained. `calls`
+    records, for each call that received a gradient, whether it was in training mode.
     """
 
     token: Tensor
@@ -44,7 +43,7 @@ class Watched(nn.Module):
         for name, value in weights.items():
             setattr(self, name, nn.Parameter(value.to(dtype, copy=True)))
         self.fixed.requires_grad_(False)
-        self.inner = nn.Sequential(nn.Identity())  # it has a mode of its own
+        self.inner = nn.Sequential(nn.Identity())  # it has its own mode
         self.calls: list[bool] = []
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -68,11 +67,11 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD with two groups": _two_groups,
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.5),
     "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.3, momentum=0.9),
-    # With the usual eps of 1e-8 the result depends on how tiny gradients are rounded.
+    # With the usual eps of 1e-8, the result depends on the rounding of tiny gradients.
     "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3),
 }
 LEARNED = ("token", "head", "idle")
-LEFT_OVER = 0.5  # each number of the gradients that are there before the first step
+LEFT_OVER = 0.5  # each element of the gradients that exist before the first step
 
 
 def _model(case: Case, dtype: torch.dtype | None = None) -> Watched:
@@ -88,7 +87,7 @@ def _optimizer(case: Case, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def _note_gradients(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """A list that will hold the gradients that each step uses, those of a step in one row."""
+    """A list for the gradients that each step uses, one row per step."""
     used: list[Tensor] = []
 
     def note(*_: Any) -> None:
@@ -137,11 +136,11 @@ def step_cases(seed: int) -> list[Case]:
 
     return [
         case("short gradients", 0.4, left_over=False, roles="typical plain"),
-        case("long gradients, cut to 1", 4.0, left_over=False, roles="long"),
-        case("gradients are left from before", 0.4, roles="left"),
+        case("large gradients, clipped to 1", 4.0, left_over=False, roles="long"),
+        case("gradients are left over from earlier", 0.4, roles="left"),
         case("from evaluation mode", 0.7, training=False, left_over=False, roles="evaluation"),
         case("cut to 0.05", 1.0, max_norm=0.05, roles="long"),
-        case("cut to 100, called by name", 4.0, max_norm=100.0, by_name=True),
+        case("clipped to 100, called by name", 4.0, max_norm=100.0, by_name=True),
         case("four steps of AdamW", 1.0, optimizer="AdamW", steps=4, training=False),
         case("four steps with momentum", 3.0, optimizer="SGD with momentum", steps=4),
         case("float64", 2.0, optimizer="AdamW", steps=2, dtype=torch.float64),
@@ -151,16 +150,16 @@ def step_cases(seed: int) -> list[Case]:
     ]
 
 
-# ---------------------------------------------------------------- what is seen
+# ---------------------------------------------------------------- observations
 
 
 def see_steps(answer: Any, case: Case) -> Observation:
-    """Trains a model, one step for each batch.
+    """Trains a model, one step per batch.
 
-    Gives the weights afterwards by name, `loss 1`, `loss 2`, … where numbers came back, and as
-    `traits` the kind of what was returned, the mode afterwards, and whether parameters, ids and
-    what is asked of them stayed. To be judged: the `gradients` that the first step used, in the
-    role "left" also those after a `clean start`, and whether the calls that were learned from were
+    Records the weights afterwards by name; `loss 1`, `loss 2`, … if numbers were returned; and as
+    `traits` the type of the returned value, the mode afterwards, and whether parameters, ids and
+    their flags stayed the same. To be judged: the `gradients` that the first step used, with the
+    role "left" also those after a `clean start`, and whether the calls behind the gradients were
     `in training`.
     """
     seen = Observation()
@@ -182,7 +181,7 @@ def see_steps(answer: Any, case: Case) -> Observation:
         number = look.put("out", returned)
         kind = look.facts["types"]["out"]
         recorded = isinstance(returned, Tensor) and returned.requires_grad
-        traits["returned"] = f"{kind}, with all it was made of" if recorded else kind
+        traits["returned"] = f"{kind}, with its computation graph" if recorded else kind
         if kind in ("...", "NoneType"):
             kinds["returned"] = kind
         if number is not None and number.numel() == 1:
@@ -213,14 +212,14 @@ def _see_to_be_judged(
         optimizer = _optimizer(clean, model)
         used = _note_gradients(model, optimizer)
         set_seed(1)
-        with contextlib.suppress(Exception):  # other cases begin so, and report an error
+        with contextlib.suppress(Exception):  # other cases begin this way, and report an error
             _step(answer, clean, model, fresh(case["ids"]), optimizer)
         if used:
             seen.put_judged("clean start", used[0])
 
 
 def _length_left(model: nn.Module, max_norm: float) -> str:
-    """What gradients are there at the end: for telling wrong answers apart, never judged."""
+    """The gradients at the end, to distinguish wrong answers; never judged."""
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     if not grads:
         return "none"
@@ -259,7 +258,7 @@ def _loss_by_hand(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 def moved_weights(case: Case, tensors: Mapping[str, Tensor]) -> Tensor:
-    """How far all steps together moved the weights, in one row."""
+    """The change of the weights over all steps, in one row."""
     moves = [tensors[_after(n)].double() - case.options["numbers"][n] for n in ("token", "head")]
     return torch.cat([move.flatten() for move in moves])
 
@@ -279,14 +278,14 @@ def _explain_return(t: Trial) -> tuple[str, str]:
     kind = t.seen.traits["returned"]
     said = "It should return the loss as a float."
     if kind.startswith("Tensor,"):
-        said += " A tensor keeps in memory the whole computation that it came from."
+        said += " A tensor keeps its whole computation graph in memory."
     return said, f"{evidence(t)}\nYours is: {kind}"
 
 
 def _first_losses(case: Case, seen: Observation) -> tuple[Tensor, Tensor] | None:
-    """The first loss that was returned and the right one; None where a step returned no number.
+    """The first returned loss and the right one; None if a step returned no number.
 
-    Later losses come from weights that another fault may have changed.
+    Later losses depend on weights that another mistake may have changed.
     """
     steps = range(1, 2 + len(case.options["later"]))
     first, *later = (seen.tensors.get(f"loss {step}") for step in steps)
@@ -298,7 +297,7 @@ def _first_losses(case: Case, seen: Observation) -> tuple[Tensor, Tensor] | None
 
 def right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not seen.tensors.get("judged:in training", True):
-        return None  # the mode explains why the loss differs
+        return None  # the mode explains the different loss
     losses = _first_losses(case, seen)
     return None if losses is None else near(*losses, 2e-5)
 
@@ -306,9 +305,9 @@ def right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
 def _explain_loss(t: Trial) -> tuple[str, str]:
     losses = _first_losses(t.case, t.seen)
     if losses is None:
-        return "A loss is not right.", evidence(t)
+        return "A loss is wrong.", evidence(t)
     numbers = f"expected {float(losses[1]):.6g}\ngot      {float(losses[0]):.6g}"
-    return "It should return the loss before the step, unchanged.", f"{evidence(t)}\n{numbers}"
+    return "It should return the loss from before the step, unchanged.", f"{evidence(t)}\n{numbers}"
 
 
 def _ends_in_training(case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -336,14 +335,14 @@ STEP_PROPERTIES = (
     ),
     Property(
         "loss",
-        "What it returns is the loss before the step",
+        "It returns the loss from before the step",
         right_loss,
         secondary=True,
         explain=_explain_loss,
     ),
     Property(
         "keeps",
-        "The parameters are the same objects, and what is not trained stays",
+        "The parameters are the same objects, and untrained ones don't change",
         _keeps,
         secondary=True,
     ),

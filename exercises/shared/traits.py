@@ -1,4 +1,4 @@
-"""Properties that are told from a trait of what was seen."""
+"""Properties that are judged from a trait of an observation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whywrong.exercise import Expected, Verdict
 
 
 def trait(name: str) -> Callable[..., Verdict]:
-    """What a probe noted under this name; None where it noted nothing."""
+    """The trait that a probe recorded under this name, or None."""
 
     def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
         return seen.traits.get(name)
@@ -20,7 +20,7 @@ def trait(name: str) -> Callable[..., Verdict]:
 
 
 def see_without_gradients(call: Callable[[], object], case: Case, seen: Observation) -> None:
-    """One call by somebody who has switched gradients off: they have to be off afterwards too."""
+    """One call with gradients switched off by the caller: they must stay off afterwards."""
     if "typical" not in case.roles:
         return
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""How functions that let a model translate are called, and what is judged of the model."""
+"""Calls functions that translate with a model, and judges what they do to the model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .traits import see_without_gradients, trait
 
 
 class TranslateProbe:
-    """Lets an answer translate the sources of a case, each time with a new model.
+    """Lets an answer translate the sources of a case, each time with a fresh model.
 
-    Each case gives `out`, the facts of `calling.see_calls` and `elsewhere`, and as `traits` what
-    became of the model: its mode, its weights, and whether calls were recorded for gradients.
+    Each case gives `out`, the facts of `calling.see_calls` and `elsewhere`, and as `traits` the
+    model's mode and weights afterwards and whether calls were recorded for gradients.
 
     Args:
-        make: the model of a case; it counts in `recorded` the calls that record gradients.
-        shown: what is compared, from a result and its case.
+        make: creates the model of a case; `recorded` counts the calls that record gradients.
+        shown: takes the part to compare from a result and its case.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TranslateProbe:
         return seen
 
     def glance(self, answer: Any, case: Case) -> Observation:
-        """The result alone."""
+        """Only the result."""
         seen = Observation()
         set_seed(1)
         args = [fresh(v) for v in case.inputs.values()]
@@ -89,23 +89,23 @@ def expect_translated(oracle: Callable[[Case], Tensor]) -> Callable[[Case], dict
 OF_THE_MODEL = (
     Property(
         "mode",
-        "The model is in the mode in which it came",
+        "The model is left in its original mode",
         trait("mode"),
         credit=True,
         secondary=True,
-        breaks="The model is not left in the mode in which it came",
+        breaks="The model is not left in its original mode",
     ),
     Property(
         "quiet",
-        "Nothing is recorded for gradients",
+        "No call is recorded for gradients",
         trait("quiet"),
         credit=True,
         secondary=True,
-        breaks="The model was called where gradients are recorded",
+        breaks="The model was called with gradients recorded",
     ),
     Property(
         "kept",
-        "The model's weights are as before, and can still be trained",
+        "The model's weights are unchanged and can still be trained",
         trait("kept"),
         secondary=True,
         breaks="The model was changed: its weights, their gradients, or whether they are trained",

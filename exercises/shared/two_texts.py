@@ -1,5 +1,5 @@
 """Attention from one text to another, and the Post-LN blocks around it: weights, right results, and
-what both blocks have in common."""
+the properties that both blocks share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .heads import linear_weights, projections
 from .many_heads import NOTHING_KEPT, split_oracle
 from .post_dropout import POST_DROPOUT, see_post_dropout
 
-# PyTorch's functions that do all of cross-attention, and all of a block.
+# PyTorch's functions for complete cross-attention and complete blocks.
 WHOLE_ATTENTION = ("multi_head_attention_forward", "_native_multi_head_attention")
 WHOLE_BLOCK = ("_transformer_encoder_layer_fwd", *WHOLE_ATTENTION)
 
@@ -53,7 +53,7 @@ class TwoSizes:
 
 
 def two_sizes(draw: Draw) -> TwoSizes:
-    """All different, C = H · D too; T and S ≥ 3, and H ≤ 4."""
+    """Sizes that are all different, including C = H · D; T and S ≥ 3, and H ≤ 4."""
     while True:
         B, T, S, D, H = draw.sizes(5, 2, 7)
         if min(T, S) < 3 or H > 4:
@@ -72,7 +72,7 @@ def cross_weights(draw: Draw, C: int, dtype: torch.dtype = torch.float32) -> dic
 def post_weights(
     draw: Draw, attentions: tuple[str, ...], C: int, wide: int, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """Weights of a Post-LN block by name; it has one norm more than attentions."""
+    """Weights of a Post-LN block by name, with one norm more than attentions."""
     weights: dict[str, Tensor] = {}
     for place in range(1, len(attentions) + 2):
         weights |= norm_weights(draw, f"norm{place}", C, dtype)
@@ -91,7 +91,7 @@ def cross_oracle(
     context: Tensor,
     context_pad_mask: Tensor | None = None,
 ) -> Tensor:
-    """By PyTorch's own operator, in which `True` is visible."""
+    """Attention by PyTorch's own operator, whose mask is `True` where visible."""
     H = case.options["heads"]
     sides = {"query": x, "key": context, "value": context}
     query, key, value = (
@@ -155,10 +155,10 @@ def post_case(
     """A case of a block with these attentions.
 
     Args:
-        given: how the constructor gets its arguments: without dropout, or all of them "by position"
-            or "by name".
+        given: how the constructor gets its arguments: without dropout, or all "by position" or "by
+            name".
         size: of the tokens.
-        loud: how much larger than usual the middle of the network is.
+        loud: the factor by which the network's hidden layer is larger than usual.
     """
     s = s or two_sizes(draw)
     inputs: dict[str, Any] = {"x": size * draw.normal(s.B, s.T, s.C, dtype=dtype)}
@@ -181,7 +181,7 @@ def post_case(
         "heads": s.H,
     }
     options["weights"]["feed_forward.expand.weight"].mul_(loud)
-    if "typical" in roles:  # others are made beside it
+    if "typical" in roles:  # additional modules
         options["others"] = [((), named | {"dropout": 0.9})]
     return Case(name, inputs | masks, options=options, roles=set(roles.split()))
 
@@ -191,7 +191,7 @@ def post_case(
 
 def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """More calls, by name: other first and last tokens, other padding, short texts after long ones,
-    no mask after a mask, branches that add nothing; dropout at work."""
+    no mask after a mask, branches that add nothing, dropout."""
     see_post_dropout(make, case, seen)
     if not case.roles & {"typical", "padded"}:
         return
@@ -225,20 +225,20 @@ def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> N
 
 
 def _changed(case: Case, text: str, mask: Tensor | None) -> dict[str, Tensor]:
-    """One text with other tokens at one end, or in its padding, by what is then seen."""
+    """By observation: one text with other tokens at one end or in its padding."""
     where: dict[str, Any] = {f"other padding in {text}": mask}
     if "typical" in case.roles:
         where = {f"{text} {place}": (slice(None), place) for place in (0, -1)}
     found = {}
     for name, place in where.items():
         changed = case[text].clone()
-        changed[place] = changed[place].roll(1, -1) * 2 + 1  # differs after a norm, too
+        changed[place] = changed[place].roll(1, -1) * 2 + 1  # still differs after a norm
         found[name] = changed
     return found
 
 
 def _silenced(module: Any) -> Any:
-    """The last layer of each branch gives zeros."""
+    """Weights with which the last layer of each branch gives zeros."""
     ends = ("out_proj.weight", "out_proj.bias", "contract.weight", "contract.bias")
     last = {n: torch.zeros_like(p) for n, p in module.named_parameters() if n.endswith(ends)}
     inject(module, last)
@@ -249,7 +249,7 @@ def _silenced(module: Any) -> Any:
 
 
 def depends_on(text: str, place: int, by: int) -> Callable[[Case, Observation, Expected], Verdict]:
-    """Whether the result at `by` depends on the text's token at `place`."""
+    """Whether the result at position `by` depends on the text's token at `place`."""
 
     def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
         out, other = seen.tensors["out"], seen.tensors[f"{text} {place}"]
@@ -259,7 +259,7 @@ def depends_on(text: str, place: int, by: int) -> Callable[[Case, Observation, E
 
 
 @true_of(
-    "Where no branch adds anything, the result is x, normed once by each norm",
+    "If no branch adds anything, the result is x, normalised once by each norm",
     credit=True,
     role="typical",
 )

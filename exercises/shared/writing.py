@@ -1,4 +1,4 @@
-"""Programs that go on with a text, word by word: what became of the model, and of the text."""
+"""Observes programs that continue a text word by word: the model and the text afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .traits import trait
 
 
 def writer_numbers(draw: Draw, V: int, context_length: int) -> dict[str, Tensor]:
-    """Parameters of a writer, in float64, so that rounding changes no choice."""
+    """Parameters of a `Writer`, in float64 so that rounding changes no choice."""
     return {
         "token": draw.normal(V, 7, dtype=torch.float64),
         "position": draw.normal(context_length, 7, dtype=torch.float64),
@@ -25,10 +25,10 @@ def writer_numbers(draw: Draw, V: int, context_length: int) -> dict[str, Tensor]
 
 
 class Writer(nn.Module):
-    """A model whose next word depends on every word that it sees and on the position of each.
+    """A model whose next word depends on every word that it gets and on the words' positions.
 
-    In training mode it prefers another word; it has a layer with a mode of its own. Texts longer
-    than its context raise an error. `recorded` counts the calls that were recorded for gradients.
+    In training mode, it prefers a different word; it has a layer with its own mode. Texts longer
+    than its context raise an error. `recorded` counts the calls recorded for gradients.
     """
 
     token: Tensor
@@ -40,14 +40,14 @@ class Writer(nn.Module):
         self.context_length = len(numbers["position"])
         for name, value in numbers.items():
             setattr(self, name, nn.Parameter(value.clone()))
-        self.inner = nn.Identity()  # it has a mode of its own
+        self.inner = nn.Identity()  # it has its own mode
         self.recorded = 0
 
     def read(self, ids: Tensor, begin: int = 0) -> Tensor:
-        """What the words from position `begin` on bring, `(B, T, C)`."""
+        """The contribution of the words from position `begin` on, `(B, T, C)`."""
         end = begin + ids.shape[1]
         if end > self.context_length:
-            raise ValueError(f"{end} tokens came in, but context_length is {self.context_length}")
+            raise ValueError(f"got {end} tokens, but context_length is {self.context_length}")
         return self.token[ids] * self.position[begin:end]  # (B, T, C) * (T, C)
 
     def logits(self, sums: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Writer(nn.Module):
 
 
 def fate_of(model: Any, case: Case) -> dict[str, bool]:
-    """Whether a writer has the mode of the case and its numbers, and was never recorded."""
+    """Whether a `Writer` has the case's mode and numbers, and was never recorded."""
     values = {n: p.detach().cpu() for n, p in model.named_parameters()}
     return {
         "mode": all(part.training == case.options["training"] for part in model.modules()),
@@ -82,27 +82,27 @@ def first_word(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return bool((seen.tensors["out"][:, T] == expected["out"][:, T]).all())
 
 
-# Credit is for an exercise to give.
+# Each exercise decides which of these give credit.
 WRITING_PROPERTIES = (
-    Property("begins", "The text begins with the tokens that came in", begins),
-    Property("first_word", "The first new token is the likeliest", first_word),
+    Property("begins", "The text begins with the given tokens", begins),
+    Property("first_word", "The first new token is the most likely one", first_word),
     Property(
         "mode",
-        "The model is in the mode in which it came",
+        "The model is left in its original mode",
         trait("mode"),
         secondary=True,
-        breaks="The model is left in another mode than it came in",
+        breaks="The model is not left in its original mode",
     ),
     Property(
         "quiet",
-        "Nothing is recorded for gradients",
+        "No call is recorded for gradients",
         trait("quiet"),
         secondary=True,
-        breaks="The model was called where gradients are recorded",
+        breaks="The model was called with gradients recorded",
     ),
     Property(
         "kept",
-        "The model's weights are as before, and can still be trained",
+        "The model's weights are unchanged and can still be trained",
         trait("kept"),
         secondary=True,
         breaks="The model's weights were changed, or can no longer be trained",

@@ -1,7 +1,7 @@
-"""A real JupyterLab and a real Notebook 7 in a real browser, for tests of what a student sees.
+"""A real JupyterLab and a real Notebook 7 in a real browser, to test what a student sees.
 
-Nothing is downloaded for it but axe-core, once. Without a browser or without axe-core the tests are
-skipped. What is tried in both is tried in Notebook 7 by `make test-all`.
+Only axe-core is downloaded, once. Without a browser or without axe-core, the tests are skipped.
+Tests for both programs run in Notebook 7 only in `make test-all`.
 """
 
 import base64
@@ -25,7 +25,7 @@ AXE_SHA512 = (
 )
 
 
-# Both Jupyters show the map; `make test` looks at it in JupyterLab.
+# Both programs show the map; `make test` tests it in JupyterLab.
 APPS = ["lab", pytest.param("notebook", marks=pytest.mark.full("the map in Notebook 7"))]
 REMEDY = (
     "install Chromium and npm (Debian, Ubuntu: apt install chromium npm), "
@@ -88,7 +88,7 @@ def axe() -> str:
 
 @pytest.fixture
 def violations(axe: str) -> Callable[[Locator], list[str]]:
-    """What axe-core finds wrong with a part of a page, target sizes too: one line per finding."""
+    """The findings of axe-core for a part of a page, target sizes too: one line per finding."""
 
     def scan(part: Locator) -> list[str]:
         if part.page.evaluate("typeof axe === 'undefined'"):
@@ -113,7 +113,7 @@ def shared_notebook(request, open_notebook):
 
 @pytest.fixture
 def notebook(shared_notebook):
-    """A notebook whose page, in the test, complains of nothing and asks no other host."""
+    """A notebook whose page must report no errors and contact no other host."""
     yield shared_notebook
     errors, outside = shared_notebook.errors[:], shared_notebook.outside[:]
     shared_notebook.errors.clear()
@@ -124,5 +124,5 @@ def notebook(shared_notebook):
 
 @pytest.fixture
 def full(notebook) -> Locator:
-    """A map with everything there is, as `w` in the kernel."""
+    """A map with all features, as `w` in the kernel."""
     return one(notebook.run(FULL))

@@ -1,8 +1,7 @@
 """Jupyter's own pages in the system's own Chromium, for tests and for benchmarks.
 
-Every request to another host is refused, by the browser's own rules, and noted in
-`Notebook.outside`. A handler of all requests would do the same, and take a fifth of the time that a
-page needs to open.
+The browser's own rules refuse every request to another host, and `Notebook.outside` records it. A
+handler for all requests would do the same, but cost a fifth of the time that a page needs to open.
 """
 
 import json
@@ -35,17 +34,17 @@ ROOT = Path(__file__).parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TOKEN = "a-server-of-these-tests-alone"
 START_SECONDS = 120
-WAIT_MS = 60_000  # for a page to open; two cores may be busy with other tests
-ACT_MS = 20_000  # for anything in a page
+WAIT_MS = 60_000  # for opening a page; two cores may be busy with other tests
+ACT_MS = 20_000  # for anything within a page
 
 
 class NoBrowser(Exception):
-    """There is no Chromium to be found."""
+    """Chromium was not found."""
 
 
 @contextmanager
 def launch() -> Iterator[Browser]:
-    """The system's Chromium, without a window, by `COURSE_CHROMIUM` or by its usual names."""
+    """The system's Chromium, without a window, from `COURSE_CHROMIUM` or by its usual names."""
     named = os.environ.get("COURSE_CHROMIUM")
     names = (named,) if named else BROWSERS
     found = next(filter(None, map(shutil.which, names)), None)
@@ -70,7 +69,7 @@ class Server:
     folder: Path
 
     def ask(self, path: str, method: str = "GET") -> Any:
-        """An answer of the server's own API, from JSON."""
+        """A reply of the server's own API, parsed from JSON."""
         request = urllib.request.Request(f"{self.url}{path}", method=method)
         request.add_header("Authorization", f"token {TOKEN}")
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -84,7 +83,7 @@ class Server:
 
 @contextmanager
 def serve(home: Path) -> Iterator[Server]:
-    """JupyterLab and Notebook 7 on one server, with all its settings and folders under `home`."""
+    """JupyterLab and Notebook 7 on one server, with all settings and folders under `home`."""
     folder = home / "notebooks"
     folder.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if "JUPYTER" not in name}
@@ -100,7 +99,7 @@ def serve(home: Path) -> Iterator[Server]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    # A question about news would lie over the page.
+    # A question about news would cover the page.
     notification = "@jupyterlab/apputils-extension/notification.jupyterlab-settings"
     (home / "settings" / notification).parent.mkdir(parents=True)
     (home / "settings" / notification).write_text('{"fetchNews": "false"}')
@@ -133,7 +132,7 @@ def serve(home: Path) -> Iterator[Server]:
 
 
 def _address(process: subprocess.Popen[bytes], home: Path) -> str:
-    """The server's address, once it answers."""
+    """The server's address, once it responds."""
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and process.poll() is None:
         for info in (home / "runtime").glob("jpserver-*.json"):
@@ -154,8 +153,8 @@ class Notebook:
     page: Page
     server: Server
     name: str
-    outside: list[str] = field(default_factory=list)  # what other hosts were asked for
-    errors: list[str] = field(default_factory=list)  # what the page complained of
+    outside: list[str] = field(default_factory=list)  # requests to other hosts
+    errors: list[str] = field(default_factory=list)  # errors that the page reported
 
     def command(self, name: str, **arguments: Any) -> None:
         """One of Jupyter's own commands; returns when it is done."""
@@ -168,7 +167,7 @@ class Notebook:
         self.command("notebook:run-all-cells")
 
     def run(self, code: str) -> Locator:
-        """Make `code` the only cell, run it, and return where its outputs are."""
+        """Make `code` the only cell, run it, and return the element with its outputs."""
         self.page.evaluate(
             """code => {
                 const panel = window.jupyterapp.shell.currentWidget;
@@ -188,7 +187,7 @@ class Notebook:
         return self.page.locator(".jp-Cell").first.locator(".jp-Cell-outputArea")
 
     def ask(self, expression: str) -> str:
-        """What the notebook's kernel has for `expression`, as its `repr`; no cell is changed."""
+        """The `repr` of `expression` in the notebook's kernel; no cell is changed."""
         return self.page.evaluate(
             """async expression => {
                 const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
@@ -222,24 +221,6 @@ class Notebook:
         self.command("docmanager:save")
         return nbformat.read(self.server.folder / self.name, as_version=4)
 
-    @contextmanager
-    def dense_screen(self) -> Iterator[None]:
-        """For a while, two of the screen's dots to a pixel each way."""
-        devtools = self.page.context.new_cdp_session(self.page)
-
-        def scale(factor: int) -> None:
-            size = self.page.viewport_size or {}
-            metrics = {**size, "deviceScaleFactor": factor, "mobile": False}
-            devtools.send("Emulation.setDeviceMetricsOverride", metrics)
-            self.page.wait_for_function("factor => devicePixelRatio === factor", arg=factor)
-
-        scale(2)
-        try:
-            yield
-        finally:
-            scale(1)
-            devtools.detach()
-
     def theme(self, name: str) -> None:
         """ "JupyterLab Light" or "JupyterLab Dark"."""
         current = self.page.evaluate("document.body.dataset.jpThemeName")
@@ -260,7 +241,7 @@ class Notebook:
 
 
 def knows(notebook: Notebook, expression: str, value: str) -> None:
-    """The kernel comes to have this value: the page tells it a moment after showing it."""
+    """Wait until the kernel has this value, which the page sends shortly after showing it."""
     for _ in range(100):
         if notebook.ask(expression) == value:
             return
@@ -307,7 +288,7 @@ def notebooks(server: Server, browser: Browser, title: str) -> Iterator[OpenNote
         opened = Notebook(context.new_page(), server, name)
 
         def note(request: Request) -> None:
-            if urlsplit(request.url).hostname not in ("127.0.0.1", None):  # a blob has no host
+            if urlsplit(request.url).hostname not in ("127.0.0.1", None):  # a blob URL has no host
                 opened.outside.append(request.url)
 
         def complain(message: ConsoleMessage) -> None:
@@ -322,7 +303,7 @@ def notebooks(server: Server, browser: Browser, title: str) -> Iterator[OpenNote
         _wait_until_open(opened.page)
         if app == "lab":
             opened.command("application:toggle-left-area")
-        opened.errors.clear()  # Notebook 7 has two of its own when it starts
+        opened.errors.clear()  # Notebook 7 itself reports two when it starts
         return opened
 
     try:

@@ -27,6 +27,7 @@ def test_the_widget_shows_and_the_table_before_it_does_not(notebook, full):
     static = notebook.page.locator(".attention-map-static")
     expect(static).to_have_count(1)
     expect(static).to_be_hidden()
+    assert static.evaluate("it => it.style.display") == "none"  # where no style sheet can find it
     expect(full.locator("[role=grid] td")).to_have_count(36)
     assert cell(full, 0, 0).inner_text() == "1.00"
     assert cell(full, 0, 1).inner_text() == "0"
@@ -36,7 +37,7 @@ def test_hovering_shows_a_row_for_as_long_as_the_pointer_is_there(notebook, full
     expect(sentence(full)).to_contain_text("“sat” attends")
     cell(full, 4, 1).hover()
     expect(sentence(full)).to_contain_text("“the” attends")
-    expect(full.locator(".words")).to_contain_text("Take the largest score")
+    expect(full.locator(".words")).to_contain_text("Subtract the largest score")
     expect(full.locator(".hovered th")).to_have_text("the")
     full.locator("output").hover()
     expect(sentence(full)).to_contain_text("“sat” attends")
@@ -55,6 +56,7 @@ def test_arrow_keys_walk_over_rows_and_keys(notebook, full):
     grid = full.get_by_role("grid")
     grid.focus()
     for key, row, column in [
+        ("Home", 2, 0),
         ("ArrowDown", 3, 0),
         ("ArrowDown", 4, 0),
         ("ArrowRight", 4, 1),
@@ -102,7 +104,7 @@ def test_all_heads_are_shown_small_and_choosing_one_opens_it(notebook, full):
     expect(heads).to_have_count(6)
     expect(heads.nth(1)).to_contain_text("head 1")
     notebook.tell("w.head = 1")
-    expect(heads.nth(1)).to_contain_text(spoken(notebook))
+    expect(heads.nth(1)).to_contain_text(spoken(notebook).partition(";")[0])
     expect(heads.nth(1).get_by_role("button")).to_have_attribute("aria-current", "true")
     heads.nth(5).get_by_role("button").click()
     expect(full.get_by_role("grid")).to_be_focused()
@@ -212,7 +214,7 @@ def test_a_crosshair_marks_the_row_and_the_column_of_the_cell(notebook, full):
 def test_a_column_shows_who_attends_to_a_key(notebook, full):
     weights = weights_in_kernel(notebook)[:, 1]
     top = ["The", "cat", "sat", "on", "the", "mat"][int(weights.argmax())]
-    wanted = f"“cat” is looked at most by “{top}” ({weights.max():.2f}); "
+    wanted = f"“cat” is attended to most by “{top}” ({weights.max():.2f}); "
     wanted += f"the column sums to {weights.sum():.3f}"
     heading = full.locator("[role=grid] thead th").nth(2)
     heading.hover()
@@ -226,8 +228,8 @@ def test_a_column_shows_who_attends_to_a_key(notebook, full):
     grid = full.get_by_role("grid")
     grid.focus()
     grid.press("ArrowRight")
-    expect(sentence(full)).to_contain_text("“sat” is looked at most by")
-    full.get_by_label("read columns").uncheck()
+    expect(sentence(full)).to_contain_text("“sat” is attended to most by")
+    full.get_by_label("by column").uncheck()
     expect(sentence(full)).to_contain_text("“sat” attends")
 
 
@@ -246,6 +248,8 @@ def test_the_sentence_tells_of_what_the_cells_show(notebook, full):
 
 
 def test_the_chosen_cell_s_number_can_be_followed_through_the_steps(notebook, full):
+    best = ["The", "cat", "sat"][int(weights_in_kernel(notebook)[2].argmax())]
+    expect(full.locator(".pair")).to_have_text(f"“sat” → “{best}”")
     cell(full, 3, 1).hover()
     expect(full.locator(".pair")).to_have_text("“on” → “cat”")
     score = json.loads(notebook.ask("(query[0, 0, 3] @ key[0, 0, 1]).tolist()"))
@@ -267,7 +271,7 @@ def test_the_legend_s_ticks_stand_where_the_numbers_colours_are(notebook, full):
         )
 
     assert ticks() == pytest.approx({"0": 0, "0.25": 0.25, "0.50": 0.5, "0.75": 0.75, "1": 1})
-    full.locator(".body").get_by_label("colours up to the largest weight").check()
+    full.locator(".body").get_by_label("stretch colours to the largest weight").check()
     largest = f"{weights_in_kernel(notebook).max():.0f}"
     assert ticks()[largest] == 1
     choose(full, "scores")

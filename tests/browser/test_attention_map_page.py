@@ -4,7 +4,6 @@ import io
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -31,7 +30,7 @@ from playwright.sync_api import expect
 
 from conftest import APPS
 from course_utils import colours
-from course_utils.attention_map import widget
+from course_utils.page import FOLDER, joined
 
 pytestmark = pytest.mark.full("the map's page in detail")
 
@@ -96,13 +95,14 @@ def test_the_steps_lead_from_scores_to_the_weighted_sum_with_the_rows_numbers(no
     raw = kernel("(query[0, 0] @ key[0, 0].T)[2]")
     scaled = [score * 8**-0.5 for score in raw]
     choose(full, "query · key")
+    cell(full, 2, 0).click()
     products = kernel("query[0, 0, 2] * key[0, 0, 0]")
     expect(words).to_contain_text("The query of “sat” times the key of “The”, channel by channel")
     assert results() == minus(products)
     expect(full.locator("tfoot")).to_contain_text(minus([sum(products)])[0])
 
     choose(full, "scores")
-    expect(words).to_have_text("How well “sat” matches each key: one score a key.")
+    expect(words).to_have_text("How well “sat” matches each key: one score for each key.")
     assert results() == minus(raw)
     assert full.locator("[role=grid] td.masked").count() == 0
 
@@ -168,7 +168,7 @@ def test_a_row_that_sees_nothing_says_so_and_has_only_zeros(notebook):
         notebook.run("w = attention_map(scores(3, 3), 'abc', hidden=torch.ones(3, 3) == 1)\nw")
     )
     expect(sentence(shown)).to_have_text(
-        "“a” sees no key: every weight is 0; the row sums to 0.000"
+        "“c” sees no key: every weight is 0; the row sums to 0.000"
     )
     assert weights_in_page(shown).sum() == 0
     expect(shown.locator(".words")).to_contain_text("there is nothing to share out")
@@ -176,7 +176,7 @@ def test_a_row_that_sees_nothing_says_so_and_has_only_zeros(notebook):
 
 def test_hidden_cells_are_hatched_and_said_to_be_hidden(full):
     hidden = cell(full, 0, 3)
-    assert hidden.get_attribute("aria-label") == "“The” to “on”: hidden"
+    assert hidden.get_attribute("aria-label") == "“The” to “on”: 0, hidden"
     picture = full.locator(".plate canvas")
     assert "repeating-linear-gradient" in picture.evaluate("it => getComputedStyle(it).background")
     assert picture_of(full)[0][3] is None
@@ -224,7 +224,7 @@ def test_two_maps_on_a_page_are_independent(notebook):
     knows(notebook, "w.row", "4")
     expect(second.get_by_role("radio", name="softmax")).to_be_checked()
     assert second.inner_text() == before
-    assert notebook.ask("(v.row, v.temperature, v.step)") == "(0, 1.0, 'softmax')"
+    assert notebook.ask("(v.row, v.temperature, v.step)") == "(5, 1.0, 'softmax')"
 
 
 def test_two_views_of_one_map_stay_in_step(notebook):
@@ -303,15 +303,28 @@ def test_a_narrow_window_scrolls_the_grid_and_not_the_page(notebook):
         notebook.page.set_viewport_size(size)
 
 
-def test_a_map_of_64_tokens_has_all_cells_and_their_labels(notebook):
-    shown = one(notebook.run("w = attention_map(scores(64, 64), range(64), causal=True)\nw"))
-    expect(shown.locator("[role=grid] td")).to_have_count(64 * 64)
-    expect(cell(shown, 63, 63)).to_have_attribute("aria-label", re.compile("“63” to “63”: 0"))
-    assert_same_weights(notebook, shown)
+@pytest.mark.parametrize("width", [420, 800, 1280])
+def test_arithmetic_is_never_cut_and_small_maps_use_the_width(notebook, full, width):
+    size = notebook.page.viewport_size
+    notebook.page.set_viewport_size({"width": width, "height": 800})
+    try:
+        for step in STEPS:
+            choose(full, step)
+            cut = "all => all.filter(it => it.scrollWidth > it.clientWidth + 1).map(it => it.title)"
+            assert full.locator(".row td:not(.strip):visible").evaluate_all(cut) == []
+        full.get_by_role("button", name="all heads", exact=True).click()
+        line, last = full.locator(".heads-of-layer").first, full.locator(".thumbnail")
+        room, row = line.bounding_box(), [it.bounding_box() for it in last.all()[:3]]
+        row = [box for box in row if box["y"] == row[0]["y"]]
+        used = row[-1]["x"] + row[-1]["width"] - room["x"]
+        assert min(0.8 * room["width"], 3 * 250) < used <= room["width"] + 1
+    finally:
+        notebook.page.set_viewport_size(size)
 
 
 def test_the_picture_under_64_tokens_has_the_weights_and_lies_under_the_cells(notebook):
     shown = one(notebook.run("w = attention_map(scores(64, 64), range(64), causal=True)\nw"))
+    assert_same_weights(notebook, shown)
     picture = shown.locator(".plate canvas")
     weights = weights_in_kernel(notebook)
     for query, key in [(0, 0), (1, 0), (40, 3), (63, 63)]:
@@ -341,7 +354,7 @@ def test_over_128_tokens_a_message_and_a_part_that_follows_the_row(notebook):
     knows(notebook, "w.row", "8")
     wanted = weights_in_kernel(notebook)[8:72, 76:140]
     expect(cell(shown, 0, 0)).to_have_attribute("aria-label", re.compile("“8” to “76”: 0"))
-    torch.testing.assert_close(weights_in_page(shown), wanted, atol=0.000501, rtol=0)
+    torch.testing.assert_close(weights_in_page(shown), wanted, atol=0.00501, rtol=0)
 
 
 def test_a_map_of_128_tokens_is_shown_whole(notebook):
@@ -365,16 +378,6 @@ def test_the_map_follows_a_dark_theme(notebook, full):
         assert lightness(full, "backgroundColor") < 100 < 700 < lightness(cell(full, 3, 0), "color")
     finally:
         notebook.theme("JupyterLab Light")
-
-
-def test_the_small_maps_are_sharp_on_a_dense_screen(notebook):
-    with notebook.dense_screen():
-        shown = one(notebook.run("attention_map(scores(4, 6, 6), words, overview=True)"))
-        canvas = shown.locator(".mini canvas")
-        expect(canvas).to_have_count(4)
-        # A dot a cell, enlarged without smoothing: sharp on any screen.
-        assert canvas.first.evaluate("it => [it.width, it.height]") == [6, 6]
-        assert canvas.first.evaluate("it => getComputedStyle(it).imageRendering") == "pixelated"
 
 
 # ---- without a kernel --------------------------------------------------------------------------
@@ -485,7 +488,7 @@ def test_softmax_in_the_page_is_pytorch_s_to_a_millionth(notebook):
     ]
     rows += masked + [torch.tensor(row, dtype=torch.float64) for row in extreme]
     cases = [(row, temperature) for row in rows for temperature in (0.1, 1.0, 10.0)]
-    source = Path(widget.__file__).with_name("attention_map.js").read_text(encoding="utf-8")
+    source = joined(FOLDER / "arithmetic.js")
     results = notebook.page.evaluate(
         """async ([source, cases]) => {
             const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));

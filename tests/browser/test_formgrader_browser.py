@@ -1,9 +1,9 @@
-"""nbgrader's own pages for people who grade, with a class that was graded.
+"""nbgrader's own pages for graders, with a graded class.
 
     COURSE_TEST_CLASS=200 python -m pytest --everything tests/browser/test_formgrader_browser.py
 
-makes it a class of that many, with students of every kind: right, wrong in known ways, late, empty,
-and all attackers. It takes about a quarter of an hour.
+uses a class of that size, with students of every kind: right, wrong in known ways, late, empty, and
+all attackers. It takes about 15 minutes.
 """
 
 import os
@@ -39,11 +39,11 @@ pytestmark = [
 ]
 
 ASSIGNMENT, LESSON = "1-averages", "01_naive_mean"
-# A class of which many never end is graded with less patience than usual.
+# If many answers never end, time limits are shorter than usual.
 SECONDS = {"CELL": "5", "CHECK": "10", "NOTEBOOK": "60"} if LARGE else {}
 full = pytest.mark.full("the formgrader in detail")
 ON_PAGES = ["script-in-outputs", "script-in-markdown", "script-in-the-card"]
-SLOW_SOURCE = "a" + ".a" * 50_000  # as nbgrader colours it: half a minute
+SLOW_SOURCE = "a" + ".a" * 50_000  # nbgrader highlights it in half a minute
 LEFT_OUT = ("endless", "deadly", "empty", "same-text", "other-right")
 
 BEN = Student(
@@ -58,10 +58,10 @@ class Formgrader:
     """A course's pages.
 
     Attributes:
-        students: with the points each should have.
+        students: the points that each should have.
         attackers: the rest of the class.
-        errors: what the pages complained of.
-        outside: what other hosts were asked for.
+        errors: errors that the pages reported.
+        outside: requests to other hosts.
     """
 
     page: Page
@@ -106,10 +106,10 @@ def formgrader(
         opened = Formgrader(context.new_page(), server, students, attackers)
 
         def complain(error: Exception) -> None:
-            if "MathJax" not in str(error):  # nbgrader takes it from another host, which is refused
+            if "MathJax" not in str(error):  # nbgrader loads it from another host, which is refused
                 opened.errors.append(str(error))
 
-        def note(request: Request) -> None:  # the browser's own rules refuse what is outside
+        def note(request: Request) -> None:  # the browser refuses requests to other hosts
             if urlsplit(request.url).hostname != "127.0.0.1":
                 opened.outside.append(request.url)
 
@@ -121,7 +121,7 @@ def formgrader(
 
 
 def grade(course: Path, names: list[str]) -> None:
-    """Grades a class: a large one as a command, a small one here, which is sooner done."""
+    """Grades a class: a large one with the command, a small one here, which is faster."""
     trusted = {"COURSE_TRUST_SUBMISSIONS": "yes"} if sandbox.why_not() else {}
     assert not (LARGE and trusted), "attackers are not run without a sandbox"
     environment = {f"COURSE_{name}_SECONDS": seconds for name, seconds in SECONDS.items()}
@@ -165,7 +165,7 @@ def test_the_list_for_grading_by_hand_has_everybody(formgrader: Formgrader) -> N
         assert kept[student.name] == sum(student.points[LESSON].values()), student.name
     for name in formgrader.attackers:
         assert kept.get(name, 0) <= ATTACKS[name].points, name
-    graded = formgrader.server.folder / "autograded"  # without a file there is nothing to look at
+    graded = formgrader.server.folder / "autograded"  # without a file, there is nothing to grade
     listed = [n for n in kept if (graded / n / ASSIGNMENT / f"{LESSON}.ipynb").is_file()]
     rows = table(formgrader, f"gradebook/{ASSIGNMENT}/{LESSON}", len(listed))
     shown = [re.findall(r"([\d.]+) / ([\d.]+)", text)[0] for text in rows.all_inner_texts()]
@@ -198,7 +198,7 @@ def test_a_submission_shows_its_cards_beside_its_points(formgrader: Formgrader) 
 
 @full
 def test_a_page_of_slow_sources_is_shown_soon(formgrader: Formgrader) -> None:
-    """nbgrader colours each source anew for each look at it."""
+    """nbgrader highlights each source again for each page view."""
     student = next(s for s in formgrader.students if s.kind == "right")
     page = open_notebook_of(formgrader, student.name, "03_softmax_masking")
     slow = page.locator(".highlight", has_text=SLOW_SOURCE[:40])
@@ -223,6 +223,6 @@ def test_students_have_the_points_of_all_notebooks(formgrader: Formgrader) -> No
     everybody = len(formgrader.students) + len(formgrader.attackers)
     rows = table(formgrader, "manage_students", everybody)
     for student in formgrader.students:
-        points = student.score + student.late  # what lateness costs is in the table of grades
+        points = student.score + student.late  # the late penalty is in the table of grades
         expect(rows.filter(has_text=student.name)).to_contain_text(f"{points:g} / 12")
     assert formgrader.errors == []

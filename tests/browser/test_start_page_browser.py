@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from course_utils.explorer import FOLDER
 from course_utils.language_model import head_scores
+from course_utils.page import joined
 from course_utils.start import write_page
 from course_utils.start.language import LONGEST, WORDS
 from course_utils.start.model import HEADS, WEIGHTS, trained
@@ -61,7 +62,7 @@ def test_the_page_computes_what_pytorch_computes(chromium):
         for _ in range(200)
     ]
     page = chromium.new_page()
-    script = (FOLDER / "lm.js").read_text(encoding="utf-8")
+    script = joined(FOLDER / "lm.js")
     weights = base64.b64encode(WEIGHTS.read_bytes()).decode()
     for ids, found in zip(
         texts, page.evaluate(COMPUTE, [script, weights, HEADS, texts]), strict=True

@@ -22,7 +22,7 @@ FORMGRADER = Path(formgrader.__file__).parent
 
 
 def graded_notebook() -> nbformat.NotebookNode:
-    """A run notebook as the student handed it in, without the widget's state."""
+    """A notebook that was run and submitted, without the widget's state."""
     torch.manual_seed(0)
     shown = attention_map(torch.randn(3, 6, 6), WORDS, causal=True, row=4)
     table, _ = shown._repr_mimebundle_()
@@ -39,7 +39,7 @@ def graded_notebook() -> nbformat.NotebookNode:
 
 @cache
 def feedback() -> str:
-    """As `nbgrader generate_feedback` makes it with this course's settings."""
+    """The page that `nbgrader generate_feedback` creates with this course's settings."""
     notebook, _ = TidyFeedback().preprocess(graded_notebook(), {})
     grades = {"notebook": "lesson", "score": 1.0, "max_score": 2.0, "late_penalty": 0.0}
     exporter = HTMLExporter(config=GenerateFeedback().config)
@@ -48,7 +48,7 @@ def feedback() -> str:
 
 @cache
 def formgrade() -> str:
-    """As the formgrader's page of one submission is made, with its style sheets in it."""
+    """The formgrader's page of one submission, including its style sheets."""
     where = {"extra_template_basedirs": [str(FORMGRADER / "templates")]}
     exporter = HTMLExporter(template_name="formgrade", **where)
     grades = {"assignment": "a", "notebook": "n", "index": 0, "total": 1, "submission_id": "s"}

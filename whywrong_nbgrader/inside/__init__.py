@@ -1,1 +1,1 @@
-"""What runs beside a submission, in a sandbox, and knows no answer: nothing it says is believed."""
+"""Runs next to a submission in a sandbox, without any answers; its replies are not trusted."""

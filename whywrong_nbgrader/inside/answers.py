@@ -1,4 +1,4 @@
-"""Looking at answers where they run: described without a call, then observed a case at a time."""
+"""Inspects answers where they run: describes them without a call, then observes case by case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whywrong.watching import part_codes
 
 @dataclass(frozen=True)
 class Probing:
-    """All of an exercise that is needed where its answers run.
+    """The parts of an exercise that are needed where its answers run.
 
     Attributes:
         watched: the finished parts that an answer must not call.
@@ -29,7 +29,7 @@ class Probing:
 
 
 def described(answer: Any) -> dict[str, Any]:
-    """What `describe` says, as JSON has it."""
+    """The result of `describe`, as JSON."""
     said = describe(answer)
     arguments = None
     if said.signature is not None:
@@ -56,11 +56,11 @@ def observe(
     clock: Clock,
     first: bool,
 ) -> Observation:
-    """One case, watched from beginning to end.
+    """Runs one case, watched from beginning to end.
 
     Args:
-        clock: how long it may take.
-        first: whether it is the first one, which tells a stub.
+        clock: its time limit.
+        first: whether it is the first case, which reveals a stub.
     """
     codes = part_codes(probing.watched)
     with names_bound(answer, parts):

@@ -1,7 +1,7 @@
-"""The desk of a notebook that is being graded: nothing is judged here.
+"""The desk of a notebook that is being graded; nothing is judged here.
 
-It takes the place of `course_utils.desk` inside the sandbox. Verdicts are made outside, from what
-an answer does with inputs that are drawn there.
+It replaces `course_utils.desk` inside the sandbox. Answers are judged outside, by what they do with
+inputs that are drawn there.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 from whywrong.card import Message
 from whywrong.report import Report
 
-TEXT = "This is checked where nothing that runs in this notebook can reach."
+TEXT = "This is checked in a process that this notebook's code can't reach."
 
 
 def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None) -> Report:
-    """What a check says while a class is graded."""
+    """The result of a check while a class is graded."""
     return Report.nothing(str(exercise_id), TEXT)
 
 
@@ -28,4 +28,4 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
 
 
 def progress() -> Message:
-    return Message("Progress", "None is kept while a class is graded.")
+    return Message("Progress", "No progress is stored while a class is graded.")

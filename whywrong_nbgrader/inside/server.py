@@ -1,7 +1,7 @@
-"""The first process in a sandbox: everything loaded once, and a fork of it for each notebook.
+"""The first process in a sandbox: loads everything once, and forks once per notebook.
 
-It holds no secret and runs no line of a submission. A fork goes into namespaces of its own, where
-it sees no other process and a folder of nobody else; with it ends all that it has started.
+It contains no secret and runs no line of a submission. A fork enters its own namespaces, where it
+sees no other process and nobody else's folder; when it ends, everything that it started ends too.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from typing import Any
 NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 MOST_PROCESSES, FOLDER_SIZE = 64, "256m"
-SEED = 0  # of what a notebook draws without saying from where
+SEED = 0  # of a notebook's random numbers without a seed
 
 
 def serve(control: socket.socket, loaded: Sequence[str] = (), trusted: bool = False) -> None:
-    """Forks when asked to, and ends a fork when told to; until nobody is there to ask.
+    """Forks on request, and ends a fork on request, until the host disconnects.
 
     Args:
         loaded: modules that a lesson needs.
-        trusted: a fork stays where it is, with the rights of who started this.
+        trusted: a fork keeps the namespaces and rights of this process.
     """
     from .shell import make_shell
 
     libc = ctypes.CDLL(None, use_errno=True)
     if not trusted:
-        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no process of this user may look into this one
-    gc.disable()  # nothing of what is loaded goes
+        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process may inspect this one
+    gc.disable()  # the loaded modules stay forever
     shell = make_shell()
     _load(loaded)
     _say(control, b"ready")
@@ -50,7 +50,7 @@ def serve(control: socket.socket, loaded: Sequence[str] = (), trusted: bool = Fa
         word, fds = _asked(control)
         if not word:
             return
-        if not fds:  # a fork was to be ended that had ended by itself
+        if not fds:  # the fork to be ended had already ended
             continue
         (fd,) = fds
         fork = os.fork()
@@ -63,7 +63,7 @@ def serve(control: socket.socket, loaded: Sequence[str] = (), trusted: bool = Fa
 
 
 def _load(modules: Sequence[str]) -> None:
-    """What a lesson needs, so that a fork has it; on one thread, or a fork would hang."""
+    """Loads what a lesson needs, for all forks; on one thread, or a fork would hang."""
     import numpy  # noqa: F401
     import torch
 
@@ -77,7 +77,7 @@ def _load(modules: Sequence[str]) -> None:
         errors.libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
 
     torch.ones(2, 2, requires_grad=True).sum().backward()
-    gc.freeze()  # a collection in a fork would touch, and so copy, every page that holds an object
+    gc.freeze()  # garbage collection in a fork would copy every page with an object
     gc.enable()
 
 
@@ -95,18 +95,18 @@ def _say(control: socket.socket, word: bytes) -> None:
 
 
 def _watch_over(control: socket.socket, fork: int) -> None:
-    """Until the fork has ended, by itself or as the host says ("i": interrupt, "k": kill)."""
+    """Waits until the fork has ended, by itself or by the host ("i": interrupt, "k": kill)."""
     while not os.waitpid(fork, os.WNOHANG)[0]:
         if select.select([control], [], [], 0.005)[0]:
-            word = control.recv(1)  # nothing: the host is gone
+            word = control.recv(1)  # no data: the host is gone
             os.kill(fork, signal.SIGUSR1 if word == b"i" else signal.SIGUSR2)
     _say(control, b"ended")
 
 
 def _as_it_is(host: socket.socket, shell: Any) -> None:
-    """Without walls: a process group of its own is all that sets a notebook apart."""
+    """Without a sandbox: only a separate process group isolates a notebook."""
     os.setsid()
-    with contextlib.suppress(AttributeError):  # where there is none, an endless loop may outlive us
+    with contextlib.suppress(AttributeError):  # without this call, an endless loop may outlive us
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     def end(*_: Any) -> None:
@@ -120,7 +120,7 @@ def _as_it_is(host: socket.socket, shell: Any) -> None:
 
 
 def _isolated(libc: ctypes.CDLL, host: socket.socket, shell: Any) -> None:
-    """Goes into new namespaces and forks once more: the notebook is the first process there."""
+    """Enters new namespaces and forks again: the notebook is the first process there."""
     code, inner = 1, 0
 
     def pass_on(number: int, _: Any) -> None:
@@ -133,9 +133,9 @@ def _isolated(libc: ctypes.CDLL, host: socket.socket, shell: Any) -> None:
     signal.signal(signal.SIGUSR2, pass_on)
     try:
         user, group = os.getuid(), os.getgid()
-        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # or the next three files could not be written
+        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else the next three files can't be written
         if libc.unshare(NEW):
-            raise OSError(ctypes.get_errno(), "no namespaces can be made")
+            raise OSError(ctypes.get_errno(), "no namespaces can be created")
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
@@ -159,9 +159,9 @@ def _write(path: str, text: str) -> None:
 
 
 def _alone(libc: ctypes.CDLL) -> None:
-    """Nothing of the other processes, an empty folder, no rights, and bounds of its own."""
-    # In namespaces of its own a notebook could mount memory without bounds.
-    with contextlib.suppress(OSError):  # some systems have it read-only
+    """Hides other processes, and gives an empty folder, no rights, and separate limits."""
+    # In its own namespaces, a notebook could mount unlimited memory.
+    with contextlib.suppress(OSError):  # it is read-only on some systems
         _write("/proc/sys/user/max_user_namespaces", "0")
     _mount(libc, "/proc", "size=4k")
     for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
@@ -183,7 +183,7 @@ def _alone(libc: ctypes.CDLL) -> None:
 
 
 def _begin_anew() -> None:
-    """What a process has from the one it was forked from, and should not share with others."""
+    """Resets state inherited from the parent process that must not be shared."""
     nothing = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
@@ -197,13 +197,13 @@ def _begin_anew() -> None:
 
 def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
     if libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, options.encode()):
-        raise OSError(ctypes.get_errno(), f"{place} can't be covered")
+        raise OSError(ctypes.get_errno(), f"{place} can't be hidden")
 
 
 def _join_new_keyring(libc: ctypes.CDLL) -> None:
-    """The kernel keeps words for a session of programs, and this one's may be a person's."""
+    """Leaves the session keyring, in which Linux may store a person's secrets."""
     number = {"x86_64": 250, "aarch64": 219}.get(platform.machine())
-    if number:  # where there are no keyrings it fails, and nothing can be left in them
+    if number:  # without keyrings it fails, which is harmless
         libc.syscall(number, 1, None)
 
 
@@ -215,7 +215,7 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 
 def _run(host: socket.socket, shell: Any) -> None:
-    """Does what the host asks, until it has no more to ask."""
+    """Serves the host's requests until there are no more."""
     from whywrong.guard import Clock
 
     from . import wire

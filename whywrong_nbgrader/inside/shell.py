@@ -1,4 +1,4 @@
-"""A notebook's cells, run in this process: their outputs as a notebook keeps them."""
+"""Runs a notebook's cells in this process; records outputs in notebook format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_OUTPUT = 4_000_000  # characters of a cell's outputs together
 
 
 class Outputs:
-    """What a cell has put out so far, up to a bound."""
+    """A cell's output so far, up to a limit."""
 
     def __init__(self) -> None:
         self.begin()
@@ -45,7 +45,7 @@ class Outputs:
             self._room -= size
             self.kept.append(output)
         else:
-            self.stream("stderr", "An output was too large to be kept.\n")
+            self.stream("stderr", "An output was too large to be stored.\n")
 
 
 class _Stream(io.TextIOBase):
@@ -96,7 +96,7 @@ class _Hook(DisplayHook):
 
 
 class Shell(InteractiveShell):
-    """IPython as in a kernel, without one."""
+    """IPython as in a kernel, but without a kernel."""
 
     display_pub_class: Any = _Publisher
     displayhook_class: Any = _Hook
@@ -120,14 +120,14 @@ class Shell(InteractiveShell):
         )
 
     def run(self, source: str) -> tuple[list[dict[str, Any]], bool]:
-        """The outputs of a cell, and whether it went through."""
+        """The outputs of a cell, and whether it ran without an error."""
         self.outputs.begin()
         before = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = _Stream(self.outputs, "stdout"), _Stream(self.outputs, "stderr")
         try:
             result = self.run_cell(source, store_history=True)
             success = bool(result.success)
-        except BaseException as error:  # the answer to a cell that ends the process: an error
+        except BaseException as error:  # a cell that ends the process gets an error
             self._showtraceback(type(error), error, [f"{type(error).__name__}: {error}"])
             success = False
         finally:
@@ -141,7 +141,7 @@ def _no_input(prompt: object = "") -> str:
 
 def make_shell() -> Shell:
     """The one shell of this process, with figures drawn as in a notebook."""
-    quiet = Config({"HistoryManager": {"enabled": False}})  # it would keep a thread
+    quiet = Config({"HistoryManager": {"enabled": False}})  # it would need a thread
     shell: Shell = Shell.instance(config=quiet, colors="nocolor")
     builtins.input = _no_input
     shell.enable_matplotlib("inline")

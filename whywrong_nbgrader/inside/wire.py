@@ -1,4 +1,4 @@
-"""Messages over a socket: a dict as JSON and bytes, each no longer than the reader allows."""
+"""Messages over a socket: a dict as JSON, and bytes, both limited by the reader."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import struct
 import time
 from typing import Any
 
-HEAD = struct.Struct("<IQ")  # the lengths of the two
+HEAD = struct.Struct("<IQ")  # the lengths of both
 MAX_WORDS, MAX_BYTES = 8 * 2**20, 64 * 2**20
 
 
 class BadMessage(Exception):
-    """What came is no message, or too long."""
+    """The data received is not a message, or too long."""
 
 
 class Ended(Exception):
-    """The other side is gone."""
+    """The other side has ended."""
 
 
 class Deaf(Ended):
-    """The other side has stopped to read in the middle of a message."""
+    """The other side stopped reading in the middle of a message."""
 
 
 class OutOfTime(Exception):
-    """The other side said nothing in time."""
+    """The other side didn't reply in time."""
 
 
 def send(
@@ -34,9 +34,9 @@ def send(
     """Sends a message.
 
     Raises:
-        Ended: nobody is there to read it.
-        Deaf: it was not read, whole, in so many seconds.
-        OutOfTime: there are no seconds.
+        Ended: there is no reader.
+        Deaf: the whole message was not read within the time limit.
+        OutOfTime: no time is left.
     """
     said = json.dumps(words).encode()
     if seconds <= 0:
@@ -45,7 +45,7 @@ def send(
         to.settimeout(seconds)
         to.sendall(HEAD.pack(len(said), len(data)) + said + data)
     except TimeoutError:
-        raise Deaf("it no longer reads what it is asked") from None
+        raise Deaf("it no longer reads requests") from None
     except OSError as error:
         raise Ended(str(error)) from None
 
@@ -56,9 +56,9 @@ def receive(
     """The next message.
 
     Raises:
-        Ended: there will be none.
-        OutOfTime: it was not there, whole, in so many seconds.
-        BadMessage: it is none, or longer than `most` bytes.
+        Ended: no further message will come.
+        OutOfTime: the whole message did not arrive within the time limit.
+        BadMessage: it is not a message, or longer than `most` bytes.
     """
     until = None if seconds is None else time.monotonic() + seconds
     words, data = HEAD.unpack(_exactly(source, HEAD.size, until))
@@ -68,14 +68,14 @@ def receive(
     try:
         said = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise BadMessage("what was sent is no JSON") from None
+        raise BadMessage("the data is not JSON") from None
     if not isinstance(said, dict):
-        raise BadMessage("what was sent is no message")
+        raise BadMessage("the data is not a message")
     return said, _exactly(source, data, until)
 
 
 def _no_number(text: str) -> None:
-    return None  # NaN and infinity are no JSON; nothing of ours has them
+    return None  # NaN and infinity are not JSON; our messages contain none
 
 
 def _exactly(source: socket.socket, count: int, until: float | None) -> bytes:

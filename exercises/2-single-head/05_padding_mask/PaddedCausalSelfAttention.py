@@ -16,7 +16,7 @@ def cases(seed):
 
 def see_padded(make, case, seen):
     """Besides what every head shows: the mask by name and left out, other content of the padding,
-    each sequence alone."""
+    each text alone."""
     see_head(make, case, seen)
     if "pad_mask" not in case.inputs:
         return
@@ -56,7 +56,7 @@ def sees_nothing(case):
     return (~case["pad_mask"]).cumsum(1) == 0
 
 
-@true_of("A padded sequence gives what it gives alone", credit=True, role="typical")
+@true_of("A padded text gives what it gives alone", credit=True, role="typical")
 def alone(case, seen, expected):
     return near(seen.tensors["out"][~case["pad_mask"]], seen.tensors["alone"])
 

@@ -26,11 +26,11 @@ def cases(seed):
         case("padding after the text", after_the_text(3, T + 2)),
         case("padding before the text", after_the_text(3, T + 2).flip(1)),
         case("padding anywhere", holes(B, T + 6), "typical"),
-        case("as many sequences as tokens", holes(n, n), "small"),
+        case("as many texts as tokens", holes(n, n), "small"),
         case("no padding", torch.zeros(B, T, dtype=torch.bool), "none"),
         case("nothing but padding", torch.ones(2, T, dtype=torch.bool)),
         case("one token", torch.tensor([[False], [True], [False]]), "small"),
-        case("one sequence", holes(1, T + 3), "small"),
+        case("one text", holes(1, T + 3), "small"),
         case("not contiguous in memory", holes(T + 8, B).T),
         case("by name", holes(B, T + 9), keywords=("pad_mask",)),
     ]
@@ -45,7 +45,7 @@ probe = FunctionProbe()
 expect = expect_function(oracle)
 
 
-@true_of("Each sequence has a mask of its own", gate=True, role="typical")
+@true_of("Each text has a mask of its own", gate=True, role="typical")
 def follows(case, seen, expected):
     rows = seen.tensors["out"].double()
     return rows.shape == expected["out"].shape and not bool((rows == rows[:1]).all())

@@ -16,15 +16,15 @@ def cases(seed):
         return Case(name, inputs, options=options, roles=set(roles))
 
     return [
-        case("two sequences by hand", [2, 3], 4),
+        case("two texts by hand", [2, 3], 4),
         case("a tensor of lengths", several, 11, "typical", "several"),
         case("a list of lengths", [high, low, high], longest, "several"),
-        case("a full sequence", [longest, low], longest),
-        case("a full sequence, as a tensor", torch.tensor([low, high]), high),
-        case("a sequence without tokens", [low, 0], high),
-        case("a sequence without tokens, as a tensor", torch.tensor([0, high, low]), longest),
-        case("one sequence", [low], high, "small"),
-        case("as many sequences as positions", [1, 0, 3, 4], 4, "small"),
+        case("a full text", [longest, low], longest),
+        case("a full text, as a tensor", torch.tensor([low, high]), high),
+        case("a text without tokens", [low, 0], high),
+        case("a text without tokens, as a tensor", torch.tensor([0, high, low]), longest),
+        case("one text", [low], high, "small"),
+        case("as many texts as positions", [1, 0, 3, 4], 4, "small"),
         case("all of one length", torch.tensor([low] * 3), longest + 1),
         case("by name", [low, high, 1], longest + 2, keywords=("lengths", "max_length")),
     ]
@@ -46,7 +46,7 @@ probe = FunctionProbe(extra=forget_device)
 expect = expect_function(oracle)
 
 
-@true_of("Each sequence has a row of its own", gate=True, role="several")
+@true_of("Each text has a row of its own", gate=True, role="several")
 def each_row(case, seen, expected):
     rows = seen.tensors["out"].double()
     return rows.shape == expected["out"].shape and not bool((rows == rows[:1]).all())

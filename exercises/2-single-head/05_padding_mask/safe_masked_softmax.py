@@ -55,11 +55,11 @@ def mask_shapes(case, draw, B, H, T, S):
     """The ways in which a mask can be smaller than its scores, and none."""
     shapes = {
         "a mask of columns": ((B, T, S), (B, 1, S)),
-        "a mask for each sequence": ((B, T, S), (B, T, S)),
-        "one mask for all sequences": ((B, T, S), (T, S)),
+        "a mask for each text": ((B, T, S), (B, T, S)),
+        "one mask for all texts": ((B, T, S), (T, S)),
         "a mask of columns, for all heads": ((B, H, T, S), (B, 1, 1, S)),
-        "a mask for each sequence, for all heads": ((B, H, T, S), (B, 1, T, S)),
-        "a mask for each head, for all sequences": ((B, H, T, S), (H, T, S)),
+        "a mask for each text, for all heads": ((B, H, T, S), (B, 1, T, S)),
+        "a mask for each head, for all texts": ((B, H, T, S), (H, T, S)),
     }
     return [
         case(name, scores, draw.with_empty_row(*mask)) for name, (scores, mask) in shapes.items()

@@ -24,7 +24,7 @@ def cases(seed):
         Case("one head", {"x": draw.normal(b.B, 1, b.T, b.D)}, roles=small),
         Case("heads of width 1", {"x": draw.normal(c.B, c.H, c.T, 1)}, roles=small),
         Case("one token", {"x": draw.normal(d.B, d.H, 1, d.D)}, roles=small),
-        Case("one sequence", {"x": draw.normal(1, a.H, a.T, a.D)}, roles=small),
+        Case("one text", {"x": draw.normal(1, a.H, a.T, a.D)}, roles=small),
     ]
 
 

@@ -187,8 +187,8 @@ def notes(d):
     said += on_the_first_loss(d)
     if fits_the_curve(d) is True and d[HELD_LOSS] < 0.85 * end_of_training(d):
         said.append(
-            "The held-out loss is clearly below the training losses at the end. That can be an "
-            "easier text; it can also be a line that is in both texts."
+            "The held-out loss is clearly below the training losses at the end. The text may "
+            "be easier, or a line may be in both texts."
         )
     return said
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from course_utils.transformer import apply_rope
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
+from whywrong.calling import set_seed
 from whywrong.comparing import near
 from whywrong.modules import MODULE_PROPERTIES
 
@@ -65,6 +66,7 @@ def see_attention(make, case, seen):
     """Another first and another last token; the tokens in another order."""
     if "typical" not in case.roles:
         return
+    set_seed(1)  # a parameter that nobody asked for has the same numbers again
     module, x = make(), case["x"]
     device = next(module.parameters()).device
     with torch.no_grad():

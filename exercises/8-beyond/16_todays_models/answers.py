@@ -123,9 +123,9 @@ def load_by_state_dict(model, state_dict):
     names = {"wte": "embed.token", "wpe": "embed.position", "ln_f": "norm", "lm_head": "head"}
     names |= {"ln_1": "norm1", "ln_2": "norm2", "attn.c_proj": "attention.out_proj"}
     names |= {"mlp.c_fc": "feed_forward.expand", "mlp.c_proj": "feed_forward.contract"}
-    ours = {"head.weight": state_dict["transformer.wte.weight"].clone()}
+    state_dict = {n.removeprefix("transformer."): value for n, value in state_dict.items()}
+    ours = {"head.weight": state_dict["wte.weight"].clone()}
     for name, value in state_dict.items():
-        name = name.removeprefix("transformer.")
         if name.startswith("h."):
             name = "blocks." + name[2:]
         value = _turned(name, value)

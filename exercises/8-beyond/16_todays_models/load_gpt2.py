@@ -31,7 +31,10 @@ def case_of(draw, name, V, C, H, context, L, roles="", dtype=torch.float32, **op
         state |= layer(f"{at}.attn.c_proj", C, C) | norm(f"{at}.ln_2")
         state |= layer(f"{at}.mlp.c_fc", C, 4 * C) | layer(f"{at}.mlp.c_proj", 4 * C, C)
     state |= norm("transformer.ln_f")
-    state["lm_head.weight"] = state["transformer.wte.weight"]
+    if "stability" in roles:  # as a model without an output layer saves them
+        state = {name.removeprefix("transformer."): value for name, value in state.items()}
+    else:
+        state["lm_head.weight"] = state["transformer.wte.weight"]
     ids = torch.randint(V, (3, context - 1), generator=draw.generator)
     inputs = {"model": f"a TinyLM with biases, {L} blocks", "state_dict": state}
     options |= {"made_of": (V, C, H, context, L), "ids": ids, "dtype": dtype}
@@ -44,6 +47,7 @@ def cases(seed):
         case_of(draw, "two blocks", 11, 12, 3, 7, 2, roles="typical"),
         case_of(draw, "one block, one head", 9, 5, 1, 4, 1, roles="small"),
         case_of(draw, "float64, three blocks", 13, 8, 2, 6, 3, dtype=torch.float64),
+        case_of(draw, "no prefix, no lm_head", 7, 6, 2, 5, 1, roles="stability"),
     ]
 
 
@@ -54,14 +58,16 @@ def probe(answer, case):
     model = gpt2_of_size(*case.options["made_of"]).to(target_device(), case.options["dtype"])
     before = dict(model.named_parameters())
     state = {name: fresh(value) for name, value in case["state_dict"].items()}
-    state["lm_head.weight"] = state["transformer.wte.weight"]
+    if "lm_head.weight" in state:
+        state["lm_head.weight"] = state["transformer.wte.weight"]
     given = {name: value.clone() for name, value in state.items()}
     returned = answer(model, state)
-    after = dict(model.named_parameters())
+    after = dict(model.named_parameters(remove_duplicate=False))  # head may be the embedding
     kept = {t.untyped_storage().data_ptr() for t in state.values()}
     seen.facts["traits"] = {
         "kept": after.keys() == before.keys() and all(after[n] is before[n] for n in before),
         "shared": any(p.untyped_storage().data_ptr() in kept for p in after.values()),
+        "tied": after["head.weight"] is after["embed.token.weight"],
         "asks": all(p.requires_grad and p.is_leaf for p in after.values()),
         "returned": returned is None,
         "state": same(given, state),

@@ -1,0 +1,48 @@
+"""`joined`: one script of many modules, for a widget and for a page without a server.
+
+The modules in this folder are what the attention map, the explorer and the translating line share,
+and the translating line itself.
+"""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+from .. import colours
+
+FOLDER = Path(__file__).parent
+IMPORT = re.compile(r'^import (\{[^}]*\}) from "(\.[^"]*)";$', re.M)
+EXPORTED = re.compile(r"^export (?:function|const|class) (\w+)", re.M)
+EXPORT = re.compile(r"^export (?=function|const|class)", re.M)
+
+
+@cache
+def joined(entry: Path) -> str:
+    """A module after all that it imports, each of these in a scope of its own."""
+    names: dict[Path, str] = {}
+    parts: list[str] = []
+
+    def linked(path: Path) -> str:
+        def taken(found: re.Match[str]) -> str:
+            needed = (path.parent / found[2]).resolve()
+            if needed not in names:
+                text = linked(needed)
+                exported = ", ".join(EXPORTED.findall(text))
+                names[needed] = f"${needed.parent.name}_{needed.stem}"
+                text = f"{EXPORT.sub('', text)}\nreturn {{ {exported} }};"
+                parts.append(f"const {names[needed]} = (() => {{\n{text}\n}})();\n")
+            return f"const {found[1].replace(' as ', ': ')} = {names[needed]};"
+
+        return IMPORT.sub(taken, _source(path))
+
+    last = linked(entry.resolve())
+    return "".join([*parts, last])
+
+
+def _source(path: Path) -> str:
+    """The text of a module; `colours.js` is made of the course's colours."""
+    if path == FOLDER.resolve() / "colours.js":
+        made = {name.upper(): json.dumps(kept) for name, kept in colours.for_the_page().items()}
+        return "".join(f"export const {name} = {text};\n" for name, text in made.items())
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,65 @@
+// The page's half of `translating_line`: a line to type into, and the weights that the kernel sends.
+
+import { create, hideTable, labelled, shield, write } from "./nodes.js";
+import { colourOf, inkOf, shadeOf } from "./paint.js";
+
+/** @param {number} weight */
+function drawCell(weight) {
+  const shade = shadeOf(weight, 1);
+  const cell = create("td", { className: inkOf(shade) }, weight.toFixed(2));
+  cell.style.setProperty("--shade", colourOf(shade));
+  return cell;
+}
+
+/** @type {(read: string[], rows: [string, number[]][]) => HTMLElement[]} */
+function drawRows(read, rows) {
+  const heading = (scope, word) => create("th", { scope }, word);
+  const first = create("tr", {}, create("td"), ...read.map((word) => heading("col", word)));
+  const rest = rows.map(([word, weights]) =>
+    create("tr", {}, heading("row", word), ...weights.map(drawCell)),
+  );
+  return [first, ...rest];
+}
+
+/** @param {{ model: any, el: HTMLElement }} view */
+function render({ model, el }) {
+  const id = `english-${Math.random().toString(36).slice(2)}`;
+  const choices = model.get("_examples").map((value) => create("option", { value }));
+  const options = create("datalist", { id }, ...choices);
+  const line = create("input", { type: "text", spellcheck: false });
+  line.setAttribute("list", id);
+  const french = create("p", { className: "french", "aria-live": "polite" });
+  const table = create("table");
+  const about = create("p", { className: "hint" });
+  about.append("One row for each word written, one column for each word read; the numbers are attention weights.");
+  const root = create(
+    "div",
+    { className: "attention-map translating-line", role: "group", "aria-label": "translating line" },
+    labelled("English ", line),
+    options,
+    french,
+    create("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "weights" }, table),
+    about,
+  );
+  const paint = () => {
+    if (line.value !== model.get("text") && !line.matches(":focus")) line.value = model.get("text");
+    const { says, read, rows } = model.get("_shown");
+    write(french, says);
+    about.hidden = !rows.length;
+    table.replaceChildren(...(rows.length ? drawRows(read, rows) : []));
+  };
+  line.addEventListener("input", () => {
+    model.set("text", line.value);
+    model.save_changes();
+  });
+  for (const name of ["text", "_shown"]) model.on(`change:${name}`, paint);
+  shield(root);
+  paint();
+  el.append(root);
+  hideTable(root, "attention-map-static");
+  return () => {
+    for (const name of ["text", "_shown"]) model.off(`change:${name}`, paint);
+  };
+}
+
+export default { render };
