@@ -4,6 +4,7 @@
 # make quick      the tests of one lesson, in half a minute: make quick LESSON=04
 # make notebooks  run solutions/ again and build notebooks/ from it
 # make explorer   the whole model as one HTML file, explorer.html
+# make site       the lessons as pages that need no kernel, in site/build/html
 # make minutes    the length of each sitting of each lesson
 # make matrix     exercises × answers: passed or failed, and the misconception named
 # make clean      remove the environment
@@ -49,7 +50,7 @@ ifeq ($(shell id -u),0)
 LAB_ARGS += --allow-root
 endif
 
-.PHONY: lab test test-all quick notebooks explorer minutes matrix clean
+.PHONY: lab test test-all quick notebooks explorer site minutes matrix clean
 
 # Without it a question about news lies over the first page.
 NO_NEWS := $(VENV)/share/jupyter/lab/settings/overrides.json
@@ -64,7 +65,10 @@ test: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy & types=$$!; $(PYTEST) solutions tests; tested=$$?; wait $$types && exit $$tested
 
+SPELLED := *.md .github docs notebooks exercises course_utils whywrong whywrong_nbgrader tools site/static benchmarks
+
 test-all: $(VENV)/.test
+	$(BIN)/codespell $(SPELLED)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -79,6 +83,9 @@ notebooks: $(VENV)/.test
 explorer: $(VENV)/.lab
 	@$(BIN)/python -c 'from course_utils.start import write_page; print(write_page("explorer.html"))'
 
+site: $(VENV)/.test
+	@$(BIN)/python -m tools.site
+
 minutes: $(VENV)/.test
 	@$(BIN)/python -m tools.minutes
 
@@ -90,7 +97,7 @@ clean:
 
 $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "Installing the course: a few minutes the first time ..."
-	@$(call install,.)
+	@$(call install,.[lab])
 	@$(COMPILE)
 	@$(USED)
 	@touch $@

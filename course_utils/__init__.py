@@ -1,9 +1,9 @@
 """The package that the lessons of "From Averages to Transformers" import.
 
-Use `check`, `hint` and `progress` while you learn; `device` says where to compute, and `yours` lets
-a demonstration use your answer once it is right. The finished parts of the lessons are in
-`course_utils.attention`, `course_utils.transformer` and `course_utils.language_model`, written to
-be read.
+Use `check`, `hint`, `progress` and `reset` while you learn; `device` says where to compute, and
+`yours` lets a demonstration use your answer once it is right. The finished parts of the lessons
+are in `course_utils.attention`, `course_utils.transformer` and `course_utils.language_model`,
+written to be read.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .desk import check, hint, progress, yours
     from .environment import check_environment, device, report_environment
+    from .lessons import reset
 
 _HOME = {
     "check": "desk",
@@ -21,6 +22,7 @@ _HOME = {
     "device": "environment",
     "check_environment": "environment",
     "report_environment": "environment",
+    "reset": "lessons",
 }
 __all__ = [
     "check",
@@ -29,6 +31,7 @@ __all__ = [
     "hint",
     "progress",
     "report_environment",
+    "reset",
     "yours",
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+from pathlib import Path
 
 from .environment import READY, check_environment
 
@@ -14,6 +15,8 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="test whether everything that the course needs is installed")
     commands.add_parser("progress", help="list all lessons and exercises with your points")
+    new = commands.add_parser("new", help="copy the lessons into a folder of your own")
+    new.add_argument("folder", type=Path)
     grading = commands.add_parser("grade", help="grade a class; for instructors")
     explaining = commands.add_parser("explain", help="show which part of a student's answer ran")
     missing = None
@@ -32,13 +35,23 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.command in ("grade", "explain"):
         if missing:
-            print(f"Grading needs {missing}: pip install --editable '.[grading]'", file=sys.stderr)
+            said = f"Grading needs {missing}: install the course with its extra `grading`."
+            print(said, file=sys.stderr)
             return 2
         return command.grade(args) if args.command == "grade" else explain.explain(args)
     if args.command == "doctor":
         lines = check_environment()
         print("\n".join(lines))
         return 0 if lines == [READY] else 1
+    if args.command == "new":
+        from .lessons import lay_out
+
+        try:
+            print(lay_out(args.folder))
+        except FileExistsError as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
     from .desk import progress
 
     print(progress())

@@ -1,7 +1,6 @@
 """Tests whether this Python has what the course needs; chooses the device to compute on.
 
-The start page runs this file by its path. So it must work in any Python 3, and may import a package
-that the course installs only after testing that it exists.
+It imports nothing that the course installs before it has looked for it.
 """
 
 from __future__ import annotations
@@ -112,7 +111,3 @@ def device() -> torch.device:
         print(f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU.")
         return torch.device("cpu")
     return torch.device(name)
-
-
-if __name__ == "__main__":
-    report_environment()

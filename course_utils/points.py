@@ -7,6 +7,7 @@ import html
 import json
 import math
 import os
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,18 +29,24 @@ def progress_path() -> Path | None:
     """The file that stores the points: COURSE_PROGRESS if set, else one in the course folder.
 
     With COURSE_PROGRESS=off, or in nbgrader's autograde, nothing is stored. Nor is anything stored
-    in solutions/ or outside the course folder, the nearest one above the notebook with an
-    nbgrader_config.py.
+    in solutions/ or outside the course folder: the nearest one above the notebook with an
+    nbgrader_config.py or, after `course new`, with such a file; in Colab, the current folder.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
         return None
     if named:
         return Path(named)
-    folder = course_folder()
+    folder = course_folder() or _own_folder()
     if folder is None or folder / "solutions" in (Path.cwd(), *Path.cwd().parents):
         return None
     return folder / FILE_NAME
+
+
+def _own_folder() -> Path | None:
+    here = Path.cwd()
+    found = (folder for folder in (here, *here.parents) if (folder / FILE_NAME).exists())
+    return next(found, here if "google.colab" in sys.modules else None)
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:

@@ -32,26 +32,6 @@ def test_the_environment_of_these_tests_is_ready():
     assert check_environment() == [READY]
 
 
-def test_the_line_for_ready_names_no_version_and_no_place():
-    assert not any(character.isdigit() or character in "/\\" for character in READY)
-
-
-def test_it_runs_by_its_path_as_the_start_page_does():
-    done = subprocess.run([sys.executable, FILE], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == (READY + "\n", "")
-
-
-def test_a_python_without_packages_gets_told_it_is_the_wrong_environment():
-    # -I -S: no site-packages, like a kernel of an environment without our packages.
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", FILE], capture_output=True, text=True, timeout=60
-    )
-    assert done.stderr == ""
-    (line,) = done.stdout.splitlines()
-    assert line.startswith(f"This Python is not the course's environment: {sys.executable}")
-    assert "make lab" in line
-
-
 def test_an_old_python_is_reported_with_its_version(monkeypatch):
     monkeypatch.setattr(environment, "OLDEST_PYTHON", (99, 0))
     (line,) = check_environment()
@@ -66,14 +46,9 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 def test_a_version_outside_the_range_is_named_with_the_range(monkeypatch):
-    lie_about(monkeypatch, ipywidgets="7.7.1")
+    lie_about(monkeypatch, ipywidgets="7.6.0")
     (line,) = check_environment()
-    assert line.startswith("ipywidgets 7.7.1 is outside the range the course supports (<9,>=8.1.5)")
-
-
-def test_every_problem_gets_a_line(monkeypatch):
-    lie_about(monkeypatch, torch="1.13.1", matplotlib=None)
-    assert len(check_environment()) == 2
+    assert line.startswith("ipywidgets 7.6.0 is outside the range the course supports (<9,>=7.7.1)")
 
 
 def test_students_do_not_need_extras(monkeypatch):

@@ -56,9 +56,9 @@ def test_conda_lists_name_what_pyproject_names_with_the_same_ranges(path):
     assert packages.pop("pip") == SpecifierSet()
     python = SpecifierSet("==3.12.*" if path.startswith("binder") else PROJECT["requires-python"])
     assert packages.pop("python") == python
-    wanted = required()
+    wanted = required("lab")
     if not path.startswith("binder"):
-        wanted |= required("grading") | {"nbval": required("test")["nbval"]}
+        wanted |= required("lab", "grading") | {"nbval": required("test")["nbval"]}
     assert packages == {CONDA_NAMES.get(name, name): range_ for name, range_ in wanted.items()}
 
 
@@ -74,14 +74,10 @@ def test_constraints_pin_everything_in_the_ranges_of_pyproject():
     pinned = pins()
     wrong = {
         name: (str(range_), pinned.get(name))
-        for name, range_ in required("grading", "test").items()
+        for name, range_ in required("lab", "grading", "site", "test").items()
         if name not in pinned or not range_.contains(pinned[name])
     }
     assert wrong == {}
-
-
-def test_nothing_pinned_loads_a_grammar_at_each_start():
-    assert "rfc3987-syntax" not in pins()
 
 
 def test_repo2docker_reads_the_tree_without_docker(tmp_path):

@@ -66,17 +66,3 @@ def test_the_address_is_the_start_page(address):
     settings = "/lab/api/settings/@jupyterlab/apputils-extension:notification"
     asked = json.loads(get(address.replace(urlsplit(address).path, settings)))
     assert asked["schema"]["properties"]["fetchNews"]["default"] == "false"
-
-
-def test_lesson_01_is_served(address):
-    lesson = "notebooks/1-averages/01_naive_mean.ipynb"
-    assert "<title>JupyterLab</title>" in get(address.replace("notebooks/index.ipynb", lesson))
-    contents = json.loads(
-        get(
-            address.replace("/lab/tree/", "/api/contents/").replace("notebooks/index.ipynb", lesson)
-        )
-    )
-    assert contents["type"] == "notebook"
-    assert 'check("naive_mean", naive_mean)' in [
-        cell["source"] for cell in contents["content"]["cells"]
-    ]

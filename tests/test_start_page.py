@@ -14,11 +14,11 @@ from PIL import Image
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
 from course_utils.explorer import explore
 from course_utils.language_model import head_scores
-from course_utils.start import EXAMPLES, SUBJECT, language, playground, write_page
+from course_utils.start import EXAMPLES, SUBJECT, playground, write_page
 from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS
 from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
 from tools import ROOT as COURSE
-from tools import SOLUTIONS
+from tools import SOLUTIONS, first_cell
 from tools.start_model import agreement, batch, draw, loss, train
 from whywrong_nbgrader.cells import WIDGET_VIEW
 
@@ -174,8 +174,7 @@ def test_the_page_is_one_small_file_that_asks_for_nothing(tmp_path):
 
 def test_the_check_of_the_environment_is_the_first_code_of_the_page():
     code = [cell.source for cell in page().cells if cell.cell_type == "code"]
-    assert code[0] == "%run ../course_utils/environment.py"
-    assert "import" not in code[0]
+    assert code[0] == first_cell.text()
 
 
 def test_the_page_keeps_a_table_and_no_state_of_a_widget():
@@ -218,16 +217,6 @@ for code in sys.argv[2:]:
     print("went on" if done.success else "stopped")
 """
 
-FIRST_CELL_OF_A_LESSON = """
-try:
-    from course_utils import report_environment
-except ModuleNotFoundError as error:
-    said = "This is not the course's kernel: choose it at the top right, or start with `make lab`."
-    error._render_traceback_ = lambda: [said]
-    raise
-report_environment()
-"""
-
 
 def in_a_wrong_kernel(*cells):
     done = subprocess.run(
@@ -240,19 +229,17 @@ def in_a_wrong_kernel(*cells):
     return done.stdout.splitlines()
 
 
-def test_the_start_page_in_a_wrong_kernel_says_so_and_shows_no_traceback():
-    first, second = [cell.source for cell in page().cells if cell.cell_type == "code"][:2]
-    line, went_on, missing, again, stopped = in_a_wrong_kernel(first, second)
-    assert line.startswith("This Python is not the course's environment")
-    assert (went_on, stopped, again) == ("went on", "stopped", line)
-    assert missing == "No module named 'course_utils'."
+def test_in_a_wrong_kernel_each_cell_stops_with_the_remedy_and_no_traceback():
+    line, stopped, again, stopped_again = in_a_wrong_kernel(first_cell.text(), "check(1)")
+    assert line.startswith("This Python does not have the course: choose its kernel")
+    assert (again, stopped, stopped_again) == (line, "stopped", "stopped")
 
 
-def test_a_lesson_in_a_wrong_kernel_stops_with_one_line():
-    assert in_a_wrong_kernel(FIRST_CELL_OF_A_LESSON) == [
-        "This is not the course's kernel: choose it at the top right, or start with `make lab`.",
-        "stopped",
-    ]
+def test_in_colab_the_remedy_is_to_install_the_course():
+    colab = "import sys; sys.modules['google.colab'] = sys"
+    _, line, stopped = in_a_wrong_kernel(colab, first_cell.text())
+    assert line.startswith("Colab does not have the course yet.") and "%pip install" in line
+    assert stopped == "stopped"
 
 
 def test_after_a_right_environment_a_failed_import_is_shown_as_ever():
@@ -267,7 +254,3 @@ def test_after_a_right_environment_a_failed_import_is_shown_as_ever():
     )
     assert "Everything the course needs is here." in done.stdout
     assert "Traceback (most recent call last)" in done.stdout
-
-
-def test_the_language_stays_small():
-    assert len(language.WORDS) < 64

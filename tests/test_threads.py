@@ -18,11 +18,6 @@ from tools import SOLUTIONS
 LESSON = SOLUTIONS / "2-single-head" / "04_single_head.ipynb"
 
 
-def test_the_solutions_are_tested_with_one_thread():
-    asked = [sys.executable, "-c", "import torch; print(torch.get_num_threads())"]
-    assert subprocess.run(asked, capture_output=True, text=True).stdout == "1\n"
-
-
 @pytest.mark.full("a lesson on two threads")
 def test_a_lesson_gives_its_stored_outputs_with_two_threads(tmp_path):
     threads = 2

@@ -24,14 +24,13 @@ from nbformat import NotebookNode
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import WIDGET_VIEW, checked_exercise, defined_names, nbgrader_metadata
 
-from . import NOTEBOOKS, ROOT, SOLUTIONS, START_PAGE, minutes
+from . import NOTEBOOKS, ROOT, SOLUTIONS, START_PAGE, first_cell, live, minutes
 
 CELL_SECONDS = 600
 KERNEL_ARGUMENTS = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
 
 BEGIN_SOLUTION = "### BEGIN SOLUTION"
 KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
-SETUP = "try:\n    from course_utils import report_environment"
 MEASURED = "measured"
 UNSTORED = "unstored"
 PICTURED = "pictured"  # shows docs/pictures/start.png until it is run
@@ -107,9 +106,10 @@ def normalise(notebook: NotebookNode) -> None:
     """Keep in a notebook, in place, only what is the same every time it is run and saved."""
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     first = [cell for cell in notebook.cells if cell.cell_type == "code"][:2]
-    if first and first[0].source.startswith(SETUP):
+    if first and first[0].source.startswith(first_cell.BEGINS):
         for cell in first:  # folded, so that a reader first sees the problem
-            cell.metadata["jupyter"] = {"source_hidden": True}
+            if cell is first[0] or cell.source.startswith("import "):
+                cell.metadata["jupyter"] = {"source_hidden": True}
     notebook.metadata = NotebookNode(
         kernelspec={
             "display_name": "Python 3 (ipykernel)",
@@ -178,10 +178,14 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
     measured = {c.id: c for c in nbformat.reads(before, as_version=4).cells if is_measured(c)}
+    first_cell.put(notebook)
     annotate(notebook, points)
     execute(notebook, path.parent)
+    shown = live.states(notebook)
     minutes.state(notebook, points)
     normalise(notebook)
+    if SOLUTIONS in path.parents:
+        live.keep(path, notebook.cells, shown)
     for cell in notebook.cells:
         kept = measured.get(cell.id)
         if kept is not None and is_measured(cell) and kept.outputs and kept.source == cell.source:

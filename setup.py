@@ -1,0 +1,19 @@
+"""Puts the lessons into the wheel, for `course new`; all else is in pyproject.toml."""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class WithLessons(build_py):
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib, "course_utils", "notebooks")
+            leave = shutil.ignore_patterns(".ipynb_checkpoints", ".course_progress*")
+            shutil.copytree("notebooks", target, ignore=leave, dirs_exist_ok=True)
+
+
+setup(cmdclass={"build_py": WithLessons})

@@ -1,0 +1,58 @@
+"""Sphinx's settings for `make site`: see tools/site.py, which writes the pages' sources."""
+
+import re
+
+from docutils import nodes
+from latex2mathml.converter import convert
+
+project = "From Averages to Transformers"
+author = "the From Averages to Transformers authors"
+extensions = ["myst_nb"]
+html_theme = "furo"
+html_title = project
+html_static_path = ["static", "build/static"]
+html_css_files = ["attention_map.css", "explorer.css", "site.css"]
+html_js_files = [("widgets.js", {"defer": "defer"}), ("live.js", {"defer": "defer"})]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_show_sphinx = False
+html_math_renderer = "mathml"
+html_use_index = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0b57a4", "color-brand-content": "#0b57a4"},
+    "dark_css_variables": {"color-brand-primary": "#8ab8f5", "color-brand-content": "#8ab8f5"},
+}
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+myst_enable_extensions = ["dollarmath", "colon_fence", "html_image"]
+myst_heading_anchors = 4
+myst_dmath_double_inline = True
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
+
+
+def mathml(formula: str, display: str) -> str:
+    """The formula as MathML, which browsers draw without a script."""
+    # Rows of a matrix that begin with a bracket: [4pt] would be taken for a distance.
+    return convert(re.sub(r"\s+", " ", formula).strip(), display=display)
+
+
+def inline(writer, node):
+    writer.body.append(f'<span class="math">{mathml(node.astext(), "inline")}</span>')
+    raise nodes.SkipNode
+
+
+def block(writer, node):
+    # It may be wider than a phone, so it can be scrolled, by keyboard too.
+    formula = mathml(node.astext(), "block")
+    writer.body.append(
+        f'<div class="math" tabindex="0" role="group" aria-label="formula">{formula}</div>'
+    )
+    raise nodes.SkipNode
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (inline, None), (block, None))

@@ -1,0 +1,88 @@
+"""The site from a clone: built twice the same, whole, and alive in a browser without a network."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from bs4 import BeautifulSoup
+from pages import ROOT, WAIT_MS
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.full("the site"), pytest.mark.timeout(1800)]
+PAGES = [
+    "index",
+    "4-transformer/10_tiny_lm",
+    "glossary",
+    "exercises/index",
+    "exercises/masked_softmax",
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Built in a clone, where only what git knows is there."""
+    clone = tmp_path_factory.mktemp("site") / "course"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    built = []
+    for _ in range(2):
+        here = {"cwd": clone, "env": {**os.environ, "PYTHONPATH": str(clone)}}
+        command = [sys.executable, "-m", "tools.site"]
+        done = subprocess.run(command, capture_output=True, text=True, **here)
+        assert (done.returncode, done.stderr) == (0, "")
+        html = clone / "site" / "build" / "html"
+        built.append({p.relative_to(html): p.read_bytes() for p in html.rglob("*") if p.is_file()})
+    assert built[0] == built[1]
+    return html
+
+
+def test_every_link_leads_somewhere_and_no_page_asks_another_host(site):
+    soups = {p: BeautifulSoup(p.read_bytes(), "html.parser") for p in site.rglob("*.html")}
+    anchors = {p: {n.get("id") for n in soup.find_all(id=True)} for p, soup in soups.items()}
+    broken = []
+    for page, soup in soups.items():
+        for node in soup.find_all(["a", "img", "link", "script"]):
+            link = node.get("src") or node.get("href") or "#"
+            if link.startswith("data:") or (node.name == "a" and link.startswith("http")):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path.partition("?")[0]).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors.get(target, {anchor})):
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+    text = "".join(soup.get_text() for soup in soups.values())
+    assert not re.search(r'HIDDEN TESTS|seed="grading"|BEGIN SOLUTION|AS FOUND', text)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_from_disk_are_alive_and_accessible(site, chromium, violations, scheme, width):
+    size = {"width": width, "height": 800}
+    context = chromium.new_context(color_scheme=scheme, viewport=size, offline=True)
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    for name in PAGES:
+        page.goto((site / f"{name}.html").as_uri())
+        for place in page.locator(".course-live").all():
+            place.locator(".explorer, .attention-map").wait_for(timeout=WAIT_MS)
+            expect(place.locator(".course-table")).to_be_hidden()
+        found = [v for v in violations(page.locator("html")) if 'td id="attention-map' not in v]
+        assert found == [], (name, scheme, width)  # the map's cells have tests of their own
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    page.goto((site / "1-averages" / "03_softmax_masking.html").as_uri())
+    grid = page.locator(".attention-map [role=grid]")
+    grid.focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(".attention-map")).to_contain_text("“the” at 3 attends most to “cat”")
+    grid.locator("tbody tr").first.locator("td").nth(1).click()
+    expect(page.locator(".attention-map")).to_contain_text("“the” at 0 attends most to “dogs”")
+    assert errors == []
+    context.close()
+
+
+def test_without_scripts_the_tables_are_there(site, chromium):
+    page = chromium.new_page(java_script_enabled=False)
+    page.goto((site / "4-transformer" / "10_tiny_lm.html").as_uri())
+    expect(page.locator(".course-table").last).to_contain_text("attends most to")
+    page.close()

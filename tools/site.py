@@ -1,0 +1,240 @@
+"""`make site`: the lessons as pages, with maps and models that need no kernel, in site/build/html.
+
+The pages are the student edition with the outputs of solutions/: hidden tests are not in it, and a
+solution is folded below its exercise. What maps show is kept in site/live/ (see tools/live.py).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+from course_utils import colours
+
+from . import NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
+from .address import binder, colab, repository
+
+SITE = ROOT / "site"
+BUILD = SITE / "build"
+SOURCE = BUILD / "source"
+HTML = BUILD / "html"
+MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
+AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
+SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+PYTHON_ONLY = "translation-static"
+# What the theme leaves out for those who don't see the page.
+FOR_READERS = {
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Lessons">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    'role="heading"><span class="caption-text">': (
+        'role="heading" aria-level="2"><span class="caption-text">'
+    ),
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
+}
+NO_KERNEL = (
+    "Reading is enough to see this. To type here yourself, run the lesson: the widget needs Python."
+)
+
+
+def build(out: Path = HTML) -> int:
+    """Write the sources and have Sphinx make the pages; Sphinx's exit status, 1 after a warning."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    write_static(BUILD / "static")
+    lessons = sorted(SOLUTIONS.glob("*/*.ipynb"))
+    for path in [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons]:
+        page = SOURCE / path.relative_to(SOLUTIONS)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            page.write_text(nbformat.writes(lesson_page(path)), encoding="utf-8")
+        except ValueError as error:
+            name = path.relative_to(ROOT)
+            raise SystemExit(f"{name}: {error}. Run python -m tools.editions {name}") from None
+    site_exercises.write(SOURCE / "exercises", lessons)
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(SITE), "-q", "-W"]
+    command += ["--keep-going", "-j", "auto", "-d", str(BUILD / "doctrees"), str(SOURCE), str(out)]
+    status = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}).returncode
+    for page in out.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for old, new in FOR_READERS.items():
+            text = text.replace(old, new)
+        if "course-live" not in text:
+            text = SCRIPTS.sub("", text)
+        page.write_text(text, encoding="utf-8")
+    return status
+
+
+def write_static(folder: Path) -> None:
+    """The widgets' scripts, as texts, and their style sheets."""
+    folder.mkdir(parents=True)
+    sources = {name: _text(widget._esm) for name, widget in live.WIDGETS.items()}
+    script = f"globalThis.courseWidgets = {json.dumps(sources, ensure_ascii=False)};\n"
+    (folder / "widgets.js").write_text(script, encoding="utf-8")
+    sheets = {"AttentionMap": "attention_map.css", "Explorer": "explorer.css"}
+    for name, sheet in sheets.items():
+        (folder / sheet).write_text(_text(live.WIDGETS[name]._css), encoding="utf-8")
+
+
+def _text(source: Any) -> str:
+    return source.read_text(encoding="utf-8") if isinstance(source, Path) else str(source)
+
+
+# ---------------------------------------------------------------- one lesson
+
+
+def lesson_page(path: Path) -> NotebookNode:
+    """A notebook of solutions/ as the site shows it."""
+    name = path.relative_to(SOLUTIONS)
+    solved = nbformat.read(path, as_version=4)
+    asked = nbformat.read(NOTEBOOKS / name, as_version=4)
+    states = live.kept(path)
+    cells: list[NotebookNode] = []
+    for cell, student in zip(solved.cells, asked.cells, strict=True):
+        if cell.cell_type == "markdown":
+            cells.append(new_markdown_cell(_linked(cell.source, path), id=cell.id))
+            continue
+        outputs = _outputs(cell, states.get(cell.id, []))
+        shown = _code(student.source, cell)
+        if "### BEGIN SOLUTION" in cell.source:
+            answer = MARKERS.sub("", AS_FOUND.sub("", cell.source))
+            cells += [shown, _folded(answer, "Show a solution", outputs, f"{cell.id}-solution")]
+            continue
+        shown.outputs = outputs
+        cells.append(shown)
+    if path.parent == SOLUTIONS:
+        page = _start(cells) if path.name == "index.ipynb" else cells
+    else:
+        page = [cells[0], new_markdown_cell(how_to(name), id="how-to"), *cells[1:]]
+    metadata = {**solved.metadata, "mystnb": {"execution_mode": "off"}}
+    metadata.pop("widgets", None)
+    return nbformat.v4.new_notebook(cells=page, metadata=metadata)
+
+
+def _code(source: str, cell: NotebookNode) -> NotebookNode:
+    folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+    if source.startswith(first_cell.BEGINS):
+        return new_code_cell("", id=cell.id, metadata={"tags": ["remove-cell"]})
+    if folded:
+        return _folded(source, "Show the imports", [], cell.id)
+    return new_code_cell(source, id=cell.id)
+
+
+def _folded(source: str, prompt: str, outputs: list[NotebookNode], id: str) -> NotebookNode:
+    shown = {"code_prompt_show": prompt, "code_prompt_hide": prompt.replace("Show", "Hide")}
+    metadata = {"tags": ["hide-input"], "mystnb": shown}
+    return new_code_cell(source, id=id, metadata=metadata, outputs=outputs)
+
+
+def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]:
+    """The stored outputs, each table of a map or an explorer with what the live one needs.
+
+    Raises:
+        ValueError: what is kept is not what the tables show.
+    """
+    outputs, waiting = [], list(states)
+    if [state["table"] for state in states] != live.tables(cell):
+        raise ValueError(f"cell {cell.id}: what site/live/ keeps of its maps is of another run")
+    for output in cell.outputs:
+        page = output.get("data", {}).get("text/html", "")
+        if any(mark in page for mark in live.TABLES):
+            output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
+        elif PYTHON_ONLY in page:
+            output = new_output("display_data", {"text/html": f"{page}<p>{NO_KERNEL}</p>"})
+        elif output.get("data") and not "".join(map(str, output.data.values())).strip():
+            continue  # where the widget was
+        outputs.append(output)
+    return outputs
+
+
+def _alive(table: str, state: live.State) -> str:
+    if "_data" in state["state"]:
+        state["state"]["_data"]["colours"] = colours.for_the_page()
+    given = json.dumps(state, ensure_ascii=False, sort_keys=True).replace("</", "<\\/")
+    return (
+        f'<div class="course-live"><div class="course-table">{table}</div>'
+        f'<script type="application/json">{given}</script></div>'
+    )
+
+
+def _linked(text: str, path: Path) -> str:
+    """Links to files beside the lessons lead to the repository, or are their names alone."""
+
+    def led(match: re.Match[str]) -> str:
+        target = (path.parent / match[1]).resolve()
+        if (
+            match[2] and target.suffix == ".ipynb"
+        ):  # Jupyter's anchors keep capitals, Sphinx's don't
+            return f"]({match[1]}{match[2].lower()})"
+        if "://" in match[1] or not target.exists() or SOLUTIONS in target.parents:
+            return match[0]
+        address = repository()
+        place = target.relative_to(ROOT).as_posix()
+        return f"]({address}/blob/main/{place})" if address else f"] (`{place}`)"
+
+    if path.name == "glossary.ipynb":
+        text = re.sub(r"^### ", "## ", text, flags=re.M)
+    linked = LINK.sub(led, text)
+    return re.sub(r"\[([^\]\[]+)\] (\(`[^`]+`\))", r"\1 \2", linked)
+
+
+# ---------------------------------------------------------------- what the site adds
+
+
+def how_to(name: Path) -> str:
+    """How to do the exercises of a lesson, with links if the repository's address is known."""
+    place = f"notebooks/{name.as_posix()}"
+    static = "../" * (len(name.parts) - 1) + "_static"
+    badges = "".join(
+        f'<a href="{html.escape(link)}">'
+        f'<img src="{static}/{file}.svg" alt="{said}" height="20"></a>\n'
+        for link, file, said in (
+            (binder(place), "binder", "Open this lesson on Binder"),
+            (colab(place), "colab", "Open this lesson in Colab"),
+        )
+        if link
+    )
+    address = repository()
+    clone = f"`git clone {address}`, then `make lab` in its folder" if address else "`make lab`"
+    where = f"open the lesson in a browser,\n\n{badges}\n\nor" if badges else "open the lesson"
+    return (
+        ":::{admonition} This page is for reading\n:class: how-to\n"
+        "Maps and models on it work; code does not run, and nothing checks your answers. To do the "
+        f"exercises, {where} on your own computer: {clone}. Its file is `{place}`.\n:::"
+    )
+
+
+def _start(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """The start page: the model first, no cell to run, and the table of contents."""
+    first = cells[0]
+    first.source = re.sub(r"\n\nSelect the cell below.*", "", first.source, flags=re.S)
+    shown = [c for c in cells if c.cell_type == "markdown" or c.outputs]
+    shown = [c for c in shown if "progress()" not in c.source]
+    for cell in shown:
+        if cell.cell_type == "code":
+            cell.metadata = NotebookNode(tags=["remove-input"])
+    lessons = sorted(p.relative_to(SOLUTIONS).as_posix() for p in SOLUTIONS.glob("*/*.ipynb"))
+    toc = "\n".join([":::{toctree}\n:hidden:\n:caption: Lessons\n", *lessons, ":::"])
+    toc += (
+        "\n\n:::{toctree}\n:hidden:\n:caption: Besides\n\nglossary.ipynb\nexercises/index.md\n:::"
+    )
+    place = Path("index.ipynb")
+    return [*shown, new_markdown_cell(how_to(place), id="how-to"), new_markdown_cell(toc, id="toc")]
+
+
+if __name__ == "__main__":
+    status = build()
+    if status == 0:
+        print(f"The site is in {HTML.relative_to(ROOT)}: open {HTML.relative_to(ROOT)}/index.html")
+    sys.exit(status)
