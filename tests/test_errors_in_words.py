@@ -71,6 +71,11 @@ PROVOKED = {
         lambda: nn.MultiheadAttention(4, 2, batch_first=True)(X, X, X, is_causal=True),
         "is only a hint",
     ),
+    "a mask of other tokens": (
+        lambda: nn.MultiheadAttention(4, 2)(X, X, X, attn_mask=X[0, :, :3]),
+        "3 tokens, and `nn.MultiheadAttention` takes its input for texts of 2",
+    ),
+    "a mask subtracted": (lambda: 1 - (X > 0), "inverts a bool"),
     "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "contains numbers"),
     "numbers joined": (lambda: torch.ones(3) | torch.ones(3), "`|`, `&` and `~`"),
     "numbers inverted": (lambda: ~torch.ones(3), "`|`, `&` and `~`"),

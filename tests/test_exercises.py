@@ -227,7 +227,7 @@ def test_no_property_looks_for_a_role_that_is_missing(exercise):
 def test_a_gate_that_looks_for_a_missing_role_is_an_error():
     gate = Property("gate", "Never opened", lambda *t: True, gate=True, role="nowhere")
     exercise = replace(COURSE.find("naive_mean"), properties=(gate,))
-    with pytest.raises(ValueError, match="naive_mean: no case has the role that gate looks at"):
+    with pytest.raises(ValueError, match="naive_mean: no case has the role that gate needs"):
         kept_key(exercise, 0)
     report = check_exercise(exercise, lambda x: x)
     assert "The exercise itself is faulty" in report.message and "gate" in report.message

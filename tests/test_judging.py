@@ -12,6 +12,7 @@ from tools.attempts import attempts
 from tools.matrix import answers as answers_of
 from whywrong import (
     AnswerKey,
+    Catalogue,
     Observation,
     Property,
     begin_key,
@@ -23,6 +24,7 @@ from whywrong import (
 )
 from whywrong.comparing import same
 from whywrong.course import catalogue
+from whywrong.exercise import Rules
 from whywrong.guard import run, undisturbed
 from whywrong.key import Search
 from whywrong.programs import Program
@@ -305,3 +307,13 @@ _cases = STANDARDISED.cases
 def test_shared_memory_is_reported_although_the_values_are_right():
     (named,) = [m for m in COPY_LINEAR.misconceptions if m.id == "shares_memory"]
     assert check_exercise(COPY_LINEAR, named.answer).misconception == "shares_memory"
+
+
+def test_a_mistake_beside_an_earlier_part_that_fails_is_named():
+    uses = replace(STANDARDISED, id="second", rules=Rules(uses=("standardised",)))
+    space = {}
+    exec(
+        "def standardised(x):\n    1 / 0\ndef second(x):\n    standardised(x)\n    return x", space
+    )
+    report = check_exercise(uses, space["second"], 0, Catalogue.of(STANDARDISED, uses))
+    assert report.misconception == "as_it_came" and "ZeroDivisionError" in report.message

@@ -352,7 +352,7 @@ class TestTooMuch:
             while True:
                 {more}
         """
-        assert self.ended(caplog, bomb, memory=1024) == "held more than 1,024 MiB of memory."
+        assert self.ended(caplog, bomb, memory=1024) == "used more than 1,024 MiB of memory."
 
     @full
     def test_gpu_libraries_do_not_count_as_memory(self, monkeypatch, tmp_path):

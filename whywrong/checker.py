@@ -109,12 +109,9 @@ def report_on(
         alone: the report with the answer's own parts, if it is known.
     """
     described = handed_in.described()
-    refused = _not_an_answer(exercise, described, key.cases)
-    if refused is not None:
+    if (refused := _not_an_answer(exercise, described, key.cases)) is not None:
         return refused
-    report = alone
-    if report is None:
-        report = judged(exercise, key, handed_in.observe(key.cases, {}), catalogue)
+    report = alone or judged(exercise, key, handed_in.observe(key.cases, {}), catalogue)
     if report.passed or exercise.kind == "quiz" or not exercise.rules.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)
@@ -122,11 +119,16 @@ def report_on(
     if not seen:
         return report
     again = judged(exercise, key, seen, catalogue)
-    if again.points <= report.points:
-        return report
-    names = ", ".join(f"`{name}`" for name in parts)
-    note = f"Your answer uses {names}, not right yet: checked with the course's version instead."
-    return replace(again, notes=[*again.notes, note])
+    if again.points > report.points:
+        names = ", ".join(f"`{name}`" for name in parts)
+        note = (
+            f"Your answer uses {names}, not right yet: checked with the course's version instead."
+        )
+        return replace(again, notes=[*again.notes, note])
+    told = {m.id for m in exercise.misconceptions}  # yours may fail with an error of its own
+    if again.misconception in told and report.misconception not in told:
+        return replace(report, misconceptions=again.misconceptions, advice=again.advice)
+    return report
 
 
 def judged(

@@ -153,7 +153,7 @@ def _published(classroom: Classroom) -> dict[str, str]:
     from nbgrader.coursedir import CourseDirectory
 
     folder = CourseDirectory(config=classroom.config).source_directory
-    found = {}
+    found: dict[str, str] = {}
     for path in (classroom.course / folder / classroom.assignment).glob("*.ipynb"):
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "code" and "### BEGIN SOLUTION" in cell.source:

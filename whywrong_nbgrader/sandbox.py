@@ -328,7 +328,7 @@ class Watch:
             for entry in _entries(places.pop()):
                 files += 1
                 if files > limits.files:
-                    return f"it created more than {limits.files:,} files"
+                    return f"it made more than {limits.files:,} files"
                 if entry.is_dir(follow_symlinks=False):
                     places.append(entry.path)
                 else:

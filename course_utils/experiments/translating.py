@@ -9,7 +9,7 @@ trains the one that is stopped early, and stores its weights next to this file, 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from ..translation import (
     Translator,
     alignment,
     beam_search,
-    teacher_forcing,
     train_translator,
     translation_loss,
 )
@@ -36,6 +35,7 @@ from .sources import ReadsOnce, as_batch, exact, sentences
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
 BATCH, STEPS, EARLY_STEPS = 64, 300, 85
 KEPT = Path(__file__).with_name("translating.safetensors")
+Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 
 def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
@@ -60,20 +60,6 @@ def draw_batches(
         batches.append(as_batch(deck[:size]))
         del deck[:size]
     return batches
-
-
-@torch.no_grad()
-def teacher_forced(model: nn.Module, pairs: Sequence[Pair], shifted: bool = True) -> float:
-    """The fraction of words that are right when all words before them are given.
-
-    Args:
-        shifted: whether the decoder's input is the shifted targets, or the targets themselves.
-    """
-    source, source_pad_mask, targets = as_batch(pairs)
-    given = teacher_forcing(targets, BOS_ID) if shifted else targets
-    with evaluating(model):
-        right = model(source, given, source_pad_mask).argmax(dim=-1) == targets
-    return right[targets != PAD_ID].double().mean().item()
 
 
 # Without the shift ------------------------------------------------------------------------------
@@ -127,6 +113,15 @@ def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
     """All final texts of the search, the best score first."""
     source = english.encode(text)[None]
     return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
+
+
+def show_search(search: Search, model: nn.Module, text: str, width: int) -> str:
+    """Print what a search finds, with the sum and the mean of its log-probabilities."""
+    ids = search(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1, width)[0]  # (L,)
+    found = said(ids.tolist())
+    total = log_probability(model, text, found)
+    print(f"width {width}: sum {total:6.2f}  score {total / len(ids):5.2f}  {found}")
+    return found
 
 
 def said(ids: Sequence[int]) -> str:
@@ -183,9 +178,9 @@ def after_a_word(
         while ids.shape[1] <= targets.shape[1]:
             word = reads_once(source, ids)[:, -1:].argmax(dim=-1)  # (B, T, V) -> (B, 1)
             ids = torch.cat([ids, word], dim=1)
-    behind = targets[:, place + 1 :]
-    right = ids[:, place + 2 :] == behind
-    return right[behind != PAD_ID].double().mean().item()
+    rest = targets[:, place + 1 :]
+    right = ids[:, place + 2 :] == rest
+    return right[rest != PAD_ID].double().mean().item()
 
 
 # Alignment --------------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ function withWord(text, word, gap) {
 /** The tokens that the model sees of a text, and those it doesn't know. */
 function read(text, { words, begin, longest }) {
   const letters = words.every((word) => [...word].length === 1);
-  let parts = letters ? [...text] : text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
-  if (begin) parts = parts.slice(parts.lastIndexOf(begin) + 1);
+  const parts = letters ? [...text] : text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
   const known = parts.filter((part) => words.includes(part));
   const unknown = [...new Set(parts.filter((part) => !words.includes(part)))];
   const labels = [...(begin ? [begin] : []), ...known].slice(-longest);
@@ -48,8 +47,8 @@ function compute(state) {
   [state.whole] = likeliest(whole, words);
 }
 
-function sentence({ labels, next, begin, off, whole, stations, keptText, unknown }) {
-  const text = labels.slice(begin ? 1 : 0).join(begin === "." ? " " : "");
+function sentence({ labels, next, begin, gap, off, whole, stations, keptText, unknown }) {
+  const text = labels.slice(labels[0] === begin ? 1 : 0).join(gap).replaceAll(" .", ".");
   const [word, share] = next[0];
   const name = (w) => (w === "." ? "the full stop" : `“${w}”`);
   let said = text ? `After “${text}” the model expects ` : "At the beginning the model expects ";

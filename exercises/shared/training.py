@@ -30,7 +30,8 @@ class Watched(nn.Module):
     Each token gets the mean of the tokens so far, so the other logits are the same with or without
     the last token. In evaluation mode, logits are half as large, so a step taken there leads to
     different weights. No logit depends on the parameter `idle`; `fixed` isn't trained. `calls`
-    records, for each call that received a gradient, whether it was in training mode.
+    records, for each call that received a gradient, whether it was in training mode. With `most`, a
+    longer text is refused, as by a model with `context_length`.
     """
 
     token: Tensor
@@ -38,8 +39,11 @@ class Watched(nn.Module):
     idle: Tensor
     fixed: Tensor
 
-    def __init__(self, weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    def __init__(
+        self, weights: Mapping[str, Tensor], dtype: torch.dtype, most: int | None = None
+    ) -> None:
         super().__init__()
+        self.most = most
         for name, value in weights.items():
             setattr(self, name, nn.Parameter(value.to(dtype, copy=True)))
         self.fixed.requires_grad_(False)
@@ -48,6 +52,8 @@ class Watched(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         T = ids.shape[1]
+        if self.most is not None and self.most < T:
+            raise ValueError(f"{T} tokens came in, but context_length is {self.most}")
         met = self.token[ids].cumsum(dim=1)  # (B, T, C)
         mean = met / torch.arange(1, T + 1, device=ids.device)[:, None]
         logits = (mean + self.fixed) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
@@ -75,7 +81,8 @@ LEFT_OVER = 0.5  # each element of the gradients that exist before the first ste
 
 
 def _model(case: Case, dtype: torch.dtype | None = None) -> Watched:
-    model = Watched(case.options["numbers"], dtype or case.options["dtype"]).to(target_device())
+    dtype, most = dtype or case.options["dtype"], case.options.get("most")
+    model = Watched(case.options["numbers"], dtype, most).to(target_device())
     if case.options["left_over"]:
         for p in (model.token, model.head):
             p.grad = torch.full_like(p, LEFT_OVER)
@@ -254,7 +261,7 @@ def expect_steps(case: Case) -> dict[str, Tensor]:
 
 
 def _loss_by_hand(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
 
 def moved_weights(case: Case, tensors: Mapping[str, Tensor]) -> Tensor:

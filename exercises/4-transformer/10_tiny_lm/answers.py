@@ -28,15 +28,6 @@ def windows_by_while(ids, length, stride):
     return [torch.stack(inputs), torch.stack(targets)]
 
 
-def windows_filled(ids, length, stride):
-    count = (len(ids) - length - 1) // stride + 1
-    inputs, targets = ids.new_empty(count, length), ids.new_empty(count, length)
-    for i in range(count):
-        for j in range(length):
-            inputs[i, j], targets[i, j] = ids[i * stride + j], ids[i * stride + j + 1]
-    return inputs, targets
-
-
 def _then(change):
     """The right windows, changed afterwards."""
     return lambda ids, length, stride: change(*windows_by_index(ids, length, stride))
@@ -64,17 +55,6 @@ def loss_by_logsumexp(logits, ids, pad_id=None):
     rows, targets = rows[keep], targets[keep]
     right = rows[torch.arange(len(rows), device=ids.device), targets]
     return (rows.logsumexp(-1) - right).mean()
-
-
-def loss_by_loop(logits, ids, pad_id=None):
-    total, count = 0.0, 0
-    for b in range(ids.shape[0]):
-        for t in range(ids.shape[1] - 1):
-            target = int(ids[b, t + 1])
-            if target != pad_id:
-                total = total - torch.log_softmax(logits[b, t], -1)[target]
-                count += 1
-    return total / count
 
 
 def loss_by_module(logits, ids, pad_id=None):
@@ -111,24 +91,6 @@ def probabilities_by_rank(logits, temperature=1.0, top_k=None, top_p=None):
         shares = shares.masked_fill(before >= top_p, 0.0)
         shares = shares / shares.sum(-1, keepdim=True)
     return shares
-
-
-def probabilities_by_loop(logits, temperature=1.0, top_k=None, top_p=None):
-    rows = logits.reshape(-1, logits.shape[-1])
-    out = torch.zeros_like(rows)
-    for row, made in zip(rows, out, strict=True):
-        if temperature == 0:
-            made[row.argmax()] = 1
-            continue
-        shares = torch.softmax(row / temperature, 0)
-        k = len(row) if top_k is None else min(top_k, len(row))
-        best = shares.topk(k)
-        values = best.values / best.values.sum()
-        if top_p is not None:
-            count = int((values.cumsum(0) < top_p).sum()) + 1
-            values = values[:count] / values[:count].sum()
-        made[best.indices[: len(values)]] = values
-    return out.view(logits.shape)
 
 
 def probabilities_by_shift(logits, temperature=1.0, top_k=None, top_p=None):
@@ -210,17 +172,6 @@ def generate_row_by_row(model, ids, max_new_tokens):
     return torch.stack(rows)
 
 
-def generate_by_recursion(model, ids, max_new_tokens):
-    if max_new_tokens == 0:
-        return ids.clone()
-    mode = model.training
-    with torch.inference_mode():
-        logits = model.eval()(ids[:, -model.context_length :])
-    model.train(mode)
-    best = logits[:, -1:].clone().argmax(-1)
-    return generate_by_recursion(model, torch.hstack([ids, best]), max_new_tokens - 1)
-
-
 GENERATE_WRONG = {
     "of the course": finished.generate,
 }
@@ -250,19 +201,16 @@ RIGHT = {
         "index": windows_by_index,
         "unfold": windows_by_unfold,
         "while": windows_by_while,
-        "filled": windows_filled,
         "two in one tensor": _then(lambda a, b: torch.stack([a, b])),
     },
     "next_token_loss": {
         "gather": loss_by_gather,
         "logsumexp": loss_by_logsumexp,
-        "loop": loss_by_loop,
         "module": loss_by_module,
         "rolled": loss_by_rolling,
     },
     "next_token_probabilities": {
         "ranks": probabilities_by_rank,
-        "loop": probabilities_by_loop,
         "shifted": probabilities_by_shift,
         "sorted back": probabilities_by_order,
     },
@@ -270,7 +218,6 @@ RIGHT = {
         "loop": generate_by_loop,
         "in place": generate_in_place,
         "row by row": generate_row_by_row,
-        "recursion": generate_by_recursion,
     },
     "recall_10": {"capitals": RECALL | {"scores stay when all move": "Rotary"}},
     "language_model_reasons": {

@@ -94,7 +94,7 @@ def step_by_autograd(model, ids, optimizer, max_norm=1.0):
     """Gradients by `autograd.grad`, clipped by hand."""
     model.train()
     learned = [p for p in model.parameters() if p.requires_grad]
-    loss = next_token_loss(model(ids), ids)
+    loss = next_token_loss(model(ids[:, :-1]), ids)
     grads = torch.autograd.grad(loss, learned, allow_unused=True)
     length = sum(g.square().sum() for g in grads if g is not None).sqrt()
     factor = torch.clamp(max_norm / (length + 1e-6), max=1.0)
@@ -109,7 +109,7 @@ def step_by_closure(model, ids, optimizer, max_norm=1.0):
 
     def closure():
         optimizer.zero_grad()
-        loss = next_token_loss(model(ids), ids)
+        loss = next_token_loss(model(ids[:, :-1]), ids)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         return loss
@@ -123,7 +123,7 @@ def step_in_parts(model, ids, optimizer, max_norm=1.0):
     optimizer.zero_grad()
     total = 0.0
     for row in ids:
-        loss = next_token_loss(model(row[None]), row[None]) / len(ids)
+        loss = next_token_loss(model(row[None, :-1]), row[None]) / len(ids)
         loss.backward()
         total += loss.item()
     nn.utils.clip_grad_norm_(model.parameters(), max_norm)
@@ -134,14 +134,14 @@ def step_in_parts(model, ids, optimizer, max_norm=1.0):
 def step_after_a_look(model, ids, optimizer, max_norm=1.0):
     """A look in evaluation mode is recorded, and nothing is learned from it."""
     model.eval()
-    next_token_loss(model(ids), ids)
+    next_token_loss(model(ids[:, :-1]), ids)
     return make_step()(model, ids, optimizer, max_norm)
 
 
 def make_step(returned=lambda loss: loss.item()):
     def step(model, ids, optimizer, max_norm=1.0):
         model.train()
-        loss = next_token_loss(model(ids), ids)
+        loss = next_token_loss(model(ids[:, :-1]), ids)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), max_norm)

@@ -29,7 +29,7 @@ class Scribe(nn.Module):
         if len(source) != B or (
             source_pad_mask is not None and source_pad_mask.shape != source.shape
         ):
-            raise ValueError(f"{len(source)} sources, {B} texts")
+            raise ValueError(f"{len(source)} sources in the batch, {B} rows in the decoder's input")
         read = self.reads[source] * self.position[: source.shape[1]]  # (B, S, C)
         if source_pad_mask is not None:
             read = read.masked_fill(source_pad_mask[:, :, None], 0.0)
