@@ -21,8 +21,6 @@ from course_utils.start.language import VERBS, VERBS_WITH_OBJECT
 from course_utils.threads import use_threads
 from course_utils.transformer import TransformerBlock
 
-# Lesson 06: one head or two for two payloads ----------------------------------------------------
-
 
 def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
     """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets: the payloads of the next
@@ -85,9 +83,6 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
     return attention.safe_masked_softmax(scores, hidden)
 
 
-# Lesson 06: the start page's model without one of its heads -------------------------------------
-
-
 def plural_share(words: list[str], silent: int = -1) -> float:
     """The probability of a plural verb after these words in the start page's model, optionally with
     one head of its second block ablated: its channels become 0 before `out_proj`."""
@@ -105,9 +100,6 @@ def plural_share(words: list[str], silent: int = -1) -> float:
     finally:
         hook.remove()
     return sum(chances[verb] for verb in VERBS["many"] + VERBS_WITH_OBJECT["many"])
-
-
-# Lesson 06: does the padding mask arrive? -------------------------------------------------------
 
 
 class ReviewedWrapper(attention.MultiHeadAttentionWrapper):
@@ -155,9 +147,6 @@ def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
     return torch.cat(rows).cpu(), hidden.cpu()
 
 
-# Lesson 07: which token does each number of a head belong to? -------------------------------------
-
-
 def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str) -> Picture:
     """Draw tables of numbered channels; the shading shows which token a number belongs to.
 
@@ -193,9 +182,6 @@ def _attend(heads: Tensor) -> Tensor:
     scores = attention.attention_scores(heads, heads)  # (B, H, T, T)
     weights = attention.masked_softmax(scores, attention.causal_mask(heads.shape[2]))
     return attention.merge_heads(weights @ heads)  # (B, T, C)
-
-
-# Lesson 07: PyTorch's own module, and the cost of both styles -------------------------------------
 
 
 def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.MultiheadAttention:

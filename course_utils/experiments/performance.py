@@ -29,8 +29,6 @@ from ..drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
 from ..threads import use_threads
 from .measuring import kept_bytes, seconds
 
-# Against the length -----------------------------------------------------------------------------
-
 
 def naive(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Causal attention with its scores: `(B, H, T, D)` to the same."""

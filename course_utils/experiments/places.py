@@ -86,9 +86,6 @@ def _made(kind: str, T: int, layers: int, seed: int) -> Reader:
         return Reader(kind, T, layers)
 
 
-# The first of three words, predicted at the last -------------------------------------------------
-
-
 def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 150) -> float:
     """Train a model to predict the first of three distinct words at the last of them.
 
@@ -178,9 +175,6 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
     return Picture(figure, alt)
 
 
-# The similarity of positions ---------------------------------------------------------------------
-
-
 def similarity(rows: Tensor) -> Tensor:
     """The cosine of each pair of T rows, `(T, C)` to `(T, T)`: 1 for the same direction."""
     rows = F.normalize(rows.detach(), dim=-1)
@@ -246,9 +240,6 @@ def maps(
     figure.colorbar(image, ax=row, fraction=0.04, pad=0.02, label=label)
     figure.suptitle(title, fontsize=11, fontweight="bold")
     return Picture(figure, alt)
-
-
-# Hands of a clock --------------------------------------------------------------------------------
 
 
 def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:

@@ -69,9 +69,6 @@ def sentences() -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
     return three_sets()
 
 
-# Its translations --------------------------------------------------------------------------------
-
-
 def _begun(prefix: str) -> Tensor:
     """`(1, T)`: bos, then French words."""
     return torch.cat([torch.tensor([BOS_ID]), french.encode(prefix)])[None]
@@ -117,9 +114,6 @@ def attends_to(model: Translator, source: str, target: str) -> Tensor:
     one row per target word."""
     weights = alignment(model, english.encode(source)[None], _begun(target))  # (B, L, H, T, S)
     return weights[0, -1].mean(dim=0)  # (H, T, S) -> (T, S)
-
-
-# Training ----------------------------------------------------------------------------------------
 
 
 def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
@@ -187,9 +181,6 @@ def exact(model: Translator, pairs: Sequence[Pair]) -> float:
 
     rows = zip(text.tolist(), targets.tolist(), strict=True)
     return sum(words(a) == words(b) for a, b in rows) / len(pairs)
-
-
-# One part changed --------------------------------------------------------------------------------
 
 
 class PreEncoderBlock(EncoderBlock):

@@ -33,7 +33,8 @@ def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) 
     Args:
         model: a `TinyLM`, or another module with its parameter names.
         words: what each id stands for; V of them. Letters are joined without spaces.
-        how: `begin`, a word before every text; `examples`; `first`, the station that is chosen.
+        how: `begin`, a word before every text; `examples`; `first`, the selected station; `heads`,
+            the number of heads, which is otherwise read from the first block.
 
     Raises:
         ValueError: parameters of other names, or not V words.
@@ -102,6 +103,7 @@ class Explorer(WithTable):
         begin: str = "",
         examples: Sequence[str] = (),
         first: str = "0.head.0",
+        heads: int = 0,
         title: str = "",
     ) -> None:
         points = load(progress_path())[0]
@@ -109,7 +111,7 @@ class Explorer(WithTable):
         super().__init__(
             text=text,
             _weights=_bytes(model),
-            _heads=model.get_submodule("blocks.0.attention").num_heads,
+            _heads=heads or model.get_submodule("blocks.0.attention").num_heads,
             _words=list(words),
             _begin=begin,
             _examples=list(examples),

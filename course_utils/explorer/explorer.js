@@ -12,6 +12,9 @@ const ROW = 24; // pixels for each token
 const STEP_MS = 2500; // of the walk
 const STEM = 3; // pixels of a branch that adds as much as the stream's first vector is long
 
+/** A word as it is shown: blanks get a sign. */
+const sign = (word) => ({ " ": "␣", "\n": "⏎" })[word] ?? word;
+
 /** What a station's switch turns off. */
 const switched = (station) => station.offName ?? station.name;
 
@@ -58,7 +61,7 @@ function sentence({ labels, next, begin, gap, off, whole, stations, keptText, un
     said = `Without ${names.join(" and ")}: ${said} With everything on: ${name(whole[0])} (${percent(whole[1])}).`;
   }
   if (keptText !== undefined) said += ` The grey bars are those of “${keptText}”.`;
-  if (unknown.length) said += ` It has never met ${unknown.slice(0, 3).map((w) => `“${w}”`).join(" and ")}, and reads on without.`;
+  if (unknown.length) said += ` It doesn't know ${unknown.slice(0, 3).map((w) => `“${w}”`).join(" and ")}, and skips ${unknown.length > 1 ? "them" : "it"}.`;
   return said;
 }
 
@@ -79,7 +82,7 @@ function drawBars(state, write) {
   const update = () =>
     rows.forEach((row, place) => {
       const [name, share] = state.next[place] ?? ["", 0];
-      row.word.textContent = name === " " ? "␣" : name;
+      row.word.textContent = sign(name);
       row.share.textContent = percent(share);
       row.bar.style.width = `${100 * share}%`;
       row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
@@ -145,7 +148,7 @@ function drawTokens(state, act) {
     column.replaceChildren(
       make("span", { className: "head" }),
       ...state.labels.map((label, t) => {
-        const button = make("button", { type: "button", textContent: label === " " ? "␣" : label });
+        const button = make("button", { type: "button", textContent: sign(label) });
         button.style.height = `${ROW}px`;
         button.setAttribute("aria-pressed", String(t === state.token));
         button.addEventListener("click", () => act.choose(state.chosen, t));

@@ -124,7 +124,7 @@ def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     bars.first.press("Enter")
     expect(line).to_have_value("the dogs near the cat sing")
     line.fill("the zebra")
-    expect(says).to_contain_text("It has never met “zebra”")
+    expect(says).to_contain_text("It doesn't know “zebra”")
     page.get_by_text("More", exact=True).click()
     assert violations(page.locator(".explorer")) == []
     page.set_viewport_size({"width": 400, "height": 800})
