@@ -48,8 +48,8 @@ def main(argv: list[str] | None = None) -> int:
 
         try:
             print(lay_out(args.folder))
-        except FileExistsError as error:
-            print(error, file=sys.stderr)
+        except FileExistsError:
+            print(f"{args.folder} is there already: name a new folder.", file=sys.stderr)
             return 1
         return 0
     from .desk import progress

@@ -261,8 +261,28 @@ def _picture() -> NotebookNode:
     )
 
 
+def write_first_cells() -> None:
+    """Write the first cell of every lesson into both editions, running nothing."""
+    for path in sorted(SOLUTIONS.rglob("*.ipynb")):
+        solved = nbformat.read(path, as_version=4)
+        if ".ipynb_checkpoints" in path.parts or not first_cell.put(solved):
+            continue
+        normalise(solved)
+        path.write_text(written(solved), encoding="utf-8")
+        handed_out = NOTEBOOKS / path.relative_to(SOLUTIONS)
+        asked = nbformat.read(handed_out, as_version=4)
+        for cell, student in zip(solved.cells, asked.cells, strict=True):
+            if cell.source == first_cell.text():
+                student.update(source=cell.source, id=cell.id, metadata=cell.metadata)
+        handed_out.write_text(written(asked), encoding="utf-8")
+        print(path.relative_to(SOLUTIONS))
+
+
 def main(arguments: list[str]) -> None:
     """Run the named notebooks, or all of solutions/, then build the student edition."""
+    if arguments == ["--first-cells"]:
+        write_first_cells()
+        return
     points = catalogue().points()
     paths = [Path(a).resolve() for a in arguments] or sorted(SOLUTIONS.rglob("*.ipynb"))
     for path in paths:

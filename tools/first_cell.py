@@ -1,6 +1,6 @@
 """The first code cell of every lesson: it imports the course, or says how to get it and stops.
 
-    python -m tools.first_cell
+    python -m tools.editions --first-cells
 
 writes it into solutions/ and notebooks/ without running anything, as `make notebooks` does with the
 lessons that it runs. Colab's remedy has the address in pyproject.toml, if there is one.
@@ -8,10 +8,8 @@ lessons that it runs. Colab's remedy has the address in pyproject.toml, if there
 
 from __future__ import annotations
 
-import nbformat
 from nbformat import NotebookNode
 
-from . import NOTEBOOKS, SOLUTIONS
 from .address import declared, install
 
 BEGINS = "try:\n    from course_utils import report_environment"
@@ -48,25 +46,3 @@ def put(notebook: NotebookNode) -> bool:
     changed = code[0].source != text()
     code[0].source = text()
     return changed
-
-
-def main() -> None:
-    from .editions import normalise, written
-
-    for path in sorted(SOLUTIONS.rglob("*.ipynb")):
-        solved = nbformat.read(path, as_version=4)
-        if ".ipynb_checkpoints" in path.parts or not put(solved):
-            continue
-        normalise(solved)
-        path.write_text(written(solved), encoding="utf-8")
-        handed_out = NOTEBOOKS / path.relative_to(SOLUTIONS)
-        asked = nbformat.read(handed_out, as_version=4)
-        for cell, student in zip(solved.cells, asked.cells, strict=True):
-            if cell.source == text():
-                student.update(source=cell.source, id=cell.id, metadata=cell.metadata)
-        handed_out.write_text(written(asked), encoding="utf-8")
-        print(path.relative_to(SOLUTIONS))
-
-
-if __name__ == "__main__":
-    main()
