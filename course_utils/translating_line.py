@@ -100,7 +100,8 @@ class TranslatingLine(WithTable):
         weights = [row for _, row in rows]
         seen = [[False] * len(read) for _ in rows]
         title = f"{self.text} → {says}"
-        return static.table(weights, seen, [word for word, _ in rows], read, title, 0, [])
+        table = static.table(weights, seen, [word for word, _ in rows], read, title, 0, [])
+        return f'<div class="translation-static">{table}</div>'
 
     def __repr__(self) -> str:
         try:

@@ -25,7 +25,7 @@ from . import ROOT
 LIVE = ROOT / "site" / "live"
 WIDGETS: dict[str, Any] = {"AttentionMap": AttentionMap, "Explorer": Explorer}
 ALL_STATES = "application/vnd.jupyter.widget-state+json"
-TABLES = ("attention-map-static", "next-word-static")
+TABLES = ('<div class="attention-map-static"', '<div class="next-word-static"')
 OF_JUPYTER = ("_esm", "_css", "_anywidget_id", "_dom_classes", "layout", "tabbable", "tooltip")
 
 State = dict[str, Any]
@@ -78,7 +78,7 @@ def kept(lesson: Path) -> dict[str, list[State]]:
 def tables(cell: NotebookNode) -> list[str]:
     """A digest of each table in the outputs of a cell that stands for a map or an explorer."""
     pages = ["".join(o.get("data", {}).get("text/html", "")) for o in cell.get("outputs", [])]
-    shown = [page for page in pages if any(mark in page for mark in TABLES)]
+    shown = [page for page in pages if page.lstrip().startswith(TABLES)]
     return [hashlib.sha1(page.encode()).hexdigest()[:8] for page in shown]
 
 

@@ -148,7 +148,7 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
         raise ValueError(f"cell {cell.id}: what site/live/ keeps of its maps is of another run")
     for output in cell.outputs:
         page = output.get("data", {}).get("text/html", "")
-        if any(mark in page for mark in live.TABLES):
+        if "".join(page).lstrip().startswith(live.TABLES):
             output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
         elif PYTHON_ONLY in page:
             output = new_output("display_data", {"text/html": f"{page}<p>{NO_KERNEL}</p>"})

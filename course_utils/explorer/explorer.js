@@ -5,24 +5,14 @@
 
 import { create as make, hideTable, shield } from "../page/nodes.js";
 import { drawn, forward, makeModel, readSafetensors } from "./lm.js";
+import { builtIn, drawBars, drawControls, drawLens, drawTokens, GHOSTS, ROW, SHOWN, withWord } from "./parts.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
-const SHOWN = 7; // bars
-const ROW = 24; // pixels for each token
-const STEP_MS = 2500; // of the walk
+const STEP_MS = [2500, 40]; // of the walk: for each step, and for each letter of its sentence
 const STEM = 3; // pixels of a branch that adds as much as the stream's first vector is long
-
-/** A word as it is shown: blanks get a sign. */
-const sign = (word) => ({ " ": "␣", "\n": "⏎" })[word] ?? word;
 
 /** What a station's switch turns off. */
 const switched = (station) => station.offName ?? station.name;
-
-/** @param {string} text @param {string} word @param {string} gap between words */
-function withWord(text, word, gap) {
-  const before = gap ? text.trimEnd() : text;
-  return word === "." || !before ? before + word : `${before}${gap}${word}`;
-}
 
 /** The tokens that the model sees of a text, and those it doesn't know. */
 function read(text, { words, begin, longest }) {
@@ -31,7 +21,7 @@ function read(text, { words, begin, longest }) {
   const known = parts.filter((part) => words.includes(part));
   const unknown = [...new Set(parts.filter((part) => !words.includes(part)))];
   const labels = [...(begin ? [begin] : []), ...known].slice(-longest);
-  return { labels: labels.length ? labels : [words[0]], unknown };
+  return { labels: labels.length ? labels : [words[0]], unknown, cut: known.length >= longest };
 }
 
 /** What is computed for the present text, and for it with every part switched on. */
@@ -45,55 +35,34 @@ function compute(state) {
   state.all = drawn(last(state.pass), state);
   const whole = state.off.size ? drawn(last(forward(model, state.ids)), state) : state.all;
   const before = state.kept ?? (state.off.size ? whole : []);
-  state.next = likeliest(state.all, words, { before, count: SHOWN });
+  state.next = likeliest(state.all, words, { before, count: SHOWN, besides: GHOSTS });
   state.before = new Map(words.map((word, id) => [word, before[id]]));
   [state.whole] = likeliest(whole, words);
 }
 
-function sentence({ labels, next, begin, gap, off, whole, stations, keptText, unknown }) {
-  const text = labels.slice(labels[0] === begin ? 1 : 0).join(gap).replaceAll(" .", ".");
-  const [word, share] = next[0];
+/** The parts that are off, in words. */
+function without({ off, stations }) {
+  const names = stations.filter((s) => off.has(s.off)).map(switched);
+  return names.length > 2 ? `${names.length} parts` : names.join(" and ");
+}
+
+const spoken = ({ labels, begin, gap }) =>
+  labels.slice(labels[0] === begin ? 1 : 0).join(gap).replaceAll(" .", ".");
+
+function sentence(state) {
+  const { labels, next, off, whole, kept, keptText, unknown, cut } = state;
+  const text = spoken(state);
   const name = (w) => (w === "." ? "the full stop" : `“${w}”`);
-  let said = text ? `After “${text}” the model expects ` : "At the beginning the model expects ";
-  said += `${name(word)} (${percent(share)}), then ${name(next[1][0])} (${percent(next[1][1])}).`;
-  if (off.size) {
-    const names = stations.filter((s) => off.has(s.off)).map(switched);
-    said = `Without ${names.join(" and ")}: ${said} With everything on: ${name(whole[0])} (${percent(whole[1])}).`;
-  }
-  if (keptText !== undefined) said += ` The grey bars are those of “${keptText}”.`;
-  if (unknown.length) said += ` It doesn't know ${unknown.slice(0, 3).map((w) => `“${w}”`).join(" and ")}, and skips ${unknown.length > 1 ? "them" : "it"}.`;
+  const [[word, share], [second, other]] = next;
+  let said = text ? `after “${text}” the model expects ` : "at the beginning the model expects ";
+  said += `${name(word)} (${percent(share)})`;
+  said += other >= 0.005 ? `, then ${name(second)} (${percent(other)}).` : ".";
+  said = off.size ? `Without ${without(state)}, ${said}` : said[0].toUpperCase() + said.slice(1);
+  if (off.size) said += ` With everything on: ${name(whole[0])} (${percent(whole[1])}).`;
+  if (kept) said += ` The grey bars are those of ${keptText}.`;
+  if (unknown.length) said += ` It doesn't know ${unknown.slice(0, 3).map((w) => `“${w}”`).join(" and ")} and skips ${unknown.length > 1 ? "them" : "it"}.`;
+  if (cut) said += ` It reads only the last ${labels.length} words.`;
   return said;
-}
-
-/** The bars of what comes next: a bar is a button, and pressed it writes its word. */
-function drawBars(state, write) {
-  const box = make("div", { className: "bars" });
-  box.setAttribute("role", "group");
-  box.setAttribute("aria-label", "The likeliest next words: press one to add it");
-  const rows = Array.from({ length: SHOWN }, (_, place) => {
-    const [word, share] = [make("span", { className: "word" }), make("span", { className: "share" })];
-    const [bar, ghost] = [make("span", { className: "bar" }), make("span", { className: "ghost" })];
-    const track = make("span", { className: "track" }, ghost, bar, share);
-    const button = make("button", { type: "button", title: "add this word" }, word, track);
-    button.addEventListener("click", () => write(withWord(state.text, state.next[place][0], state.gap)));
-    box.append(button);
-    return { button, word, bar, ghost, share };
-  });
-  const update = () =>
-    rows.forEach((row, place) => {
-      const [name, share] = state.next[place] ?? ["", 0];
-      row.word.textContent = sign(name);
-      row.share.textContent = percent(share);
-      row.bar.style.width = `${100 * share}%`;
-      row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
-    });
-  return { box, update };
-}
-
-/** Which lesson builds a station, and whether the reader has; a shared file knows no reader. */
-function builtIn({ lesson }, { built }) {
-  const told = built && (built.includes(lesson) ? ", and you have built it ✓" : "; you have not built it yet");
-  return `Lesson ${lesson} builds it${told ?? ""}.`;
 }
 
 /** The thickness of a branch: the length of what it adds. */
@@ -137,94 +106,12 @@ function drawStation(station, state, act) {
     if (station.adds) stem.style.width = `${isOff ? 0 : stemWidth(station.adds(state, state.token), state)}px`;
     const said = station.tell(state, state.token).filter((part) => typeof part === "string");
     canvas.setAttribute("aria-label", said.join(" "));
+    if (state.walking && state.chosen === station) {
+      const flow = column.parentElement; // the page itself stays where it is
+      if (flow) flow.scrollLeft = column.offsetLeft - flow.offsetLeft - flow.clientWidth / 2;
+    }
   };
   return { column, update };
-}
-
-/** The tokens, as buttons: the chosen one is the one that the lens speaks of. */
-function drawTokens(state, act) {
-  const column = make("div", { className: "tokens" });
-  const update = () => {
-    column.replaceChildren(
-      make("span", { className: "head" }),
-      ...state.labels.map((label, t) => {
-        const button = make("button", { type: "button", textContent: sign(label) });
-        button.style.height = `${ROW}px`;
-        button.setAttribute("aria-pressed", String(t === state.token));
-        button.addEventListener("click", () => act.choose(state.chosen, t));
-        return button;
-      }),
-      make("span", { className: "rail" }, "residual stream"),
-    );
-  };
-  return { column, update };
-}
-
-/** What the chosen station does with the chosen token, in numbers. */
-function drawLens(state) {
-  const box = make("div", { className: "lens" });
-  box.setAttribute("aria-live", "polite");
-  const update = () => {
-    const { chosen, token, walking } = state;
-    const told = chosen.tell(state, token);
-    const parts = told.filter((part) => typeof part === "string").map((part) => make("p", {}, part));
-    const tables = told.filter((part) => typeof part !== "string").map(table);
-    const story = walking ? [make("p", { className: "story" }, walking)] : [];
-    const title = make("p", {}, make("strong", {}, `${chosen.title}: ${chosen.name}. `), builtIn(chosen, state));
-    box.replaceChildren(make("div", {}, ...story, title, ...parts), ...tables);
-  };
-  return { box, update };
-}
-
-function table({ heads, rows }) {
-  const line = ([first, ...cells]) => {
-    const header = make("th", { scope: "row" }, first);
-    return make("tr", {}, header, ...cells.map((cell) => make("td", {}, cell)));
-  };
-  const top = make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)));
-  const whole = make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
-  return make("div", { className: "numbers", tabIndex: 0 }, whole);
-}
-
-/** The controls: examples, walk, draw; and behind one click the dials and the comparison. */
-function drawControls(state, act) {
-  const button = (text, press) => {
-    const node = make("button", { type: "button", textContent: text });
-    node.addEventListener("click", press);
-    return node;
-  };
-  const examples = make("p", { className: "examples", hidden: !state.examples.length }, "Or try:");
-  for (const text of state.examples) examples.append(" ", button(text, () => act.write(text)));
-  const dial = (name, label, range) => {
-    const slider = make("input", { type: "range", ...range });
-    const reading = make("output", {}, slider.value);
-    slider.addEventListener("input", () => {
-      reading.textContent = slider.value;
-      act.set(name, Number(slider.value));
-    });
-    return make("label", {}, `${label} `, slider, reading);
-  };
-  const V = state.words.length;
-  const walk = button("▶ walk through", act.walk);
-  walk.className = "walk";
-  walk.title = "arrow keys go one step on or back";
-  const more = make(
-    "details",
-    {},
-    make("summary", {}, "More"),
-    dial("temperature", "temperature", { min: 0.1, max: 3, step: 0.1, value: 1 }),
-    dial("topK", "top-k", { min: 1, max: V, step: 1, value: V }),
-    dial("topP", "top-p", { min: 0.05, max: 1, step: 0.05, value: 1 }),
-    button("keep these bars to compare", act.keep),
-    button("forget them", act.forget),
-    button("everything on", act.reset),
-    make("p", {}, `All ${state.words.length} words it knows: ${state.words.join("  ")}`),
-  );
-  const update = () => {
-    walk.textContent = act.walker.isOn() ? "❚❚ pause" : state.walking ? "▶ go on" : "▶ walk through";
-  };
-  const row = make("p", { className: "controls" }, walk, button("draw a word", act.draw));
-  return { examples, row, more, update };
 }
 
 /** The walk: one station after the other, until a press or a key that isn't its own. */
@@ -232,7 +119,7 @@ function walker(state, refresh) {
   const steps = walkOf(state.stations, state.model);
   let [timer, place] = [0, -1];
   const pause = () => {
-    clearInterval(timer);
+    clearTimeout(timer);
     timer = 0;
   };
   const stop = () => {
@@ -240,29 +127,33 @@ function walker(state, refresh) {
     place = -1;
     state.walking = "";
   };
-  const step = (change = 1) => {
-    place = Math.max(0, place + change);
-    if (place >= steps.length) {
-      stop();
-    } else {
-      const [station, said] = steps[place];
-      state.chosen = state.stations[station];
-      state.walking = `${place + 1} of ${steps.length}: ${said}`;
-    }
+  const show = () => {
+    const [station, say] = steps[place];
+    state.chosen = state.stations[station];
+    state.walking = `${place + 1} of ${steps.length}: ${say(state)}`;
     refresh();
   };
   const play = () => {
     pause();
-    timer = setInterval(step, STEP_MS);
-    step();
+    place = state.walking && place < steps.length - 1 ? place + 1 : 0;
+    state.walking = " "; // it is on, whatever is shown until the first step
+    timer = 1;
+    show();
+    const next = () => (place < steps.length - 1 ? play() : (pause(), refresh()));
+    timer = setTimeout(next, STEP_MS[0] + STEP_MS[1] * state.walking.length);
   };
   const isOn = () => timer !== 0;
+  const stepBy = (change) => {
+    pause();
+    place = Math.min(Math.max(place + change, 0), steps.length - 1);
+    show();
+  };
   const toggle = () => {
     if (!isOn()) return play();
     pause();
     return refresh();
   };
-  return { stop, play, toggle, isOn, stepBy: (change) => (pause(), step(change)) };
+  return { stop, play, toggle, isOn, stepBy };
 }
 
 /** State, and what a reader can do with it. */
@@ -300,9 +191,11 @@ function actions(state, refresh, kernel, input) {
       refresh();
     },
     set: (name, value) => refresh(Object.assign(state, { [name]: value })),
-    keep: () => refresh(Object.assign(state, { kept: state.all, keptText: state.text })),
-    forget: () => refresh(Object.assign(state, { kept: undefined, keptText: undefined })),
-    reset: () => refresh(state.off.clear()),
+    keep() {
+      const keptText = `“${spoken(state)}”${state.off.size ? ` without ${without(state)}` : ""}`;
+      refresh(Object.assign(state, { kept: state.all, keptText }));
+    },
+    reset: () => refresh(Object.assign(state, { kept: undefined, off: new Set() })),
     draw() {
       let rest = Math.random();
       const id = state.all.findIndex((share) => (rest -= share) < 0);
@@ -318,9 +211,11 @@ function render({ model: kernel, el }) {
   const parts = [];
   const says = make("p", { className: "says" });
   says.setAttribute("aria-live", "polite");
+  const story = make("p", { className: "story" });
   const refresh = () => {
     compute(state);
     says.textContent = sentence(state);
+    story.textContent = state.walking;
     parts.forEach((part) => part.update());
   };
   const input = make("input", { type: "text", spellcheck: false, autocomplete: "off", value: state.text });
@@ -338,11 +233,12 @@ function render({ model: kernel, el }) {
   flow.setAttribute("role", "group");
   flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");
   const label = make("label", {}, "Write, and see what comes next", input);
-  const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.row, controls.more), make("div", {}, bars.box, says));
+  const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.row, says, controls.more), bars.box);
   const legend =
-    "L0 H1: layer 0, head 1; below it the lesson that builds it. Blue is positive, orange negative. " +
-    "The thicker a branch on the line, the more it adds at the chosen word.";
-  const root = make("section", { className: "explorer" }, top, flow, make("small", {}, legend), lens.box);
+    "L0 H1 is layer 0, head 1. In a head, each row is a word; its squares are the words up to it, from left to right, and the " +
+    "stronger a square, the more the word attends to that word. In the other columns, each stripe is one number of a vector: " +
+    "blue is positive, orange negative. A thicker branch adds a longer vector to the residual stream; what it changes, its switch shows.";
+  const root = make("section", { className: "explorer" }, top, story, flow, lens.box, make("details", {}, make("summary", {}, "How to read this picture"), legend));
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
   el.append(root);

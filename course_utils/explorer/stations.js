@@ -15,13 +15,15 @@ const norm = (row) => Math.hypot(...row);
 
 /** @param {number} share */
 export const percent = (share) =>
-  share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)} %` : "< 1 %";
+  share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)}\u00a0%` : "<\u00a01\u00a0%";
 
-/** The likeliest words, also of those `before`: `[[word, share], …]`. */
-export function likeliest(shares, words, { count = 3, before = [] } = {}) {
+/** The most likely words, and `besides` those that were the most likely `before`: `[[word, share], …]`. */
+export function likeliest(shares, words, { count = 3, before = [], besides = 0 } = {}) {
   const named = shares.map((share, id) => [words[id], share, before[id] ?? 0]);
-  const first = named.sort((a, b) => Math.max(b[1], b[2]) - Math.max(a[1], a[2])).slice(0, count);
-  return first.sort((a, b) => b[1] - a[1]);
+  const now = [...named].sort((a, b) => b[1] - a[1]).slice(0, count);
+  const then = named.filter((word) => word[2] > 0).sort((a, b) => b[2] - a[2]).slice(0, 4);
+  const added = then.filter((word) => !now.includes(word)).slice(0, besides);
+  return [...now, ...added];
 }
 
 /** A stream station: the vector of each token, and what the model would expect if it ended here. */
@@ -154,18 +156,25 @@ export function stationsOf(model) {
   return stations;
 }
 
-/** What the walk says, station by station. */
+/** What the walk says, station by station: each sentence is made of the state. */
 export function walkOf(stations, { layers }) {
   const at = (id) => stations.findIndex((s) => s.id === id);
   const last = layers - 1;
+  const top = ({ model, pass, words }, i) => {
+    const row = pass.stream[i].subarray(-model.width);
+    return likeliest(softmax(logitsOf(model, row)), words, { count: 1 })[0][0];
+  };
   return [
-    [at("stream.0"), "Each word becomes a vector: a row of a table, plus a row for its position."],
-    [at("0.head.0"), "A head compares each word with those before it, and mixes their values by these weights."],
-    [at("stream.1"), "What the heads found is added to the vector. The line below runs through the whole model: the residual stream."],
-    [at("0.mlp"), "A small network works on each word alone, and its result is added too."],
-    [at("stream.2"), "After one layer: this is what the model would expect if it ended here."],
-    [at(`${last}.head.0`), "The last layer does the same with the new vectors. Switch this head off and watch the bars."],
-    [stations.length - 1, "From the last vector of the last word come the bars: what the model expects next."],
+    [at("stream.0"), () => "Each word becomes a vector: a row of a table, plus a row for its position."],
+    [at("0.head.0"), () => "A head compares each word with those before it and mixes their vectors by these weights."],
+    [at("stream.1"), () => "The results of the heads are added to the vector. The line below runs through the whole model: the residual stream."],
+    [at("0.mlp"), () => "A small network, the MLP, works on each word alone, and its result is added too."],
+    [at(`stream.${2 * last}`), (state) => `If the model ended here, it would expect “${top(state, 2 * last)}”.`],
+    [
+      at(`${last}.head.0`),
+      (state) => `After the heads of this last layer it would expect “${top(state, 2 * last + 1)}”. Switch heads off and watch the bars.`,
+    ],
+    [stations.length - 1, () => "From the last vector of the last word come the bars: what the model expects next."],
   ];
 }
 

@@ -56,7 +56,7 @@ function render({ model, el }) {
   shield(root);
   paint();
   el.append(root);
-  hideTable(root, "attention-map-static");
+  hideTable(root, "translation-static");
   return () => {
     for (const name of ["text", "_shown"]) model.off(`change:${name}`, paint);
   };

@@ -145,7 +145,7 @@ def test_dials_and_a_comparison_change_the_bars(from_disk):
     expect(page.locator(".says")).to_contain_text(
         "The grey bars are those of “the dog near the cats”"
     )
-    page.get_by_role("button", name="forget them").click()
+    page.get_by_role("button", name="reset everything").click()
     expect(page.locator(".says")).not_to_contain_text("grey")
     page.get_by_role("button", name="draw a word").click()
     expect(page.get_by_role("textbox")).not_to_have_value("the dogs near the cat")

@@ -1,0 +1,148 @@
+/** Parts of the explorer that show its state: bars, tokens, lens, controls. */
+
+import { create as make } from "../page/nodes.js";
+import { percent } from "./stations.js";
+
+export const SHOWN = 6; // bars
+export const GHOSTS = 2; // bars besides: what was likely before
+export const ROW = 24; // pixels for each token
+
+/** A word as it is shown: blanks get a sign. */
+const sign = (word) => ({ " ": "␣", "\n": "⏎" })[word] ?? word;
+
+/** @param {string} text @param {string} word @param {string} gap between words */
+export function withWord(text, word, gap) {
+  const before = gap ? text.trimEnd() : text;
+  return word === "." || !before ? before + word : `${before}${gap}${word}`;
+}
+
+/** The bars of what comes next: a bar is a button, and pressed it writes its word. */
+export function drawBars(state, write) {
+  const box = make("div", { className: "bars" });
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", "The most likely next words: press one to add it");
+  const rows = Array.from({ length: SHOWN + GHOSTS }, (_, place) => {
+    const [word, share] = [make("span", { className: "word" }), make("span", { className: "share" })];
+    const [bar, ghost] = [make("span", { className: "bar" }), make("span", { className: "ghost" })];
+    const track = make("span", { className: "track" }, ghost, bar, share);
+    const button = make("button", { type: "button", title: "add this word" }, word, track);
+    button.addEventListener("click", () => write(withWord(state.text, state.next[place][0], state.gap)));
+    box.append(button);
+    return { button, word, bar, ghost, share };
+  });
+  const update = () =>
+    rows.forEach((row, place) => {
+      const [name, share] = state.next[place] ?? ["", 0];
+      row.button.style.visibility = state.next[place] ? "visible" : "hidden";
+      row.word.textContent = sign(name);
+      row.share.textContent = percent(share);
+      row.bar.style.width = `${100 * share}%`;
+      row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
+    });
+  return { box, update };
+}
+
+/** Which lesson builds a station, and whether the reader has; a shared file knows no reader. */
+export function builtIn({ lesson }, { built }) {
+  const told = built && (built.includes(lesson) ? ", and you have built it ✓" : "; you have not built it yet");
+  return `Lesson ${lesson} builds it${told ?? ""}.`;
+}
+
+/** The tokens, as buttons: the lens is about the chosen one. */
+export function drawTokens(state, act) {
+  const column = make("div", { className: "tokens" });
+  let shown = "";
+  const update = () => {
+    if (shown !== JSON.stringify(state.labels)) {
+      shown = JSON.stringify(state.labels); // buttons that stay keep the keyboard's focus
+      const buttons = state.labels.map((label, t) => {
+        const button = make("button", { type: "button", textContent: sign(label) });
+        button.style.height = `${ROW}px`;
+        button.addEventListener("click", () => act.choose(state.chosen, t));
+        return button;
+      });
+      const stream = make("span", { className: "rail" }, "residual stream");
+      column.replaceChildren(make("span", { className: "head" }, "lesson"), ...buttons, stream);
+    }
+    column.querySelectorAll("button").forEach((button, t) => button.setAttribute("aria-pressed", String(t === state.token)));
+  };
+  return { column, update };
+}
+
+/** What the chosen station does with the chosen token, in numbers. */
+export function drawLens(state) {
+  const box = make("div", { className: "lens" });
+  box.setAttribute("aria-live", "polite");
+  const update = () => {
+    const { chosen, token } = state;
+    const told = chosen.tell(state, token);
+    const parts = told.filter((part) => typeof part === "string").map((part) => make("p", {}, part));
+    const tables = told.filter((part) => typeof part !== "string").map(table);
+    const title = make("p", {}, make("strong", {}, `${chosen.title}: ${chosen.name}. `), builtIn(chosen, state));
+    box.replaceChildren(make("div", {}, title, ...parts), ...tables);
+  };
+  return { box, update };
+}
+
+function table({ heads, rows }) {
+  const line = ([first, ...cells]) => {
+    const header = make("th", { scope: "row" }, first);
+    return make("tr", {}, header, ...cells.map((cell) => make("td", {}, cell)));
+  };
+  const top = make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)));
+  const whole = make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
+  return make("div", { className: "numbers", tabIndex: 0 }, whole);
+}
+
+/** The controls: examples, walk, draw; and behind one click the dials and the comparison. */
+export function drawControls(state, act) {
+  const button = (text, press) => {
+    const node = make("button", { type: "button", textContent: text });
+    node.addEventListener("click", press);
+    return node;
+  };
+  const examples = make("p", { className: "examples", hidden: !state.examples.length }, "Or try:");
+  for (const text of state.examples) examples.append(" ", button(text, () => act.write(text)));
+  const dial = (name, label, range) => {
+    const slider = make("input", { type: "range", ...range, defaultValue: range.value });
+    const reading = make("output", {}, slider.value);
+    slider.addEventListener("input", () => {
+      reading.textContent = slider.value;
+      act.set(name, Number(slider.value));
+    });
+    return make("label", {}, `${label} `, slider, reading);
+  };
+  const V = state.words.length;
+  const walk = button("▶ walk through", act.walk);
+  walk.className = "walk";
+  const steps = [
+    make("button", { type: "button", textContent: "‹", title: "one step back" }),
+    make("button", { type: "button", textContent: "›", title: "one step on" }),
+  ];
+  steps.forEach((node, i) => node.addEventListener("click", () => act.walker.stepBy(2 * i - 1)));
+  const dials = [
+    dial("temperature", "temperature (low: nearly always the favourite; high: more surprises)", { min: 0.1, max: 3, step: 0.1, value: 1 }),
+    dial("topK", "top-k (draw only from the k most likely words)", { min: 1, max: V, step: 1, value: V }),
+    dial("topP", "top-p (draw only from the most likely words that together reach p)", { min: 0.05, max: 1, step: 0.05, value: 1 }),
+  ];
+  const more = make(
+    "details",
+    {},
+    make("summary", {}, "More"),
+    ...dials,
+    button("keep these bars to compare", act.keep),
+    button("reset everything", () => {
+      for (const node of dials.map((d) => d.querySelector("input"))) {
+        node.value = node.defaultValue;
+        node.dispatchEvent(new Event("input"));
+      }
+      act.reset();
+    }),
+    make("p", {}, `All ${V} words it knows: ${state.words.map(sign).join("  ")}`),
+  );
+  const update = () => {
+    walk.textContent = act.walker.isOn() ? "❚❚ pause" : state.walking ? "▶ go on" : "▶ walk through";
+  };
+  const row = make("p", { className: "controls" }, walk, ...steps, button("draw a word", act.draw));
+  return { examples, row, more, update };
+}
