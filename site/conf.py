@@ -25,7 +25,7 @@ html_theme_options = {
 }
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
-myst_enable_extensions = ["dollarmath", "colon_fence", "html_image"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
 nb_execution_mode = "off"
