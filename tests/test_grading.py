@@ -457,7 +457,7 @@ def test_without_a_sandbox_the_tier_is_recorded_and_answers_are_still_judged_out
     [
         (b"", "the file is empty"),
         ("{}".encode("utf-16"), "it is not UTF-8 text"),
-        (b"<!DOCTYPE html>", "it is no JSON"),
+        (b"<!DOCTYPE html>", "it is not JSON"),
         (b"[" * 10**6 + b"]" * 10**6, "it is nested too deeply"),
         (
             b'{"nbformat": 99, "nbformat_minor": -1, "metadata": {}, "cells": []}',
