@@ -229,7 +229,7 @@ def score_distributions(
             axes.set_xlabel("score")
             axes.set_ylabel("density")
             axes.set_ylim(bottom=0)
-        figure.legend(lines, named.values(), loc="outside right upper", handlelength=2.6)
+        figure.legend(lines, named.values(), loc="outside right center", handlelength=2.6)
     text = f"Histograms: {drawing.sentence(title)} Standard deviations: {'; '.join(described)}."
     return Picture(figure, alt or text)
 
@@ -282,7 +282,7 @@ def loss_curve(
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
         if levels is None or len(losses) > 1:
-            figure.legend(loc="outside right upper", handlelength=3)
+            figure.legend(loc="outside right center", handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
         described += f", with a floor at {floor:.2f}"
@@ -341,7 +341,7 @@ def cost_curve(
         axes.minorticks_off()
         axes.set_xlabel(f"{xlabel}, logarithmic")
         axes.set_ylabel(f"{ylabel}, logarithmic")
-        figure.legend(loc="outside right upper", handlelength=3)
+        figure.legend(loc="outside right center", handlelength=3)
     described = f"{ylabel} against {xlabel} from {x[0]:g} to {x[-1]:g} for {', '.join(costs)}"
     if power is not None:
         described += f", next to a line that grows as size to the power {power:g}"
@@ -374,7 +374,7 @@ def points_and_lines(
         axes.plot(array(x), array(y), "D", color="black", markersize=7, label="the points")
         axes.set_xlabel("x")
         axes.set_ylabel("y")
-        figure.legend(loc="outside right upper", handlelength=3)
+        figure.legend(loc="outside right center", handlelength=3)
     points = ", ".join(f"({a:g}, {b:g})" for a, b in zip(array(x), array(y), strict=True))
     described = f"the points {points} and a line for each of: {', '.join(lines)}"
     return Picture(figure, alt or f"Line chart: {drawing.sentence(title)} {described}.")
@@ -418,7 +418,7 @@ def curve_panels(
             axes.minorticks_off()
             axes.set(xlabel=f"{xlabel}, logarithmic", ylabel=what)
         handles = axes.get_legend_handles_labels()
-        figure.legend(*handles, loc="outside right upper", handlelength=3)
+        figure.legend(*handles, loc="outside right center", handlelength=3)
     return Picture(figure, alt or f"Line charts: {drawing.sentence(title)} {'; '.join(described)}.")
 
 
@@ -447,7 +447,7 @@ def curves(
         for i, (name, y) in enumerate(values.items()):
             axes.plot(array(x), array(y), label=name, **line_look(i))
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        figure.legend(loc="outside right upper", handlelength=3)
+        figure.legend(loc="outside right center", handlelength=3)
     return Picture(figure, alt)
 
 
