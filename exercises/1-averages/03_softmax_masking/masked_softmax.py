@@ -35,7 +35,11 @@ def cases(seed):
         ),
         Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S)}),
         Case("visible scores near -100", {"scores": faint, "hidden": hidden}),
-        Case("hidden scores of 100, others near -50", {"scores": loud, "hidden": hidden}),
+        Case(
+            "hidden scores of 100, others near -50",
+            {"scores": loud, "hidden": hidden},
+            roles={"stability"},
+        ),
     ]
 
 
