@@ -1,4 +1,4 @@
-"""Traces shapes through a module or function, call by call as its author wrote it."""
+"""Traces shapes through a module or function, one step for each call that its author wrote."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 Shape = tuple[int, ...]
 Lettered = list[tuple[Shape, tuple[str, ...]]]
 
-# Light enough for black text in every theme; a letter has the same colour in every trace.
+# These are light enough for black text; a letter has the same colour in every trace.
 LETTER_COLORS = {
     "B": "#d9d9d9",
     "T": "#a6d8f0",
@@ -31,12 +31,12 @@ OPERATORS = {"matmul": "@", "bmm": "@", "add": "+", "sub": "-", "mul": "*", "tru
 OPERATORS |= {"div": "/", "or": "|", "and": "&", "invert": "~", "bitwise_not": "~"}
 OPERATORS |= {"getitem": "[…]", "setitem": "[…] ="}
 RAISED = "an error"
-TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or its dtype
+TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or the dtype
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: its name, the owner of its parameters if any, and its shapes.
+    """One operation: its name, the owner of its parameters, if any, and its shapes.
 
     `outputs` is empty if the operation raised an error.
     """
@@ -84,7 +84,7 @@ class ShapeTrace:
             before = self._lettered(step.inputs)
             if step.operation == "@" and len(before) == 2:
                 (left, rows), (right, columns) = before
-                if left[-1:] == right[-2:-1]:  # what is added up over has one letter
+                if left[-1:] == right[-2:-1]:  # the summed dimension has one letter
                     before[1] = right, (*columns[:-2], rows[-1], columns[-1])
             yield step.name, before, self._lettered(step.outputs)
 
@@ -137,21 +137,21 @@ def trace_shapes(
     """Run `module(*inputs)` and record the shape of each tensor that depends on the inputs.
 
     A step is one call in the author's code: `view`, `transpose`, `@`, `softmax`, …. Steps that
-    don't depend on the inputs, such as creating a mask, are left out. A size gets its letter by its
+    don't depend on the inputs, such as creating a mask, are left out. A size gets its letter from its
     value alone: the first of `names` that the shape doesn't have yet. If all sizes differ, letters
     are unambiguous.
 
     Args:
         module: a module or a function of tensors.
         inputs: the arguments of the call.
-        names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. By
-            default, the first input names B, T and C or, with four dimensions, B, H, T and D.
-        limit: the number of steps to show.
-        parts: names of submodules that count as one step each, whatever they do inside; a part
-            inside another one ends the outer step. The output then has its own line.
+        names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. The
+            default letters for the first input's sizes are B, T and C or, for four sizes, B, H, T and D.
+        limit: the maximum number of steps to show.
+        parts: names of submodules that count as one step each, whatever they compute; a part inside
+            another part ends the outer step, whose output then has its own line.
 
     Raises:
-        Any error of the module, with the steps before it as a note.
+        Any error that the module raises, with the steps before it as a note.
 
     >>> print(trace_shapes(lambda x: x.view(2, 3, 2, 4).transpose(1, 2), torch.zeros(2, 3, 8),
     ...       names={"B": 2, "T": 3, "C": 8, "H": 2, "D": 4}))
@@ -226,7 +226,7 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def as_one_step(self, name: str) -> Iterator[None]:
-        """Counts the calls inside a submodule as one step."""
+        """Counts all calls inside a submodule as one step."""
         submodule = self.module.get_submodule(name)
 
         def enter(_: nn.Module, given: Any, named: Any) -> None:
@@ -266,7 +266,7 @@ class _Recorder(TorchFunctionMode):
 
         owners = [self.owners[id(tensor)] for tensor in given if id(tensor) in self.owners]
         plain = name.strip("_")
-        swapped = plain.removeprefix("r") if name.startswith("__r") else plain  # as in 2 * x
+        swapped = plain.removeprefix("r") if name.startswith("__r") else plain  # such as in 2 * x
         operation = OPERATORS.get(swapped, plain)
         # Read before the call, because a call may change a shape in place.
         before = tuple(

@@ -1,5 +1,5 @@
-"""Lesson 13, second sitting: tokens through a model with and without a cache, and the time they
-take."""
+"""Lesson 13, second sitting: how many tokens a model processes with and without a cache, and their
+time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOCABULARY, WIDTH, HEADS, LAYERS = 50, 64, 4, 2
 
 
 def new_model(context_length: int, device: torch.device) -> TinyLM:
-    """A model with random weights: its text is nonsense, but takes as long as any other."""
+    """A model with random parameters: its text is nonsense, but takes as long as any other text."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = TinyLM(VOCABULARY, WIDTH, HEADS, context_length, LAYERS)
@@ -32,7 +32,7 @@ def new_model(context_length: int, device: torch.device) -> TinyLM:
 def positions_pushed(
     write: Callable[[TinyLM, Tensor, int], Tensor], model: TinyLM, ids: Tensor, new: int
 ) -> int:
-    """The number of tokens through the model's embedding while it generates `new` more."""
+    """The number of tokens that the model embeds while it generates `new` tokens."""
     pushed = 0
 
     def count(_: Any, inputs: tuple[Tensor, ...], __: Any) -> None:
@@ -47,13 +47,13 @@ def positions_pushed(
     return pushed
 
 
-# A token's time against the length --------------------------------------------------------------
+# The time of a token by length ------------------------------------------------------------------
 
-FEW = 8  # tokens generated to measure the time of one
+FEW = 8  # tokens generated to measure the time of one token
 
 
 def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float:
-    """The time of one more token after T tokens, which are read before the clock starts."""
+    """The time of one more token after T tokens, which the model reads before the clock starts."""
     ids = torch.arange(T, device=model.embed.token.weight.device)[None] % VOCABULARY
     if not cached:
         return seconds(partial(generate, model, ids, 1), rounds)
@@ -64,7 +64,7 @@ def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float
 def against_length(
     lengths: Sequence[int], device: torch.device, title: str, alt: str, rounds: int = 3
 ) -> Picture:
-    """Measure the time of a token after texts of these lengths, and draw it."""
+    """Measure and draw the time of a token after texts of these lengths."""
     model = new_model(max(lengths) + FEW + 1, device)
     with use_threads(1):  # two threads would wait for other programs
         costs = {
