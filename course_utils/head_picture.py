@@ -146,7 +146,7 @@ def _block(
     mask: bool = False,
     every: int = 0,
 ) -> list[str]:
-    """A tensor as cells with its last row shaded; cells that the causal mask hides are crossed out."""
+    """Draw a tensor as cells with its last row shaded; cells that are hidden are crossed out."""
     cells = []
     for row in range(3):
         for column in range(columns):

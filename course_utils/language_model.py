@@ -297,7 +297,7 @@ def next_token_probabilities(
         before = probabilities.cumsum(dim=-1) - probabilities  # the sum over all more likely tokens
         probabilities = probabilities.masked_fill(before >= top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # in the order of ids again
+    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # back in id order
 
 
 def generate(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:

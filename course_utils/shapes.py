@@ -137,7 +137,7 @@ def trace_shapes(
     """Run `module(*inputs)` and record the shape of each tensor that depends on the inputs.
 
     A step is one call in the author's code: `view`, `transpose`, `@`, `softmax`, …. Steps that
-    don't depend on the inputs, such as creating a mask, are left out. A size gets its letter from its
+    don't depend on the inputs, such as creating a mask, are left out. A size gets its letter by its
     value alone: the first of `names` that the shape doesn't have yet. If all sizes differ, letters
     are unambiguous.
 
@@ -145,7 +145,7 @@ def trace_shapes(
         module: a module or a function of tensors.
         inputs: the arguments of the call.
         names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. The
-            default letters for the first input's sizes are B, T and C or, for four sizes, B, H, T and D.
+            default letters of the first input's sizes are B, T, C or, for four sizes, B, H, T, D.
         limit: the maximum number of steps to show.
         parts: names of submodules that count as one step each, whatever they compute; a part inside
             another part ends the outer step, whose output then has its own line.

@@ -92,8 +92,8 @@ class FeedForward(nn.Module):
 class TransformerBlock(nn.Module):
     """Add to each token the output of attention, then the output of the feed-forward network.
 
-    The block is Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream through its
-    own norm and adds to it, so there is no norm on the path from input to output.
+    It is Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream
+    through its own norm and adds to the stream, so no norm is on the path from input to output.
 
     Args:
         d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.

@@ -63,7 +63,7 @@ class TranslatingLine(WithTable):
         self._follow()
 
     def translation(self) -> tuple[str, list[str], Tensor]:
-        """The translation of the sentence, its words, and their weights on the source words, `(T, S)`.
+        """The translation, its words, and their weights on the source words, `(T, S)`.
 
         Raises:
             ValueError: a word is unknown, or there are no words or too many.

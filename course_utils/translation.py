@@ -209,7 +209,7 @@ def greedy_translate(
         source: source ids `(B, S)`.
         bos_id: the id of the decoder's first input.
         eos_id: the id that ends a text.
-        max_length: the maximum number of words in a text; a `ValueError` is raised if it is below 1.
+        max_length: the maximum number of words in a text; below 1, a `ValueError` is raised.
         source_pad_mask: a bool mask `(B, S)`, `True` at padding.
 
     Returns:

@@ -23,8 +23,8 @@ class WithTable(anywidget.AnyWidget):
     def _ipython_display_(self, **_: Any) -> None:
         """Display the table and the widget as two outputs; the widget hides the first.
 
-        If one output contains both, JupyterLab shows only the widget, which becomes an error message
-        after a restart and a reload. As its own output, the table is visible until a widget hides it.
+        If one output contains both, JupyterLab shows only the widget, or an error message after a
+        restart and a reload. As an output of its own, the table is visible until a widget hides it.
         """
         bundle, metadata = self._repr_mimebundle_()
         view = bundle.pop(WIDGET_VIEW)

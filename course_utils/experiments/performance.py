@@ -139,8 +139,8 @@ def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[st
 
 SIZES = 1, 512, 256, 8  # B, T, C, H
 BASE, HALF = "split", "sdpa, autocast"
-# The time of forward and backward and the memory kept, as multiples of those of "split". This module
-# measured them as the shortest of 40 rounds on one core (PyTorch 2.13, x86 with AVX-512).
+# The time of forward and backward and the memory kept, as multiples of the values of "split". This
+# module measured them as the shortest of 40 rounds on one core (PyTorch 2.13, x86 with AVX-512).
 ONCE: dict[str, tuple[float, float]] = {
     "wrapper": (1.40, 1.87),
     "split": (1.00, 1.00),

@@ -34,7 +34,7 @@ def trained() -> TinyLM:
 def read(text: str) -> tuple[list[str], list[str]]:
     """The words of a text that the model sees, and those that it doesn't know.
 
-    The model sees one sentence: a full stop, then the sentence's words, or the last ones if it is long.
+    The model sees a full stop and the words of one sentence, or the last ones of a long sentence.
 
     >>> read("The king sings. the DOGS near a cat")
     (['.', 'the', 'dogs', 'near', 'cat'], ['a'])
