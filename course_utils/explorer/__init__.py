@@ -58,7 +58,7 @@ def share(
     """
     shown = explore(model, words, text, **how)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
-    values["_built"] = None  # the file's reader hasn't built these parts
+    values["_built"] = None  # the file's reader is unknown
     values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
     title = str(how.get("title", "A small language model, whole"))
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
