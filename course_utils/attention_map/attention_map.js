@@ -24,7 +24,7 @@ const WATCHED = ["layer", "head", "row", "temperature", "step", "overview", "act
 const FAMILY = "system-ui, sans-serif";
 
 /**
-* Pointing at a row shows the row, and pointing at a column's name the column; a click keeps it.
+ * Pointing at a row shows the row, and pointing at a column's name the column; a click keeps it.
  * @type {(map: AttentionMap, grid: Grid) => void}
  */
 function listenToPointer({ view, get, set, painter }, { table, lines }) {
@@ -162,7 +162,7 @@ function drawMap(map) {
 }
 
 /**
-* Called by anywidget: draws the map into `el`, and returns a function that removes it.
+ * Called by anywidget: draws the map into `el`, and returns a function that removes it.
  * @param {{ model: any, el: HTMLElement }} view
  */
 function render({ model, el }) {

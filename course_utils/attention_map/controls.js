@@ -75,7 +75,7 @@ function drawMaskSwitch(map, name) {
 }
 
 /**
-* A switch for a setting that only the page knows.
+ * A switch for a setting that only the page knows.
  * @type {(map: AttentionMap, name: "columns" | "fitted", text: string) => Part}
  */
 export function drawSwitch(map, name, text) {
@@ -107,7 +107,7 @@ export function drawControls(map) {
 }
 
 /**
-* The steps, with the chosen cell's number under each, so that readers can trace its origin.
+ * The steps, with the chosen cell's number under each, so that readers can trace its origin.
  * @type {(map: AttentionMap, id: string) => Part}
  */
 export function drawSteps(map, id) {
@@ -138,7 +138,7 @@ export function drawSteps(map, id) {
 }
 
 /**
-* A field to type the first position of the section.
+ * A field to type the first position of the section.
  * @type {(map: AttentionMap, first: "firstQuery" | "firstKey", most: number) => Part}
  */
 function drawFirst({ view, get, set, painter }, first, most) {

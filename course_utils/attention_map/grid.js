@@ -28,7 +28,7 @@ function widthOf(text, font) {
 }
 
 /**
-* The sizes that fit into `width` pixels, with the numbers next to the map if there is room.
+ * The sizes that fit into `width` pixels, with the numbers next to the map if there is room.
  * @type {(map: AttentionMap, width: number, family: string) => Sizes}
  */
 export function measure({ sent, view }, width, family) {
@@ -86,7 +86,7 @@ function drawTable({ view: { numRows, numColumns } }, id) {
 }
 
 /**
-* A number in a cell, with as many digits as fit.
+ * A number in a cell, with as many digits as fit.
  * @param {number} x
  */
 const inCell = (x) => number(x, Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2);
@@ -120,7 +120,7 @@ function cellPainter({ view }, lines, picture) {
 }
 
 /**
-* The text that a screen reader says for each cell; it contains the visible text.
+ * The text that a screen reader says for each cell; it contains the visible text.
  * @param {AttentionMap} map
  * @param {Line[]} lines
  */
@@ -148,7 +148,7 @@ function cellNamer({ sent, view, shown }, lines) {
 }
 
 /**
-* Frames above the grid, which move without changing a cell: the chosen row, the crosshair and
+ * Frames above the grid, which move without changing a cell: the chosen row, the crosshair and
  * the cell where the arrow keys are.
  * @type {(map: AttentionMap) => Part & { nodes: HTMLElement[] }}
  */
@@ -178,7 +178,7 @@ function drawFrames(map) {
 }
 
 /**
-* Names of rows and columns, cut to fit; pointing at a name shows all of it.
+ * Names of rows and columns, cut to fit; pointing at a name shows all of it.
  * @param {AttentionMap} map
  * @param {ReturnType<typeof drawTable>} drawn
  * @param {string} family
@@ -214,7 +214,7 @@ function labelPainter({ sent, view }, { table, headings, lines }, family) {
 }
 
 /**
-* Sets the sizes under their names in the style sheet.
+ * Sets the sizes under their names in the style sheet.
  * @param {HTMLElement} plate
  * @param {AttentionMap["view"]} view
  */
@@ -269,7 +269,7 @@ function choicePainter(map, { table, headings, lines }, frames) {
 /**
  * @param {AttentionMap} map
  * @param {string} id
-* @param {string} family the font family
+ * @param {string} family the font family
  */
 export function drawGrid(map, id, family) {
   const { view } = map;

@@ -19,7 +19,7 @@ const NAMES = 60; // pixels that these names need
 const LARGEST = 36; // the largest size of dots
 
 /**
-* The nodes of a small map, and a function that sets their size.
+ * The nodes of a small map, and a function that sets their size.
  * @param {AttentionMap} map
  */
 function drawSmallMap({ sent, view }) {
@@ -54,7 +54,7 @@ function drawSmallMap({ sent, view }) {
 }
 
 /**
-* One small map. `compute` computes the map and returns its largest weight; `fill` paints it up to the
+ * One small map. `compute` computes the map and returns its largest weight; `fill` paints it up to the
  * largest weight that it shares with the others.
  * @param {AttentionMap} map
  * @param {number} layer
@@ -105,7 +105,7 @@ function drawThumbnail(map, layer, head, open) {
 }
 
 /**
-* The reader chooses rows of small maps in the same way as rows of the large map.
+ * The reader chooses rows of small maps in the same way as rows of the large map.
  * @param {AttentionMap} map
  * @param {ReturnType<typeof drawThumbnail>} thumbnail
  */

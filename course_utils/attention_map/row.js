@@ -19,7 +19,7 @@ import { CHANNELS, explainColumn, sentenceOfColumn, sentenceOfScores, STEPS } fr
 const LINE = 20; // the height of a line of numbers in pixels
 
 /**
-* The ticks of the colour scale: numbers, and the positions of their colours.
+ * The ticks of the colour scale: numbers, and the positions of their colours.
  * @type {(scale: Scale) => { at: number, x: number }[]}
  */
 function ticksOf({ signed, low, largest }) {
@@ -136,7 +136,7 @@ function explained(map) {
 }
 
 /**
-* Describes the row, the column or the cell in words and numbers.
+ * Describes the row, the column or the cell in words and numbers.
  * @type {Draw}
  */
 export function drawNumbers(map) {

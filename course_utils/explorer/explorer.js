@@ -1,6 +1,6 @@
 /**
-* A whole language model in the page: the words that it expects next, every step, and what
-* changes when a part is switched off. No kernel is needed, because the forward pass is in `lm.js`.
+ * A whole language model in the page: the words that it expects next, every step, and what
+ * changes when a part is switched off. No kernel is needed, because the forward pass is in `lm.js`.
  */
 
 import { create as make, hideTable, shield } from "../page/nodes.js";

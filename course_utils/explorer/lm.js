@@ -115,10 +115,10 @@ function attend(head, { query, key, value }, { width, heads }, context, isOff) {
 }
 
 /**
-* All results that the model computes for these ids.
+ * All results that the model computes for these ids.
  *
  * @param {Set<string>} off parts that are switched off: "positions", "0.mlp", "1.head.0"
-* @returns `stream`, the residual stream (T, C) after each station; `layers`, the results of each layer
+ * @returns `stream`, the residual stream (T, C) after each station; `layers`, the results of each layer
  */
 export function forward(model, ids, off = new Set()) {
   const { get, width, heads } = model;

@@ -20,7 +20,7 @@ export function create(tag, attributes = {}, ...children) {
 export const labelled = (text, ...controls) => create("label", {}, text, ...controls);
 
 /**
-* Changes the page only where the text differs, so that a repaint costs only what has changed.
+ * Changes the page only where the text differs, so that a repaint costs only what has changed.
  * @type {(node: HTMLElement, text: string, title?: string) => void}
  */
 export function write(node, text, title = "") {
@@ -29,7 +29,7 @@ export function write(node, text, title = "") {
 }
 
 /**
-* Paints at most once per frame, however much has changed since the last frame.
+ * Paints at most once per frame, however much has changed since the last frame.
  * @typedef {{ soon: () => void, now: () => void, stop: () => void }} Painter
  * @param {() => void} paint
  * @returns {Painter}
@@ -51,8 +51,8 @@ export function oncePerFrame(paint) {
 }
 
 /**
-* JupyterLab listens before the page does and looks for its attribute on the focused node. Without
-* the attribute, "b" would insert a cell. Ctrl and ⌘ stay with JupyterLab, so that Ctrl+S still saves.
+ * JupyterLab listens before the page does and looks for its attribute on the focused node. Without
+ * the attribute, "b" would insert a cell. Ctrl and ⌘ stay with JupyterLab, so that Ctrl+S still saves.
  * @param {HTMLElement} node
  */
 export function shield(node) {
