@@ -93,7 +93,7 @@ def merge_heads(x: Tensor) -> Tensor:
     """Undo `split_heads`: `(B, H, T, D)` to `(B, T, C)` with C = H · D."""
     B, H, T, D = x.shape
     x = x.transpose(1, 2)  # (B, H, T, D) -> (B, T, H, D)
-    # The transpose didn't move the numbers, so view would fail; reshape copies.
+    # The transpose doesn't move numbers in memory, so view would fail; reshape copies them.
     return x.reshape(B, T, H * D)  # (B, T, H, D) -> (B, T, C)
 
 
@@ -105,9 +105,9 @@ def check_divisible(width: int, num_heads: int) -> None:
 
 
 class MultiHeadAttention(nn.Module):
-    """Style B: all heads at once, from one projection whose width is split.
+    """Style B: all heads computed at once, from one projection whose width is split.
 
-    Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
+    It follows Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
 
     Args:
         d_in: width of the input tokens.
@@ -154,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         hidden = self.hidden[:T, :T]  # (T, T)
         if pad_mask is None:
             # Each token sees itself, so no row is fully hidden, and adding is faster than filling.
-            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # 0 where visible
+            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # visible keys: 0
             weights = torch.softmax(scores + future, dim=-1)  # (B, H, T, T)
         else:
             check_pad_mask(pad_mask, x)
@@ -268,7 +268,7 @@ def sdpa_attention(
         hidden: a bool mask, broadcastable to `(B, H, T, S)`; `True` hides. None hides nothing.
 
     Returns:
-        `(B, H, T, D)`.
+        Outputs `(B, H, T, D)`.
 
     Raises:
         ValueError: `hidden` is not bool; the built-in would add its numbers to the scores.
@@ -304,7 +304,7 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
             key,
             value,
             attn_mask=seen,
-            # A function doesn't know the module's mode.
+            # A function doesn't know whether the module is in training mode.
             dropout_p=self.dropout.p if self.dropout.training else 0.0,
             is_causal=seen is None,
         )  # (B, H, T, D)
@@ -362,7 +362,7 @@ class TorchMultiHeadAttention(nn.Module):
             x,
             x,
             key_padding_mask=pad_mask,
-            # To return weights, the built-in stores the scores, and a fully hidden row is NaN.
+            # With weights, the built-in would store the scores and give NaN in fully hidden rows.
             need_weights=False,
             attn_mask=self.hidden[:T, :T],
             is_causal=True,  # only describes attn_mask, which must be passed all the same
@@ -407,7 +407,7 @@ def make_mha(
         A module from `(B, T, d_in)` and a padding mask, `(B, T)` bool or None, to `(B, T, d_out)`.
 
     Raises:
-        ValueError: `kind` is none of these, or `d_out` is not divisible by `num_heads`.
+        ValueError: `kind` is another word, or `d_out` is not divisible by `num_heads`.
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
@@ -434,7 +434,7 @@ def cached_attention_step(
         The output, `(B, H, 1, D)`, and the cache for the next step, a pair of `(B, H, S, D)`.
 
     Raises:
-        ValueError: there is not exactly one new token.
+        ValueError: the number of new tokens is not 1.
     """
     if not query.shape[-2] == key.shape[-2] == value.shape[-2] == 1:
         raise ValueError(

@@ -59,7 +59,7 @@ class Grammar:
         self.often = _stationary(self._moves.sum(dim=1))
 
     def draw(self, B: int, T: int, seed: int, start: str | None = None) -> Tensor:
-        """Draw texts.
+        """Draw random texts.
 
         Args:
             B, T: the number of texts, and the number of words in each.
@@ -68,7 +68,7 @@ class Grammar:
                 in an endless text.
 
         Returns:
-            `(B, T)` int64 ids: indices into `words`.
+            Int64 ids `(B, T)`, which are indices into `words`.
         """
         generator = torch.Generator().manual_seed(seed)
         if start is None:
@@ -112,7 +112,7 @@ class Grammar:
         return torch.stack(columns, dim=1)
 
     def uniform_loss(self) -> float:
-        """log V: the loss of a model that considers all words equally likely."""
+        """The loss of a model that considers all words equally likely, log V."""
         return math.log(len(self.words))
 
     def unigram_loss(self) -> float:
@@ -125,14 +125,14 @@ class Grammar:
         return float(_entropy(pairs.flatten()) - _entropy(pairs.sum(dim=1)))
 
     def entropy_rate(self) -> float:
-        """The loss of the best possible model far into a text, where it knows the state."""
+        """The loss of the best possible model late in a text, where the model knows the state."""
         return float(self.often @ _entropy(self.probability))
 
     def least_loss(self, T: int) -> float:
         """The lowest possible mean loss on windows of T words that begin anywhere.
 
         It is exact, averaged over the T - 1 words that follow another word. Early in a window, the
-        state is not known yet, so this is above `entropy_rate`.
+        state is not known yet, so this loss is above `entropy_rate`.
 
         Raises:
             ValueError: T is less than 2, or the words reveal the state so slowly that there are too
@@ -250,9 +250,8 @@ toy_english = Grammar(_rules())
 def agreement_prefixes() -> tuple[Tensor, Tensor, int, int]:
     """Every text like ". the dogs near the cat"; its nearest noun misleads about the next verb.
 
-    Returns:
-        `(N, 6)` ids of `toy_english`; `(N, 2, V)` bool: the verbs that agree with the subject, and
-        those that don't; and the positions of the subject and of the nearer noun.
+    Returns: Ids `(N, 6)` of `toy_english`; a bool mask `(N, 2, V)` of the verbs that agree with the
+        subject and of those that don't; and the positions of the subject and of the nearer noun.
     """
     prefixes, verbs = [], []
     for number, other in (NUMBERS, NUMBERS[::-1]):
@@ -385,11 +384,11 @@ def read_text(path: str | PathLike[str] | None = None) -> str:
 
 
 def train_and_held_out(ids: Tensor, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Cut a text in two: the training text, and the end, which the model never sees.
+    """Split a text into training text and held-out text, the end that the model never sees.
 
     Args:
         ids: the ids of the text, `(N,)`.
-        share: the fraction at the end.
+        share: the fraction of the text that is held out.
 
     Raises:
         ValueError: the share is not between 0 and 1, or leaves one part empty.

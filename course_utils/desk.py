@@ -14,7 +14,7 @@ from whywrong.course import Course, catalogue, joined
 
 from .points import Progress, load, progress_path, record
 
-# Hidden from graded submissions: this module, which can load the catalogue with its answers.
+# This module is hidden from graded submissions, because it can load the catalogue with answers.
 COURSE = Course(
     exercises=Path(__file__).resolve().parent.parent / "exercises",
     package="course_utils",
@@ -121,7 +121,7 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
 
 
 def hint(exercise_id: str, number: int | None = None) -> Message:
-    """The next hint for an exercise, or hint `number` (from 1)."""
+    """Show the next hint for an exercise, or hint `number` (from 1)."""
     try:
         known = catalogue()
     except ValueError as error:
@@ -153,7 +153,7 @@ def hints_left(exercise: Exercise) -> int:
 
 
 def progress() -> Progress:
-    """All lessons and exercises with your points."""
+    """Show all lessons and exercises with your points."""
     kept, notice = load(progress_path())
     try:
         known = catalogue()

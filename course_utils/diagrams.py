@@ -2,7 +2,7 @@
 
 `diagram` takes a list that reads like the code: each step has its inputs and its output shape.
 Diagrams use the page's text colour, so they are readable on light and dark pages and in print;
-"learned" is shown by a thick border as well as a colour. As text, a diagram is the same list.
+Learned steps have a thick border as well as a colour. As text, a diagram is the list of steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROW_GAP = COLUMN_GAP = 40
 LANE = 16  # space between a box and an arrow around it
 BEND = HEAD = 7  # sizes of a line's corner and of an arrow head
 
-BLUE = ABOVE[5]  # contrasts with white and with black
+BLUE = ABOVE[5]  # a colour that contrasts with white and with black
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Step:
     Args:
         name: the step's name in other steps' inputs, and the text in its box.
         inputs: names of the earlier steps whose results the step takes.
-        shape: the output's shape, written on its arrows.
+        shape: the output's shape, which is written on the arrows.
         label: the text, if it differs from the name. A sign such as "+" is drawn as a circle.
         learned: whether the step has parameters.
         column: the horizontal position, from 0; by default below the middle of its inputs or, for
@@ -107,7 +107,7 @@ class Diagram:
 
     @property
     def text(self) -> list[str]:
-        """One line per step, as in code."""
+        """The diagram as text, one line per step."""
         return [_as_text(step) for step in self.steps]
 
     def __repr__(self) -> str:
@@ -254,7 +254,7 @@ class _Drawing:
                 self._text(source.x, source.bottom + 15, text, "middle", code=True)
 
     def _around(self, source: _Box, target: _Box) -> None:
-        """Branch off below the source, go down beside the boxes, and enter from the side."""
+        """Draw an arrow that starts below the source, passes the boxes, and ends at the side."""
         if source.x != target.x:
             side = 1 if target.x > source.x else -1
         else:
@@ -453,7 +453,7 @@ def _sign(number: float) -> int:
 
 
 def _towards(corner: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """The point where a rounded corner begins on the way to `other`."""
+    """The point on the line to `other` at which a rounded corner begins."""
     length = abs(other[0] - corner[0]) + abs(other[1] - corner[1])
     bend = min(BEND, length / 2)
     return (

@@ -49,7 +49,7 @@ PIXEL_DENSITY = 2
 # Rounding red, green and blue to multiples of eight is invisible and saves a third of the bytes.
 FEWER_SHADES = [min(255, (v + 4) // 8 * 8) for v in range(256)] * 3
 CELLS_DESCRIBED = 36
-LARGE_CELLS = 16  # a wider or taller grid gets smaller cells
+LARGE_CELLS = 16  # rows or columns; a larger grid gets smaller cells
 DIGIT_POINTS = (6.5, 9.0)  # smaller digits are left out
 
 STYLE = {
@@ -68,9 +68,9 @@ STYLE = {
 
 
 class Picture:
-    """A finished figure with its text alternative, sharp on dense screens.
+    """A finished figure with its text alternative, sharp on high-resolution screens.
 
-    A notebook stores it as HTML, the only place where JupyterLab and nbconvert read an image's text
+    A notebook stores a picture as HTML, the only place where JupyterLab and nbconvert read a text
     alternative. The HTML contains a WebP image, a third smaller than a PNG; a PNG of half the
     density is for programs without HTML. On a dark Jupyter page, white and black are swapped;
     elsewhere the background is white.
@@ -83,7 +83,7 @@ class Picture:
         webp: the image as bytes, which are the same for the same figure.
         png: the image at half the density.
         alt: the text alternative.
-        width, height: size on the page in CSS pixels.
+        width, height: the size on the page in CSS pixels.
     """
 
     def __init__(self, figure: Figure, alt: str) -> None:
@@ -195,7 +195,7 @@ def label_cells(
 def fit(figure: Figure, panels: Sequence[Axes]) -> None:
     """Lay out the panels; slant the column labels if one of them is too long to be horizontal.
 
-    Later drawing keeps this layout, which takes longer to compute than to draw.
+    Later drawing keeps this layout, because computing it takes longer than drawing.
     """
     _lay_out(figure, panels)
     for axes in panels:
@@ -280,7 +280,7 @@ def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> Non
 def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:
     """A digit's colour, and its outline's colour if it needs an outline on a light or dark page.
 
-    No colour contrasts with a middle shade both on a light page and, inverted, on a dark one.
+    No colour contrasts with a middle shade both on a light page and, inverted, on a dark page.
     """
     red, green, blue, _ = background
     by_day = (red, green, blue)
@@ -319,7 +319,7 @@ def _base64(data: bytes) -> str:
 
 def _close(figure: Figure) -> None:
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:  # pyplot doesn't know a figure drawn without it
+    if pyplot is not None:  # pyplot doesn't know figures that it didn't create
         pyplot.close(figure)
 
 

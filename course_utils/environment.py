@@ -80,7 +80,7 @@ def _unmet(requirements: list[str]) -> list[str]:
 
 
 def _other_copy() -> list[str]:
-    """Reports an imported package that belongs to another checkout than the lesson."""
+    """A line if the imported package belongs to a different checkout from the lesson's."""
     from importlib.util import find_spec
 
     spec = find_spec("course_utils")

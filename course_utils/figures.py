@@ -5,8 +5,8 @@ anywhere else, or for a figure you drew yourself, call `show`. Every picture has
 `alt`, or a description computed from the data. The alternative is also the cell's text output, so
 write your own `alt` if the numbers differ from run to run.
 
-The colours are those of the attention map (see `colours`). A dark Jupyter theme inverts a picture's
-lightness, so that its background is the page's own.
+The colours are the same as in the attention map (see `colours`). A dark Jupyter theme inverts a
+picture's lightness, so that its background becomes the page's.
 """
 
 import math
@@ -98,7 +98,7 @@ def head_grid(
         queries, keys: T and S labels; by default positions.
         hidden: a bool mask, broadcastable to `(H, T, S)`; hidden cells are hatched.
         names: H headings; by default "head 0", "head 1", ….
-        alt: the text alternative; by default, what the last query attends to most.
+        alt: the text alternative; by default, the token to which the last query attends most.
     """
     values, is_hidden = drawing.grid(weights, hidden, ndim=3)
     H, T, S = values.shape
@@ -302,7 +302,7 @@ def cost_curve(
     power: float | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw measured costs against a size, both axes logarithmic, one line per name.
+    """Draw measured costs against a size, one line per name, with both axes logarithmic.
 
     Args:
         sizes: N positive sizes, such as the numbers of tokens.
@@ -503,7 +503,7 @@ def bars(
     """Draw one stacked bar per name, each segment with its name and number.
 
     Args:
-        values: a number that is not negative for each bar and segment. A segment too narrow for its
+        values: a non-negative number for each bar and segment. A segment that is too narrow for its
             label is labelled at the end of the bar.
         title: what the figure shows.
         alt: the text alternative; by default the numbers.

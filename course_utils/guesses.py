@@ -1,4 +1,4 @@
-"""Predictions: the result you expect, typed in before you see it. They give no points.
+"""Predictions, the results that you expect and type in before you see them. They give no points.
 
     predicted_sum = ...  # a number
 
@@ -47,7 +47,7 @@ class Folded:
 
     def show(self) -> None:
         """Show the content when the cell has ended, or at once outside a notebook."""
-        from IPython import get_ipython  # not needed when a class is graded
+        from IPython import get_ipython  # IPython isn't needed when a class is graded
         from IPython.core.displaypub import CapturingDisplayPublisher
         from IPython.display import display
         from IPython.utils.capture import capture_output
@@ -120,7 +120,7 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
         numbers: values for the placeholders in braces in the text.
 
     Returns:
-        `title` and `alt`, for any function of `figures`: `heatmap(x, **caption("01 …"))`.
+        `title` and `alt` for any function in `figures`, as in `heatmap(x, **caption("01 …"))`.
     """
     lesson, _, figure = name.partition(" ")
     kept = captions()[lesson][figure]
@@ -134,7 +134,7 @@ def captions() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts a value to numbers, words and lists of these."""
+    """Converts a value to numbers, words, and lists of numbers and words."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist()
     if isinstance(value, tuple):

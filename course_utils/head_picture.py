@@ -1,4 +1,4 @@
-"""Draws an attention head, from tokens to query, key and value, to scores, weights and context.
+"""Draws an attention head with its tokens, query, key, value, scores, weights and context.
 
 A block is a tensor with one row per token and one column per channel or key. The drawing uses the
 page's text colour; the part that a lesson is about has a thick border as well as a colour.
@@ -13,7 +13,7 @@ from .colours import ABOVE
 
 CELL = 17
 WORDS = ("the", "cat", "sat")
-BLUE = ABOVE[5]  # contrasts with white and with black
+BLUE = ABOVE[5]  # a colour that contrasts with white and with black
 PARTS = ("tokens", "query", "key", "value", "scores", "mask", "weights", "context")
 JOINED = ("tokens", "heads", "joined", "out_proj")
 

@@ -53,7 +53,7 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
 class TinyLM(nn.Module):
     """A small GPT-2, which gives the logits of the next word at each token.
 
-    Radford et al. 2019, section 2.3. GPT-2 also has biases in `query`, `key` and `value`, uses
+    See Radford et al. 2019, section 2.3. GPT-2 also has biases in `query`, `key` and `value`, uses
     `embed.token` as its output layer, and starts from smaller parameters.
 
     Args:
@@ -156,7 +156,7 @@ def training_step(
 def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) -> list[float]:
     """Take one step of AdamW on each batch, with a learning rate that falls to 0.
 
-    Loshchilov and Hutter 2019. At step i of n, counted from 0, the learning rate is `learning_rate
+    See Loshchilov and Hutter 2019. At step i of n, counted from 0, the rate is `learning_rate
     * (1 - i / n)`: long steps approach a minimum, and short ones settle there.
 
     Args:
@@ -223,8 +223,8 @@ def train(
 def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float:
     """The mean of `next_token_loss` over windows, in evaluation mode.
 
-    Its exponential is the perplexity: the number of equally likely words between which the model
-    would be equally unsure.
+    The exponential of this loss is the perplexity: the number of equally likely words between which
+    the model would be equally unsure.
 
     Args:
         ids: N windows `(N, T)`; as in `training_step`, the last column is only a target.
@@ -261,7 +261,7 @@ def next_token_probabilities(
     """Turn logits into the probabilities for sampling a token.
 
     Args:
-        logits: `(…, V)`.
+        logits: logits `(…, V)`.
         temperature: the divisor of the logits; at 0, the largest logit gets probability 1.
         top_k: the number of most likely tokens to keep (Fan et al. 2018), at least 1.
         top_p: the sum of probabilities to reach with the smallest set of the most likely of these
@@ -304,7 +304,7 @@ def generate(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
     """Repeatedly append the most likely next token.
 
     Args:
-        model: `(B, T)` ids to `(B, T, V)` logits; it sees the last `model.context_length` tokens.
+        model: a module from ids to logits, which gets the last `model.context_length` tokens.
         ids: the beginnings of the texts, `(B, T)`.
         max_new_tokens: the number of tokens to append.
 
@@ -357,10 +357,10 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
     """The attention scores of every head, before mask and softmax, in evaluation mode.
 
     Args:
-        ids: `(B, T)`.
+        ids: token ids `(B, T)`.
 
     Returns:
-        `(B, L, H, T, T)`, with L blocks.
+        Scores `(B, L, H, T, T)`, with L blocks.
     """
     scores = []
     with evaluating(model):
@@ -384,7 +384,7 @@ Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T,
 def generate_cached(
     model: TinyLM, ids: Tensor, max_new_tokens: int, threads: int | None = 1
 ) -> Tensor:
-    """Like `generate`, but each token goes through the model once: keys and values are cached.
+    """Like `generate`, but keys and values are cached, so that the model processes each token once.
 
     Beyond `model.context_length`, each step drops the oldest token, and all others move to a new
     position. The cache is then wrong, so the model processes the whole context each time.
@@ -409,7 +409,7 @@ def generate_cached(
 def next_logits(
     model: TinyLM, ids: Tensor, caches: list[Cache], rotary: bool = False
 ) -> tuple[Tensor, list[Cache]]:
-    """Run new tokens through the model; the caches contain the keys and values of earlier ones.
+    """Run new tokens through the model; the caches contain the keys and values of earlier tokens.
 
     Args:
         ids: new tokens `(B, T)`; T is 1 except on the first call, when the caches are empty.

@@ -50,7 +50,7 @@ def _own_folder() -> Path | None:
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
-    """The points by exercise id, and a sentence if the file had to be renamed."""
+    """The points by exercise id, and a sentence, which is "" unless the file had to be renamed."""
     if path is None:
         return {}, ""
     try:

@@ -188,7 +188,7 @@ def trace_shapes(
 
 
 def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
-    """Name each size of a shape by the rule of `trace_shapes`.
+    """Name each size of a shape with a letter, by the rule of `trace_shapes`.
 
     >>> letter_shape((1, 8, 4, 4), {"B": 1, "H": 8, "T": 4, "S": 4})
     ('B', 'H', 'T', 'S')
@@ -212,12 +212,12 @@ class _Part:
 
 
 class _Recorder(TorchFunctionMode):
-    """Intercepts each call on tensors at the level at which it was written."""
+    """Intercepts each call on tensors at the level of the author's code."""
 
     def __init__(self, module: Any, inputs: Any) -> None:
         super().__init__()
         self.steps: list[Step] = []
-        # Also stored by reference, because the id of a freed tensor may be reused.
+        # Tensors are also stored by reference, because the id of a freed tensor may be reused.
         self.flowing = {id(tensor): tensor for tensor in _tensors(inputs)}
         parameters = module.named_parameters() if isinstance(module, nn.Module) else ()
         self.owners = {id(p): name.rpartition(".")[0] for name, p in parameters}
@@ -268,7 +268,7 @@ class _Recorder(TorchFunctionMode):
         plain = name.strip("_")
         swapped = plain.removeprefix("r") if name.startswith("__r") else plain  # such as in 2 * x
         operation = OPERATORS.get(swapped, plain)
-        # Read before the call, because a call may change a shape in place.
+        # Shapes are read before the call, because a call may change a shape in place.
         before = tuple(
             tuple(tensor.shape)
             for tensor in given
@@ -293,7 +293,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _name(func: Callable[..., Any]) -> str:
-    """The operation's name, such as `transpose`; for an attribute such as `x.mT`, its name."""
+    """The operation's name, such as `transpose`, or the attribute's name for `x.mT` and others."""
     if func.__name__ == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "__get__")
     return func.__name__

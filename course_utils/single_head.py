@@ -21,7 +21,7 @@ def naive_mean(x: Tensor) -> Tensor:
         x: floating-point tokens `(B, T, C)`.
 
     Returns:
-        `(B, T, C)`: `out[b, t]` is the mean of `x[b, : t + 1]`.
+        Means `(B, T, C)`: `out[b, t]` is the mean of `x[b, : t + 1]`.
 
     >>> naive_mean(torch.tensor([[[2.0, 7.0], [6.0, 4.0], [7.0, 4.0]]])).tolist()
     [[[2.0, 7.0], [4.0, 5.5], [5.0, 5.0]]]
@@ -35,7 +35,7 @@ def naive_mean(x: Tensor) -> Tensor:
     return out
 
 
-# Lesson 02: the same with one matrix product ---------------------------------------------------
+# Lesson 02: the same mean as one matrix product -------------------------------------------------
 
 
 def causal_mean_weights(T: int) -> Tensor:
@@ -118,7 +118,7 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
         key: keys `(…, S, D)`.
 
     Returns:
-        `(…, T, S)`.
+        Scores `(…, T, S)`.
     """
     D = query.shape[-1]
     scores = query @ key.transpose(-2, -1)  # (…, T, D) @ (…, D, S) -> (…, T, S)
@@ -285,7 +285,7 @@ def causal_and_padding(pad_mask: Tensor) -> Tensor:
 
 
 def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
-    """Like `masked_softmax`, but a fully hidden row gets zeros and finite gradients.
+    """Compute `masked_softmax`, but give a fully hidden row zeros and finite gradients.
 
     The softmax of a row of `-inf` is 0/0. Such rows get equal scores before the softmax, so that
     no NaN occurs, and zero weights after it.

@@ -97,7 +97,7 @@ PARTS = ("attention.out_proj", "feed_forward.expand", "feed_forward.contract")
 def load_gpt2(model: TinyLM, state_dict: dict[str, Tensor]) -> None:
     """Copy parameters with GPT-2's names into a model, in place.
 
-    GPT-2 stores its weights as (in, out), used as `x @ W`, with query, key and value concatenated
+    GPT-2 stores its matrices as (in, out), used as `x @ W`, with query, key and value concatenated
     in `c_attn`; its output layer is the token embedding.
     """
     theirs = {name.removeprefix("transformer."): value for name, value in state_dict.items()}

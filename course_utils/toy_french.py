@@ -68,7 +68,7 @@ UNSEEN = frozenset(
 
 
 class Pair(NamedTuple):
-    """A sentence in both languages, and the word combinations in it."""
+    """A sentence in both languages, with the word combinations that it contains."""
 
     english: str
     french: str
@@ -182,7 +182,7 @@ def _draw_pair(draw: random.Random) -> Pair:
 def draw_pairs(
     count: int, seed: int, unseen: bool = False, without: Collection[Pair] = ()
 ) -> list[Pair]:
-    """Draw distinct sentences.
+    """Draw distinct random sentences.
 
     Args:
         count: the number of sentences.

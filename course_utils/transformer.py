@@ -18,7 +18,7 @@ from .attention import CrossAttention, MultiHeadAttention, check_length
 class LayerNorm(nn.Module):
     """Give each token's channels mean 0 and variance 1, then apply a learned scale and shift.
 
-    Ba et al. 2016. The variance is biased (divided by C, not C - 1), and `eps` is inside
+    See Ba et al. 2016. The variance is biased (divided by C, not C - 1), and `eps` is inside
     the root, so that a token of equal channels gives `shift` without a division by zero.
 
     Args:
@@ -48,7 +48,7 @@ class LayerNorm(nn.Module):
 def gelu(x: Tensor) -> Tensor:
     """Multiply x by approximately the probability that a standard normal variable is below x.
 
-    Hendrycks and Gimpel 2016, section 2; this is the approximation with tanh that GPT-2 uses.
+    This is the approximation with tanh that GPT-2 uses (Hendrycks and Gimpel 2016, section 2).
 
     Args:
         x: a floating-point tensor of any shape; the result has the same shape.
@@ -63,7 +63,7 @@ def gelu(x: Tensor) -> Tensor:
 class FeedForward(nn.Module):
     """Widen each token, apply GELU, and narrow it again; no token affects another.
 
-    Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
+    It follows Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
 
     Args:
         d_model: width C of a token.
@@ -90,7 +90,7 @@ class FeedForward(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Add to each token the output of attention, then the output of the feed-forward network.
+    """Add the output of attention to each token, then the output of the feed-forward network.
 
     It is Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream
     through its own norm and adds to the stream, so no norm is on the path from input to output.
@@ -149,7 +149,7 @@ def block_parameters(d_model: int, expansion: int = 4, qkv_bias: bool = False) -
 def sinusoidal_positions(length: int, d_model: int) -> Tensor:
     """Return a fixed row for each position, made of pairs: the sine and cosine of an angle.
 
-    Vaswani et al. 2017, section 3.5: channels 2i and 2i + 1 are the sine and the cosine of
+    As in Vaswani et al. 2017, section 3.5, channels 2i and 2i + 1 are the sine and the cosine of
     `position / 10000^(2i / d_model)`.
 
     Returns:
@@ -208,7 +208,7 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
-    # Checked before the lookup: on a GPU, an index out of range crashes the process.
+    # Ids are checked before the lookup, as an index out of range crashes the process on a GPU.
     for id in map(int, ids.aminmax()):
         if not 0 <= id < vocab_size:
             raise ValueError(
@@ -220,17 +220,17 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
 def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
     """Rotate each pair of neighbouring channels by an angle that grows with the position.
 
-    Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
+    See Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
     become (a cos θ − b sin θ, a sin θ + b cos θ) with θ = t · base^(−2i / D). The dot product of
     a rotated query at m and a rotated key at n then depends on m − n only.
 
     Args:
         x: floating-point queries or keys `(B, H, T, D)`, never values.
-        base: a number; the larger it is, the more slowly the last pairs turn.
+        base: the base of the angles; the larger it is, the more slowly the last pairs turn.
         offset: the position of the first token of x, if it follows cached tokens.
 
     Returns:
-        `(B, H, T, D)` in the dtype and on the device of x.
+        The rotated vectors `(B, H, T, D)`, in the dtype and on the device of x.
 
     Raises:
         ValueError: D is odd.

@@ -1,5 +1,5 @@
 """`translating_line` is an input line for an English sentence. It shows the French words, and for
-each one the English word that it attends to. Without a kernel, it is a table.
+each French word the English word that it attends to. Without a kernel, the line is a table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def translating_line(
     head: int | None = None,
     examples: Sequence[str] = (),
 ) -> TranslatingLine:
-    """Show a model's translation of an English sentence, and the word each French word attends to.
+    """Show a model's French translation of a sentence, and the word to which each word attends.
 
     Args:
         model: a translator of the toy French.

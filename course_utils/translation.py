@@ -30,7 +30,7 @@ class Translator(nn.Module):
 
     Args:
         source_vocab_size: the vocabulary size of the source language.
-        target_vocab_size: V, the vocabulary size of the target language.
+        target_vocab_size: the vocabulary size V of the target language.
         d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
         num_heads: the number of heads, H.
         d_ff: width of the feed-forward networks' hidden layers.

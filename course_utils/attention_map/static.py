@@ -1,4 +1,4 @@
-"""An attention map as words and as an HTML table: no script, no style sheet, no kernel."""
+"""An attention map as words and as an HTML table, without script, style sheet or kernel."""
 
 import html
 import math
@@ -68,11 +68,11 @@ def table(
 ) -> str:
     """The map as an HTML table with digits in its cells, followed by `notes`, one paragraph each.
 
-    With `sums` the numbers are weights, and a last column gives the sum of each row.
+    With `sums`, the numbers are weights, and a last column gives the sum of each row.
 
     Colour is only ever added to a digit or a word, by see-through inline styles, so that the
-    table reads the same on a light page, on a dark one, and where styles are taken away.
-    A map of more than 24 tokens a side shows the 24 that end with the chosen row.
+    table reads the same on a light page, on a dark page, and on a page that removes styles.
+    A map of more than 24 tokens per side shows the 24 tokens that end with the chosen row.
     """
     first_row = max(0, row - TABLE_SIZE + 1)
     first_key = first_row if len(queries) == len(keys) else 0

@@ -1,4 +1,4 @@
-"""`attention_map`: a heatmap of attention that a reader can walk through, in a notebook."""
+"""`attention_map`, a heatmap of attention that a reader can explore in a notebook."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def attention_map(
     The weights are `softmax(scores * scale / temperature)`; a row that sees no key has zeros.
 
     Args:
-        scores: `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`; -inf counts as hidden.
+        scores: a tensor `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`; -inf is hidden.
         queries, keys: T and S labels; by default, the keys have the queries' labels.
         hidden: a bool mask, broadcastable to `scores`; True is hidden.
         causal: whether to hide the keys after each query as well; needs T = S.
@@ -59,7 +59,7 @@ def attention_map(
         scale: a factor such as `d_head ** -0.5`; by default, the scores are scaled already.
         head_names: one name per head, or one per head of each layer.
         temperature, layer, head, row: the initial choice; temperatures are from 0.1 to 10.
-        step: "query · key", "scores", "scaled", "masked", "softmax" or "weighted sum".
+        step: the first step: "query · key", "scores", "scaled", "masked", "softmax" or "weighted sum".
         overview: whether to begin with all heads of the layer side by side.
 
     Raises:
@@ -146,7 +146,7 @@ class AttentionMap(WithTable):
 
     @property
     def weights(self) -> torch.Tensor:
-        """The weights on show, `(T, S)`, in the type of the scores; hidden keys have exactly 0."""
+        """The displayed weights, `(T, S)`, in the scores' dtype; hidden keys have exactly 0."""
         return self._weights(self.layer, self.head).to(self._scores.dtype)
 
     def _hidden(self, layer: int, head: int) -> torch.Tensor:
@@ -438,7 +438,7 @@ def _query_key(
     products = queries.double() @ keys.double().transpose(-2, -1)
     gap = (products - scores)[scores.expand_as(products) != -math.inf].abs()
     size = products.abs().max().item()
-    if gap.numel() and gap.max() > 0.02 * max(size, 1e-6):  # bfloat16 has two digits
+    if gap.numel() and gap.max() > 0.02 * max(size, 1e-6):  # bfloat16 has only two digits
         raise ValueError(
             "scores must be query @ key.transpose(-2, -1), before any scale; they are "
             f"{gap.max().item():.3g} apart. A scale goes in as scale=."

@@ -66,7 +66,7 @@ def against_length(
 ) -> Picture:
     """Measure and draw the time of a token after texts of these lengths."""
     model = new_model(max(lengths) + FEW + 1, device)
-    with use_threads(1):  # two threads would wait for other programs
+    with use_threads(1):  # with two threads, each would wait for other programs
         costs = {
             name: [1e3 * token_seconds(model, T, cached, rounds) for T in lengths]
             for name, cached in (("without a cache", False), ("with a cache", True))
@@ -87,8 +87,8 @@ NEW, OLD, EMPTY = ABOVE[6], ABOVE[2], ABOVE[0]
 
 
 def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
-    """Draw, for texts of these lengths, the cost of one more token: above, the scores of all
-    tokens; below, the cached keys and values and one row of scores."""
+    """Draw the cost of one more token for texts of these lengths. Above are the scores of all
+    tokens; below are the cached keys and values and one row of scores."""
     figure, rows = plt.subplots(
         2, len(lengths), figsize=(8.0, 4.3), gridspec_kw={"height_ratios": [3, 2]}
     )

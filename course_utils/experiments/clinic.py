@@ -192,7 +192,7 @@ def _kept() -> dict[str, Tensor]:
 
 @cache
 def trained(patient: str = "") -> Ward:
-    """The model that `keep` trained with this part; for A and H, a correct model."""
+    """The model that `keep` trained with this patient's part; for A and H, a sound model."""
     own = patient if patient in BY_THEMSELVES else ""
     with torch.random.fork_rng(devices=[]):
         model = Ward(patient)
@@ -225,7 +225,7 @@ def row_sums(model: Ward) -> bool:
 
 @torch.no_grad()
 def as_alone(model: Ward) -> bool:
-    """Whether a text gives the same result in a padded batch as alone."""
+    """Whether a text gives the same result alone and in a padded batch."""
     long, short = toy_english.draw(2, 15, seed=4), 9
     ids = long.clone()
     mask = torch.zeros_like(ids, dtype=torch.bool)
@@ -408,11 +408,11 @@ def pushed(program: Callable[..., Tensor], new: int) -> int:
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
     """The seconds that generating each number of words takes on this machine."""
     with use_threads(1):
-        _written(program, 8)  # a model's first words take longer
+        _written(program, 8)  # the first words take longer
         return [seconds(partial(_written, program, new), rounds=1) for new in counts]
 
 
-# One line each ----------------------------------------------------------------------------------
+# One-line tests --------------------------------------------------------------------------------
 
 
 def _a(program: Callable[..., Tensor]) -> bool:

@@ -1,4 +1,4 @@
-"""Lesson 08: the gradient in the first block of a deep stack, and which stacks learn.
+"""Lesson 08: the gradient in the first block of a deep stack, and the training of stacks.
 
 A stack has untrained blocks, then a linear layer. A block can be wired in five ways:
 
@@ -42,7 +42,7 @@ def _added(branch: nn.Module, x: Tensor) -> Tensor:
 
 
 class Stack(nn.Module):
-    """A stack of blocks, wired as named, and a linear layer: `(B, T, C)` to `(B, T, classes)`."""
+    """A stack of blocks, wired as named, with a linear layer: `(B, T, C)` to `(B, T, classes)`."""
 
     def __init__(self, wiring: str, depth: int, T: int, classes: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Lesson 12: three families of transformers, by their masks, and a masked word.
+"""Lesson 12: the masks of three families of transformers, and the prediction of a masked word.
 
 French articles agree with the noun *after* them: "la petite souris", "le petit chat". A model that
 fills in a masked article must attend to tokens on its right.

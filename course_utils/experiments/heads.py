@@ -67,7 +67,7 @@ def error(model: SideBySide) -> float:
 
 @torch.no_grad()
 def weights_by_kind(model: SideBySide) -> Tensor:
-    """Each head's attention weights by kind, averaged over 1,000 texts, `(H, 6, 6)`; the
+    """Each head's attention weights by kind, averaged over 1,000 texts, `(H, 6, 6)`. The
     head that attends most to the next kind comes first."""
     kinds, tokens, _ = lookup.texts(1_000, 1_000_000)
     tokens = tokens.gather(1, kinds.argsort(dim=-1)[..., None].expand_as(tokens))
@@ -126,7 +126,7 @@ def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def same_as_alone(module: nn.Module) -> list[bool]:
-    """Whether a text gives the same result as alone, with padding after it and before it."""
+    """Whether a text gives the same result as without padding if padding is after or before it."""
     device = next(module.parameters()).device
     ways = padded_both_ways().values()
     alone, after, before = (module(x.to(device), mask.to(device)) for x, mask in ways)
@@ -169,7 +169,7 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
 
 def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
     """The tokens, of three, whose result differs when one is changed (under a causal mask).
-    `split` turns them into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`: query, key and value at once."""
+    `split` turns tokens into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`: query, key and value at once."""
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
     other[:, changed] += 1.0
@@ -213,7 +213,7 @@ def cost_of_styles(
 ) -> dict[str, dict[str, list[float]]]:
     """The milliseconds of forward and backward, and the KiB kept for backward, of each style."""
     x = torch.randn(B, T, C)
-    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # with one, both styles use the same softmax
+    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # so both styles use one softmax
     panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}
     with use_threads(1):
         for name, make in STYLES.items():

@@ -34,7 +34,7 @@ ROLES = ("previous word", "same word before", "word after it")
 
 
 def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw texts.
+    """Draw random texts.
 
     Returns:
         Ids `(B, T)`, and the lengths `(B,)` of the texts' repeated segments.
@@ -111,10 +111,9 @@ def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
 def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
     """The attention of each head to the words of each role.
 
-    Returns:
-        `(L, H, 3)`, see `ROLES`: the mean weight on the previous word, in the first segment; then,
-        in repeated segments, on earlier occurrences of the same word, and on the words that
-        followed these.
+    Returns: Mean weights `(L, H, 3)`, in the order of `ROLES`: on the previous word in the first
+        segment; then, in repeated segments, on earlier occurrences of the same word, and on the
+        words that followed those.
     """
     ids, lengths = texts(B, seed)
     weights = attention_weights(model, ids)  # (B, L, H, T, T)

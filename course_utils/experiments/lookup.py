@@ -48,7 +48,7 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
     Args:
         width: the width of queries, keys and values.
         share: names of projections that share one matrix, such as `["query", "key"]`.
-        seed: the seed of its parameters.
+        seed: the seed of the parameters.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

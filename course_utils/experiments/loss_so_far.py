@@ -56,7 +56,7 @@ ROWS = {
 
 
 class Model(nn.Module):
-    """`(B, T)` ids to `(B, T, V)` logits, with or without a part in between."""
+    """A model from ids `(B, T)` to logits `(B, T, V)`, with or without a part in between."""
 
     def __init__(self, row: Row, part: Part | None) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
     """The loss of a row in nats per word, to two digits.
 
     Args:
-        name: the row's name, as `show` prints it.
+        name: the row's name as printed by `show`.
         part: a function or an untrained module, `(B, T, C)` to the same with T = 32 and C = 64;
             for "TinyLM", a whole model. Its parameters are trained on the CPU.
         seed: the seed of the initial parameters and of the texts.
@@ -116,7 +116,7 @@ def measured(row: Row, part: Part | None, seed: int) -> float:
 
 
 def show(name: str) -> None:
-    """Print the table from its first row to this one, and the lowest possible loss.
+    """Print the table from the first row to the named one, and the lowest possible loss.
 
     Raises:
         ValueError: there is no such row.

@@ -59,7 +59,7 @@ def against_length(
     """Measure both versions, forward and backward; draw time and kept memory with the T² line."""
     times: dict[str, list[float]] = {name: [] for name in WAYS}
     kept: dict[str, list[float]] = {name: [] for name in WAYS}
-    with use_threads(1):  # two threads would wait for other programs
+    with use_threads(1):  # with two threads, each would wait for other programs
         for T in lengths:
             parts = heads(T, device)
             for name, way in WAYS.items():

@@ -29,7 +29,7 @@ from ..drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
 from ..threads import use_threads
 from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
 
-# A small model whose positions can be chosen -----------------------------------------------------
+# A small model with one kind of positions --------------------------------------------------------
 
 WORDS, WIDTH, HEADS = 12, 32, 2
 
@@ -52,7 +52,7 @@ class Reader(nn.Module):
 
     Args:
         kind: the kind of positions: "none", "learned", "sinusoidal" or "rotary".
-        T: the number of tokens in training, and the number of rows of a learned table.
+        T: the number of tokens in training, which is the number of rows of a learned table.
         layers: the number of blocks.
     """
 
@@ -142,7 +142,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
 
 
 def one_token_beyond(kind: str) -> str:
-    """The outcome with one token more than in training: "error", "drift" or "fine"."""
+    """The outcome for one token more than in training: "error", "drift" or "fine"."""
     try:
         share = shares_right(word_before(kind), TRAINED + 1)[-1]
     except IndexError:
@@ -243,7 +243,7 @@ def maps(
 
 
 def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
-    """Draw a dial per pair of D channels, with the rotated (1, 0) as one hand per position."""
+    """Draw one dial per pair of D channels, with one hand per position: the rotated (1, 0)."""
     figure, row = plt.subplots(
         1, D // 2, figsize=(1.75 * D / 2 + 0.4, 3.0), layout="constrained", squeeze=False
     )

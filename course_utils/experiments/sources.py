@@ -8,7 +8,7 @@ without a source.
 
     python -m course_utils.experiments.sources variants
 
-trains translators with one part changed, and prints how many unseen sentences each translates.
+trains translators with one part changed, and prints how many unseen sentences each gets right.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def translator(
     """The trained translator, in evaluation mode, built from these parts.
 
     Args:
-        cross: a `CrossAttention` class for all blocks; with None, each block has its own.
+        cross: a `CrossAttention` class for all blocks; None keeps the class of each block.
         encoder, decoder: an `EncoderBlock` and a `DecoderBlock` class.
     """
     model = new_model()
@@ -99,7 +99,7 @@ def counted(prefix: str) -> dict[str, float]:
 
 
 def translate(model: nn.Module, text: str) -> str:
-    """A sentence in French, decoded greedily."""
+    """The French translation of a sentence, decoded greedily."""
     ids = greedy_translate(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1)[0]
     return french.decode(ids[ids != EOS_ID])
 

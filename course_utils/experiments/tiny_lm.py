@@ -1,7 +1,7 @@
 """Lesson 10: a small model of the toy English, trained without the shift or on too little text, and
 the attention of its heads.
 
-The bigram model is the best model that sees a single word, computed from the grammar.
+The bigram model, computed from the grammar, is the best model that sees a single word.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lesson 12: three translators into the toy French. One is trained in the lesson, one without the
-shift, and the training of one was stopped early, to study its mistakes.
+"""Lesson 12: three translators into the toy French. The lesson trains one; one is trained without
+the shift; and the training of the last was stopped early, to study its mistakes.
 
     python -m course_utils.experiments.translating
 
-trains the last one, and stores its parameters next to this file, in half precision.
+trains the last translator and stores its parameters next to this file, in half precision.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 
 def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
-    """The model of the lesson, untrained."""
+    """The lesson's model before training."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         V_source, V_target = len(english.vocabulary), len(french.vocabulary)
@@ -110,7 +110,7 @@ def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
 
 
 def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
-    """All final texts of the search, the best score first."""
+    """All final texts of a beam search, the best score first."""
     source = english.encode(text)[None]
     return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
 
@@ -290,7 +290,7 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
     bold = {tuple(best[:n]) for n in range(len(best) + 1)}
     root: list[tuple[list[int], float, bool]] = [([], 0.0, True)]
     for x, step in enumerate([root, *steps]):
-        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes are above lines
+        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes are drawn above lines
             here, before = places[tuple(ids)], places[tuple(ids[:-1])] if ids else None
             word = french.vocabulary[ids[-1]] if ids else "<bos>"
             if before is not None:

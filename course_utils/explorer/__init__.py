@@ -26,9 +26,9 @@ NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale",
 
 
 def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) -> Explorer:
-    """A model in the page: what it expects after `text`, and every step on the way there.
+    """Show a model in the page: the words that it expects after `text`, and every step before.
 
-    The page computes everything without a kernel. If scripts don't run, it shows a table.
+    The page computes everything without a kernel. If scripts don't run, the page shows a table.
 
     Args:
         model: a `TinyLM`, or another module with the same parameter names.
