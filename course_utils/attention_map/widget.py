@@ -59,7 +59,7 @@ def attention_map(
         scale: a factor such as `d_head ** -0.5`; by default, the scores are scaled already.
         head_names: one name per head, or one per head of each layer.
         temperature, layer, head, row: the initial choice; temperatures are from 0.1 to 10.
-        step: the first step: "query · key", "scores", "scaled", "masked", "softmax" or "weighted sum".
+        step: one of "query · key", "scores", "scaled", "masked", "softmax" and "weighted sum".
         overview: whether to begin with all heads of the layer side by side.
 
     Raises:

@@ -213,7 +213,7 @@ def cost_of_styles(
 ) -> dict[str, dict[str, list[float]]]:
     """The milliseconds of forward and backward, and the KiB kept for backward, of each style."""
     x = torch.randn(B, T, C)
-    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # so both styles use one softmax
+    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # both styles then use one softmax
     panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}
     with use_threads(1):
         for name, make in STYLES.items():
