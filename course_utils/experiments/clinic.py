@@ -5,7 +5,7 @@ module also shows the programs and their symptoms, and has a one-line test that 
 
     python -m course_utils.experiments.clinic
 
-trains the models in 1.5 minutes and stores their parameters next to this file, in half precision.
+This command trains the models in 1.5 minutes and stores them next to this file in half precision.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ such a head an *induction head*.
 
     python -m course_utils.experiments.induction
 
-trains both models and stores their parameters next to this file.
+This command trains both models and stores their parameters next to this file.
 """
 
 from __future__ import annotations

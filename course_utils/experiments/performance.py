@@ -2,7 +2,7 @@
 
     python -m course_utils.experiments.performance
 
-measures the costs in `bill` in 40 rounds, and prints the values for `ONCE`.
+This command measures the costs in `bill` in 40 rounds, and prints the values for `ONCE`.
 """
 
 from __future__ import annotations

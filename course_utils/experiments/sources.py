@@ -2,13 +2,13 @@
 
     python -m course_utils.experiments.sources
 
-trains the translator and stores its parameters next to this file, in half precision. In one of four
-steps, its decoder gets zeros instead of the encoder's output, so that it also learns to generate
-without a source.
+This command trains the translator and stores its parameters next to this file, in half precision.
+In one of four steps, its decoder gets zeros instead of the encoder's output, so that it also learns
+to generate without a source.
 
     python -m course_utils.experiments.sources variants
 
-trains translators with one part changed, and prints how many unseen sentences each gets right.
+This command trains variants with one part changed; it prints how many sentences each gets right.
 """
 
 from __future__ import annotations

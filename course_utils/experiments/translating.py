@@ -3,7 +3,7 @@ the shift; and the training of the last was stopped early, to study its mistakes
 
     python -m course_utils.experiments.translating
 
-trains the last translator and stores its parameters next to this file, in half precision.
+This command trains the last translator and stores it next to this file in half precision.
 """
 
 from __future__ import annotations
