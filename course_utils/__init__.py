@@ -1,6 +1,6 @@
 """The package that the lessons of "From Averages to Transformers" import.
 
-Use `check`, `hint`, `progress` and `reset` while you learn; `device` says where to compute, and
+Use `check`, `hint`, `progress` and `reset` while you learn; `device` chooses the device, and
 `yours` lets a demonstration use your answer once it is right. The finished parts of the lessons
 are in `course_utils.attention`, `course_utils.transformer` and `course_utils.language_model`,
 written to be read.
@@ -37,8 +37,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded on first use: importing the package is fast, and the environment check works without
-    # PyTorch.
+    # Names are loaded on first use, so that importing is fast and the environment check works
+    # without PyTorch.
     if name not in _HOME:
         raise AttributeError(f"course_utils has no {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(f".{_HOME[name]}", __name__), name)

@@ -1,4 +1,4 @@
-"""`course` or `python -m course_utils`: the command line of the course."""
+"""The command line of the course, `course` or `python -m course_utils`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     grading = commands.add_parser("grade", help="grade a class; for instructors")
     explaining = commands.add_parser("explain", help="show which part of a student's answer ran")
     missing = None
-    gc.disable()  # loaded modules stay, so collecting them is useless; saves an eighth of the time
+    gc.disable()  # collecting modules that stay loaded is useless and takes an eighth of the time
     try:
         from whywrong_nbgrader import command, explain
     except ImportError as error:  # the packages for grading are not installed with the course

@@ -1,8 +1,8 @@
 """Attention, from averages to a cache: the finished parts of lessons 01 to 07, 11 and 13.
 
 Letters in shapes: `B` batch, `T` tokens (query length), `S` source (key length), `C` model
-width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**, as in
-`nn.MultiheadAttention` and the opposite of `F.scaled_dot_product_attention`.
+width, `H` heads, `D` head width. A mask is boolean, and `True` means **hidden**, as in
+`nn.MultiheadAttention`; in `F.scaled_dot_product_attention` it means the opposite.
 """
 
 import math
@@ -38,14 +38,14 @@ from .single_head import (  # noqa: F401
 
 
 class MultiHeadAttentionWrapper(nn.Module):
-    """Style A: H single heads on the same tokens, concatenated and mixed.
+    """Style A: H single heads on the same tokens, whose outputs are concatenated and mixed.
 
     Args:
         d_in: width of the input tokens.
         d_head: width D of each head.
         context_length: the maximum number of tokens for `forward`.
-        num_heads: H; the output tokens have width `d_head * num_heads`.
-        dropout: probability with which a weight is set to 0 in training.
+        num_heads: the number of heads, H; the output tokens have width `d_head * num_heads`.
+        dropout: probability with which an attention weight is set to 0 in training.
         qkv_bias: whether each head's `query`, `key` and `value` have a bias.
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)`, and returns
@@ -78,7 +78,7 @@ class MultiHeadAttentionWrapper(nn.Module):
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Cut the width into heads: `(B, T, C)` to `(B, H, T, D)` with D = C / H.
+    """Split the width into heads: `(B, T, C)` to `(B, H, T, D)` with D = C / H.
 
     Raises:
         ValueError: C is not divisible by `num_heads`.
@@ -93,7 +93,7 @@ def merge_heads(x: Tensor) -> Tensor:
     """Undo `split_heads`: `(B, H, T, D)` to `(B, T, C)` with C = H · D."""
     B, H, T, D = x.shape
     x = x.transpose(1, 2)  # (B, H, T, D) -> (B, T, H, D)
-    # The transpose didn't move the numbers, so view would fail; reshape copies.
+    # The transpose doesn't move numbers in memory, so view would fail; reshape copies them.
     return x.reshape(B, T, H * D)  # (B, T, H, D) -> (B, T, C)
 
 
@@ -105,17 +105,17 @@ def check_divisible(width: int, num_heads: int) -> None:
 
 
 class MultiHeadAttention(nn.Module):
-    """Style B: all heads at once, from one projection whose width is split.
+    """Style B: all heads computed at once, from one projection whose width is split.
 
-    Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
+    It follows Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
 
     Args:
         d_in: width of the input tokens.
-        d_out: width of the output tokens, divisible by `num_heads`, else `ValueError`.
-        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
-        num_heads: H; each head is D = d_out / H wide.
-        dropout: probability with which a weight is set to 0 in training.
-        qkv_bias: whether `query`, `key` and `value` have a bias (`out_proj` always has).
+        d_out: width of the output; a `ValueError` is raised if `num_heads` doesn't divide it.
+        context_length: the maximum number of tokens for `forward`; more tokens raise `ValueError`.
+        num_heads: the number of heads, H; each has width D = d_out / H.
+        dropout: probability with which an attention weight is set to 0 in training.
+        qkv_bias: whether `query`, `key` and `value` have a bias (`out_proj` always has one).
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)` that is
     `True` at padding, and returns `(B, T, d_out)`.
@@ -153,8 +153,8 @@ class MultiHeadAttention(nn.Module):
         scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
         hidden = self.hidden[:T, :T]  # (T, T)
         if pad_mask is None:
-            # Each token sees itself, so no row is fully hidden; and adding is faster than filling.
-            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # 0 where visible
+            # Each token sees itself, so no row is fully hidden, and adding is faster than filling.
+            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # visible keys: 0
             weights = torch.softmax(scores + future, dim=-1)  # (B, H, T, T)
         else:
             check_pad_mask(pad_mask, x)
@@ -166,14 +166,14 @@ class MultiHeadAttention(nn.Module):
 
 
 def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAttention) -> None:
-    """Copy style A's parameters into style B, in place; then both give the same output.
+    """Copy style A's parameters into style B, in place; then both modules give the same output.
 
     The heads' projections are stacked in head order, because `split_heads` splits the width in that
-    order. Biases that only the split module has become zeros.
+    order. If only the split module has biases, they become zeros.
 
     Raises:
-        ValueError: sizes or the number of heads differ, or the split module lacks a bias that the
-            wrapper has.
+        ValueError: the sizes or the numbers of heads differ, or the split module lacks a bias that
+            the wrapper has.
     """
     if len(wrapper.heads) != split.num_heads:
         raise ValueError(f"the wrapper has {len(wrapper.heads)} heads, the split {split.num_heads}")
@@ -210,14 +210,14 @@ def count_parameters(module: nn.Module) -> int:
 class CrossAttention(nn.Module):
     """Let each token of one sequence attend to all tokens of another, the context.
 
-    Vaswani et al. 2017, section 3.2.3. Nothing is causal, because the whole context is known. With
-    `context=x`, the tokens attend to each other, as in an encoder.
+    Vaswani et al. 2017, section 3.2.3. There is no causal mask, because the whole context is known.
+    With `context=x`, the tokens attend to each other, as in an encoder.
 
     Args:
-        d_model: width C of the tokens of both sequences, divisible by `num_heads`, else
-            `ValueError`.
-        num_heads: H; each head is D = d_model / H wide.
-        dropout: probability with which a weight is set to 0 in training.
+        d_model: width C of the tokens of both sequences; a `ValueError` is raised if `num_heads`
+            doesn't divide it.
+        num_heads: the number of heads, H; each has width D = d_model / H.
+        dropout: probability with which an attention weight is set to 0 in training.
 
     Shapes: `forward(x, context, context_pad_mask=None)` takes `(B, T, C)`, `(B, S, C)` and a bool
     `(B, S)` that is `True` at padding, and returns `(B, T, C)`.
@@ -250,28 +250,28 @@ class CrossAttention(nn.Module):
         return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, C)
 
 
-# Lesson 13: the same attention by the built-ins, and a cache -------------------------------------
+# Lesson 13: the same attention from the built-ins, and a cache -----------------------------------
 
 
 def sdpa_attention(
     query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None = None
 ) -> Tensor:
-    """Scores, mask, softmax and weighted sum by `F.scaled_dot_product_attention`.
+    """Compute scores, mask, softmax and weighted sum with `F.scaled_dot_product_attention`.
 
     In that built-in, `True` means visible; here, as everywhere in the course, `True` means hidden.
     A query whose keys are all hidden gives zeros.
 
     Args:
-        query: `(B, H, T, D)` floating point.
-        key: `(B, H, S, D)`.
-        value: `(B, H, S, D)`.
-        hidden: bool, broadcastable to `(B, H, T, S)`; `True` hides. None hides nothing.
+        query: floating-point queries `(B, H, T, D)`.
+        key: keys `(B, H, S, D)`.
+        value: values `(B, H, S, D)`.
+        hidden: a bool mask, broadcastable to `(B, H, T, S)`; `True` hides. None hides nothing.
 
     Returns:
-        `(B, H, T, D)`.
+        Outputs `(B, H, T, D)`.
 
     Raises:
-        ValueError: `hidden` is not bool: the built-in would add its numbers to the scores.
+        ValueError: `hidden` is not bool; the built-in would add its numbers to the scores.
     """
     if hidden is None:
         return F.scaled_dot_product_attention(query, key, value)
@@ -282,10 +282,10 @@ def sdpa_attention(
 
 
 class SDPAMultiHeadAttention(MultiHeadAttention):
-    """Style B by `F.scaled_dot_product_attention`, with the same constructor and parameters.
+    """Style B with `F.scaled_dot_product_attention`; the constructor and parameters are the same.
 
-    If it has a fused kernel, the `(B, H, T, T)` scores are never stored as a whole (Dao et al.
-    2022), and without a padding mask, most scores of future keys are not even computed.
+    If PyTorch uses a fused kernel, the `(B, H, T, T)` scores are never stored as a whole (Dao et
+    al. 2022), and without a padding mask, most scores of future keys are not even computed.
     """
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
@@ -304,7 +304,7 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
             key,
             value,
             attn_mask=seen,
-            # A function doesn't know the module's mode.
+            # A function doesn't know whether the module is in training mode.
             dropout_p=self.dropout.p if self.dropout.training else 0.0,
             is_causal=seen is None,
         )  # (B, H, T, D)
@@ -314,15 +314,15 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
 class TorchMultiHeadAttention(nn.Module):
     """`nn.MultiheadAttention` with our interface: batch first, causal, one tensor in and out.
 
-    Query, key and value are one matrix there, `attention.in_proj_weight`, of shape `(3 C, C)`.
-    `bias=False` there would remove the bias of `out_proj` too; `qkv_bias=False` keeps it.
+    The built-in stores query, key and value in one matrix, `attention.in_proj_weight`, `(3 C, C)`.
+    Its `bias=False` would remove the bias of `out_proj` too; `qkv_bias=False` keeps that bias.
 
     Args:
-        d_in: width C of the tokens; `d_out` must be equal, else `ValueError`.
-        d_out: divisible by `num_heads`, else `ValueError`.
-        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
-        num_heads: H; each head is D = C / H wide.
-        dropout: probability with which a weight is set to 0 in training.
+        d_in: width C of the tokens; a `ValueError` is raised if `d_out` differs from it.
+        d_out: width of the output; a `ValueError` is raised if `num_heads` doesn't divide it.
+        context_length: the maximum number of tokens for `forward`; more tokens raise `ValueError`.
+        num_heads: the number of heads, H; each has width D = C / H.
+        dropout: probability with which an attention weight is set to 0 in training.
         qkv_bias: whether queries, keys and values have a bias.
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, T, C)` and a bool `(B, T)` that is `True` at
@@ -362,13 +362,13 @@ class TorchMultiHeadAttention(nn.Module):
             x,
             x,
             key_padding_mask=pad_mask,
-            # To return weights, the built-in stores the scores, and a fully hidden row is NaN.
+            # With weights, the built-in would store the scores and give NaN in fully hidden rows.
             need_weights=False,
             attn_mask=self.hidden[:T, :T],
-            is_causal=True,  # only describes attn_mask, which is needed all the same
+            is_causal=True,  # only describes attn_mask, which must be passed all the same
         )  # (B, T, C)
         if pad_mask is not None:
-            # Even so, without gradients the built-in gives NaN, in exactly these rows.
+            # Even so, the built-in gives NaN in exactly these rows when no gradients are recorded.
             sees_nothing = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no real token so far
             nothing = self.attention.out_proj.bias.to(out.dtype)  # (C,)
             out = torch.where(sees_nothing[:, :, None], nothing, out)
@@ -398,16 +398,16 @@ def make_mha(
     """Build causal multi-head attention in one of four ways that give the same numbers.
 
     Args:
-        kind: `"wrapper"` (lesson 06), `"split"` (lesson 07), `"sdpa"` (as `"split"`, by
+        kind: `"wrapper"` (lesson 06), `"split"` (lesson 07), `"sdpa"` (like `"split"`, with
             `F.scaled_dot_product_attention`) or `"torch"` (`nn.MultiheadAttention`, which needs
             `d_out` equal to `d_in`).
-        d_in, d_out, num_heads, context_length, dropout, qkv_bias: as for `MultiHeadAttention`.
+        d_in, d_out, num_heads, context_length, dropout, qkv_bias: see `MultiHeadAttention`.
 
     Returns:
-        A module: `(B, T, d_in)` and a bool `(B, T)`, `True` at padding, or None → `(B, T, d_out)`.
+        A module from `(B, T, d_in)` and a padding mask, `(B, T)` bool or None, to `(B, T, d_out)`.
 
     Raises:
-        ValueError: `kind` is none of these, or `d_out` is not divisible by `num_heads`.
+        ValueError: `kind` is another word, or `d_out` is not divisible by `num_heads`.
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
@@ -418,23 +418,23 @@ def make_mha(
 def cached_attention_step(
     query: Tensor, key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Let the newest token attend to itself and to all earlier ones, from a key/value cache.
+    """Let the newest token attend to itself and to all earlier tokens, using a key/value cache.
 
     The result is the last row of causal attention over all S tokens. No mask is needed, because the
     cache contains only the past. The given cache is left unchanged.
 
     Args:
-        query: `(B, H, 1, D)`, the newest token's.
-        key: `(B, H, 1, D)`.
-        value: `(B, H, 1, D)`.
-        cache: keys and values of the earlier tokens, each `(B, H, S - 1, D)`; None if there are
-            none.
+        query: the newest token's query, `(B, H, 1, D)`.
+        key: its key, `(B, H, 1, D)`.
+        value: its value, `(B, H, 1, D)`.
+        cache: keys and values of the earlier tokens, each `(B, H, S - 1, D)`; None if there are no
+            earlier tokens.
 
     Returns:
-        The output, `(B, H, 1, D)`, and the cache for the next step, each `(B, H, S, D)`.
+        The output, `(B, H, 1, D)`, and the cache for the next step, a pair of `(B, H, S, D)`.
 
     Raises:
-        ValueError: there is not exactly one new token.
+        ValueError: the number of new tokens is not 1.
     """
     if not query.shape[-2] == key.shape[-2] == value.shape[-2] == 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Lesson 14's eight programs, fixed, in the order of its patients.
+"""The fixed versions of lesson 14's eight programs, in the order of the patients.
 
 `course_utils.experiments.patients` contains the original, broken programs. Letters in shapes: `B`
 batch, `T` tokens, `C` model width, `H` heads, `D` head width, `V` vocabulary, `N` positions.
@@ -17,7 +17,7 @@ from .attention import causal_mask, merge_heads, safe_masked_softmax, split_head
 
 def patient_a(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
     """Attention that hides the columns of padding: `(B, H, T, D)` three times, bool `(B, T)` ->
-    `(B, H, T, D)`. A fully hidden row is zeros."""
+    `(B, H, T, D)`. A fully hidden row gives zeros."""
     T, D = query.shape[-2:]
     scores = query @ key.transpose(-2, -1) / math.sqrt(D)  # (B, H, T, T)
     padding = pad_mask[:, None, None, :]  # (B, T) -> (B, 1, 1, T): columns
@@ -50,7 +50,7 @@ def patient_c(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tens
 def patient_d(
     model: nn.Module, ids: Tensor, optimizer: torch.optim.Optimizer, max_norm: float = 1.0
 ) -> float:
-    """One step with only this batch's gradient, clipped before use; returns the loss.
+    """Take one training step with only this batch's gradient, clipped before use; return the loss.
 
     The logits at t are compared with the token at t + 1. `model` takes ids `(B, T)`, returns `(B,
     T, V)` and stays in training mode.
@@ -75,7 +75,7 @@ def patient_e(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def patient_f(ids: Tensor, pad_mask: Tensor, token: Tensor, position: Tensor) -> Tensor:
-    """A token's row plus its position's: ids `(B, T)`, bool `(B, T)`, `(V, C)`, `(N, C)` ->
+    """Add a token's row and its position's row: ids `(B, T)`, bool `(B, T)`, `(V, C)`, `(N, C)` ->
     `(B, T, C)`. The first token after the padding is at position 0.
 
     Raises:
@@ -99,9 +99,9 @@ def patient_g(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tens
 
 def patient_h(model: Any, ids: Tensor, max_new_tokens: int) -> Tensor:
     """Append the most likely word repeatedly, `(B, T)` -> `(B, T + max_new_tokens)`; each token
-    goes through the model once.
+    is processed by the model only once.
 
-    `model(new, cache=None)` takes new ids `(B, T)` and the cache of the earlier ones, and returns
+    `model(new, cache=None)` takes new ids `(B, T)` and the cache of earlier ids, and returns
     logits `(B, T, V)` and the extended cache. The mode is restored; no gradients are recorded.
     """
     was_training = model.training

@@ -1,7 +1,7 @@
 """The colours of the attention map, figures and masks: one set for light and dark pages.
 
-A number's colour has a strength from 0, the page's own, to 1. Positive numbers are blue, negative
-ones orange; both darken steadily, to be readable in grey and by colour-blind readers.
+A number's colour has a strength from 0 (the page's colour) to 1. Positive numbers are blue,
+negative numbers orange; both colours darken steadily, so that they are readable in grey too.
 
 Everything is painted for a white page. On a dark Jupyter page, a filter inverts the lightness and
 keeps the hue: white becomes the page's near-black, and the darkest blue becomes light.
@@ -9,7 +9,7 @@ keeps the hue: white becomes the page's near-black, and the darkest blue becomes
 
 RGB = tuple[float, float, float]
 
-# From strength 0 to 1, in equal steps of lightness (OKLab).
+# Colours from strength 0 to 1, in equal steps of lightness (OKLab).
 ABOVE = (
     *("#ffffff", "#c8e8ff", "#92cffe", "#59b4fe", "#3296ef"),
     *("#267ad1", "#265fab", "#27477f", "#233251"),
@@ -65,7 +65,7 @@ def contrast(one: RGB, other: RGB) -> float:
 def ink(strength: float) -> str:
     """The colour of a digit on a shade: "text", "black" or "page".
 
-    "text" is black on a light page and white on a dark one, "page" the opposite. On the shades in
+    "text" is black on a light page and white on a dark page; "page" is the opposite. On shades in
     between, black is easier to read on both pages.
     """
     by_day, by_night = shade(strength), in_the_dark(shade(strength))

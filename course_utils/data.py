@@ -21,12 +21,12 @@ Rules = Mapping[str, Sequence[tuple[float, Sequence[str], str]]]
 class Grammar:
     """A language in which each word depends on a state, and the state on the words so far.
 
-    Because the number of states is small, the best possible losses can be computed: that of any
-    model, and that of a model that sees only the previous word.
+    Because the number of states is small, two lowest possible losses can be computed: the loss of
+    the best model, and that of the best model that sees only the previous word.
 
     Args:
-        rules: by state, its choices: a probability, equally likely words, and the next state. The
-            probabilities of a state sum to 1, and each word is in only one choice.
+        rules: the choices of each state: a probability, equally likely words, and the next state.
+            The probabilities of a state sum to 1, and each word is in only one choice.
 
     Raises:
         ValueError: the probabilities of a state don't sum to 1, two of its choices share a word, or
@@ -35,7 +35,7 @@ class Grammar:
     Attributes:
         states, words: names of the S states and the V words, in the order of the rules.
         probability: `(S, V)` float64, the probability of each word in each state.
-        after: `(S, V)`, the next state.
+        after: `(S, V)`, the state after each word in each state.
         often: `(S,)` float64, the frequency of each state in a long text.
     """
 
@@ -59,16 +59,16 @@ class Grammar:
         self.often = _stationary(self._moves.sum(dim=1))
 
     def draw(self, B: int, T: int, seed: int, start: str | None = None) -> Tensor:
-        """Draw texts.
+        """Draw random texts.
 
         Args:
-            B, T: the number of texts, and of words in each.
-            seed: the same seed gives the same texts.
-            start: their first state. By default, each is a window of an endless text, which begins
-                anywhere.
+            B, T: the number of texts, and the number of words in each.
+            seed: a number that determines the texts.
+            start: the texts' first state. By default, each text is a window that begins anywhere
+                in an endless text.
 
         Returns:
-            `(B, T)` int64 ids: indices into `words`.
+            Int64 ids `(B, T)`, which are indices into `words`.
         """
         generator = torch.Generator().manual_seed(seed)
         if start is None:
@@ -86,13 +86,13 @@ class Grammar:
         """The best possible model's prediction: the probability of each word after each prefix.
 
         The forward algorithm (Rabiner 1989, section III.A) updates the probability of each state,
-        given the words so far, word by word. Texts begin anywhere.
+        given the words so far, word by word. Texts may begin in any state.
 
         Args:
-            ids: `(B, T)`.
+            ids: word ids `(B, T)`.
 
         Returns:
-            `(B, T, V)` float64: `[b, t]` is conditioned on the words up to and including t.
+            Probabilities `(B, T, V)`, float64; `[b, t]` depends on the words up to and including t.
 
         Raises:
             ValueError: the grammar doesn't generate a text.
@@ -112,7 +112,7 @@ class Grammar:
         return torch.stack(columns, dim=1)
 
     def uniform_loss(self) -> float:
-        """log V: the loss of a model that considers all words equally likely."""
+        """The loss of a model that considers all words equally likely, log V."""
         return math.log(len(self.words))
 
     def unigram_loss(self) -> float:
@@ -125,14 +125,14 @@ class Grammar:
         return float(_entropy(pairs.flatten()) - _entropy(pairs.sum(dim=1)))
 
     def entropy_rate(self) -> float:
-        """The loss of the best possible model far into a text, where it knows the state."""
+        """The loss of the best possible model late in a text, where the model knows the state."""
         return float(self.often @ _entropy(self.probability))
 
     def least_loss(self, T: int) -> float:
         """The lowest possible mean loss on windows of T words that begin anywhere.
 
-        Exact, averaged over the T - 1 words that have a word before them. Early in a window, the
-        state is not known yet, so this is above `entropy_rate`.
+        It is exact, averaged over the T - 1 words that follow another word. Early in a window, the
+        state is not known yet, so this loss is above `entropy_rate`.
 
         Raises:
             ValueError: T is less than 2, or the words reveal the state so slowly that there are too
@@ -144,7 +144,7 @@ class Grammar:
         losses = []
         for _ in range(T):
             losses.append(float(share @ _entropy(belief @ self.probability)))
-            # Each belief leads to one per word; if words reveal the state, few of them differ.
+            # Each belief leads to one per word; if words reveal the state, few beliefs differ.
             belief = torch.einsum("ks, svn -> kvn", belief, self._moves).flatten(0, 1)  # (K V, S)
             likely = belief.sum(dim=1)  # (K V,)
             share = share.repeat_interleave(len(self.words)) * likely
@@ -160,7 +160,7 @@ class Grammar:
         return sum(losses[1:]) / (T - 1)
 
     def levels(self, T: int) -> dict[str, float]:
-        """The four losses that a curve of training passes, by name, for windows of T words."""
+        """Four losses by name that a training curve passes, for windows of T words."""
         return {
             "log V": self.uniform_loss(),
             "unigram": self.unigram_loss(),
@@ -187,14 +187,14 @@ def _stationary(moves: Tensor) -> Tensor:
     """The stationary distribution `(S,)` of a transition matrix `(S, S)`."""
     S = len(moves)
     equations = moves.T - torch.eye(S, dtype=moves.dtype)
-    equations[-1] = 1.0  # one equation is redundant; replace it by: the probabilities sum to 1
+    equations[-1] = 1.0  # replaces a redundant equation: the probabilities sum to 1
     right = torch.zeros(S, dtype=moves.dtype)
     right[-1] = 1.0
     return torch.linalg.solve(equations, right).clamp(min=0)
 
 
 def _entropy(probabilities: Tensor) -> Tensor:
-    """`(…, V)` to `(…)`, in nats."""
+    """The entropy of each distribution in nats: `(…, V)` to `(…)`."""
     return torch.special.entr(probabilities).sum(dim=-1)
 
 
@@ -224,7 +224,7 @@ def _rules() -> Rules:
         "end or adverb": [(0.7, [END], "sentence"), (0.3, ADVERBS, "end")],
         "end": [(1.0, [END], "sentence")],
     }
-    for n in NUMBERS:  # the number of the subject, with which its verb must agree, near or far
+    for n in NUMBERS:  # the subject's number, with which its verb must agree, near or far
         rules[f"subject of {n}"] = [
             (0.25, VERBS[n], "end or adverb"),
             (0.15, VERBS_WITH_OBJECT[n], "object"),
@@ -248,11 +248,10 @@ toy_english = Grammar(_rules())
 
 
 def agreement_prefixes() -> tuple[Tensor, Tensor, int, int]:
-    """Every text like ". the dogs near the cat": next comes a verb, and the nearest noun misleads.
+    """Every text like ". the dogs near the cat"; its nearest noun misleads about the next verb.
 
-    Returns:
-        `(N, 6)` ids of `toy_english`; `(N, 2, V)` bool: the verbs that agree with the subject, and
-        those that don't; and the positions of the subject and of the nearer noun.
+    Returns: Ids `(N, 6)` of `toy_english`; a bool mask `(N, 2, V)` of the verbs that agree with the
+        subject and of those that don't; and the positions of the subject and of the nearer noun.
     """
     prefixes, verbs = [], []
     for number, other in (NUMBERS, NUMBERS[::-1]):
@@ -273,10 +272,10 @@ def agreement_prefixes() -> tuple[Tensor, Tensor, int, int]:
 
 
 class Tokenizer:
-    """Pieces of text and their ids; an id is a piece's index in `vocabulary`.
+    """A map from pieces of text to ids; an id is a piece's index in `vocabulary`.
 
     Args:
-        vocabulary: the pieces, each once.
+        vocabulary: the distinct pieces.
     """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
@@ -320,7 +319,7 @@ class Tokenizer:
 
 
 class WordTokenizer(Tokenizer):
-    """Words in lower case, with the full stop as a separate word.
+    """A tokenizer for words in lower case, with the full stop as a separate word.
 
     >>> words = WordTokenizer(toy_english.words)
     >>> words.decode(words.encode("The dogs near the cat sleep."))
@@ -335,7 +334,7 @@ class WordTokenizer(Tokenizer):
 
 
 class CharacterTokenizer(Tokenizer):
-    """Characters; the vocabulary is the sorted characters of a text.
+    """A tokenizer for characters; its vocabulary is the sorted characters of a text.
 
     Args:
         text: the text that contains the characters.
@@ -363,7 +362,7 @@ def read_text(path: str | PathLike[str] | None = None) -> str:
     """Return the text of your file, or the language reference that comes with Python.
 
     Args:
-        path: a text file in UTF-8. Without one, the text of `help("topics")`, half a million
+        path: a text file in UTF-8. The default is the text of `help("topics")`, half a million
             characters, which differs slightly between versions of Python.
 
     Raises:
@@ -385,11 +384,11 @@ def read_text(path: str | PathLike[str] | None = None) -> str:
 
 
 def train_and_held_out(ids: Tensor, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Cut a text in two: the training text, and the end, which the model never sees.
+    """Split a text into training text and held-out text, the end that the model never sees.
 
     Args:
-        ids: `(N,)`.
-        share: the fraction at the end.
+        ids: the ids of the text, `(N,)`.
+        share: the fraction of the text that is held out.
 
     Raises:
         ValueError: the share is not between 0 and 1, or leaves one part empty.

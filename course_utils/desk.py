@@ -14,7 +14,7 @@ from whywrong.course import Course, catalogue, joined
 
 from .points import Progress, load, progress_path, record
 
-# Hidden from graded submissions: this module, which can load the catalogue with its answers.
+# This module is hidden from graded submissions, because it can load the catalogue with answers.
 COURSE = Course(
     exercises=Path(__file__).resolve().parent.parent / "exercises",
     package="course_utils",
@@ -32,9 +32,9 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
     Args:
         exercise_id: the name of the exercise, which is also the name of your function or class.
         answer: the function, class or quiz dict itself, not the result of a call.
-        seed: selects the inputs. None: the course's own, the same for everybody. A number:
-            different ones. "grading": those of the environment variable COURSE_GRADING_SEED, or
-            random ones if it is not set.
+        seed: the seed of the inputs. None: the course's own, the same for everybody. A number:
+            different inputs. "grading": the seed in the environment variable COURSE_GRADING_SEED,
+            or a random one if that is not set.
 
     Returns:
         A `Report`. Whatever the answer does, `check` raises no error.
@@ -53,7 +53,7 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
 
 
 def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report:
-    """Adds what only the desk knows: hints, progress in the lesson, a failed cell."""
+    """Adds hints, the progress in the lesson, and a note if the cell failed to run."""
     failure = failed_runs.last(exercise.id)
     stale = f"The last run of the cell that defines `{exercise.id}` failed ({failure}). "
     return replace(
@@ -67,7 +67,7 @@ def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report
 
 
 def _place(exercise: Exercise, known: Catalogue) -> str:
-    """How much of the lesson is done, if progress is stored."""
+    """A phrase on how much of the lesson is done, if progress is stored."""
     path = progress_path()
     if path is None:
         return ""
@@ -85,7 +85,7 @@ def _seed(seed: int | str | None) -> int:
         if not seed:
             return 1 + secrets.randbits(48)
     if isinstance(seed, str):
-        # Any text is a seed, so that a typing error can't fall back to a public one.
+        # Any text is a seed, so that a typing error can't select a public seed.
         return 1 + int.from_bytes(seed.encode(), "little") % (2**61 - 1)
     return int(seed or 0)
 
@@ -106,9 +106,9 @@ def _unknown(exercise_id: object, known: Catalogue) -> Report:
 
 
 def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
-    """The version that a demonstration runs: the answer if it is right, else the finished part.
+    """The code that a demonstration runs: the answer if it is right, otherwise the finished part.
 
-    An answer that is right only with the course's versions of earlier parts would fail here.
+    An answer that needs the course's versions of earlier parts would fail here, so it isn't used.
 
     Raises:
         ValueError: the exercise doesn't exist.
@@ -121,7 +121,7 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
 
 
 def hint(exercise_id: str, number: int | None = None) -> Message:
-    """The next hint for an exercise, or hint `number` (from 1)."""
+    """Show the next hint for an exercise, or hint `number` (from 1)."""
     try:
         known = catalogue()
     except ValueError as error:
@@ -148,12 +148,12 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
 
 
 def hints_left(exercise: Exercise) -> int:
-    """The number of an exercise's hints that were not shown yet."""
+    """The number of hints of an exercise that were not shown yet."""
     return len(exercise.hints) - len(_hints_shown.get(exercise.id, ()))
 
 
 def progress() -> Progress:
-    """All lessons and exercises with your points."""
+    """Show all lessons and exercises with your points."""
     kept, notice = load(progress_path())
     try:
         known = catalogue()

@@ -1,8 +1,8 @@
-"""Diagrams of an architecture as data flow: boxes, arrows, and the shapes on the arrows.
+"""Diagrams of the data flow in an architecture: boxes, arrows, and shapes on the arrows.
 
 `diagram` takes a list that reads like the code: each step has its inputs and its output shape.
 Diagrams use the page's text colour, so they are readable on light and dark pages and in print;
-"learned" is shown by a thick border as well as a colour. As text, a diagram is the same list.
+Learned steps have a thick border as well as a colour. As text, a diagram is the list of steps.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SHAPE_CHARACTER = 6.7
 LINE = 17
 BOX_PADDING = 11
 ROW_GAP = COLUMN_GAP = 40
-LANE = 16  # between a box and an arrow around it
-BEND = HEAD = 7  # of a line, and of an arrow
+LANE = 16  # space between a box and an arrow around it
+BEND = HEAD = 7  # sizes of a line's corner and of an arrow head
 
-BLUE = ABOVE[5]  # contrasts with white and with black
+BLUE = ABOVE[5]  # a colour that contrasts with white and with black
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Step:
     """One box of a diagram.
 
     Args:
-        name: its name for the other steps, and the text in the box.
-        inputs: names of the earlier steps whose results it takes.
-        shape: the output's shape, written on its arrows.
-        label: the text, if it isn't the name. A sign, such as "+", is drawn as a circle.
-        learned: whether it has parameters.
-        column: its horizontal position, from 0; by default below the middle of its inputs or, for
+        name: the step's name in other steps' inputs, and the text in its box.
+        inputs: names of the earlier steps whose results the step takes.
+        shape: the output's shape, which is written on the arrows.
+        label: the text, if it differs from the name. A sign such as "+" is drawn as a circle.
+        learned: whether the step has parameters.
+        column: the horizontal position, from 0; by default below the middle of its inputs or, for
             an input that only one step needs and that is not the first, to the left of that step.
-        row: its vertical position; by default below all its inputs.
+        row: the vertical position; by default below all inputs.
     """
 
     name: str
@@ -66,13 +66,13 @@ def diagram(
     frames: Mapping[str, Sequence[str]] | None = None,
     alt: str = "",
 ) -> Diagram:
-    """Draw steps from top to bottom, each with arrows from its inputs.
+    """Draw steps from top to bottom, with an arrow from each input.
 
     Args:
         steps: the steps, in the order of computation.
         title: what the diagram shows.
-        frames: by heading, the names of steps to put into a dashed frame.
-        alt: one sentence as a text alternative; the steps as text are added automatically.
+        frames: headings, and the names of the steps in the dashed frame with that heading.
+        alt: a text alternative of one sentence; the list of steps is added automatically.
 
     Raises:
         ValueError: two steps have the same name, or an input is not an earlier step.
@@ -107,14 +107,14 @@ class Diagram:
 
     @property
     def text(self) -> list[str]:
-        """One line per step, as in code."""
+        """The diagram as text, one line per step."""
         return [_as_text(step) for step in self.steps]
 
     def __repr__(self) -> str:
         return "\n".join([self.title, *(f"  {line}" for line in self.text)])
 
     def svg(self) -> str:
-        """Only the drawing, as SVG."""
+        """The drawing alone, as SVG."""
         return _Drawing(self.steps, self.frames).svg(self._alternative())
 
     def _alternative(self) -> str:
@@ -175,7 +175,7 @@ class _Box:
 
 
 class _Drawing:
-    """The position of everything, and its SVG."""
+    """A drawing: the positions of its boxes and lines, and the SVG."""
 
     def __init__(self, steps: Sequence[Step], frames: Mapping[str, Sequence[str]]) -> None:
         self.frames = frames
@@ -254,7 +254,7 @@ class _Drawing:
                 self._text(source.x, source.bottom + 15, text, "middle", code=True)
 
     def _around(self, source: _Box, target: _Box) -> None:
-        """Branch off below the source, go down beside the boxes, and enter from the side."""
+        """Draw an arrow that starts below the source, passes the boxes, and ends at the side."""
         if source.x != target.x:
             side = 1 if target.x > source.x else -1
         else:
@@ -284,7 +284,7 @@ class _Drawing:
         )
 
     def _port(self, source: _Box, target: _Box) -> float:
-        """Where an arrow meets the top of its target, with space to other arrows from above."""
+        """The point where an arrow meets its target's top, at a distance from other arrows."""
         above = [self.boxes[name] for name in target.step.inputs]
         above = [box for box in above if box.y < target.y]
         if len(above) == 1:
@@ -307,7 +307,7 @@ class _Drawing:
         )
 
     def _path(self, points: Sequence[tuple[float, float]]) -> None:
-        """A line with rounded corners and an arrow head at its end."""
+        """Draw a line with rounded corners and an arrow head at its end."""
         (x, y), (before_x, before_y) = points[-1], points[-2]
         dx, dy = _sign(x - before_x), _sign(y - before_y)
         tip = (x - dx * 1.5, y - dy * 1.5)
@@ -333,7 +333,7 @@ class _Drawing:
         )
 
     def _shape(self, box: _Box) -> None:
-        """The shape next to the downward arrow, on the side without branches."""
+        """Write the shape next to the downward arrow, on the side without branches."""
         if not box.step.shape or box.step.name in self.labelled:
             return
         sides = self.lane_sides.get(box.step.name, set())
@@ -408,7 +408,7 @@ class _Drawing:
 
 
 def _placed(steps: Sequence[Step], users: Mapping[str, Sequence[Step]]) -> dict[str, _Box]:
-    """Each step in its row and column, as boxes of equal width."""
+    """A box for each step in its row and column, all of equal width."""
     beside = {
         step.name: users[step.name][0]
         for step in steps
@@ -453,7 +453,7 @@ def _sign(number: float) -> int:
 
 
 def _towards(corner: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    """The point where a rounded corner begins on the way to `other`."""
+    """The point on the line to `other` at which a rounded corner begins."""
     length = abs(other[0] - corner[0]) + abs(other[1] - corner[1])
     bend = min(BEND, length / 2)
     return (

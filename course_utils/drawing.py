@@ -1,4 +1,4 @@
-"""Draws figures: cells, lines, labels, a cell's picture and its text alternative."""
+"""Draws figures: cells, lines and labels, and the picture in a notebook with its alternative."""
 
 import base64
 import html
@@ -39,7 +39,7 @@ SEEN = ListedColormap([colours.SEEN], "seen")
 HATCH = "/////"
 HATCH_COLOR = colours.HATCHING
 
-# Lines differ in dashes and markers, and their colours in lightness too.
+# Lines differ in dashes and markers, and their colours also differ in lightness.
 LINE_STYLES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3))]
 LINE_COLORS = ["#000000", "#0072b2", "#b35900", "#009e73", "#7b3294", "#56a0d3"]
 MARKERS = "osD^vP"
@@ -49,7 +49,7 @@ PIXEL_DENSITY = 2
 # Rounding red, green and blue to multiples of eight is invisible and saves a third of the bytes.
 FEWER_SHADES = [min(255, (v + 4) // 8 * 8) for v in range(256)] * 3
 CELLS_DESCRIBED = 36
-LARGE_CELLS = 16  # a wider or taller grid gets smaller cells
+LARGE_CELLS = 16  # rows or columns; a larger grid gets smaller cells
 DIGIT_POINTS = (6.5, 9.0)  # smaller digits are left out
 
 STYLE = {
@@ -68,22 +68,22 @@ STYLE = {
 
 
 class Picture:
-    """A finished figure with its text alternative, sharp on dense screens.
+    """A finished figure with its text alternative, sharp on high-resolution screens.
 
-    A notebook stores it as HTML, the only place where JupyterLab and nbconvert read an image's text
-    alternative. The HTML contains a WebP, a third smaller than a PNG; a PNG of half the density is
-    for programs without HTML. On a dark Jupyter page, white and black are swapped; elsewhere the
-    background is white.
+    A notebook stores a picture as HTML, the only place where JupyterLab and nbconvert read a text
+    alternative. The HTML contains a WebP image, a third smaller than a PNG; a PNG of half the
+    density is for programs without HTML. On a dark Jupyter page, white and black are swapped;
+    elsewhere the background is white.
 
     Args:
-        figure: a figure from pyplot or not; it is closed, so that it isn't shown twice.
+        figure: a figure, created by pyplot or not; it is closed so that it isn't shown twice.
         alt: the text alternative for readers who don't see the picture.
 
     Attributes:
-        webp: the image as bytes, the same for the same figure.
-        png: the same at half the density.
+        webp: the image as bytes, which are the same for the same figure.
+        png: the image at half the density.
         alt: the text alternative.
-        width, height: size on the page in CSS pixels.
+        width, height: the size on the page in CSS pixels.
     """
 
     def __init__(self, figure: Figure, alt: str) -> None:
@@ -113,7 +113,7 @@ class Picture:
 
 
 def show(figure: "Figure | Picture", alt: str = "") -> None:
-    """Show your own figure with its text alternative, or a `Picture` in mid-cell."""
+    """Show your own figure with its text alternative, or a `Picture` in the middle of a cell."""
     from IPython.display import display
 
     display(figure if isinstance(figure, Picture) else Picture(figure, alt))
@@ -124,7 +124,7 @@ def show(figure: "Figure | Picture", alt: str = "") -> None:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The same look, whatever style the notebook has set."""
+    """Use the course's style inside the context, whatever style the notebook has set."""
     with matplotlib.style.context(["default", STYLE]):
         yield
 
@@ -164,7 +164,7 @@ def draw_cells(
     axes: Axes, values: np.ndarray, hidden: np.ndarray, colormap: Colormap, norm: Normalize
 ) -> None:
     T, S = values.shape
-    # One hatched sheet below, and the cells above it with holes where they are hidden: one hatched
+    # The cells have holes where they are hidden, above one hatched sheet, because one hatched
     # shape per cell would take seconds for a large mask.
     sheet = Rectangle((-0.5, -0.5), S, T, facecolor="white", hatch=HATCH, linewidth=0, zorder=0)
     axes.add_patch(sheet)
@@ -172,7 +172,7 @@ def draw_cells(
     cells[np.isnan(values)] = 1
     cells[hidden] = (1, 1, 1, 0)
     axes.imshow(cells, aspect="equal", zorder=1)
-    if max(T, S) <= 32:  # no minor ticks with a grid: each tick would be measured in the layout
+    if max(T, S) <= 32:  # larger grids have no minor ticks, which slow down the layout
         lines = [[(s - 0.5, -0.5), (s - 0.5, T - 0.5)] for s in range(S + 1)]
         lines += [[(-0.5, t - 0.5), (S - 0.5, t - 0.5)] for t in range(T + 1)]
         grid = LineCollection(lines, colors="#bbbbbb", linewidths=0.6, zorder=1.5, in_layout=False)
@@ -193,9 +193,9 @@ def label_cells(
 
 
 def fit(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Lay out the panels, with the column labels slanted if one of them has no room to be flat.
+    """Lay out the panels; slant the column labels if one of them is too long to be horizontal.
 
-    Later drawing keeps this layout, which takes longer to compute than to draw.
+    Later drawing keeps this layout, because computing it takes longer than drawing.
     """
     _lay_out(figure, panels)
     for axes in panels:
@@ -241,7 +241,7 @@ def write_digits(
     """Write the numbers into the cells of laid-out panels, all in the same size, if they fit.
 
     Args:
-        values, hidden: `(panels, T, S)`.
+        values, hidden: the numbers and the mask, each `(panels, T, S)`.
     """
     least, most = DIGIT_POINTS
     texts = {
@@ -263,7 +263,7 @@ def write_digits(
 
 
 def draw_scale(figure: Figure, axes: Sequence[Axes], colormap: Colormap, norm: Normalize) -> None:
-    """The bar of colours, with its numbers."""
+    """Draw the colour bar with its numbers."""
     mappable = matplotlib.cm.ScalarMappable(norm=norm, cmap=colormap)
     bar = figure.colorbar(mappable, ax=axes, fraction=0.06, pad=0.03, aspect=18)
     bar.outline.set(linewidth=0.6, edgecolor="#bbbbbb")
@@ -278,9 +278,9 @@ def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> Non
 
 
 def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:
-    """A digit's colour, and the colour of its outline if it needs one on a light or a dark page.
+    """A digit's colour, and its outline's colour if it needs an outline on a light or dark page.
 
-    No colour contrasts with a middle shade both on a light page and, inverted, on a dark one.
+    No colour contrasts with a middle shade both on a light page and, inverted, on a dark page.
     """
     red, green, blue, _ = background
     by_day = (red, green, blue)
@@ -307,7 +307,7 @@ def _drawn(figure: Figure) -> Image.Image:
 
 
 def _encoded(image: Image.Image, **how: Any) -> bytes:
-    """Bytes without time or version, so that the same image gives the same bytes."""
+    """The encoded image without time or version, so that equal images give equal bytes."""
     file = io.BytesIO()
     image.save(file, **how)
     return file.getvalue()
@@ -319,7 +319,7 @@ def _base64(data: bytes) -> str:
 
 def _close(figure: Figure) -> None:
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is not None:  # pyplot doesn't know a figure drawn without it
+    if pyplot is not None:  # pyplot doesn't know figures that it didn't create
         pyplot.close(figure)
 
 
@@ -357,7 +357,7 @@ def names(names: Sequence[str] | None, count: int, what: str) -> list[str]:
 def paint(
     values: np.ndarray, hidden: np.ndarray, limits: tuple[float, float] | None
 ) -> tuple[Colormap, Normalize]:
-    """Colours and their values, as in `colours.strength`."""
+    """The cells' colours, and the colour scale, as in `colours.strength`."""
     shown = values[~hidden & np.isfinite(values)]
     low, high = limits or ((shown.min(), shown.max()) if shown.size else (0.0, 1.0))
     if low < 0:
@@ -429,7 +429,7 @@ def describe_heads(
 
 
 def level(axes: Axes, name: str, value: float) -> None:
-    """A horizontal line with its name at its right end."""
+    """Draw a horizontal line with its name at its right end."""
     axes.axhline(value, color=HATCH_COLOR, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.annotate(
         name,

@@ -1,6 +1,6 @@
-"""Tests whether this Python has what the course needs; chooses the device to compute on.
+"""Tests whether this Python has what the course needs, and chooses the device.
 
-It imports nothing that the course installs before it has looked for it.
+This module imports no package that the course installs before checking that it is there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COURSE = Path(__file__).resolve().parent.parent
 
 
 def check_environment() -> list[str]:
-    """Say what this Python lacks and what to do, one line each, or one line if all is well.
+    """Say in one line each what this Python lacks and what to do, or in one line that all is well.
 
     If all is well, the line is the same on every machine.
 
@@ -42,7 +42,7 @@ def check_environment() -> list[str]:
 def report_environment() -> None:
     """Print the result of `check_environment`.
 
-    In a notebook that isn't ready, later failing imports show the same words instead of a
+    If something is missing, imports that fail later in a notebook show the same words instead of a
     traceback.
     """
     lines = check_environment()
@@ -80,7 +80,7 @@ def _unmet(requirements: list[str]) -> list[str]:
 
 
 def _other_copy() -> list[str]:
-    """Reports an imported package that belongs to another checkout than the lesson."""
+    """A line if the imported package belongs to a different checkout from the lesson's."""
     from importlib.util import find_spec
 
     spec = find_spec("course_utils")
@@ -93,9 +93,9 @@ def _other_copy() -> list[str]:
 
 
 def device() -> torch.device:
-    """The device for new tensors: the CPU, or the one that `COURSE_DEVICE` names.
+    """The device for new tensors: the CPU, or the device that `COURSE_DEVICE` names.
 
-    With `COURSE_DEVICE=cuda` on a machine without a CUDA device, prints a line and returns the CPU.
+    With `COURSE_DEVICE=cuda` but no CUDA device, the function prints a line and returns the CPU.
 
     Raises:
         ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda`, with a number or without.

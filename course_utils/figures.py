@@ -1,12 +1,12 @@
 """Static figures: heat maps, heads, masks, distributions and curves.
 
-Each function returns a `Picture`. A notebook shows it if it is the last line of a cell; anywhere
-else, or for a figure you drew yourself, call `show`. Every picture has a text alternative: `alt`,
-or a description computed from the data. This is also the cell's text output, so write your own
-`alt` if the numbers differ from run to run.
+Each function returns a `Picture`. A notebook shows a picture that is the last line of a cell;
+anywhere else, or for a figure you drew yourself, call `show`. Every picture has a text alternative:
+`alt`, or a description computed from the data. The alternative is also the cell's text output, so
+write your own `alt` if the numbers differ from run to run.
 
-The colours are those of the attention map (see `colours`). A dark Jupyter theme inverts a picture's
-lightness, so that its background is the page's own.
+The colours are the same as in the attention map (see `colours`). A dark Jupyter theme inverts a
+picture's lightness, so that its background becomes the page's.
 """
 
 import math
@@ -41,17 +41,17 @@ def heatmap(
 ) -> Picture:
     """Draw one `(T, S)` matrix with its numbers in the cells.
 
-    In a matrix with negative numbers, these are orange, zero is white and positive numbers are
+    In a matrix with negative numbers, those are orange, zero is white and positive numbers are
     blue; any other matrix is blue in proportion to the number, as in the attention map.
 
     Args:
-        matrix: `(T, S)`; `-inf` is drawn as hidden, NaN as NaN.
+        matrix: the numbers `(T, S)`; `-inf` is drawn as hidden, and NaN as "NaN".
         title: what the figure shows.
-        rows, columns: T and S labels; positions by default.
-        hidden: `(T, S)` bool; `True` is hatched.
-        digits: after the decimal point. Numbers that don't fit into the cells are left out.
+        rows, columns: T and S labels; by default positions.
+        hidden: a bool mask `(T, S)`; hidden cells are hatched.
+        digits: the number of decimal places. Numbers that don't fit into the cells are left out.
         limits: the lowest and the highest possible number; by default 0 and the matrix's maximum.
-        alt: the text alternative; by default the rows, or the range of a large matrix.
+        alt: the text alternative; by default the rows, or the range if the matrix is large.
 
     Raises:
         ValueError: a shape or a number of labels doesn't fit.
@@ -90,15 +90,15 @@ def head_grid(
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw the `(H, T, S)` weights of several heads side by side, on one scale from 0 to 1.
+    """Draw the attention weights of several heads side by side, on one scale from 0 to 1.
 
     Args:
-        weights: `(H, T, S)`.
+        weights: attention weights `(H, T, S)`.
         title: what the figure shows.
-        queries, keys: T and S labels; positions by default.
-        hidden: bool, broadcastable to `(H, T, S)`; `True` is hatched.
-        names: H headings; "head 0", "head 1", … by default.
-        alt: the text alternative; by default, what the last query attends to most.
+        queries, keys: T and S labels; by default positions.
+        hidden: a bool mask, broadcastable to `(H, T, S)`; hidden cells are hatched.
+        names: H headings; by default "head 0", "head 1", ….
+        alt: the text alternative; by default, the token to which the last query attends most.
     """
     values, is_hidden = drawing.grid(weights, hidden, ndim=3)
     H, T, S = values.shape
@@ -153,11 +153,11 @@ def mask_picture(
     """Draw one `(T, S)` mask, or a batch `(B, T, S)`: hidden cells are hatched.
 
     Args:
-        hidden: bool, `True` means hidden.
+        hidden: a bool mask; `True` means hidden.
         title: what the figure shows.
-        queries, keys: T and S labels; positions by default.
-        names: B headings; "sequence 0", … by default.
-        alt: the text alternative; by default, what each row sees.
+        queries, keys: T and S labels; by default positions.
+        names: B headings; by default "sequence 0", ….
+        alt: the text alternative; by default, the keys that each row sees.
     """
     if hidden.dtype != torch.bool:
         raise ValueError(f"hidden must be a bool mask, got {hidden.dtype}")
@@ -202,7 +202,7 @@ def score_distributions(
     """Draw the distribution of dot products, unscaled and divided by √D.
 
     Args:
-        scores: by the width D of the vectors, their unscaled dot products, of any shape.
+        scores: for each width D of the vectors, their unscaled dot products in any shape.
         title: what the figure shows.
         alt: the text alternative; by default the standard deviations.
     """
@@ -248,11 +248,11 @@ def loss_curve(
     """Draw losses against the steps of training, one line per name.
 
     Args:
-        losses: by name, one value per step from step 1 on, or a dict of values by step.
+        losses: for each name, one value per step from step 1 on, or a dict of values by step.
         title: what the figure shows.
-        floor: a value that no model can beat, such as the entropy of the data; a labelled line.
-        levels: by name, other values to compare with; labelled lines.
-        steps: the end of the axis; by default that of the losses.
+        floor: a value that no model can beat, such as the entropy of the data, drawn as a line.
+        levels: other values to compare with, by name, drawn as labelled lines.
+        steps: the last step on the axis; by default the last one with a loss.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
     """
@@ -302,15 +302,15 @@ def cost_curve(
     power: float | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw measured costs against a size, both axes logarithmic, one line per name.
+    """Draw measured costs against a size, one line per name, with both axes logarithmic.
 
     Args:
         sizes: N positive sizes, such as the numbers of tokens.
         costs: N positive costs by name.
         title: what the figure shows.
-        xlabel, ylabel: with units.
-        power: draw the line that grows with this power of the size, through the last point of the
-            first curve: 2 for T².
+        xlabel, ylabel: names of the axes, with units.
+        power: the exponent of a line to draw through the last point of the first curve, such as 2
+            for T².
         alt: the text alternative. The default leaves the values out, because measured costs differ
             from run to run.
     """
@@ -360,7 +360,7 @@ def points_and_lines(
 
     Args:
         x, y: N numbers each.
-        lines: by name, a function from x to the line's y, such as a module.
+        lines: functions by name, such as modules, from x to the line's y.
         title: what the figure shows.
         alt: the text alternative. The default leaves the lines' numbers out, because trained ones
             differ from machine to machine.
@@ -388,13 +388,13 @@ def curve_panels(
     xlabel: str,
     alt: str | None = None,
 ) -> Picture:
-    """Draw curves against a size in panels side by side, one line per name, the same in each panel.
+    """Draw curves against a size in panels side by side, with the same lines in each panel.
 
     The sizes have a logarithmic axis, and so do values that span more than a factor of 1,000.
 
     Args:
         sizes: N positive sizes.
-        panels: by measured quantity, N numbers by name.
+        panels: for each measured quantity, N numbers by name.
         title: what the figure shows.
         alt: the text alternative; by default the first and the last number of each line.
     """
@@ -461,7 +461,7 @@ def arrows(
     """Draw vectors of width 2 as arrows from the origin.
 
     Args:
-        vectors: two numbers by name.
+        vectors: the two numbers of each vector, by name.
         title: what the figure shows.
         chain: names of arrows to draw tip to tail; their sum is drawn from the origin.
         alt: the text alternative.
@@ -503,7 +503,7 @@ def bars(
     """Draw one stacked bar per name, each segment with its name and number.
 
     Args:
-        values: by bar and segment, a number that is not negative. A segment too narrow for its
+        values: a non-negative number for each bar and segment. A segment that is too narrow for its
             label is labelled at the end of the bar.
         title: what the figure shows.
         alt: the text alternative; by default the numbers.

@@ -1,10 +1,10 @@
-"""Predictions: the result you expect, typed in before you see it. They give no points.
+"""Predictions, the results that you expect and type in before you see them. They give no points.
 
     predicted_sum = ...  # a number
 
     reveal(predicted_sum, 28 * 4)
 
-Also words that would give an answer away, stored by name: `caption` finds those of a figure,
+The module also stores words that would give an answer away: `caption` finds those of a figure, and
 `recall` the answers to a lesson's first questions.
 """
 
@@ -30,9 +30,9 @@ NONE_YET = "No prediction yet. Replace the dots above with it and run both cells
 
 
 class Folded:
-    """Content that a page hides until it is clicked; as text, only the request.
+    """Content that a page hides until a click; its text form contains only the request to predict.
 
-    In a notebook, it also captures the rest of the cell's output and figures, but not widgets.
+    In a notebook, it also captures the later output and figures of the cell, but not widgets.
     """
 
     def __init__(self, said: str, result: str) -> None:
@@ -46,8 +46,8 @@ class Folded:
         return f"<p>{html.escape(self.said)}</p>{shown}"
 
     def show(self) -> None:
-        """Show it when the cell has ended, or at once outside a notebook."""
-        from IPython import get_ipython  # not needed when a class is graded
+        """Show the content when the cell has ended, or at once outside a notebook."""
+        from IPython import get_ipython  # IPython isn't needed when a class is graded
         from IPython.core.displaypub import CapturingDisplayPublisher
         from IPython.display import display
         from IPython.utils.capture import capture_output
@@ -72,13 +72,13 @@ class Folded:
 
 
 def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
-    """Show a prediction next to the result, and whether they agree. Never raises an error.
+    """Show a prediction next to the result, and whether they agree; never raise an error.
 
     Without a prediction, a page shows the result folded, together with the rest of the cell.
 
     Args:
         guess: a number, a word, True or False, or a list of these; `...`, or a list that contains
-            it, means no prediction yet. Words are compared without regard to case and blanks.
+            it, means that there is no prediction yet. Case and blanks in words are ignored.
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
     """
@@ -94,7 +94,7 @@ def recall(lesson: str, answers: list[Any]) -> None:
     """Say which of your answers to a lesson's first questions are right, and why.
 
     Args:
-        lesson: its number, as in "04".
+        lesson: the lesson's number, such as "04".
         answers: your answers, in the order of the questions; `...` means no answer yet.
     """
     kept = captions()[lesson]["recall"]
@@ -113,14 +113,14 @@ def recall(lesson: str, answers: list[Any]) -> None:
 
 
 def caption(name: str, **numbers: Any) -> dict[str, str]:
-    """The title and the text alternative of a figure, stored so that they give nothing away early.
+    """The title and text alternative of a figure, stored elsewhere so that they give nothing away.
 
     Args:
-        name: the lesson and the figure's name, as in "01 shares".
-        numbers: values for the braces in the text.
+        name: the lesson and the figure's name, such as "01 shares".
+        numbers: values for the placeholders in braces in the text.
 
     Returns:
-        `title` and `alt`, for any function of `figures`: `heatmap(x, **caption("01 …"))`.
+        `title` and `alt` for any function in `figures`, as in `heatmap(x, **caption("01 …"))`.
     """
     lesson, _, figure = name.partition(" ")
     kept = captions()[lesson][figure]
@@ -129,12 +129,12 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
 
 @cache
 def captions() -> dict[str, dict[str, dict[str, Any]]]:
-    """All of captions.toml, by lesson and name."""
+    """The contents of captions.toml, by lesson and name."""
     return tomllib.loads(Path(__file__).with_name("captions.toml").read_text(encoding="utf-8"))
 
 
 def _plain(value: Any) -> Any:
-    """Converts a value to numbers, words and lists of these."""
+    """Converts a value to numbers, words, and lists of numbers and words."""
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist()
     if isinstance(value, tuple):

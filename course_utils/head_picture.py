@@ -1,4 +1,4 @@
-"""Draws one attention head: from tokens to query, key and value, to scores, weights, context.
+"""Draws an attention head with its tokens, query, key, value, scores, weights and context.
 
 A block is a tensor with one row per token and one column per channel or key. The drawing uses the
 page's text colour; the part that a lesson is about has a thick border as well as a colour.
@@ -13,7 +13,7 @@ from .colours import ABOVE
 
 CELL = 17
 WORDS = ("the", "cat", "sat")
-BLUE = ABOVE[5]  # contrasts with white and with black
+BLUE = ABOVE[5]  # a colour that contrasts with white and with black
 PARTS = ("tokens", "query", "key", "value", "scores", "mask", "weights", "context")
 JOINED = ("tokens", "heads", "joined", "out_proj")
 
@@ -44,12 +44,12 @@ class HeadPicture:
 
 
 def head_picture(mark: str = "", *, heads: int = 1) -> HeadPicture:
-    """Draw a head, or several side by side with the parts that join them.
+    """Draw a head, or several heads side by side with the parts that join them.
 
     Args:
-        mark: the marked part: of one head, "tokens", "query", "key", "value", "scores", "mask",
-            "weights" or "context"; of several, "tokens", "heads", "joined" or "out_proj".
-        heads: 1, or up to 4.
+        mark: the part to mark. In one head: "tokens", "query", "key", "value", "scores", "mask",
+            "weights" or "context"; in several: "tokens", "heads", "joined" or "out_proj".
+        heads: the number of heads, from 1 to 4.
 
     Raises:
         ValueError: the part or the number of heads is not allowed.
@@ -146,7 +146,7 @@ def _block(
     mask: bool = False,
     every: int = 0,
 ) -> list[str]:
-    """A tensor as cells, its last row shaded; cells that the causal mask hides are crossed out."""
+    """Draw a tensor as cells with its last row shaded; cells that are hidden are crossed out."""
     cells = []
     for row in range(3):
         for column in range(columns):

@@ -1,4 +1,4 @@
-"""A small GPT, its training and sampling: the finished parts of lesson 10, and 13's cache.
+"""A small GPT with training and sampling: the finished parts of lesson 10, and lesson 13's cache.
 
 Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `V` vocabulary.
 """
@@ -22,12 +22,12 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
     """Cut a text into windows; the targets of a window are the tokens one position later.
 
     Args:
-        ids: `(N,)`.
-        length: T of a window.
+        ids: the ids of the text, `(N,)`.
+        length: the length T of a window.
         stride: the distance from the start of a window to the start of the next.
 
     Returns:
-        Inputs and targets, each `(B, T)`, without copying. An incomplete last window is left out.
+        Inputs and targets, each `(B, T)`, as views. An incomplete last window is left out.
 
     Raises:
         ValueError: the text is too short for one window and the token after it; `ids` is not 1-D;
@@ -51,16 +51,16 @@ def sliding_windows(ids: Tensor, length: int, stride: int) -> tuple[Tensor, Tens
 
 
 class TinyLM(nn.Module):
-    """A small GPT-2: for each token, the logits of each word to come next.
+    """A small GPT-2, which gives the logits of the next word at each token.
 
-    Radford et al. 2019, section 2.3. GPT-2 also has biases in `query`, `key` and `value`, uses
-    `embed.token` as its head, and starts from smaller weights.
+    See Radford et al. 2019, section 2.3. GPT-2 also has biases in `query`, `key` and `value`, uses
+    `embed.token` as its output layer, and starts from smaller parameters.
 
     Args:
-        vocab_size: V.
-        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
-        num_heads: H.
-        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
+        vocab_size: the vocabulary size V.
+        d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
+        num_heads: the number of heads, H.
+        context_length: the maximum number of tokens for `forward`; more tokens raise `ValueError`.
         num_layers: the number of blocks.
         dropout: the dropout probability in each block.
 
@@ -97,10 +97,10 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
     """The mean of -log(probability of the actual next token), in nats.
 
     Args:
-        logits: `(B, T, V)`; those at t predict the token at t + 1. The last ones have no target,
-            and may be missing.
-        ids: `(B, T)`, the tokens from which the logits were computed.
-        pad_id: targets that don't count; may be outside the vocabulary.
+        logits: `(B, T, V)`. The logits at position t predict the token at t + 1; those at the last
+            position have no target and may be missing.
+        ids: the tokens `(B, T)` from which the logits were computed.
+        pad_id: the id of targets that don't count; it may be outside the vocabulary.
 
     Returns:
         A 0-d tensor: the mean over all tokens of all rows.
@@ -135,11 +135,11 @@ def training_step(
     """Take one training step on a batch; the model stays in training mode.
 
     Args:
-        model: `(B, T)` ids to `(B, T, V)` logits.
-        ids: `(B, T)`; the last column is only a target, not an input.
+        model: a module from ids `(B, T)` to logits `(B, T, V)`.
+        ids: token ids `(B, T)`; the last column is only a target, not an input.
         optimizer: an optimizer for the model's parameters.
-        max_norm: gradients are clipped to this norm, all taken as one vector (Pascanu et al. 2013),
-            so that a single odd batch can't change the weights too much.
+        max_norm: the norm to which all gradients together are clipped (Pascanu et al. 2013),
+            so that a single odd batch can't change the parameters too much.
 
     Returns:
         The loss before the step.
@@ -156,12 +156,12 @@ def training_step(
 def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) -> list[float]:
     """Take one step of AdamW on each batch, with a learning rate that falls to 0.
 
-    Loshchilov and Hutter 2019. At step i of n, from 0, the learning rate is `learning_rate * (1 - i
-    / n)`: long steps approach a minimum, short ones settle there.
+    See Loshchilov and Hutter 2019. At step i of n, counted from 0, the rate is `learning_rate
+    * (1 - i / n)`: long steps approach a minimum, and short ones settle there.
 
     Args:
-        model: `(B, T)` ids to `(B, T, V)` logits.
-        batches: n of `(B, T)` ids; T is at most one more than the model's context length.
+        model: a module from ids `(B, T)` to logits `(B, T, V)`.
+        batches: n batches of ids `(B, T)`; T is at most one more than the model's context length.
         learning_rate: the rate of the first step.
 
     Returns:
@@ -183,14 +183,14 @@ def watch_training(
     levels: Mapping[str, float] | None = None,
     threads: int | None = 1,
 ) -> Iterator[None]:
-    """Show a live plot of the loss while any loop trains the model on these batches, in order.
+    """Show a live plot of the loss while a loop trains the model on these batches, in order.
 
     Args:
         model: the model to train.
         batches: the training data, each used once.
-        levels: by name, losses to compare with, as lines in the live plot.
-        threads: the number of threads. With one, losses don't depend on the number of cores, and
-            other programs on a busy machine don't delay it; None uses all.
+        levels: losses to compare with, by name, drawn as lines in the live plot.
+        threads: the number of threads; None uses all. With one thread, losses don't depend on the
+            number of cores, and other programs on a busy machine delay training less.
     """
     losses: list[float] = []
 
@@ -214,7 +214,7 @@ def train(
     learning_rate: float = 6e-3,
     levels: Mapping[str, float] | None = None,
 ) -> list[float]:
-    """`train_lm` on one thread, with a live plot."""
+    """Run `train_lm` on one thread, with a live plot."""
     with watch_training(model, batches, levels):
         return train_lm(model, batches, learning_rate)
 
@@ -223,11 +223,11 @@ def train(
 def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float:
     """The mean of `next_token_loss` over windows, in evaluation mode.
 
-    Its exponential is the perplexity: the number of equally likely words between which the model
-    would be equally unsure.
+    The exponential of this loss is the perplexity: the number of equally likely words between which
+    the model would be equally unsure.
 
     Args:
-        ids: `(N, T)`; as in `training_step`, the last column is only predicted.
+        ids: N windows `(N, T)`; as in `training_step`, the last column is only a target.
         batch_size: the number of windows at a time.
     """
     with evaluating(model):
@@ -240,7 +240,7 @@ def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the context; restores the earlier mode afterwards."""
+    """Use evaluation mode inside the context, and restore the earlier mode afterwards."""
     training = model.training
     model.eval()
     try:
@@ -261,14 +261,14 @@ def next_token_probabilities(
     """Turn logits into the probabilities for sampling a token.
 
     Args:
-        logits: `(…, V)`.
+        logits: logits `(…, V)`.
         temperature: the divisor of the logits; at 0, the largest logit gets probability 1.
-        top_k: keeps only this many of the most likely tokens (Fan et al. 2018); at least 1.
-        top_p: of these, keeps the smallest set of most likely tokens whose probabilities reach this
-            sum (Holtzman et al. 2020); above 0, at most 1.
+        top_k: the number of most likely tokens to keep (Fan et al. 2018), at least 1.
+        top_p: the sum of probabilities to reach with the smallest set of the most likely of these
+            tokens (Holtzman et al. 2020); above 0 and at most 1.
 
     Returns:
-        `(…, V)`, which sums to 1.
+        Probabilities `(…, V)`, which sum to 1.
 
     Raises:
         ValueError: `temperature`, `top_k` or `top_p` is outside its range.
@@ -287,7 +287,7 @@ def next_token_probabilities(
     V = logits.shape[-1]
     if temperature == 0:
         return F.one_hot(logits.argmax(dim=-1), V).to(logits)  # (…, V) -> (…) -> (…, V)
-    # Subtracting the maximum doesn't change the softmax, and avoids overflow at low temperatures.
+    # Subtracting the maximum doesn't change the softmax, but avoids overflow at low temperatures.
     logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
     probabilities, order = torch.softmax(logits, dim=-1).sort(descending=True, stable=True)
     if top_k is not None:
@@ -297,19 +297,19 @@ def next_token_probabilities(
         before = probabilities.cumsum(dim=-1) - probabilities  # the sum over all more likely tokens
         probabilities = probabilities.masked_fill(before >= top_p, 0.0)
         probabilities = probabilities / probabilities.sum(dim=-1, keepdim=True)
-    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # ordered by id again
+    return torch.zeros_like(probabilities).scatter(-1, order, probabilities)  # back in id order
 
 
 def generate(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
-    """Append the most likely next token, repeatedly.
+    """Repeatedly append the most likely next token.
 
     Args:
-        model: `(B, T)` ids to `(B, T, V)` logits; it sees the last `model.context_length` tokens.
-        ids: `(B, T)`, the beginning.
+        model: a module from ids to logits, which gets the last `model.context_length` tokens.
+        ids: the beginnings of the texts, `(B, T)`.
         max_new_tokens: the number of tokens to append.
 
     Returns:
-        `(B, T + max_new_tokens)`. The model's mode is restored; no gradients are recorded.
+        Ids `(B, T + max_new_tokens)`. The model's mode is restored; no gradients are recorded.
     """
     return _continue(model, ids, max_new_tokens, lambda logits: logits.argmax(-1, keepdim=True))
 
@@ -326,7 +326,7 @@ def sample(
     """Like `generate`, but sample each token by its probability (see `next_token_probabilities`).
 
     Args:
-        generator: makes the samples reproducible.
+        generator: a random generator, which makes the samples reproducible.
     """
 
     def draw(logits: Tensor) -> Tensor:
@@ -357,10 +357,10 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
     """The attention scores of every head, before mask and softmax, in evaluation mode.
 
     Args:
-        ids: `(B, T)`.
+        ids: token ids `(B, T)`.
 
     Returns:
-        `(B, L, H, T, T)`, with L blocks.
+        Scores `(B, L, H, T, T)`, with L blocks.
     """
     scores = []
     with evaluating(model):
@@ -384,15 +384,15 @@ Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T,
 def generate_cached(
     model: TinyLM, ids: Tensor, max_new_tokens: int, threads: int | None = 1
 ) -> Tensor:
-    """Like `generate`, but each token goes through the model once: keys and values are cached.
+    """Like `generate`, but keys and values are cached, so that the model processes each token once.
 
     Beyond `model.context_length`, each step drops the oldest token, and all others move to a new
-    position. The cache is then wrong, so the whole context goes through the model each time.
+    position. The cache is then wrong, so the model processes the whole context each time.
     `threads` is the number of threads for a single token; None uses all, for a large model.
     """
     check_ids(ids, model.embed.token.num_embeddings)
-    caches: list[Cache] = []  # one a block
-    known = 0  # tokens in the caches
+    caches: list[Cache] = []  # one per block
+    known = 0  # the number of tokens in the caches
     with evaluating(model):
         for _ in range(max_new_tokens):
             T = ids.shape[1]
@@ -409,12 +409,12 @@ def generate_cached(
 def next_logits(
     model: TinyLM, ids: Tensor, caches: list[Cache], rotary: bool = False
 ) -> tuple[Tensor, list[Cache]]:
-    """Run new tokens through the model; the caches contain the keys and values of earlier ones.
+    """Run new tokens through the model; the caches contain the keys and values of earlier tokens.
 
     Args:
-        ids: `(B, T)`; T is 1 except on the first call, when the caches are empty.
-        caches: for each block a pair `(keys, values)` of `(B, H, S, D)`; empty at the start.
-        rotary: whether queries and keys are rotated by position, instead of adding a learned row.
+        ids: new tokens `(B, T)`; T is 1 except on the first call, when the caches are empty.
+        caches: for each block, a pair `(keys, values)` of `(B, H, S, D)`; empty at the start.
+        rotary: whether queries and keys are rotated; otherwise a learned position is added.
 
     Returns:
         The last token's logits, `(B, V)`, and the caches extended by the new tokens.

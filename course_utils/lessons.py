@@ -1,4 +1,4 @@
-"""The lessons as they are handed out: `course new` copies them, `reset` gives one blank back."""
+"""The lessons as students get them: `course new` copies them, `reset` restores one blank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whywrong.card import Message
 from .points import FILE_NAME
 
 HERE = Path(__file__).resolve().parent
-PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # of the wheel, of a clone
+PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
 HANDED_OUT = next((place for place in PLACES if place.is_dir()), PLACES[0])
 
 
@@ -21,7 +21,7 @@ def lay_out(folder: Path) -> str:
     """Copy the lessons into a new folder, which then stores its own progress.
 
     Raises:
-        FileExistsError: there is such a folder already.
+        FileExistsError: the folder exists already.
     """
     left_out = shutil.ignore_patterns(".ipynb_checkpoints", f"{FILE_NAME}*")
     shutil.copytree(HANDED_OUT, folder, ignore=left_out)
@@ -30,7 +30,7 @@ def lay_out(folder: Path) -> str:
 
 
 def reset(exercise_id: str) -> Message:
-    """The blank of an exercise in a new cell below this one; your own cell stays as it is."""
+    """Put the blank of an exercise into a new cell below this one; your own cell isn't changed."""
     title, shell = f"{exercise_id} as it was handed out", get_ipython()
     for path in HANDED_OUT.glob("*/*.ipynb"):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:

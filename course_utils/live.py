@@ -1,6 +1,6 @@
 """`LiveLoss`: a progress bar and the curve so far, which disappear when training has ended.
 
-They are for a person who waits. A run without a viewer (`make notebooks`, tests, nbgrader, a
+Both are for a person who waits. A run without a viewer (in `make notebooks`, tests, nbgrader or a
 program) shows nothing, so nothing is stored.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 BAR_SECONDS = 0.2
-CURVE_SECONDS = 2.0  # a drawing takes about a tenth of a second
+CURVE_SECONDS = 2.0  # drawing the curve takes about a tenth of a second
 
 
 class LiveLoss:
@@ -24,7 +24,7 @@ class LiveLoss:
 
     Args:
         steps: the total number of steps.
-        levels: by name, losses to compare with.
+        levels: losses to compare with, by name.
     """
 
     def __init__(self, steps: int, levels: Mapping[str, float] | None = None) -> None:
@@ -40,7 +40,7 @@ class LiveLoss:
 
             bar = ipywidgets.IntProgress(max=self.steps, description="training")
             curve = ipywidgets.Image(format="png")
-            curve.layout.display = "none"  # until there is a display
+            curve.layout.display = "none"  # until a curve is displayed
             box = ipywidgets.VBox([bar, curve])
             self._widgets = bar, curve, box
             display(box)
@@ -81,9 +81,9 @@ class LiveLoss:
 
 
 def _someone_looks() -> bool:
-    """Whether cells run in a notebook with a person in front of it.
+    """Whether cells run in a notebook that a person has open.
 
-    True in JupyterLab and similar programs; false in nbclient, nbval and the like.
+    The result is true in JupyterLab and similar programs, and false in nbclient and nbval.
     """
     try:
         from IPython.core.getipython import get_ipython

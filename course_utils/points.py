@@ -26,11 +26,11 @@ SIGNS = "✓ done, ◐ partly, ✗ not right yet, ○ not yet"
 
 
 def progress_path() -> Path | None:
-    """The file that stores the points: COURSE_PROGRESS if set, else one in the course folder.
+    """The file that stores the points: COURSE_PROGRESS if set, otherwise one in the course folder.
 
-    With COURSE_PROGRESS=off, or in nbgrader's autograde, nothing is stored. Nor is anything stored
-    in solutions/ or outside the course folder: the nearest one above the notebook with an
-    nbgrader_config.py or, after `course new`, with such a file; in Colab, the current folder.
+    Nothing is stored with COURSE_PROGRESS=off, in nbgrader's autograde, in solutions/ or outside
+    the course folder, which is the nearest folder above the notebook with an nbgrader_config.py or,
+    after `course new`, with a file of points; in Colab, it is the current folder.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
@@ -50,7 +50,7 @@ def _own_folder() -> Path | None:
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
-    """The points by exercise id, and a sentence if the file had to be renamed."""
+    """The points by exercise id, and a sentence, which is "" unless the file had to be renamed."""
     if path is None:
         return {}, ""
     try:
@@ -85,7 +85,7 @@ def _set_aside(path: Path, reason: str) -> str:
 
 
 def record(report: Report) -> None:
-    """Stores the best result of an exercise; never makes a check fail."""
+    """Stores the best result of an exercise; errors never make a check fail."""
     path = progress_path()
     if not report.attempted or path is None:
         return
@@ -178,12 +178,12 @@ class Progress:
 
 
 def _title(lesson: str) -> str:
-    """Of "1-averages/03_softmax_masking": "03 softmax masking"."""
+    """The title of a lesson: "03 softmax masking" for "1-averages/03_softmax_masking"."""
     return lesson.split("/")[-1].replace("_", " ")
 
 
 def _link(lesson: str) -> str:
-    """A lesson's title, with a link from the notebook that runs to the lesson's, if it is there."""
+    """A lesson's title, linked from the running notebook to the lesson's notebook if it exists."""
     title = html.escape(_title(lesson))
     for folder in (Path.cwd(), *Path.cwd().parents):
         if (folder / f"{lesson}.ipynb").is_file():

@@ -1,4 +1,4 @@
-"""Traces shapes through a module or function, call by call as its author wrote it."""
+"""Traces shapes through a module or function, one step for each call that its author wrote."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 Shape = tuple[int, ...]
 Lettered = list[tuple[Shape, tuple[str, ...]]]
 
-# Light enough for black text in every theme; a letter has the same colour in every trace.
+# These are light enough for black text; a letter has the same colour in every trace.
 LETTER_COLORS = {
     "B": "#d9d9d9",
     "T": "#a6d8f0",
@@ -31,12 +31,12 @@ OPERATORS = {"matmul": "@", "bmm": "@", "add": "+", "sub": "-", "mul": "*", "tru
 OPERATORS |= {"div": "/", "or": "|", "and": "&", "invert": "~", "bitwise_not": "~"}
 OPERATORS |= {"getitem": "[…]", "setitem": "[…] ="}
 RAISED = "an error"
-TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or its dtype
+TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or the dtype
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: its name, the owner of its parameters if any, and its shapes.
+    """One operation: its name, the owner of its parameters, if any, and its shapes.
 
     `outputs` is empty if the operation raised an error.
     """
@@ -84,7 +84,7 @@ class ShapeTrace:
             before = self._lettered(step.inputs)
             if step.operation == "@" and len(before) == 2:
                 (left, rows), (right, columns) = before
-                if left[-1:] == right[-2:-1]:  # what is added up over has one letter
+                if left[-1:] == right[-2:-1]:  # the summed dimension has one letter
                     before[1] = right, (*columns[:-2], rows[-1], columns[-1])
             yield step.name, before, self._lettered(step.outputs)
 
@@ -144,14 +144,14 @@ def trace_shapes(
     Args:
         module: a module or a function of tensors.
         inputs: the arguments of the call.
-        names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. By
-            default, the first input names B, T and C or, with four dimensions, B, H, T and D.
-        limit: the number of steps to show.
-        parts: names of submodules that count as one step each, whatever they do inside; a part
-            inside another one ends the outer step. The output then has its own line.
+        names: letters and their sizes, such as `{"B": 1, "T": 4, "C": 768, "H": 8, "D": 96}`. The
+            default letters of the first input's sizes are B, T, C or, for four sizes, B, H, T, D.
+        limit: the maximum number of steps to show.
+        parts: names of submodules that count as one step each, whatever they compute; a part inside
+            another part ends the outer step, whose output then has its own line.
 
     Raises:
-        Any error of the module, with the steps before it as a note.
+        Any error that the module raises, with the steps before it as a note.
 
     >>> print(trace_shapes(lambda x: x.view(2, 3, 2, 4).transpose(1, 2), torch.zeros(2, 3, 8),
     ...       names={"B": 2, "T": 3, "C": 8, "H": 2, "D": 4}))
@@ -188,7 +188,7 @@ def trace_shapes(
 
 
 def letter_shape(shape: Shape, letters: Mapping[str, int]) -> tuple[str, ...]:
-    """Name each size of a shape by the rule of `trace_shapes`.
+    """Name each size of a shape with a letter, by the rule of `trace_shapes`.
 
     >>> letter_shape((1, 8, 4, 4), {"B": 1, "H": 8, "T": 4, "S": 4})
     ('B', 'H', 'T', 'S')
@@ -212,12 +212,12 @@ class _Part:
 
 
 class _Recorder(TorchFunctionMode):
-    """Intercepts each call on tensors at the level at which it was written."""
+    """Intercepts each call on tensors at the level of the author's code."""
 
     def __init__(self, module: Any, inputs: Any) -> None:
         super().__init__()
         self.steps: list[Step] = []
-        # Also stored by reference, because the id of a freed tensor may be reused.
+        # Tensors are also stored by reference, because the id of a freed tensor may be reused.
         self.flowing = {id(tensor): tensor for tensor in _tensors(inputs)}
         parameters = module.named_parameters() if isinstance(module, nn.Module) else ()
         self.owners = {id(p): name.rpartition(".")[0] for name, p in parameters}
@@ -226,7 +226,7 @@ class _Recorder(TorchFunctionMode):
 
     @contextmanager
     def as_one_step(self, name: str) -> Iterator[None]:
-        """Counts the calls inside a submodule as one step."""
+        """Counts all calls inside a submodule as one step."""
         submodule = self.module.get_submodule(name)
 
         def enter(_: nn.Module, given: Any, named: Any) -> None:
@@ -266,9 +266,9 @@ class _Recorder(TorchFunctionMode):
 
         owners = [self.owners[id(tensor)] for tensor in given if id(tensor) in self.owners]
         plain = name.strip("_")
-        swapped = plain.removeprefix("r") if name.startswith("__r") else plain  # as in 2 * x
+        swapped = plain.removeprefix("r") if name.startswith("__r") else plain  # such as in 2 * x
         operation = OPERATORS.get(swapped, plain)
-        # Read before the call, because a call may change a shape in place.
+        # Shapes are read before the call, because a call may change a shape in place.
         before = tuple(
             tuple(tensor.shape)
             for tensor in given
@@ -293,7 +293,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _name(func: Callable[..., Any]) -> str:
-    """The operation's name, such as `transpose`; for an attribute such as `x.mT`, its name."""
+    """The operation's name, such as `transpose`, or the attribute's name for `x.mT` and others."""
     if func.__name__ == "__get__":
         return getattr(getattr(func, "__self__", None), "__name__", "__get__")
     return func.__name__

@@ -1,8 +1,8 @@
 """From averages to one head with a padding mask: the finished parts of lessons 01 to 05.
 
 Letters in shapes: `B` batch, `T` tokens (query length), `S` source (key length), `C` model
-width, `H` heads, `D` head width. A mask is boolean and `True` means **hidden**, as in
-`nn.MultiheadAttention` and the opposite of `F.scaled_dot_product_attention`.
+width, `H` heads, `D` head width. A mask is boolean, and `True` means **hidden**, as in
+`nn.MultiheadAttention`; in `F.scaled_dot_product_attention` it means the opposite.
 """
 
 import math
@@ -18,10 +18,10 @@ def naive_mean(x: Tensor) -> Tensor:
     """Replace each token by the mean of all tokens up to and including itself, with two loops.
 
     Args:
-        x: `(B, T, C)` floating point.
+        x: floating-point tokens `(B, T, C)`.
 
     Returns:
-        `(B, T, C)`: `out[b, t]` is the mean of `x[b, : t + 1]`.
+        Means `(B, T, C)`: `out[b, t]` is the mean of `x[b, : t + 1]`.
 
     >>> naive_mean(torch.tensor([[[2.0, 7.0], [6.0, 4.0], [7.0, 4.0]]])).tolist()
     [[[2.0, 7.0], [4.0, 5.5], [5.0, 5.0]]]
@@ -35,11 +35,11 @@ def naive_mean(x: Tensor) -> Tensor:
     return out
 
 
-# Lesson 02: the same with one matrix product ---------------------------------------------------
+# Lesson 02: the same mean as one matrix product -------------------------------------------------
 
 
 def causal_mean_weights(T: int) -> Tensor:
-    """Return the `(T, T)` float32 matrix whose row t holds 1/(t+1) in columns 0…t, 0 after.
+    """Return the `(T, T)` float32 matrix whose row t has 1/(t+1) in columns 0…t and 0 after them.
 
     >>> causal_mean_weights(2).tolist()
     [[1.0, 0.0], [0.5, 0.5]]
@@ -62,10 +62,10 @@ def tril_mean(x: Tensor) -> Tensor:
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
     """Turn scores into weights that are positive and sum to 1 along `dim`.
 
-    The largest score is subtracted first: the result is the same and `exp` cannot overflow.
+    The largest score is subtracted first, so that `exp` can't overflow; the result is the same.
 
     Args:
-        scores: any shape, floating point; an entry of `-inf` gets weight 0.
+        scores: floating-point scores of any shape; an entry of `-inf` gets weight 0.
         dim: the dimension whose weights sum to 1.
     """
     exps = torch.exp(scores - scores.amax(dim=dim, keepdim=True))
@@ -73,15 +73,15 @@ def softmax(scores: Tensor, dim: int = -1) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
-    """Softmax over the last dimension that ignores hidden scores.
+    """Compute the softmax over the last dimension, ignoring hidden scores.
 
     Args:
-        scores: `(…, T, S)` floating point.
-        hidden: bool, broadcastable to the scores; `True` hides. Each row needs a visible key
+        scores: floating-point scores `(…, T, S)`.
+        hidden: a bool mask, broadcastable to the scores; `True` hides. Each row needs a visible key
             (`safe_masked_softmax` lifts this restriction).
 
     Returns:
-        `(…, T, S)`: weights, exactly 0 where hidden.
+        Weights `(…, T, S)`, exactly 0 where hidden.
     """
     scores = scores.masked_fill(hidden.expand_as(scores), -math.inf)  # (…, T, S)
     return torch.softmax(scores, dim=-1)
@@ -114,11 +114,11 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
 
     Args:
-        query: `(…, T, D)`.
-        key: `(…, S, D)`.
+        query: queries `(…, T, D)`.
+        key: keys `(…, S, D)`.
 
     Returns:
-        `(…, T, S)`.
+        Scores `(…, T, S)`.
     """
     D = query.shape[-1]
     scores = query @ key.transpose(-2, -1)  # (…, T, D) @ (…, D, S) -> (…, T, S)
@@ -165,9 +165,9 @@ class CausalSelfAttention(nn.Module):
 
     Args:
         d_in: width of the input tokens.
-        d_out: width of query, key, value and of the output tokens.
-        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
-        dropout: probability with which a weight is set to 0 in training.
+        d_out: width of query, key, value and output tokens.
+        context_length: the maximum number of tokens for `forward`; more tokens raise `ValueError`.
+        dropout: probability with which an attention weight is set to 0 in training.
         qkv_bias: whether `query`, `key` and `value` have a bias.
 
     Shapes: `forward(x)` takes `(B, T, d_in)` and returns `(B, T, d_out)`.
@@ -218,7 +218,7 @@ def copy_linear_to_matrix(
     """Copy `query`, `key`, `value` into `W_query`, `W_key`, `W_value`, in place.
 
     `nn.Linear` stores its weight as `(d_out, d_in)`, but the matrices are `(d_in, d_out)`, so each
-    is transposed. Afterwards, both modules give the same output.
+    weight is transposed. Afterwards, both modules give the same output.
 
     Raises:
         ValueError: the sizes differ, or a linear layer has a bias, which a matrix can't represent.
@@ -233,7 +233,7 @@ def copy_linear_to_matrix(
 
 
 def copy_all(copies: Sequence[tuple[Tensor, Tensor, str]]) -> None:
-    """Copy each source into its target, after comparing all sizes: either all or none."""
+    """Copy each source into its target if all sizes match, and otherwise copy none."""
     for target, source, name in copies:
         if target.shape != source.shape:
             raise ValueError(
@@ -252,11 +252,11 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
     """Mark the padding that follows each sequence of a batch.
 
     Args:
-        lengths: a list or a `(B,)` tensor of integers from 0 to `max_length`.
+        lengths: a list or a tensor `(B,)` of integers from 0 to `max_length`.
         max_length: the padded length S.
 
     Returns:
-        `(B, S)` bool, `True` at padding, on the device of `lengths`.
+        A bool mask `(B, S)`, `True` at padding, on the device of `lengths`.
 
     Raises:
         ValueError: a length is not an integer, is negative or exceeds `max_length`.
@@ -278,17 +278,17 @@ def padding_mask(lengths: Sequence[int] | Tensor, max_length: int) -> Tensor:
 def causal_and_padding(pad_mask: Tensor) -> Tensor:
     """Hide the future and the padded columns: `(B, T)` bool to `(B, T, T)` bool.
 
-    Rows are not hidden: a padding query is computed like any other.
+    Rows are not hidden: a padding query is computed like any other query.
     """
     T = pad_mask.shape[1]
     return causal_mask(T, pad_mask.device) | pad_mask[:, None, :]  # (T, T) | (B, 1, T) -> (B, T, T)
 
 
 def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
-    """Like `masked_softmax`, but a fully hidden row gets zeros and finite gradients.
+    """Compute `masked_softmax`, but give a fully hidden row zeros and finite gradients.
 
     The softmax of a row of `-inf` is 0/0. Such rows get equal scores before the softmax, so that
-    there is never a NaN, and zero weights after it.
+    no NaN occurs, and zero weights after it.
     """
     hidden = hidden.expand_as(scores)  # (…, T, S)
     sees_nothing = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
@@ -298,7 +298,7 @@ def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
 
 
 class PaddedCausalSelfAttention(CausalSelfAttention):
-    """`CausalSelfAttention` for padded batches; the constructor is the same.
+    """A `CausalSelfAttention` for padded batches, with the same constructor.
 
     Shapes: `forward(x, pad_mask=None)` takes `(B, T, d_in)` and a bool `(B, T)` that is
     `True` at padding, and returns `(B, T, d_out)`. A query without a visible token gives zeros.

@@ -12,7 +12,7 @@ import torch
 def use_threads(count: int | None) -> Iterator[None]:
     """Use `count` threads inside the context; None changes nothing.
 
-    For small products, threads wait for each other longer than they compute, especially on a busy
+    For small products, threads spend more time waiting than computing, especially on a busy
     machine. Also, a sum's last digits depend on the number of parts into which it is split.
     """
     before = torch.get_num_threads()

@@ -73,7 +73,7 @@ class GroupedQueryAttention(nn.Module):
 
 
 def sliding_window_mask(T: int, window: int) -> Tensor:
-    """`(T, T)` bool, `True` is hidden: a token sees itself and the `window - 1` tokens before.
+    """Return the `(T, T)` bool mask with which a token sees itself and `window - 1` tokens before.
 
     >>> sliding_window_mask(3, 2).int().tolist()
     [[0, 1, 1], [0, 0, 1], [1, 0, 0]]
@@ -84,7 +84,7 @@ def sliding_window_mask(T: int, window: int) -> Tensor:
 def gpt2_of_size(
     vocab_size: int, d_model: int, num_heads: int, context_length: int, num_layers: int
 ) -> TinyLM:
-    """A `TinyLM` whose attention has biases for query, key and value, as in GPT-2."""
+    """Build a `TinyLM` whose attention has biases for query, key and value, as in GPT-2."""
     model = TinyLM(vocab_size, d_model, num_heads, context_length, num_layers)
     for i in range(num_layers):
         model.blocks[i] = TransformerBlock(d_model, num_heads, context_length, qkv_bias=True)
@@ -95,9 +95,9 @@ PARTS = ("attention.out_proj", "feed_forward.expand", "feed_forward.contract")
 
 
 def load_gpt2(model: TinyLM, state_dict: dict[str, Tensor]) -> None:
-    """Copy parameters under GPT-2's names into a model, in place.
+    """Copy parameters with GPT-2's names into a model, in place.
 
-    GPT-2 stores its weights as (in, out), used as `x @ W`, with query, key and value concatenated
+    GPT-2 stores its matrices as (in, out), used as `x @ W`, with query, key and value concatenated
     in `c_attn`; its output layer is the token embedding.
     """
     theirs = {name.removeprefix("transformer."): value for name, value in state_dict.items()}
@@ -119,6 +119,6 @@ def load_gpt2(model: TinyLM, state_dict: dict[str, Tensor]) -> None:
     for mine, name in norms.items():
         given[f"{mine}.scale"] = theirs[f"{name}.weight"]
         given[f"{mine}.shift"] = theirs[f"{name}.bias"]
-    with torch.no_grad():  # as a decorator, it would hide whose code this is
+    with torch.no_grad():  # a decorator would hide the author of this code
         for name, parameter in model.named_parameters():
             parameter.copy_(given[name])

@@ -1,8 +1,8 @@
 """Lesson 12's training data: a toy English and a toy French with a different word order.
 
-In French, adjectives of size come before the noun and those of colour after it; articles and
-adjectives agree with it; "not" becomes two words around the verb; a question begins with "est-ce
-que", or with "est-ce qu'" before "un" and "une".
+In French, adjectives of size come before the noun and those of colour after it, and articles and
+adjectives agree with the noun. "not" becomes two words around the verb. A question begins with
+"est-ce que", or with "est-ce qu'" before "un" and "une".
 """
 
 import random
@@ -13,7 +13,7 @@ from .data import Tokenizer
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
-# English, French; a French noun is masculine or feminine, and an adjective has both forms.
+# Pairs (English, French): a French noun is masculine or feminine; an adjective has both forms.
 NOUNS = {
     "cat": ("chat", "m"),
     "dog": ("chien", "m"),
@@ -50,9 +50,9 @@ THIRD_PERSON = {
     for verb in (*VERBS, *VERBS_WITH_OBJECT)
 }
 
-QUESTIONS = 0.25  # their fraction
+QUESTIONS = 0.25  # the fraction of questions
 
-# Never together in the training data: an adjective and its noun, "not" and its verb.
+# Pairs that the training data leaves out: an adjective and its noun, or "not" and its verb.
 UNSEEN = frozenset(
     {
         ("black", "cat"),
@@ -68,7 +68,7 @@ UNSEEN = frozenset(
 
 
 class Pair(NamedTuple):
-    """A sentence in both languages, and the word combinations in it."""
+    """A sentence in both languages, with the word combinations that it contains."""
 
     english: str
     french: str
@@ -76,13 +76,13 @@ class Pair(NamedTuple):
 
     @property
     def unseen(self) -> bool:
-        """Whether it contains a combination that training leaves out."""
+        """Whether the pair contains a combination that the training data leaves out."""
         return not self.combinations.isdisjoint(UNSEEN)
 
 
 class SentenceTokenizer(Tokenizer):
-    """Words in lower case, except "I"; a final full stop or question mark is left out. The ending
-    of a verb is a separate piece, as in "sing -s".
+    """A tokenizer for lower-case words and "I", without a final full stop or question mark. The
+    ending of a verb is a separate piece, as in "sing -s".
 
     >>> english.decode(english.encode("The black cat watches a mouse."))
     'the black cat watches a mouse'
@@ -182,12 +182,12 @@ def _draw_pair(draw: random.Random) -> Pair:
 def draw_pairs(
     count: int, seed: int, unseen: bool = False, without: Collection[Pair] = ()
 ) -> list[Pair]:
-    """Draw distinct sentences.
+    """Draw distinct random sentences.
 
     Args:
         count: the number of sentences.
-        seed: the same seed gives the same sentences, on any machine.
-        unseen: whether every sentence, or none, contains one of the combinations in `UNSEEN`.
+        seed: a number that determines the sentences, on any machine.
+        unseen: whether all sentences contain a combination in `UNSEEN`; otherwise none does.
         without: sentences to leave out.
     """
     draw, taken = random.Random(seed), set(without)

@@ -12,20 +12,20 @@ from torch import Tensor, nn
 
 from .attention import CrossAttention, MultiHeadAttention, check_length
 
-# Lesson 08: the block: attention and a network per token on one residual stream -----------------
+# Lesson 08: a block, with attention and a network per token on one residual stream ---------------
 
 
 class LayerNorm(nn.Module):
-    """Give each token's channels mean 0 and variance 1, then a learned scale and shift.
+    """Give each token's channels mean 0 and variance 1, then apply a learned scale and shift.
 
-    Ba et al. 2016. The variance is the biased one (divided by C, not C - 1), and `eps` is inside
+    See Ba et al. 2016. The variance is biased (divided by C, not C - 1), and `eps` is inside
     the root, so that a token of equal channels gives `shift` without a division by zero.
 
     Args:
         d_model: width C of a token.
-        eps: added to the variance.
+        eps: the number added to the variance.
 
-    Shapes: `forward(x)` takes `(…, C)` and returns the same.
+    Shapes: `forward(x)` takes `(…, C)` and returns `(…, C)`.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
@@ -41,17 +41,17 @@ class LayerNorm(nn.Module):
         return self.scale * normed + self.shift  # (C,) * (…, C) + (C,) -> (…, C)
 
     def forward(self, x: Tensor) -> Tensor:
-        # The formula in one pass over the numbers.
+        # This computes the formula in one pass over the numbers.
         return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
 
 
 def gelu(x: Tensor) -> Tensor:
     """Multiply x by approximately the probability that a standard normal variable is below x.
 
-    Hendrycks and Gimpel 2016, section 2, in the approximation with tanh that GPT-2 uses.
+    This is the approximation with tanh that GPT-2 uses (Hendrycks and Gimpel 2016, section 2).
 
     Args:
-        x: any shape, floating point; the result has the same shape.
+        x: a floating-point tensor of any shape; the result has the same shape.
 
     >>> [round(number, 3) for number in gelu(torch.tensor([-3.0, 0.0, 3.0])).tolist()]
     [-0.004, 0.0, 2.996]
@@ -63,14 +63,14 @@ def gelu(x: Tensor) -> Tensor:
 class FeedForward(nn.Module):
     """Widen each token, apply GELU, and narrow it again; no token affects another.
 
-    Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
+    It follows Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
 
     Args:
         d_model: width C of a token.
         expansion: the ratio of the hidden width to C; 4 in GPT-2.
         dropout: probability with which a channel of the result is set to 0 in training.
 
-    Shapes: `forward(x)` takes `(B, T, C)` and returns the same.
+    Shapes: `forward(x)` takes `(B, T, C)` and returns `(B, T, C)`.
     """
 
     def __init__(self, d_model: int, expansion: int = 4, dropout: float = 0.0) -> None:
@@ -84,21 +84,21 @@ class FeedForward(nn.Module):
         return self.dropout(self.contract(x))  # (B, T, expansion * C) -> (B, T, C)
 
     def forward(self, x: Tensor) -> Tensor:
-        # The formula, with the GELU in one pass over the numbers.
+        # This computes the formula, with the GELU in one pass over the numbers.
         x = F.gelu(self.expand(x), approximate="tanh")
         return self.dropout(self.contract(x))
 
 
 class TransformerBlock(nn.Module):
-    """Add to each token the output of attention, then the output of the feed-forward network.
+    """Add the output of attention to each token, then the output of the feed-forward network.
 
-    Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream through its
-    own norm and adds to it, so there is no norm on the path from input to output.
+    It is Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream
+    through its own norm and adds to the stream, so no norm is on the path from input to output.
 
     Args:
-        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
-        num_heads: H.
-        context_length: the maximum number of tokens for `forward`; more raise `ValueError`.
+        d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
+        num_heads: the number of heads, H.
+        context_length: the maximum number of tokens for `forward`; more tokens raise `ValueError`.
         dropout: dropout probability in training, for the attention weights and once at the end of
             each branch.
         qkv_bias: whether `query`, `key` and `value` have a bias.
@@ -126,7 +126,7 @@ class TransformerBlock(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = x + self.dropout(self.attention(self.norm1(x), pad_mask))  # (B, T, C)
-        return x + self.feed_forward(self.norm2(x))  # dropped by its own last layer
+        return x + self.feed_forward(self.norm2(x))  # its last layer applies dropout
 
 
 def block_parameters(d_model: int, expansion: int = 4, qkv_bias: bool = False) -> int:
@@ -147,13 +147,13 @@ def block_parameters(d_model: int, expansion: int = 4, qkv_bias: bool = False) -
 
 
 def sinusoidal_positions(length: int, d_model: int) -> Tensor:
-    """Return a fixed row for each position: pairs of sine and cosine of one angle.
+    """Return a fixed row for each position, made of pairs: the sine and cosine of an angle.
 
-    Vaswani et al. 2017, section 3.5: channels 2i and 2i + 1 are the sine and the cosine of
+    As in Vaswani et al. 2017, section 3.5, channels 2i and 2i + 1 are the sine and the cosine of
     `position / 10000^(2i / d_model)`.
 
     Returns:
-        `(length, d_model)` float32.
+        The rows `(length, d_model)`, float32.
 
     Raises:
         ValueError: `d_model` is odd.
@@ -167,9 +167,9 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
 
 
 def _angles(length: int, width: int, base: float, offset: int = 0) -> Tensor:
-    """Positions from `offset` on, times base^(-2i / width): `(length, width / 2)`.
+    """The products of positions from `offset` on and base^(-2i / width): `(length, width / 2)`.
 
-    In float64, because at position 1,024 an angle in float32 has an error of 5e-5.
+    They are computed in float64, because at position 1,024 a float32 angle has an error of 5e-5.
     """
     if width % 2:
         raise ValueError(f"channels are used in pairs, so their number must be even, got {width}")
@@ -182,7 +182,7 @@ class TokenAndPosition(nn.Module):
     """Look up a row for each token and a row for its position, and add them.
 
     Args:
-        vocab_size: V; ids are integers from 0 to V - 1.
+        vocab_size: the vocabulary size V; ids are integers from 0 to V - 1.
         context_length: the number of positions with a row; more tokens raise `ValueError`.
         d_model: width C of a row.
 
@@ -208,7 +208,7 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
-    # Checked before the lookup: on a GPU, an index out of range crashes the process.
+    # Ids are checked before the lookup, as an index out of range crashes the process on a GPU.
     for id in map(int, ids.aminmax()):
         if not 0 <= id < vocab_size:
             raise ValueError(
@@ -220,17 +220,17 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
 def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
     """Rotate each pair of neighbouring channels by an angle that grows with the position.
 
-    Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
+    See Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
     become (a cos θ − b sin θ, a sin θ + b cos θ) with θ = t · base^(−2i / D). The dot product of
     a rotated query at m and a rotated key at n then depends on m − n only.
 
     Args:
-        x: `(B, H, T, D)` floating point: queries or keys, never values.
-        base: the larger it is, the more slowly the last pairs turn.
-        offset: the position of the first token of x, for new tokens after cached ones.
+        x: floating-point queries or keys `(B, H, T, D)`, never values.
+        base: the base of the angles; the larger it is, the more slowly the last pairs turn.
+        offset: the position of the first token of x, if it follows cached tokens.
 
     Returns:
-        `(B, H, T, D)` in the dtype and on the device of x.
+        The rotated vectors `(B, H, T, D)`, in the dtype and on the device of x.
 
     Raises:
         ValueError: D is odd.
@@ -247,14 +247,14 @@ def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
 
 
 class ReLUFeedForward(nn.Module):
-    """The original `FeedForward`, with ReLU (Vaswani et al. 2017, section 3.3).
+    """The original feed-forward network, with ReLU (Vaswani et al. 2017, section 3.3).
 
     Args:
         d_model: width C of a token.
         d_ff: width of the hidden layer.
         dropout: probability with which a channel of the result is set to 0 in training.
 
-    Shapes: `forward(x)` takes `(B, T, C)` and returns the same.
+    Shapes: `forward(x)` takes `(B, T, C)` and returns `(B, T, C)`.
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
@@ -269,14 +269,14 @@ class ReLUFeedForward(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """All tokens attend to all tokens; then a network processes each token separately.
+    """Let all tokens attend to all tokens, then process each token separately with a network.
 
-    Post-LN, as in Vaswani et al. 2017, section 3.1: the sum of stream and branch is normalised, so
-    that each block returns normalised tokens.
+    The block is Post-LN, as in Vaswani et al. 2017, section 3.1: the sum of stream and branch is
+    normalised, so that each block returns normalised tokens.
 
     Args:
-        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
-        num_heads: H.
+        d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
+        num_heads: the number of heads, H.
         d_ff: width of the feed-forward network's hidden layer.
         dropout: dropout probability in training, for the attention weights and once at the end of
             each branch.
@@ -295,19 +295,19 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = self.norm1(x + self.dropout(self.attention(x, x, pad_mask)))  # (B, S, C)
-        return self.norm2(x + self.feed_forward(x))  # dropped by its own last layer
+        return self.norm2(x + self.feed_forward(x))  # its last layer applies dropout
 
 
 class DecoderBlock(nn.Module):
-    """Each token attends to those before it, then to the context, then goes through a network.
+    """Let each token attend to itself and those before it, then to the context; apply a network.
 
-    Post-LN, as in Vaswani et al. 2017, section 3.1.
+    The block is Post-LN, as in Vaswani et al. 2017, section 3.1.
 
     Args:
-        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
-        num_heads: H, in both attentions.
+        d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
+        num_heads: the number of heads in each attention, H.
         d_ff: width of the feed-forward network's hidden layer.
-        context_length: the maximum number of tokens of `x`; more raise `ValueError`.
+        context_length: the maximum number of tokens of `x`; more tokens raise `ValueError`.
         dropout: dropout probability in training, for the attention weights and once at the end of
             each branch.
 
@@ -343,4 +343,4 @@ class DecoderBlock(nn.Module):
     ) -> Tensor:
         x = self.norm1(x + self.dropout(self.self_attention(x, pad_mask)))  # (B, T, C)
         x = self.norm2(x + self.dropout(self.cross_attention(x, context, context_pad_mask)))
-        return self.norm3(x + self.feed_forward(x))  # dropped by its own last layer
+        return self.norm3(x + self.feed_forward(x))  # its last layer applies dropout

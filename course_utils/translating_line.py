@@ -1,5 +1,5 @@
-"""`translating_line`: an input line for an English sentence; shows the French words, and for each
-the English word it attends to. Without a kernel, it is a table.
+"""`translating_line` is an input line for an English sentence. It shows the French words, and for
+each French word the English word that it attends to. Without a kernel, the line is a table.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def translating_line(
     head: int | None = None,
     examples: Sequence[str] = (),
 ) -> TranslatingLine:
-    """Show a model's translation of an English sentence, and the word each French word attends to.
+    """Show a model's French translation of a sentence, and the word to which each word attends.
 
     Args:
         model: a translator of the toy French.
         text: the first sentence.
-        layer, head: of the decoder, whose weights are shown; without a head, the mean over heads.
-        examples: sentences to choose from.
+        layer, head: the decoder's layer and head to show; without a head, the mean over heads.
+        examples: sentences that the reader can choose.
     """
     return TranslatingLine(model, text, layer, head, examples)
 
 
 class TranslatingLine(WithTable):
-    """The line and the table below it."""
+    """The widget with the input line, and the table below it."""
 
     _esm = joined(Path(__file__).parent / "page" / "translating_line.js")
     _css = Path(__file__).parent / "attention_map" / "attention_map.css"
@@ -63,10 +63,10 @@ class TranslatingLine(WithTable):
         self._follow()
 
     def translation(self) -> tuple[str, list[str], Tensor]:
-        """The translation of the line, its words, and their weights on the source words, `(T, S)`.
+        """The translation, its words, and their weights on the source words, `(T, S)`.
 
         Raises:
-            ValueError: a word is unknown, or there are none or too many.
+            ValueError: a word is unknown, or there are no words or too many.
         """
         source = english.encode(self.text)[None]  # (1, S)
         if not 0 < source.shape[1] <= LONGEST:

@@ -23,20 +23,20 @@ from .transformer import DecoderBlock, EncoderBlock, TokenAndPosition
 
 
 class Translator(nn.Module):
-    """The Transformer of Vaswani et al. 2017: an encoder that reads, a decoder that writes.
+    """The Transformer of Vaswani et al. 2017, with an encoder and a decoder.
 
     The paper also scales its embeddings, uses fixed positions, and shares the embeddings with the
     output layer.
 
     Args:
         source_vocab_size: the vocabulary size of the source language.
-        target_vocab_size: V, the vocabulary size of the target language.
-        d_model: width C of a token, divisible by `num_heads`, else `ValueError`.
-        num_heads: H.
+        target_vocab_size: the vocabulary size V of the target language.
+        d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
+        num_heads: the number of heads, H.
         d_ff: width of the feed-forward networks' hidden layers.
-        num_layers: L, the number of blocks in the encoder, and in the decoder.
-        context_length: the maximum number of tokens on either side; more raise `ValueError`.
-        dropout: its probability in each block and for the embeddings (section 5.4 of the paper).
+        num_layers: the number of blocks in the encoder, and also in the decoder, L.
+        context_length: the maximum number of tokens on either side; more tokens raise `ValueError`.
+        dropout: the dropout probability in each block and for the embeddings (section 5.4).
 
     Shapes: `forward(source, decoder_input, source_pad_mask=None)` takes `(B, S)` and `(B, T)`
     int64 or int32 and a bool `(B, S)` that is `True` at padding, and returns `(B, T, V)` logits.
@@ -67,7 +67,7 @@ class Translator(nn.Module):
         self.head = nn.Linear(d_model, target_vocab_size, bias=False)
 
     def encode(self, source: Tensor, source_pad_mask: Tensor | None = None) -> Tensor:
-        """Read a text: `(B, S)` ids to `(B, S, C)`, the context."""
+        """Encode a text: `(B, S)` ids to the context, `(B, S, C)`."""
         x = self.dropout(self.embed_source(source))  # (B, S) -> (B, S, C)
         for block in self.encoder:
             x = block(x, source_pad_mask)  # (B, S, C) -> (B, S, C)
@@ -95,11 +95,11 @@ def pad(texts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
     """Combine texts of different lengths into one batch.
 
     Args:
-        texts: B of `(T,)` ids.
-        pad_id: fills up the shorter texts, on the right.
+        texts: B tensors of ids `(T,)`.
+        pad_id: the id that fills up shorter texts on the right.
 
     Returns:
-        `(B, T)` ids and a bool `(B, T)` that is `True` at the padding.
+        Ids `(B, T)` and a bool mask `(B, T)` that is `True` at the padding.
 
     Raises:
         ValueError: there is no text, or a text is empty.
@@ -118,11 +118,11 @@ def teacher_forcing(targets: Tensor, bos_id: int) -> Tensor:
     """The decoder's input in training: the right words so far, shifted by one position.
 
     Args:
-        targets: `(B, T)` ids, the words to predict; left unchanged.
-        bos_id: the first input, after which the first word is predicted.
+        targets: the ids `(B, T)` of the words to predict; they are left unchanged.
+        bos_id: the id of the first input, after which the first word is predicted.
 
     Returns:
-        `(B, T)`: `bos_id` first, then the targets except the last column.
+        Ids `(B, T)`: `bos_id` first, then the targets except the last column.
 
     >>> teacher_forcing(torch.tensor([[5, 7, 2, 0]]), bos_id=1).tolist()
     [[1, 5, 7, 2]]
@@ -135,9 +135,9 @@ def translation_loss(logits: Tensor, targets: Tensor, pad_id: int) -> Tensor:
     """The mean of -log(probability of the right word), over the words that aren't padding.
 
     Args:
-        logits: `(B, T, V)`; those at t predict the target at t: the inputs were already shifted.
-        targets: `(B, T)` ids.
-        pad_id: targets that don't count.
+        logits: `(B, T, V)`; at position t, they predict target t, as inputs are already shifted.
+        targets: the ids `(B, T)` of the right words.
+        pad_id: the id of targets that don't count.
     """
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=pad_id)
 
@@ -152,18 +152,18 @@ def train_translator(
     levels: Mapping[str, float] | None = None,
     threads: int | None = 1,
 ) -> list[float]:
-    """Take one step of AdamW on each batch; show the loss live.
+    """Take one step of AdamW on each batch, and show the loss live.
 
     For Post-LN blocks, the learning rate rises linearly over `warm_up` steps and then falls
     linearly (in Vaswani et al. 2017, section 5.3, it falls more slowly).
 
     Args:
         model: a translator.
-        batches: each source `(B, S)`, its mask `(B, S)`, and targets `(B, T)` that end in eos.
+        batches: triples of sources `(B, S)`, their masks `(B, S)`, and targets `(B, T)` with eos.
         bos_id, pad_id: ids of the target language.
-        learning_rate: its maximum.
-        warm_up: the number of steps to the maximum.
-        levels: by name, losses to compare with, as lines in the live plot.
+        learning_rate: the maximum learning rate.
+        warm_up: the number of steps until that maximum.
+        levels: losses to compare with, by name, drawn as lines in the live plot.
         threads: the number of threads, as in `language_model.train`.
 
     Returns:
@@ -202,24 +202,24 @@ def greedy_translate(
     max_length: int,
     source_pad_mask: Tensor | None = None,
 ) -> Tensor:
-    """Append the most likely next word, repeatedly, until each text has ended.
+    """Repeatedly append the most likely next word, until each text has ended.
 
     Args:
         model: a translator; its mode is restored afterwards.
-        source: `(B, S)` ids.
-        bos_id: the decoder's first input.
-        eos_id: ends a text.
-        max_length: the maximum number of words in a text, at least 1, else `ValueError`.
-        source_pad_mask: `(B, S)` bool, `True` at padding.
+        source: source ids `(B, S)`.
+        bos_id: the id of the decoder's first input.
+        eos_id: the id that ends a text.
+        max_length: the maximum number of words in a text; below 1, a `ValueError` is raised.
+        source_pad_mask: a bool mask `(B, S)`, `True` at padding.
 
     Returns:
-        `(B, L)` ids without bos; L is the length of the longest text including its eos, and shorter
+        Ids `(B, L)` without bos; L is the length of the longest text including its eos, and shorter
         texts are filled up with eos.
     """
     _check_at_least_one("max_length", max_length)
     written = source.new_full((len(source), 1), bos_id)  # (B, 1)
     ended = torch.zeros_like(written[:, 0], dtype=torch.bool)  # (B,)
-    with evaluating(model), torch.no_grad():  # as a decorator, it would hide whose code this is
+    with evaluating(model), torch.no_grad():  # a decorator would hide the author of this code
         for _ in range(max_length):
             logits = model(source, written, source_pad_mask)[:, -1]  # (B, T, V) -> (B, V)
             word = logits.argmax(dim=-1).masked_fill(ended, eos_id)  # (B, V) -> (B,)
@@ -231,7 +231,7 @@ def greedy_translate(
 
 
 class Hypothesis(NamedTuple):
-    """A text from beam search, and its summed log-probability."""
+    """A text from beam search with its summed log-probability."""
 
     ids: list[int]
     log_probability: float
@@ -245,16 +245,16 @@ class Hypothesis(NamedTuple):
 def beam_search(
     model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
 ) -> list[Hypothesis]:
-    """Follow the `beam_width` most likely texts at the same time.
+    """Extend the `beam_width` most likely texts in parallel.
 
-    Each step extends every text by every word and keeps the best. Ended texts are set aside; the
-    others continue.
+    Each step extends every text by every word and keeps the most likely texts. Texts that have
+    ended are set aside; the others continue.
 
     Args:
         model: a translator; its mode is restored afterwards.
-        source: `(1, S)` ids of one text.
-        bos_id: the decoder's first input.
-        eos_id: ends a text.
+        source: the ids `(1, S)` of one text.
+        bos_id: the id of the decoder's first input.
+        eos_id: the id that ends a text.
         max_length: the maximum number of words in a text.
         beam_width: the number of texts to keep.
 
@@ -293,7 +293,7 @@ def beam_search(
 def beam_translate(
     model: nn.Module, source: Tensor, bos_id: int, eos_id: int, max_length: int, beam_width: int
 ) -> Tensor:
-    """The best text of `beam_search`, with the same arguments: `(1, L)` ids without bos."""
+    """Return the best text of `beam_search` for the same arguments: `(1, L)` ids without bos."""
     best = beam_search(model, source, bos_id, eos_id, max_length, beam_width)[0]
     return source.new_tensor([best.ids])
 
@@ -313,16 +313,16 @@ def alignment(
     decoder_input: Tensor,
     source_pad_mask: Tensor | None = None,
 ) -> Tensor:
-    """How much each target word attends to each source word, in evaluation mode.
+    """The attention of each target word to each source word, in evaluation mode.
 
     Args:
-        model: its `decoder` is a list of `DecoderBlock`s.
-        source: `(B, S)` ids.
-        decoder_input: `(B, T)` ids; row t belongs to the word predicted after it.
-        source_pad_mask: `(B, S)` bool, `True` at padding.
+        model: a translator whose `decoder` is a list of `DecoderBlock`s.
+        source: source ids `(B, S)`.
+        decoder_input: ids `(B, T)`; row t of the weights belongs to the word predicted after id t.
+        source_pad_mask: a bool mask `(B, S)`, `True` at padding.
 
     Returns:
-        `(B, L, H, T, S)`, the cross-attention weights.
+        The cross-attention weights, `(B, L, H, T, S)`.
     """
     given: list[tuple[Any, ...]] = []
     crossings: list[Any] = [block.cross_attention for block in model.decoder]

@@ -1,4 +1,4 @@
-"""`WithTable`: a widget that becomes a table without a kernel."""
+"""`WithTable`, a widget that becomes a table without a kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class WithTable(anywidget.AnyWidget):
-    """A widget with a table for pages without a kernel; subclasses define the content."""
+    """A widget that also contains a table, for pages without a kernel; subclasses define both."""
 
     def _html(self) -> str:
         raise NotImplementedError
@@ -23,12 +23,12 @@ class WithTable(anywidget.AnyWidget):
     def _ipython_display_(self, **_: Any) -> None:
         """Display the table and the widget as two outputs; the widget hides the first.
 
-        Given one output with both, JupyterLab shows the widget alone, and after a restart and a
-        reload that is an error message. As two, the table is visible unless a widget follows it.
+        If one output contains both, JupyterLab shows only the widget, or an error message after a
+        restart and a reload. As an output of its own, the table is visible until a widget hides it.
         """
         bundle, metadata = self._repr_mimebundle_()
         view = bundle.pop(WIDGET_VIEW)
         display(bundle, raw=True)
-        # Without the widget, empty HTML is nothing on a page, and empty text an empty grey box.
+        # If the widget is missing, empty HTML shows nothing, but empty text shows a grey box.
         empty = {"text/html": "", "text/plain": ""}
         display({WIDGET_VIEW: view} | empty, metadata=metadata, raw=True)

@@ -1,7 +1,7 @@
-// The page's half of `attention_map`: scores come in once, weights are computed and painted here,
+// The page's half of `attention_map`. It gets the scores once, and computes and paints weights here,
 // so that a slider answers within a frame.
 //
-// The page is drawn in parts, each a node and how it is painted: the node stays and its contents
+// The page is drawn in parts. Each has a node and a function that paints it; only a node's contents
 // change, so that focus and scrolling are kept.
 
 import { clamp } from "../page/arithmetic.js";
@@ -24,7 +24,7 @@ const WATCHED = ["layer", "head", "row", "temperature", "step", "overview", "act
 const FAMILY = "system-ui, sans-serif";
 
 /**
- * Pointing shows a row, or on a column's name a column; a click keeps it.
+ * Pointing at a row shows the row, and pointing at a column's name the column; a click keeps it.
  * @type {(map: AttentionMap, grid: Grid) => void}
  */
 function listenToPointer({ view, get, set, painter }, { table, lines }) {
@@ -94,8 +94,8 @@ function listenToKeys(map, { table, current }) {
 }
 
 /**
- * What may be cut is told whole when it is pointed at: to keep two hundred titles right would cost
- * each repaint.
+ * Gives a shortened text its full title when the reader points at it, because updating two hundred
+ * titles would slow down each repaint.
  * @param {HTMLElement} node
  */
 function tellWhole(node) {
@@ -162,7 +162,7 @@ function drawMap(map) {
 }
 
 /**
- * anywidget's: draws the map into `el`, and returns how to remove it.
+ * Called by anywidget: draws the map into `el`, and returns a function that removes it.
  * @param {{ model: any, el: HTMLElement }} view
  */
 function render({ model, el }) {
@@ -170,7 +170,7 @@ function render({ model, el }) {
   const map = createMap(model, painter);
   const drawn = drawMap(map);
   for (const name of WATCHED) model.on(`change:${name}`, painter.soon);
-  // As wide as the page lets it be: nothing is known of that before it is in the page.
+  // The map is as wide as the page allows; that width is unknown until the map is in the page.
   const watcher = new ResizeObserver(([{ contentRect }]) => {
     const sizes = measure(map, contentRect.width || 900, FAMILY);
     if (JSON.stringify(sizes) === JSON.stringify(map.view.sizes)) return painter.soon();

@@ -1,4 +1,4 @@
-// The controls above the map, the steps, and where a long map's section begins.
+// The controls above the map, the steps, and the fields for the section of a long map.
 
 import { clamp, outside } from "../page/arithmetic.js";
 import { create, labelled, write } from "../page/nodes.js";
@@ -53,7 +53,7 @@ function drawTemperature(map) {
   );
   function paint() {
     const temperature = roundedTemperature(map);
-    // While it is dragged, the slider stays where the hand is.
+    // While the slider is dragged, its position isn't changed.
     if (read() !== temperature) slider.value = `${Math.log10(temperature)}`;
     slider.setAttribute("aria-valuetext", `${temperature}`);
     write(reading, `${temperature}`);
@@ -75,7 +75,7 @@ function drawMaskSwitch(map, name) {
 }
 
 /**
- * Something the page alone knows, to be switched on and off.
+ * A switch for a setting that only the page knows.
  * @type {(map: AttentionMap, name: "columns" | "fitted", text: string) => Part}
  */
 export function drawSwitch(map, name, text) {
@@ -107,7 +107,7 @@ export function drawControls(map) {
 }
 
 /**
- * The steps, and under each the chosen cell's number there: it can be followed to where it is from.
+ * The steps, with the chosen cell's number under each, so that readers can trace its origin.
  * @type {(map: AttentionMap, id: string) => Part}
  */
 export function drawSteps(map, id) {
@@ -138,7 +138,7 @@ export function drawSteps(map, id) {
 }
 
 /**
- * Where the section begins, to be typed.
+ * A field to type the first position of the section.
  * @type {(map: AttentionMap, first: "firstQuery" | "firstKey", most: number) => Part}
  */
 function drawFirst({ view, get, set, painter }, first, most) {
@@ -150,7 +150,7 @@ function drawFirst({ view, get, set, painter }, first, most) {
       set({ row: view.firstQuery });
     else painter.soon();
   };
-  // What is being typed stays.
+  // Text that is being typed isn't changed.
   const paint = () => {
     if (!node.matches(":focus")) node.value = `${view[first]}`;
   };

@@ -1,4 +1,4 @@
-// The grid: a picture of the colours, over it a table of the numbers, over it frames.
+// The grid: a picture of the colours, above it a table of the numbers, and above that the frames.
 
 import { clamp, outside } from "../page/arithmetic.js";
 import { create, write } from "../page/nodes.js";
@@ -14,11 +14,11 @@ import { isHidden } from "./steps.js";
  * @typedef {import("./state.js").Sizes} Sizes
  */
 
-const DIGITS = { least: 36, most: 46 }; // the width of a cell that has its number in it
-const DOTS = { least: 9, most: 22 }; // and of one that has only its colour
-const MAP_HEIGHT = 600; // what a map of many rows should keep to
-const PANEL = 340; // the least width of the numbers beside the map
-const SMALL = { least: 150, most: 270 }; // a small map's side
+const DIGITS = { least: 36, most: 46 }; // the width of a cell that contains its number
+const DOTS = { least: 9, most: 22 }; // the width of a cell that has only a colour
+const MAP_HEIGHT = 600; // the height that a map of many rows should not exceed
+const PANEL = 340; // the smallest width of the numbers next to the map
+const SMALL = { least: 150, most: 270 }; // the side of a small map
 const PENCIL = brushOf(create("canvas"));
 
 /** @type {(text: string, font: string) => number} */
@@ -28,7 +28,7 @@ function widthOf(text, font) {
 }
 
 /**
- * What there is room for in so many pixels, beside the numbers where that leaves enough.
+ * The sizes that fit into `width` pixels, with the numbers next to the map if there is room.
  * @type {(map: AttentionMap, width: number, family: string) => Sizes}
  */
 export function measure({ sent, view }, width, family) {
@@ -86,7 +86,7 @@ function drawTable({ view: { numRows, numColumns } }, id) {
 }
 
 /**
- * A number in a cell: as many digits as there is room for.
+ * A number in a cell, with as many digits as fit.
  * @param {number} x
  */
 const inCell = (x) => number(x, Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2);
@@ -103,7 +103,7 @@ function cellPainter({ view }, lines, picture) {
     /** @type {(number | null)[]} */
     const shades = [];
     rows.forEach((row, i) => {
-      // What a cell has is remembered: to ask 4096 of them takes milliseconds.
+      // The contents of cells are remembered, because reading 4096 cells takes milliseconds.
       const { cells, inks, texts } = lines[i];
       inSection(row[source], view).forEach((x, j) => {
         const masked = isHidden(row, source, view.firstKey + j);
@@ -120,7 +120,7 @@ function cellPainter({ view }, lines, picture) {
 }
 
 /**
- * What a screen reader says of each cell; the text that is seen is in it.
+ * The text that a screen reader says for each cell; it contains the visible text.
  * @param {AttentionMap} map
  * @param {Line[]} lines
  */
@@ -138,7 +138,7 @@ function cellNamer({ sent, view, shown }, lines) {
     );
   }
   const stop = () => clearTimeout(settling);
-  // Thousands of names would cost a frame: they follow when the slider rests.
+  // Thousands of names would take a frame, so they are updated when the slider rests.
   function paint() {
     stop();
     if (view.numRows * view.numColumns <= 1024) name();
@@ -148,7 +148,7 @@ function cellNamer({ sent, view, shown }, lines) {
 }
 
 /**
- * Frames over the grid, which move without a cell being touched: the chosen row, the crosshair and
+ * Frames above the grid, which move without changing a cell: the chosen row, the crosshair and
  * the cell where the arrow keys are.
  * @type {(map: AttentionMap) => Part & { nodes: HTMLElement[] }}
  */
@@ -178,7 +178,7 @@ function drawFrames(map) {
 }
 
 /**
- * Names of rows and columns, cut to their room; the whole name is told when it is pointed at.
+ * Names of rows and columns, cut to fit; pointing at a name shows all of it.
  * @param {AttentionMap} map
  * @param {ReturnType<typeof drawTable>} drawn
  * @param {string} family
@@ -214,7 +214,7 @@ function labelPainter({ sent, view }, { table, headings, lines }, family) {
 }
 
 /**
- * Sizes as the style sheet knows them.
+ * Sets the sizes under their names in the style sheet.
  * @param {HTMLElement} plate
  * @param {AttentionMap["view"]} view
  */
@@ -269,7 +269,7 @@ function choicePainter(map, { table, headings, lines }, frames) {
 /**
  * @param {AttentionMap} map
  * @param {string} id
- * @param {string} family of letters
+ * @param {string} family the font family
  */
 export function drawGrid(map, id, family) {
   const { view } = map;

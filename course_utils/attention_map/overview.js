@@ -1,4 +1,4 @@
-// All heads side by side, small.
+// Small maps of all heads, side by side.
 
 import { clamp, largestOf } from "../page/arithmetic.js";
 import { create, write } from "../page/nodes.js";
@@ -14,12 +14,12 @@ import { isHidden } from "./steps.js";
  * @typedef {import("./state.js").Row} Row
  */
 
-const NAMED = 10; // a dot's least size with the names of rows and columns
-const NAMES = 60; // what these need
-const LARGEST = 36; // of dots
+const NAMED = 10; // the smallest dot of a map with names of rows and columns
+const NAMES = 60; // pixels that these names need
+const LARGEST = 36; // the largest size of dots
 
 /**
- * The nodes of a small map, and how they get their size.
+ * The nodes of a small map, and a function that sets their size.
  * @param {AttentionMap} map
  */
 function drawSmallMap({ sent, view }) {
@@ -54,7 +54,7 @@ function drawSmallMap({ sent, view }) {
 }
 
 /**
- * One small map. `compute` computes it and returns its largest weight, `fill` paints it up to the
+ * One small map. `compute` computes the map and returns its largest weight; `fill` paints it up to the
  * largest weight that it shares with the others.
  * @param {AttentionMap} map
  * @param {number} layer
@@ -105,7 +105,7 @@ function drawThumbnail(map, layer, head, open) {
 }
 
 /**
- * Rows of small maps are chosen as rows of the large one are.
+ * The reader chooses rows of small maps in the same way as rows of the large map.
  * @param {AttentionMap} map
  * @param {ReturnType<typeof drawThumbnail>} thumbnail
  */
@@ -173,7 +173,7 @@ export function drawOverview(map, open) {
   });
   let painted = "";
   function paint() {
-    // Nothing is drawn before it is asked for: there may be hundreds.
+    // Maps are drawn only on request, because there may be hundreds.
     if (!thumbnails.length) thumbnails = drawThumbnails(map, grid, open);
     const settings = ["temperature", "active_masks"].map(get);
     const now = JSON.stringify([...settings, view.firstQuery, view.firstKey, view.fitted]);

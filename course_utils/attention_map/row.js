@@ -1,4 +1,4 @@
-// The legend, and the row, the column or the cell in words and numbers.
+// The legend, and the description of the row, column or cell in words and numbers.
 
 import { create, write } from "../page/nodes.js";
 import { fillPicture, shadeOf, STRONGEST } from "../page/paint.js";
@@ -16,10 +16,10 @@ import { CHANNELS, explainColumn, sentenceOfColumn, sentenceOfScores, STEPS } fr
  * @typedef {import("./steps.js").Explanation} Explanation
  */
 
-const LINE = 20; // pixels, of the numbers
+const LINE = 20; // the height of a line of numbers in pixels
 
 /**
- * Ticks of the ramp: numbers, and where their colours are.
+ * The ticks of the colour scale: numbers, and the positions of their colours.
  * @type {(scale: Scale) => { at: number, x: number }[]}
  */
 function ticksOf({ signed, low, largest }) {
@@ -136,7 +136,7 @@ function explained(map) {
 }
 
 /**
- * The row, the column or the cell in words and numbers.
+ * Describes the row, the column or the cell in words and numbers.
  * @type {Draw}
  */
 export function drawNumbers(map) {
@@ -165,7 +165,7 @@ export function drawNumbers(map) {
     write(words, text);
     lines.forEach((line, k) => line.show(texts[k], largest));
     foot.show(total, largest);
-    // The step decides how high it is, and nothing that is pointed at.
+    // The panel's height depends on the step, but not on the pointer.
     const isProducts = get("step") === "query · key";
     const most = Math.max(view.numRows, view.numColumns, isProducts ? channels : 0);
     node.style.setProperty("--lines", `${most + 1}`);

@@ -1,4 +1,4 @@
-// What the map shows: what Python sent, what this page alone knows, and rows computed of both.
+// The map's contents: values that Python sent, the page's own state, and rows computed from both.
 
 import { best, clamp, outside, softmax } from "../page/arithmetic.js";
 import { names } from "../page/words.js";
@@ -17,33 +17,33 @@ import { STEPS } from "./steps.js";
  */
 
 /**
- * What one query goes through, from its scores to its weights; a number for each key.
+ * The steps of one query, from its scores to its weights, with a number for each key.
  * @typedef {object} Row
  * @property {Numbers} scores
  * @property {Float64Array} scaled
  * @property {Float64Array} masked −Infinity where hidden
- * @property {number} largest of the masked scores
+ * @property {number} largest the largest masked score
  * @property {Float64Array} powers
- * @property {number} total of the powers
+ * @property {number} total the sum of the powers
  * @property {Float64Array} weights
  */
 
 /**
- * What the cells show, of the chosen layer and head.
+ * The contents of the cells for the chosen layer and head.
  * @typedef {object} Shown
- * @property {Row[]} rows of the section
- * @property {Source} source which numbers of a row
+ * @property {Row[]} rows the rows of the section
+ * @property {Source} source the kind of numbers to show
  * @property {Scale} scale
- * @property {() => Row[]} all rows, of every query there is
+ * @property {() => Row[]} all the rows of all queries
  */
 
 /**
- * Which colour a number has: −`largest` and `largest` have the strongest ones.
+ * The scale of colours: −`largest` and `largest` have the strongest colours.
  * @typedef {{ signed: boolean, low: number, largest: number }} Scale
  */
 
 /**
- * What Python sent, the same for as long as the map is there.
+ * The values that Python sent, which stay the same as long as the map exists.
  * @typedef {object} Sent
  * @property {number} numLayers
  * @property {number} numHeads
@@ -51,11 +51,11 @@ import { STEPS } from "./steps.js";
  * @property {number} numKeys
  * @property {string[]} queryLabels
  * @property {string[]} keyLabels
- * @property {string[]} queryNames the labels in quotes, each another
+ * @property {string[]} queryNames the labels in quotes, all different
  * @property {string[]} keyNames
- * @property {string[][] | null} headNames by layer and head
+ * @property {string[][] | null} headNames names by layer and head
  * @property {string[]} steps
- * @property {string[]} masks their names
+ * @property {string[]} masks names of the masks
  * @property {number} scale
  * @property {Tensor | null} values
  * @property {Tensor | null} query
@@ -64,36 +64,36 @@ import { STEPS } from "./steps.js";
  */
 
 /**
- * What this page alone knows: row `i` of the grid is query `firstQuery + i`, column `j` is key
+ * The state that only the page knows: row `i` of the grid is query `firstQuery + i`, column `j` is key
  * `firstKey + j`.
  * @typedef {object} View
  * @property {number} numRows
  * @property {number} numColumns
  * @property {number} firstQuery the corner of the section on show
  * @property {number} firstKey
- * @property {number | null} pointed a key under the pointer, for as long as it is there
- * @property {{ row: number, key: number } | null} kept by a click or by the arrow keys
- * @property {number | null} hovered a query under the pointer, for as long as it is there
- * @property {boolean} onHeading the pointer is on the name of a column
- * @property {boolean} columns columns are read and not rows
- * @property {boolean} fitted the strongest colour is the largest weight's, and not 1's
+ * @property {number | null} pointed the key under the pointer, if any
+ * @property {{ row: number, key: number } | null} kept the cell kept by a click or by the arrow keys
+ * @property {number | null} hovered the query under the pointer, if any
+ * @property {boolean} onHeading whether the pointer is on the name of a column
+ * @property {boolean} columns whether columns are read instead of rows
+ * @property {boolean} fitted whether the strongest colour means the largest weight instead of 1
  * @property {Sizes} sizes
  */
 
 /**
- * In pixels; `dense` cells have a colour and no number.
+ * Sizes in pixels; `dense` cells have a colour and no number.
  * @typedef {object} Sizes
  * @property {boolean} dense
  * @property {number} cellWidth
  * @property {number} cellHeight
- * @property {number} labelWidth of the rows' names
- * @property {number} headingHeight of the columns' names
- * @property {boolean} upright columns' names don't lie on their side
- * @property {number} small a small map's side, with its names
+ * @property {number} labelWidth the width of the rows' names
+ * @property {number} headingHeight the height of the columns' names
+ * @property {boolean} upright whether the columns' names are horizontal
+ * @property {number} small the side of a small map including its names
  */
 
 /**
- * What the parts share. `get` and `set` are for what Python knows as well, such as `row`, the
+ * The state that the parts share. `get` and `set` are for values that Python knows too, such as `row`, the
  * chosen query.
  * @typedef {object} AttentionMap
  * @property {Sent} sent
@@ -102,14 +102,14 @@ import { STEPS } from "./steps.js";
  * @property {(changes: Record<string, any>) => void} set
  * @property {Painter} painter
  * @property {(layer: number, head: number) => Row[]} rowsOf the rows of the section in any head
- * @property {() => Shown} shown the same object until something else is to be shown
+ * @property {() => Shown} shown the contents, the same object until they change
  */
 
-export const WHOLE = 128; // up to here all tokens are shown,
-const SECTION = 64; // beyond it this many at a time
+export const WHOLE = 128; // up to this number, all tokens are shown;
+const SECTION = 64; // in longer maps, this many at a time
 
 /**
- * A tensor from Python, (layers, heads, rows, columns); a size of 1 repeats.
+ * A tensor from Python, (layers, heads, rows, columns); a dimension of size 1 is broadcast.
  * @type {(packed: Packed) => Tensor}
  */
 function tensor({ shape, dtype, bytes }) {
@@ -142,7 +142,7 @@ function unpack(model) {
         mask.at(layer, head, query).forEach((is, key) => is && (masked[key] = -Infinity));
     return { scores: raw, scaled, masked };
   }
-  // Kept of one head: what the temperature does not affect.
+  // The rows of one head that the temperature doesn't affect are kept.
   let [keptOf, kept] = ["", /** @type {Hidden[]} */ ([])];
   /** @type {Walk} */
   function walk(layer, head, query) {
@@ -178,7 +178,7 @@ function look({ numQueries, numKeys }) {
 }
 
 /**
- * Weights have one scale, to 1 or to the largest of them; scores one around zero.
+ * The scale of weights ends at 1 or at the largest weight; the scale of scores is symmetric around 0.
  * @type {(rows: Row[], source: Source, view: View) => Scale}
  */
 function scaleOf(rows, source, view) {
@@ -231,7 +231,7 @@ export function createMap(model, painter) {
 }
 
 /**
- * The query to tell about, and its row.
+ * The query to describe, and its row.
  * @param {AttentionMap} map
  */
 export function told({ view, get, shown }) {
@@ -240,7 +240,7 @@ export function told({ view, get, shown }) {
 }
 
 /**
- * The key to tell about: where the pointer or the arrow keys are, else the row's largest.
+ * The key to describe: the one at the pointer or the arrow keys, otherwise the row's largest.
  * @param {AttentionMap} map
  */
 export function keyOf(map) {
@@ -262,7 +262,7 @@ export const headTitle = ({ headNames }, layer, head) =>
 export const roundedTemperature = (map) => Number(map.get("temperature").toPrecision(3));
 
 /**
- * The section on show has the chosen query in it, and what is hovered.
+ * Moves the section to the chosen query, and forgets a hovered query that is outside it.
  * @param {AttentionMap} map
  */
 export function showChosen({ sent, view, get }) {

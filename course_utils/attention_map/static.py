@@ -1,4 +1,4 @@
-"""An attention map as words and as an HTML table: no script, no style sheet, no kernel."""
+"""An attention map as words and as an HTML table, without script, style sheet or kernel."""
 
 import html
 import math
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from course_utils.rounding import fixed
 
-TABLE_SIZE = 24  # tokens a side; a longer map shows a part, so that a saved notebook stays small
-CELL = "padding:2px 6px;text-align:right"  # pages that take both away run the digits together
-# Of colours.ABOVE and BELOW, see-through, because the page may be light or dark.
+TABLE_SIZE = 24  # tokens per side; a longer map is cut, so that saved notebooks stay small
+CELL = "padding:2px 6px;text-align:right"  # on pages that remove both, digits run together
+# From colours.ABOVE and BELOW, but see-through, because the page may be light or dark.
 BLUE, ORANGE = "38,122,209", "197,103,2"
 
 
 def visible(label: object) -> str:
-    """A label whose spaces and line ends can be seen: `" the\\n"` becomes `"␣the⏎"`."""
+    """A label with visible spaces and line ends: `" the\\n"` becomes `"␣the⏎"`."""
     text = str(label).replace("\n", "⏎").replace("\t", "⇥")
     stripped = text.strip(" ")
     if not stripped:
@@ -24,7 +24,7 @@ def visible(label: object) -> str:
 
 
 def names(labels: Sequence[str]) -> list[str]:
-    """Labels in quotes; one that occurs more than once also gets its position, from 0."""
+    """Labels in quotes; a label that occurs more than once also gets its position, from 0."""
     count = Counter(labels)
     return [
         f"“{label}” at {position}" if count[label] > 1 else f"“{label}”"
@@ -35,7 +35,7 @@ def names(labels: Sequence[str]) -> list[str]:
 def sentence(
     weights: Sequence[float], hidden: Sequence[bool], query: str, keys: Sequence[str]
 ) -> str:
-    """What one row looks at, and what it sums to; `query` and `keys` as `names` gives them."""
+    """A sentence on what one row attends to, and its sum; `query` and `keys` come from `names`."""
     seen = [key for key, is_hidden in enumerate(hidden) if not is_hidden]
     total = fixed(sum(weights), 3)
     if not seen:
@@ -66,13 +66,13 @@ def table(
     notes: Sequence[str],
     sums: bool = True,
 ) -> str:
-    """The map as an HTML table with digits in its cells, then `notes`, one paragraph each.
+    """The map as an HTML table with digits in its cells, followed by `notes`, one paragraph each.
 
-    With `sums` the numbers are weights, and a last column gives the sum of each row.
+    With `sums`, the numbers are weights, and a last column gives the sum of each row.
 
-    Colour is only ever added to a digit or a word, by inline styles that are see-through: the
-    table reads the same on a light page, on a dark one, and where styles are taken away.
-    A map of more than 24 tokens a side shows the 24 that end with the chosen row.
+    Colour is only ever added to a digit or a word, by see-through inline styles, so that the
+    table reads the same on a light page, on a dark page, and on a page that removes styles.
+    A map of more than 24 tokens per side shows the 24 tokens that end with the chosen row.
     """
     first_row = max(0, row - TABLE_SIZE + 1)
     first_key = first_row if len(queries) == len(keys) else 0

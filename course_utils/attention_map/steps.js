@@ -1,4 +1,4 @@
-// The row in words, step by step, from scores to the weighted sum.
+// Words for a row, step by step, from scores to the weighted sum.
 
 import { best, largestOf, sum } from "../page/arithmetic.js";
 import { listed, number, vector } from "../page/words.js";
@@ -11,7 +11,7 @@ import { listed, number, vector } from "../page/words.js";
  */
 
 /**
- * What happens, in words; a line for each key, query or channel; and the same under all of them.
+ * An explanation in words, a line for each key, query or channel, and a line for their total.
  * @typedef {{ words: string, lines: ExplainedLine[], total?: ExplainedLine, largest?: number }} Explanation
  * @typedef {{ label: string, sum: string, result: string, strip?: Numbers, at?: boolean }} ExplainedLine
  */
@@ -20,7 +20,7 @@ import { listed, number, vector } from "../page/words.js";
  * @typedef {object} Settings
  * @property {number} scale
  * @property {number} temperature
- * @property {number} key the chosen one
+ * @property {number} key the chosen key
  * @property {string[]} keyNames
  * @property {string[]} keyLabels
  * @property {Numbers[] | null} values
@@ -29,13 +29,13 @@ import { listed, number, vector } from "../page/words.js";
  * @typedef {(row: Row, queryName: string, settings: Settings) => Explanation} Explain
  */
 
-export const CHANNELS = 128; // of a query and a key, at most so many are listed
+export const CHANNELS = 128; // the largest number of channels of a query and a key that are listed
 
 /** @type {Record<Source, string>} */
 const SCORE = { scores: "score", scaled: "scaled score", masked: "score", weights: "weight" };
 
 /**
- * Weights hide where the mask does; scores before the mask, where they came as −Infinity.
+ * Whether a key is hidden: for weights by the mask, for scores before the mask if they are −Infinity.
  * @type {(row: Row, source: Source, key: number) => boolean}
  */
 export const isHidden = (row, source, key) =>
@@ -44,7 +44,7 @@ export const isHidden = (row, source, key) =>
 // ---- one sentence ------------------------------------------------------------------------------
 
 /**
- * Of a row of scores, which don't sum to anything.
+ * The sentence on a row of scores; their sum has no meaning.
  * @type {(row: Row, source: Source, queryName: string, keyNames: string[]) => string}
  */
 export function sentenceOfScores(row, source, queryName, keyNames) {
@@ -179,7 +179,7 @@ function explainWeightedSum(row, queryName, settings) {
 }
 
 /**
- * A column: the same number of every row.
+ * The explanation of a column, which has one number from every row.
  * @type {(rows: Row[], source: Source, query: number, key: number, sent: Sent) => Explanation}
  */
 export function explainColumn(rows, source, query, key, sent) {

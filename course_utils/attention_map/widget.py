@@ -1,4 +1,4 @@
-"""`attention_map`: a heatmap of attention that a reader can walk through, in a notebook."""
+"""`attention_map`, a heatmap of attention that a reader can explore in a notebook."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from course_utils.attention_map import static
 from course_utils.page import joined
 from course_utils.with_table import WithTable
 
-MOST_NUMBERS = 4_000_000  # what a page takes without a pause: 144 heads of 128 × 128 fit
+MOST_NUMBERS = 4_000_000  # a page loads this many without a pause: 144 heads of 128 × 128 fit
 COLDEST, HOTTEST = 0.1, 10.0
-# What the table shows at a step before the weights, and whether it is scaled.
+# The numbers that the table shows at a step before the weights, and whether they are scaled.
 STATIC_STEPS = {
     "query · key": ("Products of queries and keys", False),
     "scores": ("Scores", False),
@@ -48,22 +48,22 @@ def attention_map(
     The weights are `softmax(scores * scale / temperature)`; a row that sees no key has zeros.
 
     Args:
-        scores: `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`; -inf counts as hidden.
-        queries, keys: T and S labels; left out, the keys are the queries.
-        hidden: bool, broadcastable to `scores`; True is hidden.
-        causal: also hide the keys behind each query; needs T = S.
-        pad_mask: bool, `(S,)`; True is padding, hidden from every query.
-        query, key: `(T, D)` and `(S, D)`, with the scores' leading sizes if they have any; the
-            scores are their products, unscaled. They add a step "query · key".
-        values: `(S, D)`, with leading sizes likewise; adds the step "weighted sum".
-        scale: such as `d_head ** -0.5`; left out, the scores are scaled already.
-        head_names: one per head, or one per head of each layer.
-        temperature, layer, head, row: at first; the temperature from 0.1 to 10, the last row.
-        step: "query · key", "scores", "scaled", "masked", "softmax" or "weighted sum".
-        overview: begin with all heads of the layer side by side.
+        scores: a tensor `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`; -inf is hidden.
+        queries, keys: T and S labels; by default, the keys have the queries' labels.
+        hidden: a bool mask, broadcastable to `scores`; True is hidden.
+        causal: whether to hide the keys after each query as well; needs T = S.
+        pad_mask: a bool mask `(S,)`; True is padding, which is hidden from every query.
+        query, key: vectors `(T, D)` and `(S, D)`, with the scores' leading sizes, if any; `scores`
+            must be their unscaled products. They add a step "query · key".
+        values: vectors `(S, D)`, also with leading sizes; they add the step "weighted sum".
+        scale: a factor such as `d_head ** -0.5`; by default, the scores are scaled already.
+        head_names: one name per head, or one per head of each layer.
+        temperature, layer, head, row: the initial choice; temperatures are from 0.1 to 10.
+        step: one of "query · key", "scores", "scaled", "masked", "softmax" and "weighted sum".
+        overview: whether to begin with all heads of the layer side by side.
 
     Raises:
-        ValueError: sizes, types or numbers that don't fit; the message gives them.
+        ValueError: sizes, types or numbers don't fit; the message names them.
     """
     scores = _scores(scores)
     shown_queries, shown_keys = _axes(queries, keys, scores)
@@ -146,7 +146,7 @@ class AttentionMap(WithTable):
 
     @property
     def weights(self) -> torch.Tensor:
-        """The weights on show, `(T, S)`, in the type of the scores; hidden keys have exactly 0."""
+        """The displayed weights, `(T, S)`, in the scores' dtype; hidden keys have exactly 0."""
         return self._weights(self.layer, self.head).to(self._scores.dtype)
 
     def _hidden(self, layer: int, head: int) -> torch.Tensor:
@@ -160,7 +160,7 @@ class AttentionMap(WithTable):
         hidden = self._hidden(layer, head)
         scaled = self._scores[layer, head].double() * self._scale
         masked = scaled.masked_fill(hidden, -math.inf)
-        # Scores are never nan, so nan is what the softmax makes of a row with nothing to see.
+        # Scores are never NaN, so the softmax gives NaN only for a row that sees no key.
         return (masked / self.temperature).softmax(-1).nan_to_num(0.0)
 
     @traitlets.validate("layer", "head", "row")
@@ -244,7 +244,7 @@ class AttentionMap(WithTable):
         )
 
     def _arithmetic(self, weights: torch.Tensor) -> list[str]:
-        """The weighted sum of the chosen row in digits, if that is the step and it is short."""
+        """The weighted sum of the chosen row in digits, at that step and if the sum is short."""
         if self.step != "weighted sum" or self._values is None:
             return []
         values = self._values[self.layer % len(self._values)]
@@ -270,7 +270,7 @@ def _size(tensor: torch.Tensor) -> str:
 
 
 def _numbers(name: str, given: Any) -> torch.Tensor:
-    """Real numbers as float32 or float64, on the CPU, without gradient."""
+    """Real numbers as a float32 or float64 tensor, on the CPU, without gradient."""
     tensor = _tensor(name, given)
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueError(f"{name} must be real numbers; got {tensor.dtype}, {_size(tensor)}.")
@@ -317,7 +317,7 @@ def _scores(given: Any) -> torch.Tensor:
 def _axes(
     queries: Sequence[str], keys: Sequence[str] | None, scores: torch.Tensor
 ) -> tuple[list[str], list[str]]:
-    """The labels of the rows and those of the columns."""
+    """The labels of the rows and of the columns."""
     num_queries, num_keys = scores.shape[-2:]
     rows = _labels("queries", queries, num_queries, scores)
     if keys is not None:
@@ -345,7 +345,7 @@ def _masks(
     causal: bool,
     pad_mask: torch.Tensor | None,
 ) -> dict[str, torch.Tensor]:
-    """The masks that were given, by name; each (L or 1, H or 1, T or 1, S), True is hidden."""
+    """The given masks by name, each (L or 1, H or 1, T or 1, S); True means hidden."""
     masks = {}
     if hidden is not None:
         masks["hidden"] = _hidden(hidden, scores)
@@ -364,7 +364,7 @@ def _hidden(given: Any, scores: torch.Tensor) -> torch.Tensor:
         raise ValueError(
             f"hidden {_size(hidden)} can't be broadcast to scores {_size(scores)}."
         ) from None
-    # (…) -> (L or 1, H or 1, T or 1, S): what repeats is sent once, but each row is whole.
+    # (…) -> (L or 1, H or 1, T or 1, S): repeated parts are sent once, but rows are whole.
     hidden = hidden.reshape((1,) * (4 - hidden.dim()) + tuple(hidden.shape))
     return hidden.expand(*hidden.shape[:3], scores.shape[-1])
 
@@ -392,7 +392,7 @@ def _padding(given: Any, scores: torch.Tensor) -> torch.Tensor:
 
 
 def _vectors(name: str, given: Any, scores: torch.Tensor, count: int) -> torch.Tensor:
-    """One vector a token, (L or 1, H or 1, T or S, D); `count` is T or S."""
+    """One vector per token, (L or 1, H or 1, T or S, D); `count` is T or S."""
     vectors = _numbers(name, given)
     wanted = (*scores.shape[:-2], count)
     fits = (
@@ -424,7 +424,7 @@ def _vectors(name: str, given: Any, scores: torch.Tensor, count: int) -> torch.T
 def _query_key(
     query: Any, key: Any, scores: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Queries and keys, checked to be what the scores are made of."""
+    """Queries and keys, after checking that the scores are their products."""
     if query is None and key is None:
         return None
     if query is None or key is None:
@@ -438,7 +438,7 @@ def _query_key(
     products = queries.double() @ keys.double().transpose(-2, -1)
     gap = (products - scores)[scores.expand_as(products) != -math.inf].abs()
     size = products.abs().max().item()
-    if gap.numel() and gap.max() > 0.02 * max(size, 1e-6):  # bfloat16 has two digits
+    if gap.numel() and gap.max() > 0.02 * max(size, 1e-6):  # bfloat16 has only two digits
         raise ValueError(
             "scores must be query @ key.transpose(-2, -1), before any scale; they are "
             f"{gap.max().item():.3g} apart. A scale goes in as scale=."
@@ -447,7 +447,7 @@ def _query_key(
 
 
 def _head_names(given: Any, four: tuple[int, ...]) -> list[list[str]] | None:
-    """Names by layer and head."""
+    """The heads' names by layer and head."""
     if given is None:
         return None
     layers, heads = four[:2]

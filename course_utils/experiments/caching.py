@@ -1,5 +1,5 @@
-"""Lesson 13, second sitting: tokens through a model with and without a cache, and the time they
-take."""
+"""Lesson 13, second sitting: how many tokens a model processes with and without a cache, and their
+time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOCABULARY, WIDTH, HEADS, LAYERS = 50, 64, 4, 2
 
 
 def new_model(context_length: int, device: torch.device) -> TinyLM:
-    """A model with random weights: its text is nonsense, but takes as long as any other."""
+    """A model with random parameters: its text is nonsense, but takes as long as any other text."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = TinyLM(VOCABULARY, WIDTH, HEADS, context_length, LAYERS)
@@ -32,7 +32,7 @@ def new_model(context_length: int, device: torch.device) -> TinyLM:
 def positions_pushed(
     write: Callable[[TinyLM, Tensor, int], Tensor], model: TinyLM, ids: Tensor, new: int
 ) -> int:
-    """The number of tokens through the model's embedding while it generates `new` more."""
+    """The number of tokens that the model embeds while it generates `new` tokens."""
     pushed = 0
 
     def count(_: Any, inputs: tuple[Tensor, ...], __: Any) -> None:
@@ -47,13 +47,13 @@ def positions_pushed(
     return pushed
 
 
-# A token's time against the length --------------------------------------------------------------
+# The time of a token by length ------------------------------------------------------------------
 
-FEW = 8  # tokens generated to measure the time of one
+FEW = 8  # tokens generated to measure the time of one token
 
 
 def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float:
-    """The time of one more token after T tokens, which are read before the clock starts."""
+    """The time of one more token after T tokens, which the model reads before the clock starts."""
     ids = torch.arange(T, device=model.embed.token.weight.device)[None] % VOCABULARY
     if not cached:
         return seconds(partial(generate, model, ids, 1), rounds)
@@ -64,9 +64,9 @@ def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float
 def against_length(
     lengths: Sequence[int], device: torch.device, title: str, alt: str, rounds: int = 3
 ) -> Picture:
-    """Measure the time of a token after texts of these lengths, and draw it."""
+    """Measure and draw the time of a token after texts of these lengths."""
     model = new_model(max(lengths) + FEW + 1, device)
-    with use_threads(1):  # two threads would wait for other programs
+    with use_threads(1):  # with two threads, each would wait for other programs
         costs = {
             name: [1e3 * token_seconds(model, T, cached, rounds) for T in lengths]
             for name, cached in (("without a cache", False), ("with a cache", True))
@@ -87,8 +87,8 @@ NEW, OLD, EMPTY = ABOVE[6], ABOVE[2], ABOVE[0]
 
 
 def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
-    """Draw, for texts of these lengths, the cost of one more token: above, the scores of all
-    tokens; below, the cached keys and values and one row of scores."""
+    """Draw the cost of one more token for texts of these lengths. Above are the scores of all
+    tokens; below are the cached keys and values and one row of scores."""
     figure, rows = plt.subplots(
         2, len(lengths), figsize=(8.0, 4.3), gridspec_kw={"height_ratios": [3, 2]}
     )

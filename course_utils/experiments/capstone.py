@@ -23,8 +23,8 @@ JOBS = (
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
-    """The course's `TinyLM` of these sizes with the parameters of another model, found by name in
-    its state dict or else in its attributes.
+    """A `TinyLM` of these sizes with the parameters of another model, which are found by name in
+    the model's state dict or otherwise in its attributes.
 
     Raises:
         ValueError: a parameter is missing or has a different shape, or the models' logits differ.
@@ -71,18 +71,18 @@ def _told(text: str) -> ValueError:
 
 
 def places(ids: Tensor, blanks: Tensor) -> Tensor:
-    """The positions that belong to each job.
+    """The pairs of positions that belong to each job.
 
     Args:
-        ids: `(B, T)`.
+        ids: token ids `(B, T)`.
         blanks: the ids that separate words, `(N,)`.
 
-    Returns:
-        `(J, B, T, T)` bool, in the order of `JOBS`; "further back" starts three letters back.
+    Returns: A bool tensor `(J, B, T, T)`, in the order of `JOBS`; "further back" starts three
+        letters back.
     """
     B, T = ids.shape
     t = torch.arange(T, device=ids.device)
-    back = (t[:, None] - t).expand(B, T, T)  # how far back a key is
+    back = (t[:, None] - t).expand(B, T, T)  # the distance from query back to key
     blank = torch.isin(ids, blanks)  # (B, T)
     last = torch.where(blank, t, -1).cummax(dim=1).values[:, :, None]  # (B, T, 1)
     alike = ids[:, :, None] == ids[:, None, :]  # (B, T, T)
@@ -101,8 +101,8 @@ def places(ids: Tensor, blanks: Tensor) -> Tensor:
 
 
 def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean weight of each head on the positions of each job, `(L, H, J)`, and the weight there
-    with uniform attention, `(J,)`. Only tokens with such a position count."""
+    """The mean weight of each head on the positions of each job, `(L, H, J)`, and their weight
+    with uniform attention, `(J,)`. Only tokens that have such a position count."""
     hidden = causal_mask(ids.shape[1], ids.device)
     weights = masked_softmax(head_scores(model, ids), hidden).movedim(0, 2)  # (L, H, B, T, T)
     even = masked_softmax(torch.zeros_like(weights[0, 0]), hidden)  # (B, T, T)
@@ -118,8 +118,8 @@ def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tens
 
 
 def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
-    """`(layer, head, job)` for each head, with the job in which it is furthest above uniform
-    attention, the furthest first."""
+    """`(layer, head, job)` for each head: its job is the one in which it is furthest above uniform
+    attention. The head that is furthest above comes first."""
     above, jobs = (scores - even).max(dim=-1)  # (L, H) each
     order = above.flatten().argsort(descending=True).tolist()
     heads = [divmod(i, above.shape[1]) for i in order]

@@ -1,11 +1,11 @@
 """Lesson 14: the eight programs inside small language models, and instruments to examine them.
 
-Each is a small version of lesson 10's model, trained on the toy English with one broken part. This
-module also shows a program and its symptom, and has the one-line test that catches it.
+Each model is a small version of lesson 10's, trained on the toy English with one broken part. This
+module also shows the programs and their symptoms, and has a one-line test that catches each.
 
     python -m course_utils.experiments.clinic
 
-trains the models in 1.5 minutes, and stores their weights next to this file, in half precision.
+This command trains the models in 1.5 minutes and stores them next to this file in half precision.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KEPT = Path(__file__).with_name("clinic.safetensors")
 words = WordTokenizer(toy_english.words)
 
 
-# Each cause, and the symptom it would have.
+# Each cause, and the symptom that it would have.
 CAUSES = {
     "mask after softmax": "Rows then don't sum to 1, whatever else is right.",
     "mask the wrong way round": "Tokens then see only the future, and the first sees the most.",
@@ -94,7 +94,7 @@ class Ward(nn.Module):
     """A small GPT on the toy English, in which one part may be a broken program.
 
     Args:
-        patient: the letter of the broken program; "" for none.
+        patient: the letter of the broken program; "" for a sound model.
 
     Shapes: `forward(ids, pad_mask=None)` takes `(B, T)` and a bool `(B, T)`, and returns
     `(B, T, V)`.
@@ -139,7 +139,7 @@ class Ward(nn.Module):
         return self.head(self.norm(x))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
-        """`(B, T, C)` three times, and `(B, T)`, to `(B, T, C)`."""
+        """Attention: `(B, T, C)` three times and a bool `(B, T)`, to `(B, T, C)`."""
         program = AS_FOUND.get(self.patient, MENDED["A"])
         if self.patient == "C":
             return program(query, key, value, UNEVEN)
@@ -153,18 +153,18 @@ class Ward(nn.Module):
 
     @property
     def hides_padding(self) -> bool:
-        """Whether its attention takes a padding mask; else padding must be on the right."""
+        """Whether the attention takes a padding mask; otherwise padding must be on the right."""
         return self.patient not in tuple("BCEG")
 
 
 def train(patient: str = "", steps: int = STEPS) -> tuple[Ward, list[float]]:
-    """Train a model with its broken part; returns it with the loss before each step."""
+    """Train a model with a broken part; return the model and the loss before each step."""
     with torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(0)
         model, losses = Ward(patient), []
         optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
-        T = CONTEXT - (patient == "F")  # its longest texts would stop the training
+        T = CONTEXT - (patient == "F")  # patient F fails on the longest texts
         step = AS_FOUND["D"] if patient == "D" else training_step
         for ids in toy_english.draw(16 * steps, T, seed=1).view(steps, 16, T):
             losses.append(step(model, ids, optimizer))
@@ -176,7 +176,7 @@ BY_THEMSELVES = tuple("BCDEFG")  # A and H have bugs that don't affect training
 
 
 def keep() -> None:
-    """Train all models; store their weights, and their losses averaged over ten steps."""
+    """Train all models; store their parameters, and their losses averaged over ten steps."""
     kept: dict[str, Tensor] = {}
     for patient in ("", *BY_THEMSELVES):
         model, losses = train(patient)
@@ -192,7 +192,7 @@ def _kept() -> dict[str, Tensor]:
 
 @cache
 def trained(patient: str = "") -> Ward:
-    """The model that `keep` trained with this part; for A and H, a correct model."""
+    """The model that `keep` trained with this patient's part; for A and H, a sound model."""
     own = patient if patient in BY_THEMSELVES else ""
     with torch.random.fork_rng(devices=[]):
         model = Ward(patient)
@@ -202,7 +202,7 @@ def trained(patient: str = "") -> Ward:
 
 
 def losses(patient: str = "") -> dict[int, float]:
-    """Its training loss by step, averaged over ten steps."""
+    """The training loss of a patient's model by step, averaged over ten steps."""
     means = _kept()[f"{patient if patient in BY_THEMSELVES else ''}.losses"]
     return {10 * i + 5: loss for i, loss in enumerate(means.tolist())}
 
@@ -215,7 +215,7 @@ FLOOR = 1.228  # nats per word: `toy_english.least_loss(24)`, which takes second
 
 @torch.no_grad()
 def row_sums(model: Ward) -> bool:
-    """Whether a mean of ones is 1 in each layer."""
+    """Whether attention over values of 1 gives 1 in each layer."""
     ids = toy_english.draw(4, 15, seed=3)
     model(ids)
     none = torch.zeros_like(ids, dtype=torch.bool)
@@ -225,7 +225,7 @@ def row_sums(model: Ward) -> bool:
 
 @torch.no_grad()
 def as_alone(model: Ward) -> bool:
-    """Whether a text gives the same result in a padded batch as alone."""
+    """Whether a text gives the same result alone and in a padded batch."""
     long, short = toy_english.draw(2, 15, seed=4), 9
     ids = long.clone()
     mask = torch.zeros_like(ids, dtype=torch.bool)
@@ -246,7 +246,7 @@ def past_stays(model: Ward) -> bool:
 
 
 def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
-    """Generates greedily, one word more than fits; ends with the error, if there is one."""
+    """A text generated greedily to one word more than fits, followed by the error, if any."""
     ids = words.encode(beginning)[None]
     try:
         while ids.shape[1] < length:
@@ -262,7 +262,7 @@ def _likeliest(model: Ward, ids: Tensor, pad_mask: Tensor | None = None) -> Tens
 
 
 def says_it(ids: Tensor) -> bool:
-    """Whether the grammar generates a text."""
+    """Whether a text is grammatical."""
     try:
         toy_english.next_word(ids[None])
     except ValueError:
@@ -271,7 +271,7 @@ def says_it(ids: Tensor) -> bool:
 
 
 def speaks(model: Ward) -> bool:
-    """Whether most of 12 texts that it continues, until its context is full, are grammatical."""
+    """Whether most of 12 texts that the model continues to its full context are grammatical."""
     ids = toy_english.draw(12, 6, seed=9)
     try:
         while ids.shape[1] < CONTEXT:
@@ -291,7 +291,7 @@ INSTRUMENTS: dict[str, Callable[[Ward], bool]] = {
 
 
 def examined() -> dict[str, dict[str, bool]]:
-    """Which instrument finds a bug in which patient; "sound" is a model without a bug."""
+    """Whether each instrument finds a bug in each patient; "sound" is a model without a bug."""
     patients = {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
     return {
         name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
@@ -312,7 +312,7 @@ def next_word(model: Ward, text: str, beside: str = "") -> str:
 
 
 def drawn(*shape: int) -> Iterator[Tensor]:
-    """Queries, keys and values of this shape on `device()`, the same each time."""
+    """Queries, keys and values of this shape on `device()`, which are the same each time."""
     numbers = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
     return iter(numbers.to(device()))
 
@@ -327,8 +327,8 @@ def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
 
 
 def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
-    """Train the values of a layer, in float16, to reproduce its input: three losses, each after
-    `cure`, followed by one of its weights."""
+    """Train the values of a layer in float16 to reproduce its input. Returns three losses, each
+    after `cure`, and then one parameter of the layer."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 1, 8, 256, generator=generator).half()
     weight, seen = torch.zeros(256, 256).half().requires_grad_(), []
@@ -342,7 +342,7 @@ def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor
 
 
 def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) -> list[bool]:
-    """For each channel of the values, whether it affects the result."""
+    """Whether each channel of the values affects the result."""
     query, key, value = drawn(1, 6, width)
     value.requires_grad_()
     (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
@@ -351,14 +351,14 @@ def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) ->
 
 
 def loudness(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
-    """`(T,)`: the mean norm of the output at each position; all inputs have equal norms."""
+    """The mean norm of the output at each position, `(T,)`; all inputs have equal norms."""
     query, key, value = drawn(64, 1, T, 16)
-    value = value + 1  # something that all tokens have in common
+    value = value + 1  # all tokens have a component in common
     return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))
 
 
 def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> str:
-    """The outcome for a text of this many tokens, with a table of 24 positions."""
+    """The outcome of a program for a text of `length` tokens, with a table of 24 positions."""
     ids, generator = torch.zeros(1, length, dtype=torch.int64), torch.Generator().manual_seed(0)
     token, position = torch.randn(2, table, 4, generator=generator)
     try:
@@ -369,7 +369,7 @@ def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> s
 
 
 class Reader(nn.Module):
-    """A `TinyLM` with the interface that patient H needs, which counts the tokens through it.
+    """A `TinyLM` with the interface that patient H needs, with a count of the tokens it processes.
 
     Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and the cache of earlier ones, and
     returns `(B, T, V)` logits and the cache. T is 1 unless there is no cache.
@@ -382,13 +382,13 @@ class Reader(nn.Module):
     def forward(self, new: Tensor, cache: Any = None) -> tuple[Tensor, Any]:
         self.pushed += new.shape[1]
         known, caches = cache or (0, [])
-        logits, caches = next_logits(self.model, new, caches)  # (B, V), of the last
+        logits, caches = next_logits(self.model, new, caches)  # (B, V), for the last token
         return logits[:, None], (known + new.shape[1], caches)
 
 
 @cache
 def reader(context: int = 260) -> Reader:
-    """An untrained model with four layers of width 128: nonsense takes as long as sense."""
+    """An untrained model with four layers of width 128; training doesn't change its speed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Reader(TinyLM(50, 128, 4, context, 4))
@@ -399,20 +399,20 @@ def _written(program: Callable[..., Tensor], new: int) -> Tensor:
 
 
 def pushed(program: Callable[..., Tensor], new: int) -> int:
-    """The number of positions through the model for this many new words after one."""
+    """The number of positions that the model processes to append `new` words to one word."""
     reader().pushed = 0
     _written(program, new)
     return reader().pushed
 
 
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """The seconds it takes to generate this many words on this machine."""
+    """The seconds that generating each number of words takes on this machine."""
     with use_threads(1):
-        _written(program, 8)  # a model's first words take longer
+        _written(program, 8)  # the first words take longer
         return [seconds(partial(_written, program, new), rounds=1) for new in counts]
 
 
-# One line each ----------------------------------------------------------------------------------
+# One-line tests --------------------------------------------------------------------------------
 
 
 def _a(program: Callable[..., Tensor]) -> bool:
@@ -467,7 +467,7 @@ ONE_LINE: dict[str, tuple[str, Callable[..., bool]]] = {
 
 
 def prove(letters: str) -> None:
-    """Run each patient's one-line test on its program, as found and repaired."""
+    """Run each patient's one-line test on the original and on the repaired program."""
     for letter in letters:
         text, test = ONE_LINE[letter]
         found = [_outcome(test, programs[letter]) for programs in (AS_FOUND, MENDED)]

@@ -1,12 +1,12 @@
-"""Lesson 08: the gradient in the first block of a deep stack, and which stacks learn.
+"""Lesson 08: the gradient in the first block of a deep stack, and the training of stacks.
 
-A stack of untrained blocks, then a linear layer. Five ways to wire a block:
+A stack has untrained blocks, then a linear layer. A block can be wired in five ways:
 
-- "neither": attention, then the network; nothing is added or normalised;
-- "norms alone": each branch reads through a norm, and its result replaces the tokens;
-- "residuals alone": each branch is added, and nothing is normalised;
-- "Pre-LN": each branch reads through a norm and is added (lesson 08's block); a norm at the end;
-- "Post-LN": each branch is added, and the sum is normalised (Vaswani et al. 2017).
+- "neither": attention, then the feed-forward network; nothing is added or normalised;
+- "norms alone": each branch normalises its input, and its output replaces the tokens;
+- "residuals alone": each branch's output is added, and nothing is normalised;
+- "Pre-LN": like "norms alone", but outputs are added (lesson 08's block); a norm is at the end;
+- "Post-LN": each branch's output is added, and the sum is normalised (Vaswani et al. 2017).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _added(branch: nn.Module, x: Tensor) -> Tensor:
 
 
 class Stack(nn.Module):
-    """A stack of blocks, wired as named, and a linear layer: `(B, T, C)` to `(B, T, classes)`."""
+    """A stack of blocks, wired as named, with a linear layer: `(B, T, C)` to `(B, T, classes)`."""
 
     def __init__(self, wiring: str, depth: int, T: int, classes: int) -> None:
         super().__init__()
@@ -62,10 +62,10 @@ class Stack(nn.Module):
 def gradient_norms(wiring: str, depth: int, seed: int = 0) -> tuple[float, float]:
     """Build a stack that classifies into ten random classes; run it forward and backward once.
 
-    In float64: without norms and residuals the gradient is too small for float32.
+    It runs in float64: without norms and residuals, the gradient is too small for float32.
 
     Returns:
-        The norm of the gradient of all parameters of the first block, and of the last.
+        The gradient norm over all parameters of the first block, and over those of the last block.
     """
     B, T, classes = 4, 8, 10
     with torch.random.fork_rng(devices=[]), use_threads(1):
@@ -84,11 +84,11 @@ def _length(block: nn.Module) -> float:
 def train(
     wiring: str, depth: int = 6, rate: float = 3e-3, warm_up: int = 0, seed: int = 0
 ) -> float:
-    """Train a stack to name the previous token, of 12 kinds: about 4 s for 6 blocks.
+    """Train a stack to predict the previous token, of 12 kinds, in about 4 s for 6 blocks.
 
     Args:
         rate: the learning rate of Adam.
-        warm_up: the number of steps, of 150, in which the rate rises to it.
+        warm_up: the number of steps, out of 150, in which the learning rate rises to `rate`.
 
     Returns:
         The mean loss of the last ten steps; random guessing gives ln 12 = 2.48.

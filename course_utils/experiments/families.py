@@ -1,4 +1,4 @@
-"""Lesson 12: three families of transformers, by their masks, and a masked word.
+"""Lesson 12: the masks of three families of transformers, and the prediction of a masked word.
 
 French articles agree with the noun *after* them: "la petite souris", "le petit chat". A model that
 fills in a masked article must attend to tokens on its right.
@@ -17,15 +17,15 @@ from ..transformer import EncoderBlock, TokenAndPosition
 from ..translation import pad
 
 WIDTH, HEADS, LONGEST = 32, 4, 13
-ARTICLE_IDS = {  # of each gender
+ARTICLE_IDS = {  # the articles of each gender
     gender: [int(french.encode(forms[gender])) for forms in ARTICLES.values()] for gender in "mf"
 }
 
 
 def masks(S: int, T: int) -> Tensor:
-    """The mask of each family, `(3, S + T, S + T)`: an encoder hides nothing; a decoder hides the
-    future; an encoder–decoder, whose first S tokens are the source, hides the target from the
-    source, and the target's future."""
+    """The mask of each family, `(3, S + T, S + T)`. An encoder hides nothing; a decoder hides the
+    future. In an encoder–decoder, the first S tokens are the source; the mask hides the target from
+    the source, and later target tokens from earlier ones."""
     both = causal_mask(S + T)
     both[:S, :S] = False
     return torch.stack([torch.zeros_like(both), causal_mask(S + T), both])
@@ -39,7 +39,7 @@ class LooksBack(MultiHeadAttention):
 
 
 class Filler(nn.Module):
-    """Predicts the word at each position of a text, with one block, causal or not."""
+    """A model that predicts the word at each position of a text, with one block, causal or not."""
 
     def __init__(self, causal: bool) -> None:
         super().__init__()
@@ -54,8 +54,8 @@ class Filler(nn.Module):
 
 
 def blanked(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """French sentences whose first word, an article, is replaced by eos: `(B, T)` ids, `(B, T)`
-    padding, `(B,)` articles."""
+    """French sentences whose first word, an article, is replaced by eos. Returns ids `(B, T)`,
+    their padding `(B, T)`, and the ids of the articles `(B,)`."""
     texts = [french.encode(pair.french) for pair in draw_pairs(2 * count, seed)]
     articles = [*ARTICLE_IDS["m"], *ARTICLE_IDS["f"]]
     ids, pad_mask = pad([text for text in texts if text[0] in articles][:count], PAD_ID)
@@ -82,13 +82,13 @@ def train_filler(causal: bool, steps: int = 120, seed: int = 0) -> Filler:
 
 @torch.no_grad()
 def _genders(model: Filler, ids: Tensor, pad_mask: Tensor) -> Tensor:
-    """`(2, B)`: the probabilities of a masculine and a feminine article at the first position."""
+    """The probabilities of a masculine and a feminine first article, `(2, B)`."""
     shares = model(ids, pad_mask)[:, 0].softmax(dim=-1)  # (B, V)
     return torch.stack([shares[:, ARTICLE_IDS[gender]].sum(dim=-1) for gender in "mf"])
 
 
 def right_gender(model: Filler) -> float:
-    """How often the more likely gender of the article is right, in unseen sentences."""
+    """The fraction of unseen sentences in which the article's more likely gender is right."""
     ids, pad_mask, articles = blanked(400, seed=2)
     masculine, feminine = _genders(model, ids, pad_mask)
     wanted = torch.isin(articles, torch.tensor(ARTICLE_IDS["f"]))
@@ -96,6 +96,6 @@ def right_gender(model: Filler) -> float:
 
 
 def article_shares(model: Filler, text: str) -> Tensor:
-    """`(2,)`: the probabilities of a masculine and a feminine article before a French text."""
+    """The probabilities of a masculine and a feminine article before a French text, `(2,)`."""
     ids = torch.cat([torch.tensor([EOS_ID]), french.encode(text)])[None]
     return _genders(model, ids, torch.zeros_like(ids, dtype=torch.bool))[:, 0]

@@ -1,6 +1,6 @@
 """Experiments on heads for lessons 06 and 07: code that the lessons call but don't show.
 
-Letters in shapes are those of `course_utils.attention`.
+Letters in shapes have the same meaning as in `course_utils.attention`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from course_utils.transformer import TransformerBlock
 
 
 def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets: the payloads of the next
+    """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets, the payloads of the next
     and of the previous kind, `(B, T, 4)`."""
     kinds, tokens, following = lookup.texts(B, seed)
     source = kinds.argsort(dim=-1).gather(1, (kinds - 1) % len(lookup.KINDS))  # (B, T)
@@ -33,7 +33,7 @@ def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 class SideBySide(nn.Module):
-    """Heads without a mask, `(B, T, 8)` to `(B, T, 4)`: concatenated, and mixed by `out_proj`."""
+    """Unmasked heads, concatenated and mixed by `out_proj`: `(B, T, 8)` to `(B, T, 4)`."""
 
     def __init__(self, num_heads: int, width: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class SideBySide(nn.Module):
 
 
 def train(num_heads: int, width: int, seed: int = 0) -> SideBySide:
-    """Train untrained heads to get both payloads: 1,000 steps of Adam on 64 texts each."""
+    """Train heads to get both payloads, in 1,000 steps of Adam on 64 texts each."""
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = SideBySide(num_heads, width)
@@ -67,7 +67,7 @@ def error(model: SideBySide) -> float:
 
 @torch.no_grad()
 def weights_by_kind(model: SideBySide) -> Tensor:
-    """Each head's attention weights, averaged over 1,000 texts, `(H, 6, 6)`, kinds in order; the
+    """Each head's attention weights by kind, averaged over 1,000 texts, `(H, 6, 6)`. The
     head that attends most to the next kind comes first."""
     kinds, tokens, _ = lookup.texts(1_000, 1_000_000)
     tokens = tokens.gather(1, kinds.argsort(dim=-1)[..., None].expand_as(tokens))
@@ -111,7 +111,7 @@ class ReviewedWrapper(attention.MultiHeadAttentionWrapper):
 
 
 def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
-    """A text of 3 tokens "alone", with two tokens of padding "after" it, and with two "before" it:
+    """A text of 3 tokens "alone", with two padding tokens "after" it, and with two "before" it, as
     `x`, `(1, T, 4)`, and `pad_mask`, `(1, T)`."""
     generator = torch.Generator().manual_seed(123)
     text = torch.randn(1, 3, 4, generator=generator)
@@ -126,7 +126,7 @@ def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def same_as_alone(module: nn.Module) -> list[bool]:
-    """Whether a text gives the same result as alone, with padding after it and before it."""
+    """Whether a text gives the same result as without padding if padding is after or before it."""
     device = next(module.parameters()).device
     ways = padded_both_ways().values()
     alone, after, before = (module(x.to(device), mask.to(device)) for x, mask in ways)
@@ -135,8 +135,8 @@ def same_as_alone(module: nn.Module) -> list[bool]:
 
 @torch.no_grad()
 def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Two heads' attention weights for the text after two padding tokens: as `ReviewedWrapper`
-    computes them, then with the padding hidden; and the masks. Each is `(2 H, T, T)`."""
+    """Two heads' weights for the text after two padding tokens, first as `ReviewedWrapper` computes
+    them, then with the padding hidden; and the masks. Both tensors are `(2 H, T, T)`."""
     assert isinstance(module, attention.MultiHeadAttentionWrapper)
     x, pad_mask = (
         tensor.to(module.out_proj.weight.device) for tensor in padded_both_ways()["before"]
@@ -151,7 +151,7 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
     """Draw tables of numbered channels; the shading shows which token a number belongs to.
 
     Args:
-        pieces: by heading, `(T, D)` of the numbers 1, 2, …; 1 to `width` belong to token 0.
+        pieces: headings, each with a table `(T, D)` of 1, 2, …; 1 to `width` belong to token 0.
     """
     with drawing.style():
         figure = drawing.figure(6.6, 2.4, title)
@@ -168,8 +168,8 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
 
 
 def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
-    """Which of three tokens have a different result when one of them is changed (causal mask).
-    `split` turns them into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`: query, key and value at once."""
+    """The tokens, of three, whose result differs when one is changed (under a causal mask).
+    `split` turns tokens into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`: query, key and value at once."""
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
     other[:, changed] += 1.0
@@ -185,7 +185,7 @@ def _attend(heads: Tensor) -> Tensor:
 
 
 def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.MultiheadAttention:
-    """PyTorch's own module with the parameters of ours, for `d_in` = `d_out` and no qkv biases."""
+    """PyTorch's module with the parameters of ours, for `d_in` = `d_out` and no qkv biases."""
     twin = nn.MultiheadAttention(split.query.out_features, num_heads, batch_first=True)
     weights = [split.query.weight, split.key.weight, split.value.weight]
     with torch.no_grad():
@@ -211,9 +211,9 @@ def matrix_products(module: nn.Module, T: int = 5) -> int:
 def cost_of_styles(
     numbers_of_heads: Sequence[int], B: int = 4, T: int = 16, C: int = 64
 ) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds for forward and backward, and KiB kept for backward, by style, measured here."""
+    """The milliseconds of forward and backward, and the KiB kept for backward, of each style."""
     x = torch.randn(B, T, C)
-    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # with one, both styles use the same softmax
+    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # both styles then use one softmax
     panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}
     with use_threads(1):
         for name, make in STYLES.items():

@@ -7,7 +7,7 @@ such a head an *induction head*.
 
     python -m course_utils.experiments.induction
 
-trains both models and stores their weights next to this file.
+This command trains both models and stores their parameters next to this file.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ROLES = ("previous word", "same word before", "word after it")
 
 
 def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw texts.
+    """Draw random texts.
 
     Returns:
-        `(B, T)` ids, and `(B,)`, the length of each text's repeated segment.
+        Ids `(B, T)`, and the lengths `(B,)` of the texts' repeated segments.
     """
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(SHORTEST, LONGEST + 1, (B,), generator=generator)
@@ -46,13 +46,13 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def foretold(lengths: Tensor) -> Tensor:
-    """`(B, T - 1)`: where the next word is predictable, because the current one occurred before."""
+    """Whether each next word is predictable, as the current one occurred before: `(B, T - 1)`."""
     return torch.arange(LENGTH - 1) >= lengths[:, None]
 
 
 @torch.no_grad()
 def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
-    """The accuracy of the most likely word, where the next word is predictable."""
+    """The accuracy of the model's most likely word where the next word is predictable."""
     ids, lengths = texts(B, seed)
     right = model(ids[:, :-1]).argmax(dim=-1) == ids[:, 1:]  # (B, T - 1)
     return right[foretold(lengths)].double().mean().item()
@@ -67,7 +67,7 @@ def loss(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
 
 
 def train(num_layers: int, seed: int = 0, steps: int = STEPS) -> tuple[TinyLM, list[float]]:
-    """Train a model; returns it with its accuracy after every 50 steps."""
+    """Train a model; return the model and its accuracy after every 50 steps."""
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
@@ -86,8 +86,8 @@ def _kept() -> dict[str, Tensor]:
 
 
 def trained(num_layers: int) -> TinyLM:
-    """The model with one or two layers that `python -m course_utils.experiments.induction`
-    trained."""
+    """The stored model with one or two layers, trained by `python -m
+    course_utils.experiments.induction`."""
     with torch.random.fork_rng(devices=[]):
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
     mine = f"{num_layers}."
@@ -97,24 +97,23 @@ def trained(num_layers: int) -> TinyLM:
 
 
 def accuracies() -> dict[str, list[float]]:
-    """By number of layers, the accuracy after every 50 steps of training."""
+    """The accuracies after every 50 steps of training, by number of layers."""
     names = {"one layer": "accuracy of 1", "two layers": "accuracy of 2"}
     return {name: _kept()[key].tolist() for name, key in names.items()}
 
 
 def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
-    """The weights of every head: `(B, T)` to `(B, L, H, T, T)`."""
+    """The attention weights of every head: `(B, T)` to `(B, L, H, T, T)`."""
     return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
 
 
 @torch.no_grad()
 def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
-    """How much each head attends to the words of each role.
+    """The attention of each head to the words of each role.
 
-    Returns:
-        `(L, H, 3)`, see `ROLES`: the mean weight on the previous word, in the first segment; then,
-        in repeated segments, on earlier occurrences of the same word, and on the words that
-        followed these.
+    Returns: Mean weights `(L, H, 3)`, in the order of `ROLES`: on the previous word in the first
+        segment; then, in repeated segments, on earlier occurrences of the same word, and on the
+        words that followed those.
     """
     ids, lengths = texts(B, seed)
     weights = attention_weights(model, ids)  # (B, L, H, T, T)
@@ -138,7 +137,7 @@ def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
 
 @contextmanager
 def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
-    """Temporarily ablates one head: the columns of `out_proj` that read it become zeros."""
+    """Ablate one head inside the context: the columns of `out_proj` that read it become zeros."""
     block = model.blocks[layer]
     assert isinstance(block, TransformerBlock)
     D = block.attention.out_proj.in_features // block.attention.num_heads

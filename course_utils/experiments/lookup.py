@@ -1,4 +1,4 @@
-"""Lesson 04: trains a head for a lookup, with three projections and with fewer.
+"""Lesson 04: a head trained for a lookup, with three projections and with fewer.
 
 A text has six tokens, one of each kind, in random order. A token carries its kind, as a one-hot
 vector of six channels, and a payload of two random numbers. Each token should get the payload of
@@ -6,7 +6,7 @@ the next kind: A gets B's, B gets C's, …, and F gets A's.
 
 The first two channels of a head's result are the answer; a wider head may use the others freely.
 The error is the mean squared difference between the answer and the right payload. The payloads'
-variance is 1, so an answer of zeros has error 1, the mean of all six payloads 5/6.
+variance is 1, so an answer of zeros has error 1, and the mean of all six payloads has error 5/6.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..attention import SelfAttention, attention_scores
 from ..threads import use_threads
 
 KINDS = "ABCDEF"
-PAYLOAD = 2  # its width
+PAYLOAD = 2  # the payload's width
 STEPS, TEXTS, LEARNING_RATE = 800, 64, 0.02
 
 
@@ -29,8 +29,8 @@ def texts(B: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Draw texts, and the payload that each token should get.
 
     Returns:
-        `kinds` `(B, T)`, numbers from 0; the tokens `(B, T, C)`, whose last two channels are the
-        payload; and the payload that each should get, `(B, T, 2)`. T is 6 and C is 8.
+        The kinds `(B, T)`, numbers from 0; the tokens `(B, T, C)`, whose last two channels are the
+        payload; and the payload that each token should get, `(B, T, 2)`. T is 6 and C is 8.
     """
     generator, T = torch.Generator().manual_seed(seed), len(KINDS)
     kinds = torch.rand(B, T, generator=generator).argsort(dim=-1)  # each kind once
@@ -46,9 +46,9 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
     """An untrained head.
 
     Args:
-        width: of queries, keys and values.
-        share: projections that share one matrix, such as `["query", "key"]`.
-        seed: the seed of its parameters.
+        width: the width of queries, keys and values.
+        share: names of projections that share one matrix, such as `["query", "key"]`.
+        seed: the seed of the parameters.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -61,7 +61,7 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
 def train(
     share: Sequence[str] = (), width: int = PAYLOAD, seed: int = 0, steps: int = STEPS
 ) -> SelfAttention:
-    """Train an untrained head like the lesson's loop: steps of Adam on 64 fresh texts each."""
+    """Train an untrained head as the lesson does, with steps of Adam on 64 fresh texts each."""
     head = new_head(width, share, seed)
     optimizer = torch.optim.Adam(head.parameters(), lr=LEARNING_RATE)
     with use_threads(1):

@@ -1,10 +1,10 @@
-"""Lessons 01 to 10: the effect of each part in one tiny language model of the toy English.
+"""Lessons 01 to 10: the effect of each part on one tiny language model of the toy English.
 
 The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
 result to them and predicts the next word with an output layer. All rows are trained in the same
 way: 400 steps of AdamW on 32 texts of 32 words each, with the learning rate falling from 0.006 to
 0. The loss is measured on 512 other texts. A stored loss is the mean over the seeds 0, 1 and 2,
-which differ from it by at most 0.02.
+whose losses differ from the mean by at most 0.02.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..transformer import LayerNorm
 
 C, T, B = 64, 32, 32
 STEPS, LEARNING_RATE = 400, 6e-3
-NEAR = 0.03  # a run this close to the stored loss counts as equal: processors round differently
+NEAR = 0.03  # a loss this close to the stored one counts as equal, as processors round differently
 
 Part = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, and how its part is built into the model."""
+    """A row of the table, with the way in which its part is built into the model."""
 
     lesson: str
     loss: float
@@ -56,7 +56,7 @@ ROWS = {
 
 
 class Model(nn.Module):
-    """`(B, T)` ids to `(B, T, V)` logits, with or without a part in between."""
+    """A model from ids `(B, T)` to logits `(B, T, V)`, with or without a part in between."""
 
     def __init__(self, row: Row, part: Part | None) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
     """The loss of a row in nats per word, to two digits.
 
     Args:
-        name: the row's name, as `show` prints it.
-        part: `(B, T, C)` to `(B, T, C)` with T = 32 and C = 64, a function or an untrained module;
+        name: the row's name as printed by `show`.
+        part: a function or an untrained module, `(B, T, C)` to the same with T = 32 and C = 64;
             for "TinyLM", a whole model. Its parameters are trained on the CPU.
         seed: the seed of the initial parameters and of the texts.
 
@@ -116,7 +116,7 @@ def measured(row: Row, part: Part | None, seed: int) -> float:
 
 
 def show(name: str) -> None:
-    """Print the table from its first row to this one, and the lowest possible loss.
+    """Print the table from the first row to the named one, and the lowest possible loss.
 
     Raises:
         ValueError: there is no such row.

@@ -1,4 +1,4 @@
-"""Measures the cost of a call on this machine: its time, and its memory for the backward pass."""
+"""Measures the time of a call on this machine, and the memory kept for its backward pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def seconds(run: Callable[[], Tensor], rounds: int = 10) -> float:
-    """The shortest of several times of `run()`, with its backward pass if it needs gradients."""
+    """The shortest time of several runs of `run()`, with a backward pass if it needs gradients."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()

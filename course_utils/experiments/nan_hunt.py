@@ -1,4 +1,4 @@
-"""Lesson 05: where a NaN occurs when a row of the mask hides everything."""
+"""Lesson 05: the stages at which a NaN occurs if a row of the mask hides everything."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def hunt(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> list[str]:
     loss is computed from the words alone.
 
     Args:
-        x: `(B, T, C)`.
-        pad_mask: `(B, T)`, `True` at padding.
+        x: tokens `(B, T, C)`.
+        pad_mask: a bool mask `(B, T)`, `True` at padding.
     """
     head, weights, loss = _step(weigh, x, pad_mask)
     loss.backward()
@@ -42,7 +42,7 @@ def weights(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> Tensor:
 def _step(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> tuple[SelfAttention, Tensor, Tensor]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        head = SelfAttention(x.shape[-1], x.shape[-1])  # for its query, key and value
+        head = SelfAttention(x.shape[-1], x.shape[-1])  # only its query, key and value are used
     head = head.to(x.device)
     scores = attention_scores(head.query(x), head.key(x))  # (B, T, T)
     made = weigh(scores, causal_and_padding(pad_mask))

@@ -36,7 +36,7 @@ def patient_b(query, key, value):
     scores = query @ key.transpose(-2, -1)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
 
     future = torch.ones(T, T, dtype=torch.bool, device=query.device)
-    future = future.triu(diagonal=1)  # what lies right of the diagonal
+    future = future.triu(diagonal=1)  # all cells right of the diagonal
     scores = scores.masked_fill(future, -math.inf)
 
     highest = scores.amax(dim=-1, keepdim=True)
@@ -66,14 +66,14 @@ def patient_c(query, key, value, num_heads):
 
 
 def patient_d(model, ids, optimizer, max_norm=1.0):
-    """One step of training on ids, (B, T); returns the loss before it, a float."""
+    """Take one training step on ids, (B, T); return the loss before it, a float."""
     model.train()
     logits = model(ids)  # (B, T) -> (B, T, V)
     B, T, V = logits.shape
 
     logits = logits.reshape(B * T, V)
     targets = ids.reshape(B * T)
-    loss = F.cross_entropy(logits, targets)  # a mean over all tokens
+    loss = F.cross_entropy(logits, targets)  # the mean over all tokens
 
     loss.backward()
     optimizer.step()
@@ -89,7 +89,7 @@ def patient_e(query, key, value):
     scores = scores / math.sqrt(D)
 
     future = torch.ones(T, T, dtype=torch.bool, device=query.device)
-    future = future.triu(diagonal=1)  # what lies right of the diagonal
+    future = future.triu(diagonal=1)  # all cells right of the diagonal
 
     weights = torch.softmax(scores, dim=-1)
     weights = weights.masked_fill(future, 0.0)
@@ -104,7 +104,7 @@ def patient_f(ids, pad_mask, token, position):
     if T > N:
         raise ValueError(f"{T} tokens came in, but there are {N} positions")
 
-    # Padding is in front. A text begins after it, so its tokens are counted from there.
+    # Padding is in front. The text begins after it, so positions are counted from there.
     real = ~pad_mask
     places = real.long().cumsum(dim=1)
     places = places.masked_fill(pad_mask, 0)  # no token attends to padding: any row will do
@@ -134,10 +134,10 @@ def patient_g(query, key, value, num_heads):
 
 
 def patient_h(model, ids, max_new_tokens):
-    """The likeliest word again and again: (B, T) -> (B, T + max_new_tokens).
+    """Append the likeliest word repeatedly: (B, T) -> (B, T + max_new_tokens).
 
-    model(new, cache=None) takes new tokens, (B, T), and what it keeps of those before them.
-    It gives logits of the new ones, (B, T, V), and the cache with them in it.
+    model(new, cache=None) takes new tokens, (B, T), and the cache of earlier tokens, if any.
+    It returns the new tokens' logits, (B, T, V), and the extended cache.
     """
     was_training = model.training
     model.eval()

@@ -1,8 +1,8 @@
-"""Lesson 13, first sitting: time and memory of attention on this machine, and the kernel used.
+"""Lesson 13, first sitting: the time, memory and kernel of attention on this machine.
 
     python -m course_utils.experiments.performance
 
-measures the costs of `bill` carefully, and prints the values stored in `ONCE`.
+This command measures the costs in `bill` in 40 rounds, and prints the values for `ONCE`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .measuring import kept_bytes, seconds
 
 
 def naive(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Causal attention with its scores: `(B, H, T, D)` to the same."""
+    """Causal attention that stores its scores: `(B, H, T, D)` three times to `(B, H, T, D)`."""
     scores = attention.attention_scores(query, key)  # (B, H, T, T)
     hidden = attention.causal_mask(query.shape[2], query.device)
     future = scores.new_zeros(hidden.shape).masked_fill(hidden, -math.inf)
@@ -39,7 +39,7 @@ def naive(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def built_in(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The same by PyTorch's own function."""
+    """Causal attention computed by PyTorch's own function."""
     return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
@@ -59,7 +59,7 @@ def against_length(
     """Measure both versions, forward and backward; draw time and kept memory with the T² line."""
     times: dict[str, list[float]] = {name: [] for name in WAYS}
     kept: dict[str, list[float]] = {name: [] for name in WAYS}
-    with use_threads(1):  # two threads would wait for other programs
+    with use_threads(1):  # with two threads, each would wait for other programs
         for T in lengths:
             parts = heads(T, device)
             for name, way in WAYS.items():
@@ -106,7 +106,7 @@ def kernel_that_ran(query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> 
 
 
 def why_not(kernel: str, query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> str:
-    """PyTorch's message if only this kernel is allowed; "" if it runs."""
+    """PyTorch's error message if only this kernel is allowed, or "" if the kernel runs."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -120,7 +120,7 @@ def why_not(kernel: str, query: Tensor, key: Tensor, value: Tensor, **asked: Any
 
 
 def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[str, dict[str, Any]]:
-    """Calls of the built-in, by description: its arguments by name."""
+    """The arguments for several calls of the built-in, by description."""
     generator = torch.Generator().manual_seed(0)
     parts = torch.randn(3, 2, H, T, D, generator=generator).to(device).unbind(0)
     plain: dict[str, Any] = dict(zip(("query", "key", "value"), parts, strict=True))
@@ -139,8 +139,8 @@ def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[st
 
 SIZES = 1, 512, 256, 8  # B, T, C, H
 BASE, HALF = "split", "sdpa, autocast"
-# Time of forward and backward and memory kept, as multiples of those of "split": the shortest of 40
-# rounds on one core (PyTorch 2.13, x86 with AVX-512), by running this module.
+# The time of forward and backward and the memory kept, as multiples of the values of "split". This
+# module measured them as the shortest of 40 rounds on one core (PyTorch 2.13, x86 with AVX-512).
 ONCE: dict[str, tuple[float, float]] = {
     "wrapper": (1.40, 1.87),
     "split": (1.00, 1.00),
@@ -151,7 +151,7 @@ ONCE: dict[str, tuple[float, float]] = {
 
 
 def rivals(device: torch.device) -> dict[str, Any]:
-    """One module of each kind, with the same weights."""
+    """One module of each kind, all with the same parameters."""
     _, T, C, H = SIZES
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -201,7 +201,7 @@ def measured_bill(device: torch.device, rounds: int = 5) -> dict[str, tuple[floa
 
 
 def bill(device: torch.device, title: str, alt: str, rounds: int = 5) -> Picture:
-    """Measure and draw it, next to values measured once on another machine."""
+    """Measure and draw the bill, next to values measured once on another machine."""
     return draw_bill(measured_bill(device, rounds), title, alt)
 
 

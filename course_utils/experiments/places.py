@@ -1,6 +1,6 @@
 """Lesson 09: models with and without positions, within and beyond their training length.
 
-Letters in shapes are those of `course_utils.transformer`.
+Letters in shapes have the same meaning as in `course_utils.transformer`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
 from ..threads import use_threads
 from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
 
-# A small model whose positions can be chosen -----------------------------------------------------
+# A small model with one kind of positions --------------------------------------------------------
 
 WORDS, WIDTH, HEADS = 12, 32, 2
 
@@ -48,12 +48,12 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class Reader(nn.Module):
-    """Token and position embeddings of a kind, blocks, and logits for each word at each token.
+    """A model with one kind of positions: `(B, T)` ids to `(B, T, V)` logits.
 
     Args:
-        kind: "none", "learned", "sinusoidal" or "rotary".
-        T: the number of tokens in training, and the number of rows of a learned table.
-        layers: number of blocks.
+        kind: the kind of positions: "none", "learned", "sinusoidal" or "rotary".
+        T: the number of tokens in training, which is the number of rows of a learned table.
+        layers: the number of blocks.
     """
 
     def __init__(self, kind: str, T: int, layers: int = 1) -> None:
@@ -87,10 +87,10 @@ def _made(kind: str, T: int, layers: int, seed: int) -> Reader:
 
 
 def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 150) -> float:
-    """Train a model to predict the first of three distinct words at the last of them.
+    """Train a model to predict, at the last of three distinct words, the first one.
 
     Returns:
-        Its accuracy on all 1,320 texts of three out of twelve words.
+        The accuracy on all 1,320 texts of three out of twelve words.
     """
     texts = torch.tensor(list(permutations(range(WORDS), 3)))  # (1320, 3)
     generator = torch.Generator().manual_seed(seed)
@@ -108,9 +108,9 @@ def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: in
     return (said == texts[:, 0]).float().mean().item()
 
 
-# The previous word, predicted at each token, near and far ----------------------------------------
+# The previous word, within and beyond the training length ----------------------------------------
 
-TRAINED = 16  # tokens
+TRAINED = 16  # the number of tokens in training
 
 
 @cache
@@ -130,7 +130,7 @@ def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
 
 
 def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
-    """The accuracy for the previous word, at tokens 1 to T - 1.
+    """The accuracy of predicting the previous word, at each of the tokens 1 to T - 1.
 
     Raises:
         IndexError: a learned table has no row for a position.
@@ -142,7 +142,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
 
 
 def one_token_beyond(kind: str) -> str:
-    """The outcome with one token more than in training: "error", "drift" or "fine"."""
+    """The outcome for one token more than in training: "error", "drift" or "fine"."""
     try:
         share = shares_right(word_before(kind), TRAINED + 1)[-1]
     except IndexError:
@@ -162,7 +162,7 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
             "linestyle": LINE_STYLES[i],
             "marker": MARKERS[i],
         }
-        if kind == "learned":  # around the others, which are on top of it
+        if kind == "learned":  # wider than the other curves, which are drawn on top of it
             look |= {"markerfacecolor": "none", "markersize": 8}
         axes.plot(range(1, known), y, label=kind, **({"markersize": 4, "linewidth": 1.4} | look))
     axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
@@ -176,7 +176,7 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
 
 
 def similarity(rows: Tensor) -> Tensor:
-    """The cosine of each pair of T rows, `(T, C)` to `(T, T)`: 1 for the same direction."""
+    """The cosine of each pair of T rows: `(T, C)` to `(T, T)`."""
     rows = F.normalize(rows.detach(), dim=-1)
     return rows @ rows.T
 
@@ -184,12 +184,12 @@ def similarity(rows: Tensor) -> Tensor:
 def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int = 0) -> Tensor:
     """A table of positions, `(T, 16)`, learned on a task in which nearby tokens matter most.
 
-    Each token carries two random numbers and should give the mean of those at most four positions
-    away, by one head without a mask that gets only positions.
+    Each token carries two random numbers and should give the mean of the tokens at most four
+    positions away. One head without a mask, whose scores depend on positions only, learns this.
 
     Args:
         steps: the number of training steps; 0 gives the initial table.
-        spread: the standard deviation of the initial numbers; GPT-2's is 0.02.
+        spread: the standard deviation of the initial numbers; in GPT-2 it is 0.02.
     """
     C, generator = 16, torch.Generator().manual_seed(seed)
     table, query, key = (
@@ -222,8 +222,8 @@ def maps(
     """Draw maps of positions side by side on one scale, positive numbers blue, negative orange.
 
     Args:
-        named: by heading, one row per position.
-        title, alt: what the figure shows, and its text alternative.
+        named: headings, each with a tensor that has one row per position.
+        title, alt: the figure's title and its text alternative.
         label, xlabel: the meaning of the colours and of the columns.
         inches: the width of a map.
     """
@@ -243,7 +243,7 @@ def maps(
 
 
 def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
-    """Draw a dial per pair of D channels, with the rotated (1, 0) as one hand per position."""
+    """Draw one dial per pair of D channels, with one hand per position: the rotated (1, 0)."""
     figure, row = plt.subplots(
         1, D // 2, figsize=(1.75 * D / 2 + 0.4, 3.0), layout="constrained", squeeze=False
     )

@@ -1,4 +1,4 @@
-"""Lesson 04: a softmax and its gradients when scores aren't scaled."""
+"""Lesson 04: the softmax and its gradients if the scores aren't scaled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def look(D: int, scale: float) -> tuple[float, float]:
         scale: the factor for each dot product.
 
     Returns:
-        Medians over the queries: of the largest weight, and of the gradient norm of a row of
-            scores, if each query's result is a single number.
+        Two medians over the queries: that of the largest weight, and that of the gradient norm of a
+            row of scores if each query's result is a single number.
     """
     generator = torch.Generator().manual_seed(42)
     query = torch.randn(QUERIES, 1, D, generator=generator)
@@ -30,7 +30,7 @@ def look(D: int, scale: float) -> tuple[float, float]:
 
 
 def by_width(widths: Sequence[int]) -> dict[str, dict[str, list[float]]]:
-    """The medians of `look` for each width D, unscaled and divided by √D, by quantity."""
+    """The medians of `look` by quantity, for each width, with scores unscaled or divided by √D."""
     named = {"not scaled": lambda D: 1.0, "divided by √D": lambda D: D**-0.5}
     looks = {name: [look(D, scale(D)) for D in widths] for name, scale in named.items()}
     return {

@@ -1,14 +1,14 @@
-"""Lesson 11: a small stored translator, and variants measured beforehand.
+"""Lesson 11: a small stored translator, and the results of its variants.
 
     python -m course_utils.experiments.sources
 
-trains the translator and stores its weights next to this file, in half precision. In one of four
-steps, its decoder gets zeros instead of the encoder's output, so that it also learns to generate
-without a source.
+This command trains the translator and stores its parameters next to this file, in half precision.
+In one of four steps, its decoder gets zeros instead of the encoder's output, so that it also learns
+to generate without a source.
 
     python -m course_utils.experiments.sources variants
 
-trains translators with one part changed, and prints how many unseen sentences each gets right.
+This command trains variants with one part changed; it prints how many sentences each gets right.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def translator(
     """The trained translator, in evaluation mode, built from these parts.
 
     Args:
-        cross: a `CrossAttention` class for all blocks; with None, each block has its own.
+        cross: a `CrossAttention` class for all blocks; None keeps the class of each block.
         encoder, decoder: an `EncoderBlock` and a `DecoderBlock` class.
     """
     model = new_model()
@@ -58,19 +58,19 @@ def translator(
         model.decoder = nn.ModuleList(decoder(WIDTH, HEADS, WIDE, LONGEST) for _ in range(LAYERS))
         for read, write in zip(model.encoder, model.decoder, strict=True) if cross else ():
             read.attention, write.cross_attention = cross(WIDTH, HEADS), cross(WIDTH, HEADS)
-    # A class may have its masks in the state dict.
+    # A class may keep its masks in the state dict.
     model.load_state_dict({n: w.float() for n, w in load_file(KEPT).items()}, strict=False)
     return model.eval()
 
 
 @cache
 def sentences() -> tuple[Sequence[Pair], Sequence[Pair], Sequence[Pair]]:
-    """Lesson 12's sentences: for training, unseen ones, and unseen combinations."""
+    """Lesson 12's sets: training sentences, unseen sentences, and unseen combinations."""
     return three_sets()
 
 
 def _begun(prefix: str) -> Tensor:
-    """`(1, T)`: bos, then French words."""
+    """The ids of bos and of French words, `(1, T)`."""
     return torch.cat([torch.tensor([BOS_ID]), french.encode(prefix)])[None]
 
 
@@ -91,7 +91,7 @@ def next_words(model: Translator, source: str | None, prefix: str, count: int) -
 
 
 def counted(prefix: str) -> dict[str, float]:
-    """The frequency of each word after these at the beginning of a training sentence."""
+    """The frequency of each word after this prefix in the training sentences."""
     wanted = prefix.split()
     texts = [[*pair.french.split(), EOS] for pair in sentences()[0]]
     found = Counter(words[len(wanted)] for words in texts if words[: len(wanted)] == wanted)
@@ -99,18 +99,18 @@ def counted(prefix: str) -> dict[str, float]:
 
 
 def translate(model: nn.Module, text: str) -> str:
-    """A sentence in French, decoded greedily."""
+    """The French translation of a sentence, decoded greedily."""
     ids = greedy_translate(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1)[0]
     return french.decode(ids[ids != EOS_ID])
 
 
 def pieces(source: str) -> list[str]:
-    """The pieces of an English sentence: its words, with a verb's ending as a separate piece."""
+    """The words of an English sentence, with a verb's ending as a separate piece."""
     return [english.vocabulary[i] for i in english.encode(source).tolist()]
 
 
 def attends_to(model: Translator, source: str, target: str) -> Tensor:
-    """The attention weights of the last layer's cross-attention, `(T, S)`, averaged over its heads:
+    """The weights of the last layer's cross-attention, averaged over its heads, `(T, S)`:
     one row per target word."""
     weights = alignment(model, english.encode(source)[None], _begun(target))  # (B, L, H, T, S)
     return weights[0, -1].mean(dim=0)  # (H, T, S) -> (T, S)
@@ -125,7 +125,7 @@ def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class SometimesWithoutSource(nn.Module):
-    """A translator whose decoder gets zeros instead of the context in one out of several calls."""
+    """A translator whose decoder gets zeros instead of the context in some of its calls."""
 
     def __init__(self, model: Translator, every: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class SometimesWithoutSource(nn.Module):
 def train(
     model: Translator, steps: int = STEPS, seed: int = 0, without_source_every: int = 4
 ) -> list[float]:
-    """Train on the sentences of lesson 12; returns the losses."""
+    """Train on the sentences of lesson 12; return the losses."""
     pairs, generator = sentences()[0], torch.Generator().manual_seed(seed)
     drawn = torch.randint(len(pairs), (steps, BATCH), generator=generator).tolist()
     batches = [as_batch([pairs[i] for i in row]) for row in drawn]
@@ -151,8 +151,8 @@ def train(
 
 
 class ReadsOnce(nn.Module):
-    """A translator with its sources already encoded: each call runs only the decoder. Without
-    `encode` and `decode`, the model encodes them again."""
+    """A translator with its sources already encoded, so that each call runs only the decoder.
+    Without `encode` and `decode`, the model encodes them again."""
 
     def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ def exact(model: Translator, pairs: Sequence[Pair]) -> float:
 
 
 class PreEncoderBlock(EncoderBlock):
-    """The same parts, wired Pre-LN."""
+    """The parts of `EncoderBlock`, wired as Pre-LN."""
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         normed = self.norm1(x)
@@ -218,7 +218,7 @@ VARIANTS: dict[str, dict[type, type]] = {
     "GELU": {ReLUFeedForward: GeluNetwork},
     "without cross-attention": {DecoderBlock: NoCrossBlock},
 }
-# Exact among 1,000 unseen sentences after 400 steps, seeds 0, 1 and 2.
+# Exact translations among 1,000 unseen sentences after 400 steps, for the seeds 0, 1 and 2.
 MEASURED = {
     "as in 2017": (1.00, 1.00, 1.00),
     "Pre-LN": (1.00, 1.00, 1.00),

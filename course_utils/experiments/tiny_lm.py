@@ -1,7 +1,7 @@
-"""Lesson 10: a small model of the toy English, without the shift, on too little text, and the
-attention of its heads.
+"""Lesson 10: a small model of the toy English, trained without the shift or on too little text, and
+the attention of its heads.
 
-The bigram model is the best one that sees a single word, computed from the grammar.
+The bigram model, computed from the grammar, is the best model that sees a single word.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def two_rows(words: Sequence[str], title: str, alt: str) -> Picture:
 
 
 def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
-    """Train a model to predict the word at each position itself; returns it with its losses."""
+    """Train a model to predict the word at each position itself; return it and its losses."""
     model, losses = new_model(width=32), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     with use_threads(1):
@@ -78,7 +78,7 @@ def overfit(
     """Train on the same few texts repeatedly.
 
     Returns:
-        The loss on these and on fresh texts, by step.
+        The losses on these texts and on fresh ones, by step.
     """
     few, fresh = toy_english.draw(texts, T, seed=1), toy_english.draw(400, T, seed=2)
     model = new_model(T=T)
@@ -97,12 +97,12 @@ def overfit(
 
 
 def without_repeats(text: str) -> str:
-    """A text with each paragraph once, since repeats could put training text into held-out text."""
+    """A text without repeated paragraphs, which could put training text into the held-out text."""
     return "\n\n".join(dict.fromkeys(text.split("\n\n")))
 
 
 def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
-    """The loss on one text of pair counts from another text, plus one for each pair."""
+    """The held-out loss of a bigram model made from training counts, with one added to each."""
     counts = torch.ones(V, V)
     counts.index_put_((train_ids[:-1], train_ids[1:]), torch.tensor(1.0), accumulate=True)
     logs = (counts / counts.sum(dim=-1, keepdim=True)).log()
@@ -113,7 +113,7 @@ def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
 
 
 def bigram() -> Tensor:
-    """`(V, V)`: the probability of each word after each single word."""
+    """The probability of each word after each single word, `(V, V)`."""
     g = toy_english
     pairs = torch.zeros(len(g.words), len(g.words), dtype=torch.float64)
     for state, often in enumerate(g.often):
@@ -124,8 +124,8 @@ def bigram() -> Tensor:
 
 @torch.no_grad()
 def agreement(model: nn.Module | None = None) -> float:
-    """How often verbs with the subject's number are more likely than others, after a noun with the
-    other number; without a model, for the bigram."""
+    """The fraction of texts in which the verbs that agree are likelier than others, after a noun
+    with the other number; without a model, that of the bigram."""
     prefixes, verbs, _, nearer = agreement_prefixes()
     if model is None:
         shares = bigram()[prefixes[:, nearer]].float()  # (N, V)
@@ -153,5 +153,5 @@ def best_head(model: TinyLM) -> tuple[int, int]:
 
 
 def ids_of(text: str) -> Tensor:
-    """`(1, T)` ids of words separated by blanks."""
+    """The ids `(1, T)` of words separated by blanks."""
     return torch.tensor([[toy_english.words.index(word) for word in text.split()]])

@@ -1,9 +1,9 @@
-"""Lesson 12: translators into the toy French: one that the lesson trains, one without the shift,
-and one whose training was stopped early, to study its mistakes.
+"""Lesson 12: three translators into the toy French. The lesson trains one; one is trained without
+the shift; and the training of the last was stopped early, to study its mistakes.
 
     python -m course_utils.experiments.translating
 
-trains the one that is stopped early, and stores its weights next to this file, in half precision.
+This command trains the last translator and stores it next to this file in half precision.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 
 def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
-    """The model of the lesson, untrained."""
+    """The lesson's model before training."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         V_source, V_target = len(english.vocabulary), len(french.vocabulary)
@@ -52,7 +52,7 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 def draw_batches(
     pairs: Sequence[Pair], steps: int, seed: int = 0, size: int = BATCH
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Batches for this many steps; a sentence recurs only after all others were used."""
+    """Batches for `steps` steps; a sentence recurs only after all others were used."""
     chance, deck, batches = random.Random(seed), list[Pair](), []
     for _ in range(steps):
         if len(deck) < size:
@@ -66,7 +66,7 @@ def draw_batches(
 
 
 def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
-    """Train with the targets themselves as decoder input; returns the model with its losses."""
+    """Train with the targets themselves as decoder input; return the model and its losses."""
     model, losses = new_model(), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     with use_threads(1):
@@ -99,18 +99,18 @@ def stopped_early() -> Translator:
 
 
 def french_of(text: str) -> str:
-    """The right translation of a sentence of one of the sets."""
+    """The right translation of a sentence in one of the sets."""
     return next(pair.french for pairs in sentences() for pair in pairs if pair.english == text)
 
 
 def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
-    """A sentence in French, without eos."""
+    """The French translation of a sentence, without eos."""
     best = searched(model, text, beam_width)[0]
     return said(best.ids)
 
 
 def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
-    """All final texts of the search, the best score first."""
+    """All final texts of a beam search, the best score first."""
     source = english.encode(text)[None]
     return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
 
@@ -144,7 +144,7 @@ def log_probability(model: nn.Module, text: str, translation: str) -> float:
 
 @torch.no_grad()
 def go_on(model: nn.Module, text: str, prefix: str) -> str:
-    """Greedy decoding after a given French beginning."""
+    """The greedy continuation of a given French beginning."""
     source, ids = english.encode(text)[None], [BOS_ID, *french.encode(prefix).tolist()]
     with evaluating(model):
         while len(ids) < LONGEST and ids[-1] != EOS_ID:
@@ -156,14 +156,14 @@ def go_on(model: nn.Module, text: str, prefix: str) -> str:
 def after_a_word(
     model: Translator, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
 ) -> float:
-    """How much of the rest is right when greedy decoding continues a given beginning.
+    """The accuracy of greedy decoding after a given beginning.
 
     Args:
         wrong: whether the last word of the beginning is replaced by a wrong one.
         place: the position of that word, from 0.
 
     Returns:
-        The fraction of the words after it that are right, each at its position.
+        The fraction of the later words that are right, each at its position.
     """
     chance = random.Random(seed)
     words = range(EOS_ID + 1, len(french.vocabulary))
@@ -202,8 +202,8 @@ def aligned(
 
 
 def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, int, float]:
-    """The layer and number of the head whose largest weight is most often on the word being
-    translated, and how often. Only nouns, adjectives and verbs count."""
+    """The head whose largest weight is most often on the word being translated (its layer, its
+    number, and the fraction). Only nouns, adjectives and verbs count."""
     hits, count = torch.zeros(LAYERS, HEADS), 0
     for pair in pairs:
         source, mask, targets = as_batch([pair])
@@ -217,7 +217,7 @@ def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, in
 
 
 def gold(pair: Pair) -> list[tuple[int, int]]:
-    """Pairs of positions, French and English, of words with the same meaning that occur once."""
+    """Pairs of positions (French, English) of words with the same meaning that occur once."""
     read = [english.vocabulary[id] for id in english.encode(pair.english)]
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     meanings = _meanings()
@@ -248,7 +248,7 @@ def beam_steps(
     model: nn.Module, text: str, beam_width: int, shown: int = 3
 ) -> list[list[tuple[list[int], float, bool]]]:
     """The texts of each step of a beam search, with their summed log-probabilities and whether they
-    were kept: of each text, the `shown` most likely extensions, and all that were kept."""
+    were kept: each text's `shown` most likely extensions, and all extensions that were kept."""
     source = english.encode(text)[None]
     going, steps = [Hypothesis([], 0.0)], []
     with evaluating(model):
@@ -276,8 +276,8 @@ def beam_steps(
 
 
 def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str) -> Picture:
-    """Draw the texts of a beam search: kept texts in boxes, dropped ones without, and the best text
-    in grey."""
+    """Draw the texts of a beam search: kept texts in boxes, dropped texts without a box, and the
+    best text in grey."""
     steps = beam_steps(model, text, beam_width)
     best = searched(model, text, beam_width)[0].ids
     places: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, 0.0)}
@@ -290,7 +290,7 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
     bold = {tuple(best[:n]) for n in range(len(best) + 1)}
     root: list[tuple[list[int], float, bool]] = [([], 0.0, True)]
     for x, step in enumerate([root, *steps]):
-        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes are above lines
+        for ids, total, kept in sorted(step, key=lambda h: h[2]):  # boxes are drawn above lines
             here, before = places[tuple(ids)], places[tuple(ids[:-1])] if ids else None
             word = french.vocabulary[ids[-1]] if ids else "<bos>"
             if before is not None:

@@ -1,4 +1,4 @@
-"""`explore(model, words)`: a whole language model in the page; `share` makes one file of it."""
+"""`explore` shows a whole language model in the page; `share` writes it as one file."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
 SCRIPT = joined(FOLDER / "explorer.js")
-SHOWN = 7  # of the likeliest words
+SHOWN = 7  # the number of likeliest words in the table
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
 NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
 
 
 def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) -> Explorer:
-    """A model in the page: what it expects after `text`, and every station on the way there.
+    """Show a model in the page: the words that it expects after `text`, and every step before.
 
-    The page computes by itself and asks no kernel. Without scripts it is a table.
+    The page computes everything without a kernel. If scripts don't run, the page shows a table.
 
     Args:
-        model: a `TinyLM`, or another module with its parameter names.
-        words: what each id stands for; V of them. Letters are joined without spaces.
-        how: `begin`, a word before every text; `examples`; `first`, the selected station; `heads`,
-            the number of heads, which is otherwise read from the first block.
+        model: a `TinyLM`, or another module with the same parameter names.
+        words: the V words or letters that the ids stand for. Letters are joined without spaces.
+        how: options: `begin`, a word before every text; `examples`; `first`, the selected step;
+            `heads`, the number of heads, which is otherwise read from the first block.
 
     Raises:
-        ValueError: parameters of other names, or not V words.
+        ValueError: the parameters have other names, or the number of words isn't V.
     """
     names = model.state_dict()
     lacking = [name for name in NEEDED if name not in names]
@@ -52,13 +52,13 @@ def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) 
 def share(
     model: nn.Module, words: Sequence[str], path: str | Path, text: str = "", **how: Any
 ) -> Path:
-    """Write `explore(model, words, text)` as one HTML file that needs no server and no network.
+    """Write `explore(model, words, text)` as one HTML file that works without server and network.
 
-    Its parameters are rounded to float16.
+    The model's parameters are rounded to float16.
     """
     shown = explore(model, words, text, **how)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
-    values["_built"] = None  # its reader is somebody else
+    values["_built"] = None  # the file's reader is unknown
     values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
     title = str(how.get("title", "A small language model, whole"))
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
@@ -79,7 +79,7 @@ def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
 
 
 class Explorer(WithTable):
-    """The widget; `text` follows the page."""
+    """The widget behind `explore`, whose `text` follows the input in the page."""
 
     _esm = SCRIPT
     _css = FOLDER / "explorer.css"
@@ -121,7 +121,7 @@ class Explorer(WithTable):
         self._model = model
 
     def _chances(self) -> list[tuple[str, float]]:
-        """The likeliest next words, for the table."""
+        """The likeliest next words and their probabilities, for the table."""
         words = self._words
         gap = None if any(len(word) > 1 for word in words) else ""
         parts = self.text.split() if gap is None else list(self.text)

@@ -1,6 +1,6 @@
 /**
- * A whole language model in the page: what it expects next, every station on the way, and what
- * changes when a part is switched off. It asks no kernel: the forward pass is in `lm.js`.
+ * A whole language model in the page: the words that it expects next, every step, and what
+ * changes when a part is switched off. No kernel is needed, because the forward pass is in `lm.js`.
  */
 
 import { create as make, hideTable, shield } from "../page/nodes.js";
@@ -8,13 +8,13 @@ import { drawn, forward, makeModel, readSafetensors } from "./lm.js";
 import { builtIn, drawBars, drawControls, drawLens, drawTokens, GHOSTS, ROW, SHOWN, withWord } from "./parts.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
-const STEP_MS = [2500, 40]; // of the walk: for each step, and for each letter of its sentence
-const STEM = 3; // pixels of a branch that adds as much as the stream's first vector is long
+const STEP_MS = [2500, 40]; // the duration of a step of the walk, and of each letter of its sentence
+const STEM = 3; // pixels for a branch whose addition is as long as the stream's first vector
 
-/** What a station's switch turns off. */
+/** The name of the part that a station's switch turns off. */
 const switched = (station) => station.offName ?? station.name;
 
-/** The tokens that the model sees of a text, and those it doesn't know. */
+/** The tokens of a text that the model sees, and those that it doesn't know. */
 function read(text, { words, begin, longest }) {
   const letters = words.every((word) => [...word].length === 1);
   const parts = letters ? [...text] : text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
@@ -24,7 +24,7 @@ function read(text, { words, begin, longest }) {
   return { labels: labels.length ? labels : [words[0]], unknown, cut: known.length >= longest };
 }
 
-/** What is computed for the present text, and for it with every part switched on. */
+/** Computes the results for the present text, and also with every part switched on. */
 function compute(state) {
   const { model, words } = state;
   Object.assign(state, read(state.text, { ...state, longest: model.longest }));
@@ -40,7 +40,7 @@ function compute(state) {
   [state.whole] = likeliest(whole, words);
 }
 
-/** The parts that are off, in words. */
+/** The names of the parts that are switched off, or their number. */
 function without({ off, stations }) {
   const names = stations.filter((s) => off.has(s.off)).map(switched);
   return names.length > 2 ? `${names.length} parts` : names.join(" and ");
@@ -65,13 +65,13 @@ function sentence(state) {
   return said;
 }
 
-/** The thickness of a branch: the length of what it adds. */
+/** The thickness of a branch, from the length of the vector that it adds. */
 function stemWidth(adds, { pass, model, token }) {
   const start = pass.stream[0].subarray(token * model.width, (token + 1) * model.width);
   return Math.min(14, Math.max(1, (STEM * Math.hypot(...adds)) / Math.hypot(...start)));
 }
 
-/** One column: a heading that is chosen, a switch, and a picture of all tokens. */
+/** One column: a heading to choose it, a switch, and a picture of all tokens. */
 function drawStation(station, state, act) {
   const title = make("button", { type: "button", className: "title", textContent: station.title });
   title.title = `${station.name}. ${builtIn(station, state)}`;
@@ -107,14 +107,14 @@ function drawStation(station, state, act) {
     const said = station.tell(state, state.token).filter((part) => typeof part === "string");
     canvas.setAttribute("aria-label", said.join(" "));
     if (state.walking && state.chosen === station) {
-      const flow = column.parentElement; // the page itself stays where it is
+      const flow = column.parentElement; // the page itself doesn't scroll
       if (flow) flow.scrollLeft = column.offsetLeft - flow.offsetLeft - flow.clientWidth / 2;
     }
   };
   return { column, update };
 }
 
-/** The walk: one station after the other, until a press or a key that isn't its own. */
+/** Walks through the stations one after the other, until a press or a key stops it. */
 function walker(state, refresh) {
   const steps = walkOf(state.stations, state.model);
   let [timer, place] = [0, -1];
@@ -136,7 +136,7 @@ function walker(state, refresh) {
   const play = () => {
     pause();
     place = state.walking && place < steps.length - 1 ? place + 1 : 0;
-    state.walking = " "; // it is on, whatever is shown until the first step
+    state.walking = " "; // the walk is on, although nothing is shown before the first step
     timer = 1;
     show();
     const next = () => (place < steps.length - 1 ? play() : (pause(), refresh()));
@@ -156,7 +156,7 @@ function walker(state, refresh) {
   return { stop, play, toggle, isOn, stepBy };
 }
 
-/** State, and what a reader can do with it. */
+/** The state, and the actions with which a reader changes it. */
 function controller(kernel) {
   const bytes = kernel.get("_weights");
   const view = bytes instanceof DataView ? bytes : new DataView(bytes.buffer ?? bytes);
@@ -247,7 +247,7 @@ function render({ model: kernel, el }) {
   return autoplay(root, act.walker);
 }
 
-/** Plays the walk once when it is first seen, unless the reader wants no motion. */
+/** Plays the walk once when it is first visible, unless the reader prefers no motion. */
 function autoplay(root, walk) {
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const seen = new IntersectionObserver((entries) => {

@@ -55,7 +55,7 @@ function linear(rows, { get, name, inputs }) {
   return result;
 }
 
-/** Each row with mean 0 and variance 1, scaled and shifted. */
+/** Normalises each row to mean 0 and variance 1, then scales and shifts it. */
 function layerNorm(rows, { get, width }, name) {
   const [scale, shift] = [get(`${name}.scale`), get(`${name}.shift`)];
   const result = new Float32Array(rows.length);
@@ -71,11 +71,11 @@ function layerNorm(rows, { get, width }, name) {
 const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 const plus = (a, b) => a.map((x, i) => x + b[i]);
 
-/** Numbers that sum to 1. @param {ArrayLike<number>} scores */
+/** The softmax of the scores. @param {ArrayLike<number>} scores */
 export const softmax = (scores, temperature = 1) =>
   Array.from(weigh(Float64Array.from(scores), temperature).weights);
 
-/** The probabilities that a word is drawn with; what top-k or top-p leaves out has 0. */
+/** The probabilities for drawing a word; words that top-k or top-p leaves out have 0. */
 export function drawn(logits, { temperature = 1, topK = Infinity, topP = 1 } = {}) {
   const shares = softmax(logits, temperature);
   const order = shares.map((_, id) => id).sort((a, b) => shares[b] - shares[a]);
@@ -88,7 +88,7 @@ export function drawn(logits, { temperature = 1, topK = Infinity, topP = 1 } = {
   return shares.map((share, id) => (kept.has(id) ? share / total : 0));
 }
 
-/** One head: scores and weights (T rows of t + 1 numbers), and its context put into `context`. */
+/** Computes a head's scores and weights (T rows of t + 1 numbers), and writes its context to `context`. */
 function attend(head, { query, key, value }, { width, heads }, context, isOff) {
   const size = width / heads;
   const from = head * size;
@@ -115,10 +115,10 @@ function attend(head, { query, key, value }, { width, heads }, context, isOff) {
 }
 
 /**
- * Everything that the model computes for these ids.
+ * All results that the model computes for these ids.
  *
  * @param {Set<string>} off parts that are switched off: "positions", "0.mlp", "1.head.0"
- * @returns `stream`, the residual stream (T, C) after each station; `layers`, what each computes
+ * @returns `stream`, the residual stream (T, C) after each station; `layers`, the results of each layer
  */
 export function forward(model, ids, off = new Set()) {
   const { get, width, heads } = model;
@@ -152,7 +152,7 @@ export function forward(model, ids, off = new Set()) {
   return { stream, layers, logits: logitsOf(model, stream.at(-1)) };
 }
 
-/** What a head mixes for token t (D numbers), and what it adds to the stream (C, without the bias). */
+/** A head's context for token t (D numbers), and its addition to the stream (C, without the bias). */
 export function headAdds({ get, width, heads }, pass, [l, h], t) {
   const size = width / heads;
   const { value, heads: found } = pass.layers[l];
@@ -167,7 +167,7 @@ export function headAdds({ get, width, heads }, pass, [l, h], t) {
   return { mixed, adds };
 }
 
-/** What the last norm and the output layer make of the stream, anywhere: (T, C) -> (T, V). */
+/** The logits that the last norm and the output layer give at any station: (T, C) -> (T, V). */
 export function logitsOf(model, rows) {
   const name = model.get("head.weight") ? "head" : "embed.token";
   return linear(layerNorm(rows, model, "norm"), { get: model.get, name, inputs: model.width });

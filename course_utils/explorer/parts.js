@@ -3,11 +3,11 @@
 import { create as make } from "../page/nodes.js";
 import { percent } from "./stations.js";
 
-export const SHOWN = 6; // bars
-export const GHOSTS = 2; // bars besides: what was likely before
-export const ROW = 24; // pixels for each token
+export const SHOWN = 6; // the number of bars
+export const GHOSTS = 2; // additional bars, for words that were likely before
+export const ROW = 24; // pixels per token
 
-/** A word as it is shown: blanks get a sign. */
+/** A word in the form in which it is shown: blanks become a sign. */
 const sign = (word) => ({ " ": "␣", "\n": "⏎" })[word] ?? word;
 
 /** @param {string} text @param {string} word @param {string} gap between words */
@@ -16,7 +16,7 @@ export function withWord(text, word, gap) {
   return word === "." || !before ? before + word : `${before}${gap}${word}`;
 }
 
-/** The bars of what comes next: a bar is a button, and pressed it writes its word. */
+/** The bars of the next words. Each bar is a button that appends its word. */
 export function drawBars(state, write) {
   const box = make("div", { className: "bars" });
   box.setAttribute("role", "group");
@@ -42,19 +42,19 @@ export function drawBars(state, write) {
   return { box, update };
 }
 
-/** Which lesson builds a station, and whether the reader has; a shared file knows no reader. */
+/** The lesson that builds a step, and whether the reader has built it (unknown in a shared file). */
 export function builtIn({ lesson }, { built }) {
   const told = built && (built.includes(lesson) ? ", and you have built it ✓" : "; you have not built it yet");
   return `Lesson ${lesson} builds it${told ?? ""}.`;
 }
 
-/** The tokens, as buttons: the lens is about the chosen one. */
+/** The tokens as buttons; the lens shows the chosen token. */
 export function drawTokens(state, act) {
   const column = make("div", { className: "tokens" });
   let shown = "";
   const update = () => {
     if (shown !== JSON.stringify(state.labels)) {
-      shown = JSON.stringify(state.labels); // buttons that stay keep the keyboard's focus
+      shown = JSON.stringify(state.labels); // buttons that aren't replaced keep the focus
       const buttons = state.labels.map((label, t) => {
         const button = make("button", { type: "button", textContent: sign(label) });
         button.style.height = `${ROW}px`;
@@ -69,7 +69,7 @@ export function drawTokens(state, act) {
   return { column, update };
 }
 
-/** What the chosen station does with the chosen token, in numbers. */
+/** The computation of the chosen step for the chosen token, in numbers. */
 export function drawLens(state) {
   const box = make("div", { className: "lens" });
   box.setAttribute("aria-live", "polite");
@@ -94,7 +94,7 @@ function table({ heads, rows }) {
   return make("div", { className: "numbers", tabIndex: 0 }, whole);
 }
 
-/** The controls: examples, walk, draw; and behind one click the dials and the comparison. */
+/** The controls: examples, walk and draw, and after one click the dials and the comparison. */
 export function drawControls(state, act) {
   const button = (text, press) => {
     const node = make("button", { type: "button", textContent: text });

@@ -1,12 +1,12 @@
-/** The stations of the model: what each is called, draws, and says of one token. */
+/** The stations (steps) of the model: the name, picture and text of each for one token. */
 
 import { colourOf, shadeOf } from "../page/paint.js";
 import { looks, names, number as digits } from "../page/words.js";
 import { headAdds, logitsOf, softmax } from "./lm.js";
 
-const CHANNELS = 5; // of a vector, written out
-const NEURONS = 5; // the strongest, written out; as many words
-const KEYS = 10; // the largest weights of a row, written out
+const CHANNELS = 5; // the number of a vector's channels that are written out
+const NEURONS = 5; // the number of strongest neurons, and of words, that are written out
+const KEYS = 10; // the number of a row's largest weights that are written out
 
 const number = (x) => digits(x, 2);
 const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
@@ -17,7 +17,7 @@ const norm = (row) => Math.hypot(...row);
 export const percent = (share) =>
   share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)}\u00a0%` : "<\u00a01\u00a0%";
 
-/** The most likely words, and `besides` those that were the most likely `before`: `[[word, share], …]`. */
+/** The most likely words, and `besides` words that were the most likely `before`: `[[word, share], …]`. */
 export function likeliest(shares, words, { count = 3, before = [], besides = 0 } = {}) {
   const named = shares.map((share, id) => [words[id], share, before[id] ?? 0]);
   const now = [...named].sort((a, b) => b[1] - a[1]).slice(0, count);
@@ -26,7 +26,7 @@ export function likeliest(shares, words, { count = 3, before = [], besides = 0 }
   return [...now, ...added];
 }
 
-/** A stream station: the vector of each token, and what the model would expect if it ended here. */
+/** A station of the stream: each token's vector, and the prediction of a model that ends here. */
 function streamStation(at, title, name, extra = {}) {
   return {
     id: `stream.${at}`,
@@ -69,7 +69,7 @@ function embedding() {
   return station;
 }
 
-/** How far a branch moves the stream, in words. */
+/** A phrase that says how far a branch moves the stream. */
 function moved({ pass, model, off }, { at, part, adds, t }) {
   if (off.has(part)) return "Switched off, it adds nothing to the stream.";
   const length = number(norm(rowOf(pass.stream[at], t, model.width)));
@@ -156,7 +156,7 @@ export function stationsOf(model) {
   return stations;
 }
 
-/** What the walk says, station by station: each sentence is made of the state. */
+/** The sentences of the walk, one per station, made from the state. */
 export function walkOf(stations, { layers }) {
   const at = (id) => stations.findIndex((s) => s.id === id);
   const last = layers - 1;
@@ -178,7 +178,7 @@ export function walkOf(stations, { layers }) {
   ];
 }
 
-/** Draws a station's column, `height` pixels for each token; blue is positive, orange negative. */
+/** Draws a station's column with `height` pixels per token; blue is positive, orange negative. */
 export function paint(canvas, station, state, height) {
   const { labels, token } = state;
   const brush = canvas.getContext("2d");

@@ -1,7 +1,7 @@
-"""`joined`: one script of many modules, for a widget and for a page without a server.
+"""Joins many modules into one script, for a widget and for a page without a server.
 
-The modules in this folder are what the attention map, the explorer and the translating line share,
-and the translating line itself.
+This folder contains the modules that the attention map, the explorer and the translating line
+share, and the translating line itself.
 """
 
 import json
@@ -19,7 +19,7 @@ EXPORT = re.compile(r"^export (?=function|const|class)", re.M)
 
 @cache
 def joined(entry: Path) -> str:
-    """A module after all that it imports, each of these in a scope of its own."""
+    """The script of a module, preceded by all modules that it imports, each in its own scope."""
     names: dict[Path, str] = {}
     parts: list[str] = []
 
@@ -41,7 +41,7 @@ def joined(entry: Path) -> str:
 
 
 def _source(path: Path) -> str:
-    """The text of a module; `colours.js` is made of the course's colours."""
+    """The text of a module; `colours.js` is generated from the course's colours."""
     if path == FOLDER.resolve() / "colours.js":
         made = {name.upper(): json.dumps(kept) for name, kept in colours.for_the_page().items()}
         return "".join(f"export const {name} = {text};\n" for name, text in made.items())

@@ -15,7 +15,7 @@ export const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 export const outside = (i, first, size) => i < first || i >= first + size;
 
 /**
- * One row; a masked score is −Infinity, and a row of nothing else gets weights of zero.
+ * The weights of one row. A masked score is −Infinity; if all are masked, the weights are zero.
  * @param {Float64Array} masked
  * @param {number} temperature
  */
@@ -31,7 +31,7 @@ export function softmax(masked, temperature = 1) {
 }
 
 /**
- * The positions of the largest of some numbers, among those in `from`.
+ * The largest of the numbers at the positions in `from`, and the positions where it occurs.
  * @type {(numbers: Numbers, from: number[]) => { largest: number, top: number[] }}
  */
 export function best(numbers, from) {

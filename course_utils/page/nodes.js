@@ -1,4 +1,4 @@
-// Nodes of the page: how they are made, written, painted and kept apart from the notebook.
+// Functions that create, write and paint the page's nodes, and keep them apart from the notebook.
 
 /**
  * @template {keyof HTMLElementTagNameMap} Tag
@@ -20,7 +20,7 @@ export function create(tag, attributes = {}, ...children) {
 export const labelled = (text, ...controls) => create("label", {}, text, ...controls);
 
 /**
- * Touches the page only where the text differs: a repaint costs what has changed.
+ * Changes the page only where the text differs, so that a repaint costs only what has changed.
  * @type {(node: HTMLElement, text: string, title?: string) => void}
  */
 export function write(node, text, title = "") {
@@ -29,7 +29,7 @@ export function write(node, text, title = "") {
 }
 
 /**
- * Paints at most once a frame, whatever has changed since the last one.
+ * Paints at most once per frame, however much has changed since the last frame.
  * @typedef {{ soon: () => void, now: () => void, stop: () => void }} Painter
  * @param {() => void} paint
  * @returns {Painter}
@@ -51,8 +51,8 @@ export function oncePerFrame(paint) {
 }
 
 /**
- * JupyterLab listens before the page does and looks for its attribute on the focused node: without
- * it "b" would insert a cell. Ctrl and ⌘ stay with JupyterLab, or Ctrl+S would no longer save.
+ * JupyterLab listens before the page does and looks for its attribute on the focused node. Without
+ * the attribute, "b" would insert a cell. Ctrl and ⌘ stay with JupyterLab, so that Ctrl+S still saves.
  * @param {HTMLElement} node
  */
 export function shield(node) {
@@ -66,11 +66,11 @@ export function shield(node) {
 }
 
 /**
- * Hides the table that was put out before a widget, once the widget is in the page: not every front
- * end's page has the boxes by which a style sheet could find it. A widget whose table was not put
- * out, as inside of another widget, must not hide that of another.
- * @param {HTMLElement} node the widget's
- * @param {string} table its class
+ * Hides the table that was displayed before a widget, once the widget is in the page. A style sheet
+ * can't do this, because pages of front ends differ. A widget whose table was not displayed, such as
+ * one inside another widget, must not hide the table of another widget.
+ * @param {HTMLElement} node the widget's node
+ * @param {string} table the class of the table
  */
 export function hideTable(node, table) {
   const shown = new ResizeObserver(() => {
@@ -79,7 +79,7 @@ export function hideTable(node, table) {
     const widgets = node.classList[0];
     const both = [...node.getRootNode().querySelectorAll(`.${table}, .${widgets}`)];
     const before = both[both.indexOf(node) - 1];
-    const cellOf = (it) => it.closest(".jp-Cell, .cell_container"); // of JupyterLab, of VS Code
+    const cellOf = (it) => it.closest(".jp-Cell, .cell_container"); // cells of JupyterLab and of VS Code
     if (before?.classList.contains(table) && cellOf(before) === cellOf(node))
       before.style.display = "none";
   });

@@ -8,7 +8,7 @@ export const STRONGEST = (SHADES.length - 1) / 2; // shades go from −64 to 64
 const WORDS = new Uint32Array(Uint8Array.from(SHADES.flatMap((shade) => [...shade, 255])).buffer);
 
 /**
- * As `colours.strength` in Python has it.
+ * The same as `colours.strength` in Python.
  * @type {(x: number, largest: number) => number}
  */
 export function shadeOf(x, largest) {
@@ -26,8 +26,8 @@ export const inkOf = (shade) => INKS[STRONGEST + shade];
 export const brushOf = (canvas) => canvas.getContext("2d");
 
 /**
- * Colours cells with a picture under them, a dot for each cell; hidden ones are holes in it, through
- * which its hatched background is seen.
+ * Colours cells with a picture under them that has one dot per cell; hidden cells are holes, through
+ * which the hatched background is visible.
  * @type {(canvas: HTMLCanvasElement, shades: Iterable<number | null>) => void}
  */
 export function fillPicture(canvas, shades) {

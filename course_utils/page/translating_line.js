@@ -1,4 +1,4 @@
-// The page's half of `translating_line`: a line to type into, and the weights that the kernel sends.
+// The page's half of `translating_line`: an input line, and the weights that the kernel sends.
 
 import { create, hideTable, labelled, shield, write } from "./nodes.js";
 import { colourOf, inkOf, shadeOf } from "./paint.js";

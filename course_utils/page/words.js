@@ -2,7 +2,7 @@
 
 import { best, sum } from "./arithmetic.js";
 
-const DIMENSIONS = 4; // of a vector, written out
+const DIMENSIONS = 4; // the number of a vector's dimensions that are written out
 
 /** @type {(x: number, digits: number) => string} */
 export function number(x, digits) {
@@ -18,7 +18,7 @@ export function vector(numbers) {
 }
 
 /**
- * Labels in quotes; one that occurs more than once also gets its position.
+ * Labels in quotes; a label that occurs more than once also gets its position.
  * @param {string[]} labels
  */
 export function names(labels) {
@@ -34,7 +34,7 @@ export const listed = (top, names) =>
     : `${names[top[0]]} and ${top.length - 1} more`;
 
 /**
- * What a row attends to; masked keys are −Infinity in `masked`.
+ * A sentence on what a row attends to; masked keys are −Infinity in `masked`.
  * @type {(row: { masked: ArrayLike<number>, weights: Float64Array }, queryName: string, keyNames: string[]) => string}
  */
 export function looks({ masked, weights }, queryName, keyNames) {
@@ -60,7 +60,7 @@ export const graphemes =
     : (text) => [...text];
 
 /**
- * As much of a label as there is room for, in whole characters as a reader counts them.
+ * The longest beginning of a label that fits, in whole characters as a reader counts them.
  * @type {(label: string, fits: (text: string) => boolean) => string}
  */
 export function shortened(label, fits) {

@@ -1,4 +1,4 @@
-"""The start page: a small trained model to play with, and what shows it."""
+"""The start page: a small trained model to play with, and the widget that shows it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from .language import END, WORDS
 
 EXAMPLES = ["the dog near the cats", "the dogs near the cat", "the king that the mice follow"]
-SUBJECT = "1.head.0"  # the head that looks past the nearest noun for the subject
+SUBJECT = "1.head.0"  # the head that attends past the nearest noun to the subject
 
 
 def playground(text: str = EXAMPLES[0]) -> Any:
-    """The start page's model in the page: `course_utils.explorer.explore` of it."""
+    """Show the start page's model with `course_utils.explorer.explore`."""
     from ..explorer import explore
     from .model import trained
 
@@ -20,7 +20,7 @@ def playground(text: str = EXAMPLES[0]) -> Any:
 
 
 def write_page(path: str | Path) -> Path:
-    """The same as one HTML file."""
+    """Write the same widget as one HTML file."""
     from ..explorer import share
     from .model import trained
 

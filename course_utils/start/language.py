@@ -1,8 +1,8 @@
-"""A tiny English, made up as it goes, in which a verb agrees with a noun that may be far away.
+"""A tiny random English, in which a verb agrees with a noun that may be far away.
 
-"the dogs near the cat sleep": who guesses the verb must look past "cat" at "dogs". Every sentence
-is drawn word by word (`tools/start_model.py`), so the probability of each is known, and with it the
-least loss that any model can reach (the entropy).
+In "the dogs near the cat sleep", a model must attend past "cat" to "dogs" to predict the verb.
+Every sentence is drawn word by word (`tools/start_model.py`), so the probability of each word is
+known, and so is the lowest loss that any model can reach (the entropy).
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ WORDS = [
         for word in words
     ],
 ]
-LONGEST = 13  # words: "the old dogs that the old cat sees follow the old king ."
+LONGEST = 13  # words, as in "the old dogs that the old cat sees follow the old king ."

@@ -1,4 +1,4 @@
-"""The small language model of the start page: lesson 10's, with weights that were kept."""
+"""The small language model of the start page: lesson 10's model, with stored parameters."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ IDS = {word: id for id, word in enumerate(WORDS)}
 
 
 def new() -> TinyLM:
-    """The model before it has learned anything."""
+    """The untrained model."""
     return TinyLM(len(WORDS), WIDTH, HEADS, CONTEXT_LENGTH, LAYERS)
 
 
 @cache
 def trained() -> TinyLM:
-    """The model with the weights that `python -m tools.start_model` has made."""
+    """The model with the parameters that `python -m tools.start_model` has trained."""
     with torch.random.fork_rng(devices=[]):
         model = new()
     model.load_state_dict(load_file(WEIGHTS))
@@ -32,9 +32,9 @@ def trained() -> TinyLM:
 
 
 def read(text: str) -> tuple[list[str], list[str]]:
-    """The words that the model sees of a text, and those it doesn't know.
+    """The words of a text that the model sees, and those that it doesn't know.
 
-    It sees one sentence: the full stop before it and its words, of a long one the last.
+    The model sees a full stop and the words of one sentence, or the last ones of a long sentence.
 
     >>> read("The king sings. the DOGS near a cat")
     (['.', 'the', 'dogs', 'near', 'cat'], ['a'])
@@ -50,7 +50,7 @@ def read(text: str) -> tuple[list[str], list[str]]:
 
 @torch.no_grad()
 def next_words(words: list[str]) -> dict[str, float]:
-    """Each word's probability to come next, the likeliest first."""
+    """The probability that each word comes next, the likeliest word first."""
     logits = trained()(_ids(words))[0, -1]  # (B, T, V) -> (V,)
     chances = torch.softmax(logits, dim=-1)
     order = chances.argsort(descending=True, stable=True).tolist()
@@ -59,7 +59,7 @@ def next_words(words: list[str]) -> dict[str, float]:
 
 @torch.no_grad()
 def scores(words: list[str]) -> Tensor:
-    """How well each word fits what each asks for, in every head: ``(L, H, T, T)``."""
+    """The attention scores of every head for these words, ``(L, H, T, T)``."""
     return head_scores(trained(), _ids(words))[0]
 
 
