@@ -248,7 +248,7 @@ def _without_outputs(path: Path) -> str:
             cell.outputs, cell.execution_count = [], None
         if PICTURED in cell.metadata.get("tags", []):
             cell.metadata.tags = [PICTURED, "nbval-ignore-output"]
-            cell.outputs = [_picture()]
+            cell.outputs, cell.execution_count = [_picture()], 1  # nbval wants both
     return written(notebook)
 
 

@@ -25,7 +25,8 @@ from . import ROOT
 LIVE = ROOT / "site" / "live"
 WIDGETS: dict[str, Any] = {"AttentionMap": AttentionMap, "Explorer": Explorer}
 ALL_STATES = "application/vnd.jupyter.widget-state+json"
-TABLES = ('<div class="attention-map-static"', '<div class="next-word-static"')
+TABLES = ("attention-map-static", "next-word-static")
+PYTHON_ONLY = "translation-static"  # around a map's table: the line that translates needs a kernel
 OF_JUPYTER = ("_esm", "_css", "_anywidget_id", "_dom_classes", "layout", "tabbable", "tooltip")
 
 State = dict[str, Any]
@@ -75,10 +76,15 @@ def kept(lesson: Path) -> dict[str, list[State]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
+def is_live(page: str) -> bool:
+    """Whether an output is the table of a map or an explorer that runs without a kernel."""
+    return PYTHON_ONLY not in page and any(mark in page for mark in TABLES)
+
+
 def tables(cell: NotebookNode) -> list[str]:
     """A digest of each table in the outputs of a cell that stands for a map or an explorer."""
     pages = ["".join(o.get("data", {}).get("text/html", "")) for o in cell.get("outputs", [])]
-    shown = [page for page in pages if page.lstrip().startswith(TABLES)]
+    shown = [page for page in pages if is_live(page)]
     return [hashlib.sha1(page.encode()).hexdigest()[:8] for page in shown]
 
 

@@ -33,7 +33,6 @@ MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
-PYTHON_ONLY = "translation-static"
 # What the theme leaves out for those who don't see the page.
 FOR_READERS = {
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Lessons">',
@@ -148,9 +147,9 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
         raise ValueError(f"cell {cell.id}: what site/live/ keeps of its maps is of another run")
     for output in cell.outputs:
         page = output.get("data", {}).get("text/html", "")
-        if "".join(page).lstrip().startswith(live.TABLES):
+        if live.is_live("".join(page)):
             output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
-        elif PYTHON_ONLY in page:
+        elif live.PYTHON_ONLY in page:
             output = new_output("display_data", {"text/html": f"{page}<p>{NO_KERNEL}</p>"})
         elif output.get("data") and not "".join(map(str, output.data.values())).strip():
             continue  # where the widget was
