@@ -144,7 +144,7 @@ class Grammar:
         losses = []
         for _ in range(T):
             losses.append(float(share @ _entropy(belief @ self.probability)))
-            # Each belief leads to one per word; if words reveal the state, few beliefs differ.
+            # Each word turns a belief into a new one; few differ if words reveal the state.
             belief = torch.einsum("ks, svn -> kvn", belief, self._moves).flatten(0, 1)  # (K V, S)
             likely = belief.sum(dim=1)  # (K V,)
             share = share.repeat_interleave(len(self.words)) * likely
@@ -160,7 +160,7 @@ class Grammar:
         return sum(losses[1:]) / (T - 1)
 
     def levels(self, T: int) -> dict[str, float]:
-        """Four losses by name that a training curve passes, for windows of T words."""
+        """The four named losses that a training curve passes, for windows of T words."""
         return {
             "log V": self.uniform_loss(),
             "unigram": self.unigram_loss(),

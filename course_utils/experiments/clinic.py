@@ -83,7 +83,7 @@ class Program:
 
 
 def program(letter: str) -> Program:
-    """The program of a patient, `A` to `H`."""
+    """The program of one patient; the patients are called `A` to `H`."""
     return Program(inspect.getsource(AS_FOUND[letter]))
 
 
@@ -312,7 +312,7 @@ def next_word(model: Ward, text: str, beside: str = "") -> str:
 
 
 def drawn(*shape: int) -> Iterator[Tensor]:
-    """Queries, keys and values of this shape on `device()`, which are the same each time."""
+    """The same queries, keys and values at each call, in this shape and on `device()`."""
     numbers = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
     return iter(numbers.to(device()))
 
@@ -327,8 +327,8 @@ def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
 
 
 def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
-    """Train the values of a layer in float16 to reproduce its input. Returns three losses, each
-    after `cure`, and then one parameter of the layer."""
+    """Train a layer's `value` in float16 so that the layer reproduces its input. Returns three
+    losses, each after `cure`, and then one parameter of the layer."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 1, 8, 256, generator=generator).half()
     weight, seen = torch.zeros(256, 256).half().requires_grad_(), []
@@ -406,7 +406,7 @@ def pushed(program: Callable[..., Tensor], new: int) -> int:
 
 
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """The seconds that generating each number of words takes on this machine."""
+    """The seconds that this machine needs to generate each number of words."""
     with use_threads(1):
         _written(program, 8)  # the first words take longer
         return [seconds(partial(_written, program, new), rounds=1) for new in counts]
