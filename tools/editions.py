@@ -184,12 +184,12 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
     shown = live.states(notebook)
     minutes.state(notebook, points)
     normalise(notebook)
-    if SOLUTIONS in path.parents:
-        live.keep(path, notebook.cells, shown)
     for cell in notebook.cells:
         kept = measured.get(cell.id)
         if kept is not None and is_measured(cell) and kept.outputs and kept.source == cell.source:
             cell.outputs = kept.outputs
+    if SOLUTIONS in path.parents:
+        live.keep(path, notebook.cells, shown)
     after = written(notebook)
     if after != before:
         path.write_text(after, encoding="utf-8")
