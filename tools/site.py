@@ -153,6 +153,9 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
             output = new_output("display_data", {"text/html": f"{page}<p>{NO_KERNEL}</p>"})
         elif output.get("data") and not "".join(map(str, output.data.values())).strip():
             continue  # where the widget was
+        elif '.ipynb"' in page:  # of `progress()`
+            page = re.sub(r'(href="[^":]+)\.ipynb"', r'\1.html"', page)
+            output = new_output("display_data", {"text/html": page})
         outputs.append(output)
     return outputs
 
