@@ -75,7 +75,7 @@ def released(monkeypatch):
     monkeypatch.setattr(
         flags, "_handed_out", lambda _: {"naive_mean": "def naive_mean(x):\n    ..."}
     )
-    monkeypatch.setattr(flags, "_published", lambda _: {})
+    monkeypatch.setattr(flags, "_published", lambda _: ({}, set()))
 
 
 def test_shared_answers_are_listed_once_but_never_quizzes_programs_or_one_liners():
@@ -94,7 +94,7 @@ def test_shared_answers_are_listed_once_but_never_quizzes_programs_or_one_liners
 
 def test_a_copy_of_the_published_solution_is_flagged(monkeypatch):
     same = f"def naive_mean(x):\n{LONG}\n    return y1"
-    monkeypatch.setattr(flags, "_published", lambda _: {"naive_mean": flags.normal(same)})
+    monkeypatch.setattr(flags, "_published", lambda _: ({"naive_mean": flags.normal(same)}, set()))
     assert flags.flagged(Class(ada=same, ben="def naive_mean(x):\n    return x"))[0] == {
         "ada": ["the text of the published solution: naive_mean"]
     }

@@ -29,13 +29,13 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     said: dict[str, list[str]] = defaultdict(list)
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
     texts: dict[str, dict[str, str]] = defaultdict(dict)
-    handed_out, published = _handed_out(classroom), _published(classroom)
+    handed_out, (published, given) = _handed_out(classroom), _published(classroom)
     finished = cache(lambda exercise: normal(_finished(exercise)))
     for work in classroom.works:
         long = sum(len(c.source) > MOST_READ for c in work.cells if not c.locked)
         if long:
             said[work.student].append(f"{work.notebook} has cells too long to compare: {long}")
-        if words := _odd_words(work):
+        if words := _odd_words(work, given):
             said[work.student].append(f"{work.notebook} is worth a look: it uses {words}")
         for exercise, source in answers(work).items():
             if _takes_finished(source, exercise):
@@ -52,12 +52,14 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     return dict(said), groups
 
 
-def _odd_words(work: Work) -> str:
+def _odd_words(work: Work, given: set[str]) -> str:
     """The names that a notebook with points uses and no lesson does."""
     reports = work.graded.reports.values() if work.graded else ()
     if not any(r["points"] for r in reports):
         return ""
-    found = {w for c in work.cells if not c.locked for w in odd_words(c.source)}
+    found = {
+        w for c in work.cells if not c.locked and c.source not in given for w in odd_words(c.source)
+    }
     return ", ".join(sorted(found)[:8])
 
 
@@ -148,17 +150,20 @@ def _finished(exercise: str) -> str:
         return ""
 
 
-def _published(classroom: Classroom) -> dict[str, str]:
+def _published(classroom: Classroom) -> tuple[dict[str, str], set[str]]:
     """The answers in the course's own solutions, which are public."""
     from nbgrader.coursedir import CourseDirectory
 
     folder = CourseDirectory(config=classroom.config).source_directory
     found: dict[str, str] = {}
+    given = set()  # all code cells, of which some are handed out unchanged
     for path in (classroom.course / folder / classroom.assignment).glob("*.ipynb"):
         for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code" and "### BEGIN SOLUTION" in cell.source:
-                found |= dict.fromkeys(names_written(cell.source), normal(cell.source))
-    return found
+            if cell.cell_type == "code":
+                given.add(cell.source)
+                if "### BEGIN SOLUTION" in cell.source:
+                    found |= dict.fromkeys(names_written(cell.source), normal(cell.source))
+    return found, given
 
 
 def _takes_finished(source: str, exercise: str) -> bool:
