@@ -300,6 +300,7 @@ class TestInside:
     @full
     def test_only_its_own_disks_can_be_filled(self, inside):
         said = inside("""
+            import os
             for place in ("/tmp", "/dev/shm", os.path.expanduser("~")):
                 n = 0
                 try:
