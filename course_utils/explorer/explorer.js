@@ -83,6 +83,7 @@ function drawStation(station, state, act) {
   if (station.off) {
     toggle.addEventListener("click", () => act.toggle(station.off));
     toggle.setAttribute("aria-label", `${switched(station)}: switch on or off`);
+    toggle.title = `switch ${switched(station)} on or off`;
   } else {
     toggle.style.visibility = "hidden";
   }
