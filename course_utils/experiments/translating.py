@@ -50,7 +50,7 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 def draw_batches(
     pairs: Sequence[Pair], steps: int, seed: int = 0, size: int = BATCH
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Batches for `steps` steps; a sentence recurs only after all others were used."""
+    """Batches for `steps` steps; no sentence recurs before all others have been used."""
     chance, deck, batches = random.Random(seed), list[Pair](), []
     for _ in range(steps):
         if len(deck) < size:
@@ -198,7 +198,7 @@ def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, in
 
 
 def gold(pair: Pair) -> list[tuple[int, int]]:
-    """Pairs of positions (French, English) of words with the same meaning that occur once."""
+    """Pairs of positions (French, English) of words that have the same meaning and occur once."""
     read = [english.vocabulary[id] for id in english.encode(pair.english)]
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     meanings = _meanings()
