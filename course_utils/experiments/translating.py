@@ -3,7 +3,7 @@ was stopped early, to study its mistakes.
 
     python -m course_utils.experiments.translating
 
-This command trains the last translator and stores it next to this file in half precision.
+This command trains the other translator and stores it next to this file in half precision.
 """
 
 from __future__ import annotations
