@@ -38,7 +38,7 @@ from .single_head import (  # noqa: F401
 
 
 class MultiHeadAttentionWrapper(nn.Module):
-    """Style A: H single heads on the same tokens, whose outputs are concatenated and mixed.
+    """Style A: H single heads read the same tokens; their outputs are concatenated and mixed.
 
     Args:
         d_in: width of the input tokens.
@@ -93,7 +93,7 @@ def merge_heads(x: Tensor) -> Tensor:
     """Undo `split_heads`: `(B, H, T, D)` to `(B, T, C)` with C = H · D."""
     B, H, T, D = x.shape
     x = x.transpose(1, 2)  # (B, H, T, D) -> (B, T, H, D)
-    # The transpose doesn't move numbers in memory, so view would fail; reshape copies them.
+    # The transpose doesn't move numbers in memory, so view would fail; reshape copies the numbers.
     return x.reshape(B, T, H * D)  # (B, T, H, D) -> (B, T, C)
 
 
@@ -105,9 +105,10 @@ def check_divisible(width: int, num_heads: int) -> None:
 
 
 class MultiHeadAttention(nn.Module):
-    """Style B: all heads computed at once, from one projection whose width is split.
+    """Style B: all heads are computed at once, from one projection whose width is split.
 
-    It follows Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first` shapes.
+    The design follows Vaswani et al. 2017, section 3.2.2, with a causal mask and `batch_first`
+    shapes.
 
     Args:
         d_in: width of the input tokens.
@@ -153,7 +154,8 @@ class MultiHeadAttention(nn.Module):
         scores = attention_scores(query, key)  # (B, H, T, D) @ (B, H, D, T) -> (B, H, T, T)
         hidden = self.hidden[:T, :T]  # (T, T)
         if pad_mask is None:
-            # Each token sees itself, so no row is fully hidden, and adding is faster than filling.
+            # Each token attends to itself, so no row is fully hidden; adding is faster than
+            # filling.
             future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # visible keys: 0
             weights = torch.softmax(scores + future, dim=-1)  # (B, H, T, T)
         else:
@@ -166,7 +168,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAttention) -> None:
-    """Copy style A's parameters into style B, in place; then both modules give the same output.
+    """Copy style A's parameters into style B, in place, so that both modules give the same output.
 
     The heads' projections are stacked in head order, because `split_heads` splits the width in that
     order. If only the split module has biases, they become zeros.
@@ -196,7 +198,7 @@ def copy_wrapper_to_split(wrapper: MultiHeadAttentionWrapper, split: MultiHeadAt
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Count the trainable parameters of a module, each shared `Parameter` once.
+    """Count a module's trainable parameters, each shared `Parameter` once.
 
     >>> count_parameters(MultiHeadAttention(768, 768, context_length=8, num_heads=12))
     2360064
@@ -271,13 +273,13 @@ def sdpa_attention(
         Outputs `(B, H, T, D)`.
 
     Raises:
-        ValueError: `hidden` is not bool; the built-in would add its numbers to the scores.
+        ValueError: `hidden` is not bool; the built-in would add it to the scores.
     """
     if hidden is None:
         return F.scaled_dot_product_attention(query, key, value)
     if hidden.dtype != torch.bool:
         raise ValueError(f"hidden must be of dtype bool, got {hidden.dtype}")
-    seen = torch.atleast_2d(~hidden)  # the built-in needs at least (T, S)
+    seen = torch.atleast_2d(~hidden)  # the built-in needs at least two dimensions, (T, S)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
 
 
@@ -304,7 +306,8 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
             key,
             value,
             attn_mask=seen,
-            # A function doesn't know whether the module is in training mode.
+            # The built-in always applies the dropout rate it is given, so it gets 0 in evaluation
+            # mode.
             dropout_p=self.dropout.p if self.dropout.training else 0.0,
             is_causal=seen is None,
         )  # (B, H, T, D)
@@ -315,7 +318,7 @@ class TorchMultiHeadAttention(nn.Module):
     """`nn.MultiheadAttention` with our interface: batch first, causal, one tensor in and out.
 
     The built-in stores query, key and value in one matrix, `attention.in_proj_weight`, `(3 C, C)`.
-    Its `bias=False` would remove the bias of `out_proj` too; `qkv_bias=False` keeps that bias.
+    Its `bias=False` would also remove the bias of `out_proj`; `qkv_bias=False` keeps that bias.
 
     Args:
         d_in: width C of the tokens; a `ValueError` is raised if `d_out` differs from it.
@@ -362,13 +365,14 @@ class TorchMultiHeadAttention(nn.Module):
             x,
             x,
             key_padding_mask=pad_mask,
-            # With weights, the built-in would store the scores and give NaN in fully hidden rows.
+            # If the built-in returned weights, it would store the scores and give NaN in fully
+            # hidden rows.
             need_weights=False,
             attn_mask=self.hidden[:T, :T],
-            is_causal=True,  # only describes attn_mask, which must be passed all the same
+            is_causal=True,  # only a hint that describes attn_mask, which must still be passed
         )  # (B, T, C)
         if pad_mask is not None:
-            # Even so, the built-in gives NaN in exactly these rows when no gradients are recorded.
+            # The built-in still gives NaN in fully hidden rows when no gradients are recorded.
             sees_nothing = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no real token so far
             nothing = self.attention.out_proj.bias.to(out.dtype)  # (C,)
             out = torch.where(sees_nothing[:, :, None], nothing, out)
@@ -395,7 +399,7 @@ def make_mha(
     dropout: float = 0.0,
     qkv_bias: bool = False,
 ) -> nn.Module:
-    """Build causal multi-head attention in one of four ways that give the same numbers.
+    """Build causal multi-head attention in one of four ways, with the same results.
 
     Args:
         kind: `"wrapper"` (lesson 06), `"split"` (lesson 07), `"sdpa"` (like `"split"`, with
@@ -404,10 +408,12 @@ def make_mha(
         d_in, d_out, num_heads, context_length, dropout, qkv_bias: see `MultiHeadAttention`.
 
     Returns:
-        A module from `(B, T, d_in)` and a padding mask, `(B, T)` bool or None, to `(B, T, d_out)`.
+        A module that turns `(B, T, d_in)` and a padding mask, `(B, T)` bool or None, into
+        `(B, T, d_out)`.
 
     Raises:
-        ValueError: `kind` is another word, or `d_out` is not divisible by `num_heads`.
+        ValueError: `kind` is not one of the allowed words, or `d_out` is not divisible by
+            `num_heads`.
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}, got {kind!r}")
@@ -418,7 +424,7 @@ def make_mha(
 def cached_attention_step(
     query: Tensor, key: Tensor, value: Tensor, cache: tuple[Tensor, Tensor] | None
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Let the newest token attend to itself and to all earlier tokens, using a key/value cache.
+    """Let the newest token attend to itself and all earlier tokens, using a key/value cache.
 
     The result is the last row of causal attention over all S tokens. No mask is needed, because the
     cache contains only the past. The given cache is left unchanged.

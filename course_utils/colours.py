@@ -3,7 +3,7 @@
 A number's colour has a strength from 0 (the page's colour) to 1. Positive numbers are blue,
 negative numbers orange; both colours darken steadily, so that they are readable in grey too.
 
-Everything is painted for a white page. On a dark Jupyter page, a filter inverts the lightness and
+All colours are chosen for a white page. On a dark Jupyter page, a filter inverts the lightness and
 keeps the hue: white becomes the page's near-black, and the darkest blue becomes light.
 """
 
@@ -18,21 +18,21 @@ BELOW = (
     *("#ffffff", "#fee0bc", "#febe77", "#f49c3e", "#e17f0a"),
     *("#c56702", "#a85204", "#84431d", "#5c3827"),
 )
-SEEN = "#7fd6a0"  # for masks, not part of a ramp
+SEEN = "#7fd6a0"  # used for masks, not part of a colour ramp
 HATCHING = "#767676"
 SHADES = 64  # strengths on screen are multiples of 1/64
 
 WHITE, BLACK = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
-INVERSION = 0.9333  # makes white #111111, the page of JupyterLab's dark theme
+INVERSION = 0.9333  # turns white into #111111, the background of JupyterLab's dark theme
 
-# Jupyter's themes have one number that distinguishes them: 0 in light themes, 32 in dark
-# ones. A page without this number is light.
+# One number distinguishes Jupyter's themes: 0 in light themes, 32 in dark themes. A page without
+# this number is light.
 DARK = "min(1, var(--jp-shadow-base-lightness, 0))"
 FILTER = f"invert(calc({INVERSION} * {DARK})) hue-rotate(calc(180deg * {DARK}))"
 
 
 def strength(number: float, largest: float) -> float:
-    """The strength of a number's colour, from −1 to 1, in proportion to the number."""
+    """The strength of a number's colour, from −1 to 1, proportional to the number."""
     return max(-1.0, min(1.0, number / largest)) if largest > 0 else 0.0
 
 
@@ -66,7 +66,7 @@ def ink(strength: float) -> str:
     """The colour of a digit on a shade: "text", "black" or "page".
 
     "text" is black on a light page and white on a dark page; "page" is the opposite. On shades in
-    between, black is easier to read on both pages.
+    between, black is more readable on both pages.
     """
     by_day, by_night = shade(strength), in_the_dark(shade(strength))
     if contrast(BLACK, by_day) < contrast(WHITE, by_day):

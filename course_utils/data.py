@@ -1,4 +1,5 @@
-"""Lesson 10's training data: a toy English with exactly known entropy, and characters of a text.
+"""Lesson 10's training data: a toy English whose entropy is known exactly, and the characters of a
+text.
 
 Letters in shapes: `B` batch, `T` tokens, `V` vocabulary. Losses are in nats per word.
 """
@@ -19,18 +20,18 @@ Rules = Mapping[str, Sequence[tuple[float, Sequence[str], str]]]
 
 
 class Grammar:
-    """A language in which each word depends on a state, and the state on the words so far.
+    """A language in which each word depends on a state, which depends on the words so far.
 
-    Because the number of states is small, two lowest possible losses can be computed: the loss of
-    the best model, and that of the best model that sees only the previous word.
+    The number of states is small, so two lowest possible losses can be computed: one for any model,
+    and one for models that see only the previous word.
 
     Args:
-        rules: the choices of each state: a probability, equally likely words, and the next state.
-            The probabilities of a state sum to 1, and each word is in only one choice.
+        rules: for each state, its choices, each a probability, equally likely words, and a next
+            state. The probabilities of a state sum to 1, and each word occurs in only one choice.
 
     Raises:
-        ValueError: the probabilities of a state don't sum to 1, two of its choices share a word, or
-            a next state has no rules.
+        ValueError: the probabilities of a state don't sum to 1, two of the state's choices share a
+            word, or a next state has no rules.
 
     Attributes:
         states, words: names of the S states and the V words, in the order of the rules.
@@ -85,8 +86,8 @@ class Grammar:
     def next_word(self, ids: Tensor) -> Tensor:
         """The best possible model's prediction: the probability of each word after each prefix.
 
-        The forward algorithm (Rabiner 1989, section III.A) updates the probability of each state,
-        given the words so far, word by word. Texts may begin in any state.
+        The forward algorithm (Rabiner 1989, section III.A) updates the probability of each state
+        after each word. Texts may begin in any state.
 
         Args:
             ids: word ids `(B, T)`.
@@ -125,14 +126,14 @@ class Grammar:
         return float(_entropy(pairs.flatten()) - _entropy(pairs.sum(dim=1)))
 
     def entropy_rate(self) -> float:
-        """The loss of the best possible model late in a text, where the model knows the state."""
+        """The loss of the best possible model late in a text, where it knows the state."""
         return float(self.often @ _entropy(self.probability))
 
     def least_loss(self, T: int) -> float:
         """The lowest possible mean loss on windows of T words that begin anywhere.
 
-        It is exact, averaged over the T - 1 words that follow another word. Early in a window, the
-        state is not known yet, so this loss is above `entropy_rate`.
+        The value is exact, averaged over the T - 1 words that follow another word. Early in a
+        window, the state is still unknown, so this loss is above `entropy_rate`.
 
         Raises:
             ValueError: T is less than 2, or the words reveal the state so slowly that there are too
@@ -144,7 +145,8 @@ class Grammar:
         losses = []
         for _ in range(T):
             losses.append(float(share @ _entropy(belief @ self.probability)))
-            # Each word turns a belief into a new one; few differ if words reveal the state.
+            # Each belief leads to one new belief per word; if the words reveal the state, there are
+            # only a few distinct beliefs.
             belief = torch.einsum("ks, svn -> kvn", belief, self._moves).flatten(0, 1)  # (K V, S)
             likely = belief.sum(dim=1)  # (K V,)
             share = share.repeat_interleave(len(self.words)) * likely
@@ -160,7 +162,7 @@ class Grammar:
         return sum(losses[1:]) / (T - 1)
 
     def levels(self, T: int) -> dict[str, float]:
-        """The four named losses that a training curve passes, for windows of T words."""
+        """Four named losses that a training curve passes on the way, for windows of T words."""
         return {
             "log V": self.uniform_loss(),
             "unigram": self.unigram_loss(),
@@ -248,7 +250,7 @@ toy_english = Grammar(_rules())
 
 
 def agreement_prefixes() -> tuple[Tensor, Tensor, int, int]:
-    """Every text like ". the dogs near the cat"; its nearest noun misleads about the next verb.
+    """Every text like ". the dogs near the cat", whose nearest noun suggests the wrong verb.
 
     Returns: Ids `(N, 6)` of `toy_english`; a bool mask `(N, 2, V)` of the verbs that agree with the
         subject and of those that don't; and the positions of the subject and of the nearer noun.
@@ -384,7 +386,7 @@ def read_text(path: str | PathLike[str] | None = None) -> str:
 
 
 def train_and_held_out(ids: Tensor, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Split a text into training text and held-out text, the end that the model never sees.
+    """Split a text into training text and held-out text, its end, which the model never sees.
 
     Args:
         ids: the ids of the text, `(N,)`.

@@ -32,12 +32,12 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
     Args:
         exercise_id: the name of the exercise, which is also the name of your function or class.
         answer: the function, class or quiz dict itself, not the result of a call.
-        seed: the seed of the inputs. None: the course's own, the same for everybody. A number:
-            different inputs. "grading": the seed in the environment variable COURSE_GRADING_SEED,
-            or a random one if that is not set.
+        seed: the seed of the inputs. None means the course's own seed, which is the same for
+            everybody. A number gives different inputs. "grading" means the seed in the environment
+            variable COURSE_GRADING_SEED, or a random seed if that variable is not set.
 
     Returns:
-        A `Report`. Whatever the answer does, `check` raises no error.
+        A `Report`. `check` never raises an error, whatever the answer does.
     """
     try:
         known = catalogue()
@@ -67,7 +67,7 @@ def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report
 
 
 def _place(exercise: Exercise, known: Catalogue) -> str:
-    """A phrase on how much of the lesson is done, if progress is stored."""
+    """A phrase that says how much of the lesson is done, if progress is stored."""
     path = progress_path()
     if path is None:
         return ""
@@ -148,7 +148,7 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
 
 
 def hints_left(exercise: Exercise) -> int:
-    """The number of hints of an exercise that were not shown yet."""
+    """The number of hints of an exercise that haven't been shown yet."""
     return len(exercise.hints) - len(_hints_shown.get(exercise.id, ()))
 
 

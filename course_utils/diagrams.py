@@ -1,7 +1,7 @@
 """Diagrams of the data flow in an architecture: boxes, arrows, and shapes on the arrows.
 
-`diagram` takes a list that reads like the code: each step has its inputs and its output shape.
-Diagrams use the page's text colour, so they are readable on light and dark pages and in print;
+`diagram` takes a list that reads like code: each step has its inputs and its output shape.
+Diagrams use the page's text colour, so they are readable on light and dark pages and in print.
 Learned steps have a thick border as well as a colour. As text, a diagram is the list of steps.
 """
 
@@ -37,8 +37,9 @@ class Step:
         shape: the output's shape, which is written on the arrows.
         label: the text, if it differs from the name. A sign such as "+" is drawn as a circle.
         learned: whether the step has parameters.
-        column: the horizontal position, from 0; by default below the middle of its inputs or, for
-            an input that only one step needs and that is not the first, to the left of that step.
+        column: the horizontal position, from 0. By default, it is below the middle of the step's
+            inputs, but an input that only one step needs and that is not its first input is to the
+            left of that step.
         row: the vertical position; by default below all inputs.
     """
 
@@ -71,7 +72,7 @@ def diagram(
     Args:
         steps: the steps, in the order of computation.
         title: what the diagram shows.
-        frames: headings, and the names of the steps in the dashed frame with that heading.
+        frames: for each heading, the names of the steps in its dashed frame.
         alt: a text alternative of one sentence; the list of steps is added automatically.
 
     Raises:
@@ -254,7 +255,7 @@ class _Drawing:
                 self._text(source.x, source.bottom + 15, text, "middle", code=True)
 
     def _around(self, source: _Box, target: _Box) -> None:
-        """Draw an arrow that starts below the source, passes the boxes, and ends at the side."""
+        """Draw an arrow that starts below the source, goes around the boxes, and ends at a side."""
         if source.x != target.x:
             side = 1 if target.x > source.x else -1
         else:

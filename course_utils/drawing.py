@@ -1,4 +1,4 @@
-"""Draws figures: cells, lines and labels, and the picture in a notebook with its alternative."""
+"""Draws cells, lines and labels, and makes pictures with text alternatives for notebooks."""
 
 import base64
 import html
@@ -46,7 +46,7 @@ MARKERS = "osD^vP"
 
 CSS_PIXELS_PER_INCH = 96
 PIXEL_DENSITY = 2
-# Rounding red, green and blue to multiples of eight is invisible and saves a third of the bytes.
+# Rounding red, green and blue to multiples of eight is invisible and saves a third of the size.
 FEWER_SHADES = [min(255, (v + 4) // 8 * 8) for v in range(256)] * 3
 CELLS_DESCRIBED = 36
 LARGE_CELLS = 16  # rows or columns; a larger grid gets smaller cells
@@ -70,9 +70,9 @@ STYLE = {
 class Picture:
     """A finished figure with its text alternative, sharp on high-resolution screens.
 
-    A notebook stores a picture as HTML, the only place where JupyterLab and nbconvert read a text
-    alternative. The HTML contains a WebP image, a third smaller than a PNG; a PNG of half the
-    density is for programs without HTML. On a dark Jupyter page, white and black are swapped;
+    A notebook stores a picture as HTML, the only format in which JupyterLab and nbconvert read a
+    text alternative. The HTML contains a WebP image, which is a third smaller than a PNG; programs
+    without HTML get a PNG of half the density. On a dark Jupyter page, white and black are swapped;
     elsewhere the background is white.
 
     Args:
@@ -164,8 +164,8 @@ def draw_cells(
     axes: Axes, values: np.ndarray, hidden: np.ndarray, colormap: Colormap, norm: Normalize
 ) -> None:
     T, S = values.shape
-    # The cells have holes where they are hidden, above one hatched sheet, because one hatched
-    # shape per cell would take seconds for a large mask.
+    # Hidden cells are holes above one hatched sheet, because one hatched shape per cell would take
+    # seconds for a large mask.
     sheet = Rectangle((-0.5, -0.5), S, T, facecolor="white", hatch=HATCH, linewidth=0, zorder=0)
     axes.add_patch(sheet)
     cells = colormap(norm(np.where(np.isnan(values), 0, values)))
@@ -280,7 +280,7 @@ def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> Non
 def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:
     """A digit's colour, and its outline's colour if it needs an outline on a light or dark page.
 
-    No colour contrasts with a middle shade both on a light page and, inverted, on a dark page.
+    No colour contrasts with a middle shade on both a light page and (inverted) a dark page.
     """
     red, green, blue, _ = background
     by_day = (red, green, blue)

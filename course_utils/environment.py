@@ -1,6 +1,6 @@
 """Tests whether this Python has what the course needs, and chooses the device.
 
-This module imports no package that the course installs before checking that it is there.
+This module imports no package that the course installs before checking that the package is there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COURSE = Path(__file__).resolve().parent.parent
 
 
 def check_environment() -> list[str]:
-    """Say in one line each what this Python lacks and what to do, or in one line that all is well.
+    """Say in one line each what is missing and what to do, or in one line that all is well.
 
     If all is well, the line is the same on every machine.
 
@@ -42,7 +42,7 @@ def check_environment() -> list[str]:
 def report_environment() -> None:
     """Print the result of `check_environment`.
 
-    If something is missing, imports that fail later in a notebook show the same words instead of a
+    If something is missing, later failing imports in a notebook show the same words instead of a
     traceback.
     """
     lines = check_environment()
@@ -80,7 +80,7 @@ def _unmet(requirements: list[str]) -> list[str]:
 
 
 def _other_copy() -> list[str]:
-    """A line if the imported package belongs to a different checkout from the lesson's."""
+    """A line if the imported package and the lesson belong to different checkouts."""
     from importlib.util import find_spec
 
     spec = find_spec("course_utils")
@@ -98,7 +98,7 @@ def device() -> torch.device:
     With `COURSE_DEVICE=cuda` but no CUDA device, the function prints a line and returns the CPU.
 
     Raises:
-        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda`, with a number or without.
+        ValueError: `COURSE_DEVICE` is neither `cpu` nor `cuda`, with or without a number.
     """
     import torch
 

@@ -1,12 +1,12 @@
 """Static figures: heat maps, heads, masks, distributions and curves.
 
-Each function returns a `Picture`. A notebook shows a picture that is the last line of a cell;
-anywhere else, or for a figure you drew yourself, call `show`. Every picture has a text alternative:
-`alt`, or a description computed from the data. The alternative is also the cell's text output, so
-write your own `alt` if the numbers differ from run to run.
+Each function returns a `Picture`. A notebook shows a picture if the last line of a cell evaluates
+to it; anywhere else, or for a figure you drew yourself, call `show`. Every picture has a text
+alternative: `alt`, or a description computed from the data. The alternative is also the cell's text
+output, so write your own `alt` if the numbers differ from run to run.
 
 The colours are the same as in the attention map (see `colours`). A dark Jupyter theme inverts a
-picture's lightness, so that its background becomes the page's.
+picture's lightness, so that the picture's background matches the page's.
 """
 
 import math
@@ -41,8 +41,8 @@ def heatmap(
 ) -> Picture:
     """Draw one `(T, S)` matrix with its numbers in the cells.
 
-    In a matrix with negative numbers, those are orange, zero is white and positive numbers are
-    blue; any other matrix is blue in proportion to the number, as in the attention map.
+    A matrix with negative numbers is orange below zero, white at zero and blue above; any other
+    matrix is blue in proportion to the number, as in the attention map.
 
     Args:
         matrix: the numbers `(T, S)`; `-inf` is drawn as hidden, and NaN as "NaN".
@@ -157,7 +157,7 @@ def mask_picture(
         title: what the figure shows.
         queries, keys: T and S labels; by default positions.
         names: B headings; by default "sequence 0", ….
-        alt: the text alternative; by default, the keys that each row sees.
+        alt: the text alternative; by default, the keys that are visible to each row.
     """
     if hidden.dtype != torch.bool:
         raise ValueError(f"hidden must be a bool mask, got {hidden.dtype}")
@@ -362,7 +362,7 @@ def points_and_lines(
         x, y: N numbers each.
         lines: functions by name, such as modules, from x to the line's y.
         title: what the figure shows.
-        alt: the text alternative. The default leaves the lines' numbers out, because trained ones
+        alt: the text alternative. The default leaves the lines' numbers out, because trained lines
             differ from machine to machine.
     """
     wide = torch.linspace(float(x.min()) - 0.5, float(x.max()) + 0.5, 2)

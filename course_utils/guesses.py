@@ -1,11 +1,12 @@
-"""Predictions, the results that you expect and type in before you see them. They give no points.
+"""Predictions: the results that you expect, typed in before you see the real ones. They give no
+points.
 
     predicted_sum = ...  # a number
 
     reveal(predicted_sum, 28 * 4)
 
-The module also stores words that would give an answer away: `caption` finds those of a figure, and
-`recall` the answers to a lesson's first questions.
+The module also provides texts that would give an answer away: `caption` finds the title and
+alternative of a figure, and `recall` the answers to a lesson's first questions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NONE_YET = "No prediction yet. Replace the dots above with it and run both cells
 class Folded:
     """Content that a page hides until a click; its text form contains only the request to predict.
 
-    In a notebook, it also captures the later output and figures of the cell, but not widgets.
+    In a notebook, the content includes the later output and figures of the cell, but not widgets.
     """
 
     def __init__(self, said: str, result: str) -> None:
@@ -77,8 +78,8 @@ def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
     Without a prediction, a page shows the result folded, together with the rest of the cell.
 
     Args:
-        guess: a number, a word, True or False, or a list of these; `...`, or a list that contains
-            it, means that there is no prediction yet. Case and blanks in words are ignored.
+        guess: a number, a word, True or False, or a list of these; `...`, alone or in a list, means
+            that there is no prediction yet. Case and blanks in words are ignored.
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
     """
@@ -117,10 +118,11 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
 
     Args:
         name: the lesson and the figure's name, such as "01 shares".
-        numbers: values for the placeholders in braces in the text.
+        numbers: values for the text's placeholders in braces.
 
     Returns:
-        `title` and `alt` for any function in `figures`, as in `heatmap(x, **caption("01 …"))`.
+        The arguments `title` and `alt` for any function in `figures`, for example
+        `heatmap(x, **caption("01 …"))`.
     """
     lesson, _, figure = name.partition(" ")
     kept = captions()[lesson][figure]

@@ -146,7 +146,7 @@ def _block(
     mask: bool = False,
     every: int = 0,
 ) -> list[str]:
-    """Draw a tensor as cells with its last row shaded; cells that are hidden are crossed out."""
+    """Draw a tensor as cells with its last row shaded; hidden cells are crossed out."""
     cells = []
     for row in range(3):
         for column in range(columns):

@@ -157,7 +157,7 @@ def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) 
     """Take one step of AdamW on each batch, with a learning rate that falls to 0.
 
     See Loshchilov and Hutter 2019. At step i of n, counted from 0, the rate is `learning_rate
-    * (1 - i / n)`: long steps approach a minimum, and short ones settle there.
+    * (1 - i / n)`: long steps approach a minimum, and short steps settle there.
 
     Args:
         model: a module from ids `(B, T)` to logits `(B, T, V)`.
@@ -223,8 +223,8 @@ def train(
 def held_out_loss(model: nn.Module, ids: Tensor, batch_size: int = 256) -> float:
     """The mean of `next_token_loss` over windows, in evaluation mode.
 
-    The exponential of this loss is the perplexity: the number of equally likely words between which
-    the model would be equally unsure.
+    The exponential of this loss is the perplexity: the number of equally likely words that would
+    leave the model equally unsure.
 
     Args:
         ids: N windows `(N, T)`; as in `training_step`, the last column is only a target.
@@ -264,8 +264,8 @@ def next_token_probabilities(
         logits: logits `(…, V)`.
         temperature: the divisor of the logits; at 0, the largest logit gets probability 1.
         top_k: the number of most likely tokens to keep (Fan et al. 2018), at least 1.
-        top_p: the sum of probabilities to reach with the smallest set of the most likely of these
-            tokens (Holtzman et al. 2020); above 0 and at most 1.
+        top_p: the probability that the kept tokens must reach together, the most likely first
+            (Holtzman et al. 2020); above 0 and at most 1.
 
     Returns:
         Probabilities `(…, V)`, which sum to 1.
@@ -304,7 +304,8 @@ def generate(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
     """Repeatedly append the most likely next token.
 
     Args:
-        model: a module from ids to logits, which gets the last `model.context_length` tokens.
+        model: a module from ids to logits, which is called on the last `model.context_length`
+            tokens.
         ids: the beginnings of the texts, `(B, T)`.
         max_new_tokens: the number of tokens to append.
 
@@ -386,8 +387,8 @@ def generate_cached(
 ) -> Tensor:
     """Like `generate`, but keys and values are cached, so that the model processes each token once.
 
-    Beyond `model.context_length`, each step drops the oldest token, and all others move to a new
-    position. The cache is then wrong, so the model processes the whole context each time.
+    Beyond `model.context_length`, each step drops the oldest token, and all other tokens change
+    position. The cache is then wrong, so the model processes the whole context in each step.
     `threads` is the number of threads for a single token; None uses all, for a large model.
     """
     check_ids(ids, model.embed.token.num_embeddings)

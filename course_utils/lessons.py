@@ -1,4 +1,4 @@
-"""The lessons as students get them: `course new` copies them, `reset` restores one blank."""
+"""The lessons as students get them: `course new` copies them, and `reset` restores one exercise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lay_out(folder: Path) -> str:
 
 
 def reset(exercise_id: str) -> Message:
-    """Put the blank of an exercise into a new cell below this one; your own cell isn't changed."""
+    """Put the unsolved exercise into a new cell below this one; your own cell isn't changed."""
     title, shell = f"{exercise_id} as it was handed out", get_ipython()
     for path in HANDED_OUT.glob("*/*.ipynb"):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:

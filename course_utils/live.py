@@ -1,6 +1,6 @@
 """`LiveLoss`: a progress bar and the curve so far, which disappear when training has ended.
 
-Both are for a person who waits. A run without a viewer (in `make notebooks`, tests, nbgrader or a
+Both are for a viewer who waits. A run without a viewer (in `make notebooks`, tests, nbgrader or a
 program) shows nothing, so nothing is stored.
 """
 

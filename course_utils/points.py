@@ -29,8 +29,8 @@ def progress_path() -> Path | None:
     """The file that stores the points: COURSE_PROGRESS if set, otherwise one in the course folder.
 
     Nothing is stored with COURSE_PROGRESS=off, in nbgrader's autograde, in solutions/ or outside
-    the course folder, which is the nearest folder above the notebook with an nbgrader_config.py or,
-    after `course new`, with a file of points; in Colab, it is the current folder.
+    the course folder. That folder is the nearest one above the notebook with an nbgrader_config.py
+    or, after `course new`, with a file of points; in Colab, it is the current folder.
     """
     named = os.environ.get("COURSE_PROGRESS")
     if named == "off" or os.environ.get("NBGRADER_EXECUTION"):
@@ -50,7 +50,7 @@ def _own_folder() -> Path | None:
 
 
 def load(path: Path | None) -> tuple[dict[str, dict[str, float]], str]:
-    """The points by exercise id, and a sentence, which is "" unless the file had to be renamed."""
+    """The points by exercise id, and a message, which is "" unless the file had to be renamed."""
     if path is None:
         return {}, ""
     try:

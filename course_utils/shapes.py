@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 Shape = tuple[int, ...]
 Lettered = list[tuple[Shape, tuple[str, ...]]]
 
-# These are light enough for black text; a letter has the same colour in every trace.
+# These colours are light enough for black text; a letter has the same colour in every trace.
 LETTER_COLORS = {
     "B": "#d9d9d9",
     "T": "#a6d8f0",
@@ -84,7 +84,7 @@ class ShapeTrace:
             before = self._lettered(step.inputs)
             if step.operation == "@" and len(before) == 2:
                 (left, rows), (right, columns) = before
-                if left[-1:] == right[-2:-1]:  # the summed dimension has one letter
+                if left[-1:] == right[-2:-1]:  # the summed dimension has the same letter in both
                     before[1] = right, (*columns[:-2], rows[-1], columns[-1])
             yield step.name, before, self._lettered(step.outputs)
 
@@ -148,7 +148,7 @@ def trace_shapes(
             default letters of the first input's sizes are B, T, C or, for four sizes, B, H, T, D.
         limit: the maximum number of steps to show.
         parts: names of submodules that count as one step each, whatever they compute; a part inside
-            another part ends the outer step, whose output then has its own line.
+            another part ends the outer step, and the outer output gets its own line.
 
     Raises:
         Any error that the module raises, with the steps before it as a note.

@@ -110,8 +110,8 @@ def softmax_mean(x: Tensor) -> Tensor:
 def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     """Compare each query with each key by a dot product scaled by 1/√D.
 
-    D is the width of the vectors in this product. Without scaling, the variance of the scores grows
-    with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
+    D is the width of the two vectors in each product. Without scaling, the variance of the scores
+    grows with D and the softmax saturates (Vaswani et al. 2017, section 3.2.1).
 
     Args:
         query: queries `(…, T, D)`.
@@ -233,7 +233,7 @@ def copy_linear_to_matrix(
 
 
 def copy_all(copies: Sequence[tuple[Tensor, Tensor, str]]) -> None:
-    """Copy each source into its target if all sizes match, and otherwise copy none."""
+    """Copy each source into its target if all sizes match; otherwise, copy none."""
     for target, source, name in copies:
         if target.shape != source.shape:
             raise ValueError(

@@ -13,7 +13,7 @@ def use_threads(count: int | None) -> Iterator[None]:
     """Use `count` threads inside the context; None changes nothing.
 
     For small products, threads spend more time waiting than computing, especially on a busy
-    machine. Also, a sum's last digits depend on the number of parts into which it is split.
+    machine. Also, the last digits of a sum depend on the number of parts into which it is split.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)

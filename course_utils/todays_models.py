@@ -14,8 +14,8 @@ from .transformer import TransformerBlock, apply_rope
 
 
 class RMSNorm(nn.Module):
-    """Divide each token by its root mean square, with `eps` under the root, and scale it: `(…, C)`
-    -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no shift."""
+    """Divide each token by its root mean square, with `eps` under the root, and scale the result:
+    `(…, C)` -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no shift."""
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
         super().__init__()
@@ -27,8 +27,8 @@ class RMSNorm(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """A feed-forward network without biases, in which one half gates the other: `(…, C)` -> `(…,
-    C)`, with hidden width `d_ff` (Shazeer 2020)."""
+    """A feed-forward network without biases, in which one projection gates another: `(…, C)` ->
+    `(…, C)`, with hidden width `d_ff` (Shazeer 2020)."""
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ class SwiGLU(nn.Module):
 
 
 class GroupedQueryAttention(nn.Module):
-    """Causal attention with rotary positions, in which H queries share G keys and values:
-    `(B, T, C)` -> `(B, T, C)` (Ainslie et al. 2023). Query h attends with head h // (H / G).
+    """Causal attention with rotary positions, in which H query heads share G key/value heads:
+    `(B, T, C)` -> `(B, T, C)` (Ainslie et al. 2023). Query head h uses key/value head h // (H / G).
 
     Raises:
         ValueError: C is not divisible by H, or H by G, or T exceeds `context_length`.
@@ -73,7 +73,7 @@ class GroupedQueryAttention(nn.Module):
 
 
 def sliding_window_mask(T: int, window: int) -> Tensor:
-    """Return the `(T, T)` bool mask with which a token sees itself and `window - 1` tokens before.
+    """Return the `(T, T)` bool mask that shows a token itself and the `window - 1` before it.
 
     >>> sliding_window_mask(3, 2).int().tolist()
     [[0, 1, 1], [0, 0, 1], [1, 0, 0]]
@@ -119,6 +119,6 @@ def load_gpt2(model: TinyLM, state_dict: dict[str, Tensor]) -> None:
     for mine, name in norms.items():
         given[f"{mine}.scale"] = theirs[f"{name}.weight"]
         given[f"{mine}.shift"] = theirs[f"{name}.bias"]
-    with torch.no_grad():  # a decorator would hide the author of this code
+    with torch.no_grad():  # a decorator would hide where this code comes from
         for name, parameter in model.named_parameters():
             parameter.copy_(given[name])

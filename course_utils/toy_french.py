@@ -34,7 +34,7 @@ COLOURS = {
     "green": {"m": "vert", "f": "verte"},
     "grey": {"m": "gris", "f": "grise"},
 }
-# With "I", after "not" and in questions, an English verb has no s; the French form is the same.
+# With "I", after "not" and in questions, an English verb has no s; the French verb is unchanged.
 VERBS = {"sing": "chante", "dance": "danse", "jump": "saute", "eat": "mange", "play": "joue"}
 VERBS_WITH_OBJECT = {
     "watch": "regarde",
@@ -187,7 +187,7 @@ def draw_pairs(
     Args:
         count: the number of sentences.
         seed: a number that determines the sentences, on any machine.
-        unseen: whether all sentences contain a combination in `UNSEEN`; otherwise none does.
+        unseen: whether every sentence contains a combination in `UNSEEN`; otherwise, none does.
         without: sentences to leave out.
     """
     draw, taken = random.Random(seed), set(without)

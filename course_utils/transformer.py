@@ -41,12 +41,12 @@ class LayerNorm(nn.Module):
         return self.scale * normed + self.shift  # (C,) * (…, C) + (C,) -> (…, C)
 
     def forward(self, x: Tensor) -> Tensor:
-        # This computes the formula in one pass over the numbers.
+        # This call computes the formula in one pass over the numbers.
         return F.layer_norm(x, self.scale.shape, self.scale, self.shift, self.eps)
 
 
 def gelu(x: Tensor) -> Tensor:
-    """Multiply x by approximately the probability that a standard normal variable is below x.
+    """Multiply x by approximately the probability that a standard normal variable is less than x.
 
     This is the approximation with tanh that GPT-2 uses (Hendrycks and Gimpel 2016, section 2).
 
@@ -61,9 +61,9 @@ def gelu(x: Tensor) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """Widen each token, apply GELU, and narrow it again; no token affects another.
+    """Widen each token, apply GELU, and narrow the result; no token affects another.
 
-    It follows Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
+    The design follows Vaswani et al. 2017, section 3.3, with GELU instead of ReLU.
 
     Args:
         d_model: width C of a token.
@@ -84,7 +84,7 @@ class FeedForward(nn.Module):
         return self.dropout(self.contract(x))  # (B, T, expansion * C) -> (B, T, C)
 
     def forward(self, x: Tensor) -> Tensor:
-        # This computes the formula, with the GELU in one pass over the numbers.
+        # This code computes the formula, with the GELU in one pass over the numbers.
         x = F.gelu(self.expand(x), approximate="tanh")
         return self.dropout(self.contract(x))
 
@@ -92,8 +92,9 @@ class FeedForward(nn.Module):
 class TransformerBlock(nn.Module):
     """Add the output of attention to each token, then the output of the feed-forward network.
 
-    It is Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the stream
-    through its own norm and adds to the stream, so no norm is on the path from input to output.
+    The block is Pre-LN, as in GPT-2 (Radford et al. 2019, section 2.3): each branch reads the
+    stream through its own norm and adds its result to the stream, so no norm is on the path from
+    input to output.
 
     Args:
         d_model: width C of a token; a `ValueError` is raised if `num_heads` doesn't divide it.
@@ -169,7 +170,8 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
 def _angles(length: int, width: int, base: float, offset: int = 0) -> Tensor:
     """The products of positions from `offset` on and base^(-2i / width): `(length, width / 2)`.
 
-    They are computed in float64, because at position 1,024 a float32 angle has an error of 5e-5.
+    The products are computed in float64, because at position 1,024 a float32 angle has an error of
+    5e-5.
     """
     if width % 2:
         raise ValueError(f"channels are used in pairs, so their number must be even, got {width}")
@@ -208,7 +210,7 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
-    # Ids are checked before the lookup, as an index out of range crashes the process on a GPU.
+    # Ids are checked before the lookup, because an index out of range crashes the process on a GPU.
     for id in map(int, ids.aminmax()):
         if not 0 <= id < vocab_size:
             raise ValueError(
@@ -221,12 +223,12 @@ def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
     """Rotate each pair of neighbouring channels by an angle that grows with the position.
 
     See Su et al. 2021, section 3.2.2. Channels 2i and 2i + 1 of the token at position t, (a, b),
-    become (a cos θ − b sin θ, a sin θ + b cos θ) with θ = t · base^(−2i / D). The dot product of
-    a rotated query at m and a rotated key at n then depends on m − n only.
+    become (a cos θ − b sin θ, a sin θ + b cos θ) with θ = t · base^(−2i / D). The dot product of a
+    rotated query at m and a rotated key at n then depends only on m − n.
 
     Args:
         x: floating-point queries or keys `(B, H, T, D)`, never values.
-        base: the base of the angles; the larger it is, the more slowly the last pairs turn.
+        base: the base of the angles; the larger the base, the more slowly the last pairs turn.
         offset: the position of the first token of x, if it follows cached tokens.
 
     Returns:
@@ -299,7 +301,7 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Let each token attend to itself and those before it, then to the context; apply a network.
+    """Let each token attend to itself and earlier tokens, then to the context; apply a network.
 
     The block is Post-LN, as in Vaswani et al. 2017, section 3.1.
 

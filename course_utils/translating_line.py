@@ -1,5 +1,5 @@
-"""`translating_line` is an input line for an English sentence. It shows the French words, and for
-each French word the English word that it attends to. Without a kernel, the line is a table.
+"""`translating_line` is an input line for an English sentence. The line shows the French words and,
+for each of them, the English word that it attends to. Without a kernel, a table replaces the line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def translating_line(
     head: int | None = None,
     examples: Sequence[str] = (),
 ) -> TranslatingLine:
-    """Show a model's French translation of a sentence, and the word to which each word attends.
+    """Show a model's French translation of a sentence, and the word that each French word attends
+    to.
 
     Args:
         model: a translator of the toy French.
@@ -66,7 +67,7 @@ class TranslatingLine(WithTable):
         """The translation, its words, and their weights on the source words, `(T, S)`.
 
         Raises:
-            ValueError: a word is unknown, or there are no words or too many.
+            ValueError: a word is unknown, or there are too few or too many words.
         """
         source = english.encode(self.text)[None]  # (1, S)
         if not 0 < source.shape[1] <= LONGEST:

@@ -2,8 +2,8 @@
 
 Letters in shapes: `B` batch, `S` source length, `T` target length, `C` model width (`d_model`), `H`
 heads, `L` layers, `V` vocabulary of the target. A translator is any module that is called as
-`model(source, decoder_input, source_pad_mask=None)`, with ids `(B, S)` and `(B, T)` and a bool
-`(B, S)` that is `True` at padding, and returns logits `(B, T, V)`.
+`model(source, decoder_input, source_pad_mask=None)` and returns logits `(B, T, V)`. The ids are
+`(B, S)` and `(B, T)`; the mask is a bool `(B, S)`, `True` at padding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ def pad(texts: Sequence[Tensor], pad_id: int) -> tuple[Tensor, Tensor]:
 
     Args:
         texts: B tensors of ids `(T,)`.
-        pad_id: the id that fills up shorter texts on the right.
+        pad_id: the id used to pad shorter texts on the right.
 
     Returns:
         Ids `(B, T)` and a bool mask `(B, T)` that is `True` at the padding.
@@ -135,7 +135,8 @@ def translation_loss(logits: Tensor, targets: Tensor, pad_id: int) -> Tensor:
     """The mean of -log(probability of the right word), over the words that aren't padding.
 
     Args:
-        logits: `(B, T, V)`; at position t, they predict target t, as inputs are already shifted.
+        logits: `(B, T, V)`; the logits at position t predict target t, because the inputs are
+            already shifted.
         targets: the ids `(B, T)` of the right words.
         pad_id: the id of targets that don't count.
     """
@@ -214,7 +215,7 @@ def greedy_translate(
 
     Returns:
         Ids `(B, L)` without bos; L is the length of the longest text including its eos, and shorter
-        texts are filled up with eos.
+        texts are padded with eos.
     """
     _check_at_least_one("max_length", max_length)
     written = source.new_full((len(source), 1), bos_id)  # (B, 1)
@@ -247,7 +248,7 @@ def beam_search(
 ) -> list[Hypothesis]:
     """Extend the `beam_width` most likely texts in parallel.
 
-    Each step extends every text by every word and keeps the most likely texts. Texts that have
+    Each step extends every text with every word and keeps the most likely texts. Texts that have
     ended are set aside; the others continue.
 
     Args:
@@ -259,7 +260,7 @@ def beam_search(
         beam_width: the number of texts to keep.
 
     Returns:
-        All texts that have ended or are `max_length` long, the best `score` first.
+        All texts that have ended or are `max_length` long, with the best `score` first.
 
     Raises:
         ValueError: there is more than one source, or `max_length` or `beam_width` is less than 1.

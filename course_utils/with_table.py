@@ -1,4 +1,4 @@
-"""`WithTable`, a widget that becomes a table without a kernel."""
+"""`WithTable`, a widget that is replaced by a table where there is no kernel."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class WithTable(anywidget.AnyWidget):
     def _ipython_display_(self, **_: Any) -> None:
         """Display the table and the widget as two outputs; the widget hides the first.
 
-        If one output contains both, JupyterLab shows only the widget, or an error message after a
-        restart and a reload. As an output of its own, the table is visible until a widget hides it.
+        If one output contained both, JupyterLab would show only the widget, or an error message
+        after a restart and a reload. As a separate output, the table is visible until a widget
+        hides it.
         """
         bundle, metadata = self._repr_mimebundle_()
         view = bundle.pop(WIDGET_VIEW)

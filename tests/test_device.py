@@ -87,5 +87,5 @@ def test_a_lesson_prints_the_same_on_a_gpu_and_computes_there(path, gpu, monkeyp
                 exec(compile(cell.source, cell.id, "exec"), space)
             if "nbval-ignore-output" not in cell.metadata.get("tags", []):
                 assert out.getvalue() == printed(cell), cell.source
-    if path.stem != "00_before_you_start":  # three points need no device
+    if path.stem not in ("00_before_you_start", "12_translation"):  # small, and on the CPU alone
         assert gpu.used.keys() & {"mean", "linear", "matmul", "__matmul__"}

@@ -7,9 +7,8 @@ from course_utils import attention
 from course_utils.experiments import heads, lookup, loss_so_far
 from course_utils.start.model import read
 
-more_seeds = [
-    pytest.param(seed, marks=pytest.mark.full("the lessons' experiments")) for seed in (1, 2)
-]
+full = pytest.mark.full("the lessons' experiments")
+more_seeds = [pytest.param(seed, marks=full) for seed in (1, 2)]
 
 
 def test_each_target_is_the_payload_of_the_next_and_of_the_previous_kind():
@@ -29,7 +28,7 @@ def test_one_head_keeps_a_large_error_however_wide_it_is(width, seed):
 
 
 @pytest.mark.parametrize("seed", [0, *more_seeds])
-@pytest.mark.parametrize("width", [2, 4])
+@pytest.mark.parametrize("width", [2, pytest.param(4, marks=full)])
 def test_two_heads_get_both_payloads_and_share_the_work(width, seed):
     model = heads.train(2, width, seed)
     assert heads.error(model) < 0.005
@@ -80,6 +79,7 @@ def test_the_library_s_module_with_the_parameters_of_ours_gives_the_same():
     torch.testing.assert_close(out, split(x))
 
 
+@full
 def test_with_equal_initial_parameters_both_styles_reach_the_same_loss():
     torch.manual_seed(0)
     a, b = (

@@ -21,12 +21,11 @@ PARTS = {
     "one block of today": lambda: grouped(2),
     "TinyLM": lambda: language_model.TinyLM(len(toy_english.words), 64, 4, 32, 2),
 }
-more_seeds = [
-    pytest.param(seed, marks=pytest.mark.full("the lessons' experiments")) for seed in (1, 2)
-]
+full = pytest.mark.full("the lessons' experiments")
 
 
-@pytest.mark.parametrize("seed", [0, *more_seeds])
+@full
+@pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("name", loss_so_far.ROWS)
 def test_a_stored_loss_matches_a_run(name, seed):
     torch.manual_seed(seed)
@@ -35,6 +34,7 @@ def test_a_stored_loss_matches_a_run(name, seed):
     assert loss_so_far.measured(row, part, seed) == pytest.approx(row.loss, abs=0.02)
 
 
+@full
 def test_two_heads_side_by_side_are_the_row_of_split_heads_too():
     torch.manual_seed(0)
     wrapper = attention.MultiHeadAttentionWrapper(64, 16, 32, 4)

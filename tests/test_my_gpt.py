@@ -103,9 +103,7 @@ def test_the_case_names_each_number():
     assert "for vocab_size 5, d_model 9, num_heads 1" in str(checked(TiedLater))
 
 
-@pytest.mark.parametrize(
-    "name", ["scales begin at 0", "shifts begin at 1", "scales begin at random"]
-)
+@pytest.mark.parametrize("name", ["scales begin at 0", "shifts begin at 1"])
 def test_norms_are_initialised_correctly(name):
     report = checked(MY_GPT_WRONG[name])
     assert report.points == 3.75 and "yours have another" in str(report)

@@ -66,12 +66,15 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind = "weights"
     return {
         "type": class_name(error),
-        "bases": [c.__name__ for c in type(error).__mro__ if issubclass(c, Exception)],
+        "bases": [_name(c) for c in type(error).__mro__ if issubclass(c, Exception)],
         "message": str(error) if kind == "weights" else first_lines(error),
         "where": [*where, *_shapes(local)] if where else [],
         "kind": kind,
         **({} if cause is None else {"later": True}),
     }
+
+
+_name = type.__dict__["__name__"].__get__  # a metaclass can't replace it
 
 
 def _shapes(local: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The interactive heatmap of attention, and the table that replaces it where nothing runs."""
+"""The interactive heatmap of attention, and the table that replaces it where no script runs."""
 
 from course_utils.attention_map.widget import AttentionMap, attention_map
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from course_utils.rounding import fixed
 
 TABLE_SIZE = 24  # tokens per side; a longer map is cut, so that saved notebooks stay small
-CELL = "padding:2px 6px;text-align:right"  # on pages that remove both, digits run together
+CELL = "padding:2px 6px;text-align:right"  # on pages that remove this style, digits run together
 # From colours.ABOVE and BELOW, but see-through, because the page may be light or dark.
 BLUE, ORANGE = "38,122,209", "197,103,2"
 
@@ -35,7 +35,7 @@ def names(labels: Sequence[str]) -> list[str]:
 def sentence(
     weights: Sequence[float], hidden: Sequence[bool], query: str, keys: Sequence[str]
 ) -> str:
-    """A sentence on what one row attends to, and its sum; `query` and `keys` come from `names`."""
+    """A sentence about one row's attention and sum; `query` and `keys` come from `names`."""
     seen = [key for key, is_hidden in enumerate(hidden) if not is_hidden]
     total = fixed(sum(weights), 3)
     if not seen:
@@ -70,9 +70,9 @@ def table(
 
     With `sums`, the numbers are weights, and a last column gives the sum of each row.
 
-    Colour is only ever added to a digit or a word, by see-through inline styles, so that the
-    table reads the same on a light page, on a dark page, and on a page that removes styles.
-    A map of more than 24 tokens per side shows the 24 tokens that end with the chosen row.
+    Colour only ever accompanies a digit or a word, in see-through inline styles, so that the table
+    reads the same on a light page, on a dark page, and on a page that removes styles. A map of more
+    than 24 tokens per side shows the 24 tokens that end with the chosen row.
     """
     first_row = max(0, row - TABLE_SIZE + 1)
     first_key = first_row if len(queries) == len(keys) else 0

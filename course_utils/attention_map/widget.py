@@ -45,7 +45,7 @@ def attention_map(
 ) -> "AttentionMap":
     """Show attention scores as a map: hover, click or use the arrow keys to read a row.
 
-    The weights are `softmax(scores * scale / temperature)`; a row that sees no key has zeros.
+    The weights are `softmax(scores * scale / temperature)`; a row with no visible key has zeros.
 
     Args:
         scores: a tensor `(T, S)`, `(heads, T, S)` or `(layers, heads, T, S)`; -inf is hidden.
@@ -56,7 +56,7 @@ def attention_map(
         query, key: vectors `(T, D)` and `(S, D)`, with the scores' leading sizes, if any; `scores`
             must be their unscaled products. They add a step "query · key".
         values: vectors `(S, D)`, also with leading sizes; they add the step "weighted sum".
-        scale: a factor such as `d_head ** -0.5`; by default, the scores are scaled already.
+        scale: a factor such as `d_head ** -0.5`; by default, the scores count as already scaled.
         head_names: one name per head, or one per head of each layer.
         temperature, layer, head, row: the initial choice; temperatures are from 0.1 to 10.
         step: one of "query · key", "scores", "scaled", "masked", "softmax" and "weighted sum".
@@ -86,7 +86,7 @@ def attention_map(
 
 
 class AttentionMap(WithTable):
-    """The widget behind `attention_map`, which checks and explains its arguments."""
+    """The widget behind `attention_map`; that function checks and explains the arguments."""
 
     _esm = joined(Path(__file__).with_name("attention_map.js"))
     _css = Path(__file__).with_name("attention_map.css")
@@ -146,7 +146,7 @@ class AttentionMap(WithTable):
 
     @property
     def weights(self) -> torch.Tensor:
-        """The displayed weights, `(T, S)`, in the scores' dtype; hidden keys have exactly 0."""
+        """The displayed weights, `(T, S)`, in the scores' dtype; exactly 0 for hidden keys."""
         return self._weights(self.layer, self.head).to(self._scores.dtype)
 
     def _hidden(self, layer: int, head: int) -> torch.Tensor:
@@ -160,7 +160,7 @@ class AttentionMap(WithTable):
         hidden = self._hidden(layer, head)
         scaled = self._scores[layer, head].double() * self._scale
         masked = scaled.masked_fill(hidden, -math.inf)
-        # Scores are never NaN, so the softmax gives NaN only for a row that sees no key.
+        # Scores are never NaN, so the softmax gives NaN only in a row with no visible key.
         return (masked / self.temperature).softmax(-1).nan_to_num(0.0)
 
     @traitlets.validate("layer", "head", "row")
@@ -244,7 +244,7 @@ class AttentionMap(WithTable):
         )
 
     def _arithmetic(self, weights: torch.Tensor) -> list[str]:
-        """The weighted sum of the chosen row in digits, at that step and if the sum is short."""
+        """The chosen row's weighted sum in digits, if its step is shown and the sum is short."""
         if self.step != "weighted sum" or self._values is None:
             return []
         values = self._values[self.layer % len(self._values)]
@@ -364,7 +364,7 @@ def _hidden(given: Any, scores: torch.Tensor) -> torch.Tensor:
         raise ValueError(
             f"hidden {_size(hidden)} can't be broadcast to scores {_size(scores)}."
         ) from None
-    # (…) -> (L or 1, H or 1, T or 1, S): repeated parts are sent once, but rows are whole.
+    # (…) -> (L or 1, H or 1, T or 1, S): repeated parts are sent only once, but rows are complete.
     hidden = hidden.reshape((1,) * (4 - hidden.dim()) + tuple(hidden.shape))
     return hidden.expand(*hidden.shape[:3], scores.shape[-1])
 

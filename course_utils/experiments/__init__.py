@@ -1,4 +1,4 @@
-"""Experiments for the lessons: measurements are here; calls and figures are in the lessons.
+"""Experiments for the lessons: the measurements are here, the calls and figures in the lessons.
 
 Each experiment has a module; the experiments on heads share one.
 """

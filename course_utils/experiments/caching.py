@@ -1,5 +1,5 @@
-"""Lesson 13, second sitting: how many tokens a model processes with and without a cache, and their
-time."""
+"""Lesson 13, second sitting: how many tokens a model processes with and without a cache, and how
+long this takes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FEW = 8  # tokens generated to measure the time of one token
 
 
 def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float:
-    """The time of one more token after T tokens, which the model reads before the clock starts."""
+    """The time of one more token after T tokens, which the model reads before timing starts."""
     ids = torch.arange(T, device=model.embed.token.weight.device)[None] % VOCABULARY
     if not cached:
         return seconds(partial(generate, model, ids, 1), rounds)
@@ -64,7 +64,7 @@ def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float
 def against_length(
     lengths: Sequence[int], device: torch.device, title: str, alt: str, rounds: int = 3
 ) -> Picture:
-    """Measure and draw the time of a token after texts of these lengths."""
+    """Measure and draw the time of one more token after texts of these lengths."""
     model = new_model(max(lengths) + FEW + 1, device)
     with use_threads(1):  # with two threads, each would wait for other programs
         costs = {
@@ -87,8 +87,8 @@ NEW, OLD, EMPTY = ABOVE[6], ABOVE[2], ABOVE[0]
 
 
 def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
-    """Draw the cost of one more token for texts of these lengths. Above are the scores of all
-    tokens; below are the cached keys and values and one row of scores."""
+    """Draw the cost of one more token for texts of these lengths. The top row shows the scores of
+    all tokens; the bottom row shows the cached keys and values and one row of scores."""
     figure, rows = plt.subplots(
         2, len(lengths), figsize=(8.0, 4.3), gridspec_kw={"height_ratios": [3, 2]}
     )

@@ -23,8 +23,8 @@ JOBS = (
 
 
 def twin(model: nn.Module, *sizes: int) -> TinyLM:
-    """A `TinyLM` of these sizes with the parameters of another model, which are found by name in
-    the model's state dict or otherwise in its attributes.
+    """A `TinyLM` of these sizes with the parameters of another model, found by name in the model's
+    state dict or otherwise in its attributes.
 
     Raises:
         ValueError: a parameter is missing or has a different shape, or the models' logits differ.
@@ -101,8 +101,8 @@ def places(ids: Tensor, blanks: Tensor) -> Tensor:
 
 
 def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean weight of each head on the positions of each job, `(L, H, J)`, and their weight
-    with uniform attention, `(J,)`. Only tokens that have such a position count."""
+    """The mean weight of each head on the positions of each job, `(L, H, J)`, and the same with
+    uniform attention, `(J,)`. Only tokens with such a position count."""
     hidden = causal_mask(ids.shape[1], ids.device)
     weights = masked_softmax(head_scores(model, ids), hidden).movedim(0, 2)  # (L, H, B, T, T)
     even = masked_softmax(torch.zeros_like(weights[0, 0]), hidden)  # (B, T, T)
@@ -118,8 +118,8 @@ def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tens
 
 
 def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
-    """`(layer, head, job)` for each head: its job is the one in which it is furthest above uniform
-    attention. The head that is furthest above comes first."""
+    """`(layer, head, job)` for each head, with the job in which it exceeds uniform attention by the
+    most. The head with the largest difference comes first."""
     above, jobs = (scores - even).max(dim=-1)  # (L, H) each
     order = above.flatten().argsort(descending=True).tolist()
     heads = [divmod(i, above.shape[1]) for i in order]

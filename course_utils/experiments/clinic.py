@@ -1,7 +1,7 @@
 """Lesson 14: the eight programs inside small language models, and instruments to examine them.
 
-Each model is a small version of lesson 10's, trained on the toy English with one broken part. This
-module also shows the programs and their symptoms, and has a one-line test that catches each.
+Each model is a small version of lesson 10's model, trained on the toy English with one broken part.
+This module also shows the programs and their symptoms, and has a one-line test for each program.
 
     python -m course_utils.experiments.clinic
 
@@ -49,7 +49,7 @@ KEPT = Path(__file__).with_name("clinic.safetensors")
 words = WordTokenizer(toy_english.words)
 
 
-# Each cause, and the symptom that it would have.
+# Each cause, with the symptom that it would produce.
 CAUSES = {
     "mask after softmax": "Rows then don't sum to 1, whatever else is right.",
     "mask the wrong way round": "Tokens then see only the future, and the first sees the most.",
@@ -215,7 +215,7 @@ FLOOR = 1.228  # nats per word: `toy_english.least_loss(24)`, which takes second
 
 @torch.no_grad()
 def row_sums(model: Ward) -> bool:
-    """Whether attention over values of 1 gives 1 in each layer."""
+    """Whether attention over values of 1 gives 1 in every layer."""
     ids = toy_english.draw(4, 15, seed=3)
     model(ids)
     none = torch.zeros_like(ids, dtype=torch.bool)
@@ -246,7 +246,7 @@ def past_stays(model: Ward) -> bool:
 
 
 def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
-    """A text generated greedily to one word more than fits, followed by the error, if any."""
+    """A greedily generated text, one word longer than fits, followed by the error, if any."""
     ids = words.encode(beginning)[None]
     try:
         while ids.shape[1] < length:
@@ -291,7 +291,7 @@ INSTRUMENTS: dict[str, Callable[[Ward], bool]] = {
 
 
 def examined() -> dict[str, dict[str, bool]]:
-    """Whether each instrument finds a bug in each patient; "sound" is a model without a bug."""
+    """Whether each instrument finds a bug in each patient; "sound" is the model without a bug."""
     patients = {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
     return {
         name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
@@ -312,7 +312,7 @@ def next_word(model: Ward, text: str, beside: str = "") -> str:
 
 
 def drawn(*shape: int) -> Iterator[Tensor]:
-    """The same queries, keys and values at each call, in this shape and on `device()`."""
+    """Queries, keys and values of this shape, on `device()`; every call returns the same ones."""
     numbers = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
     return iter(numbers.to(device()))
 
@@ -321,14 +321,14 @@ LONG = 40  # the size of the numbers in queries and keys in the float16 test
 
 
 def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
-    """The result of an attention in float16, for queries and keys with numbers of about 40."""
+    """The result of an attention in float16, for queries and keys whose numbers are about 40."""
     query, key, value = drawn(1, 1, 8, width)
     return attend(LONG * query.half(), LONG * key.half(), value.half())
 
 
 def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
     """Train a layer's `value` in float16 so that the layer reproduces its input. Returns three
-    losses, each after `cure`, and then one parameter of the layer."""
+    losses, each after `cure`, and one parameter of the layer."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 1, 8, 256, generator=generator).half()
     weight, seen = torch.zeros(256, 256).half().requires_grad_(), []
@@ -369,10 +369,10 @@ def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> s
 
 
 class Reader(nn.Module):
-    """A `TinyLM` with the interface that patient H needs, with a count of the tokens it processes.
+    """A `TinyLM` with the interface that patient H needs, and a count of the tokens it processes.
 
     Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and the cache of earlier ones, and
-    returns `(B, T, V)` logits and the cache. T is 1 unless there is no cache.
+    returns `(B, T, V)` logits and the cache. T is 1 if there is a cache.
     """
 
     def __init__(self, model: TinyLM) -> None:
@@ -406,7 +406,7 @@ def pushed(program: Callable[..., Tensor], new: int) -> int:
 
 
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """The seconds that this machine needs to generate each number of words."""
+    """The time in seconds that it takes on this machine to generate texts of each length."""
     with use_threads(1):
         _written(program, 8)  # the first words take longer
         return [seconds(partial(_written, program, new), rounds=1) for new in counts]

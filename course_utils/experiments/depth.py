@@ -5,7 +5,8 @@ A stack has untrained blocks, then a linear layer. A block can be wired in five 
 - "neither": attention, then the feed-forward network; nothing is added or normalised;
 - "norms alone": each branch normalises its input, and its output replaces the tokens;
 - "residuals alone": each branch's output is added, and nothing is normalised;
-- "Pre-LN": like "norms alone", but outputs are added (lesson 08's block); a norm is at the end;
+- "Pre-LN": like "norms alone", but outputs are added (lesson 08's block), and a norm follows at the
+end;
 - "Post-LN": each branch's output is added, and the sum is normalised (Vaswani et al. 2017).
 """
 
@@ -60,12 +61,13 @@ class Stack(nn.Module):
 
 
 def gradient_norms(wiring: str, depth: int, seed: int = 0) -> tuple[float, float]:
-    """Build a stack that classifies into ten random classes; run it forward and backward once.
+    """Build a stack that classifies into ten random classes; run the stack forward and backward
+    once.
 
-    It runs in float64: without norms and residuals, the gradient is too small for float32.
+    The stack runs in float64: without norms and residuals, the gradient is too small for float32.
 
     Returns:
-        The gradient norm over all parameters of the first block, and over those of the last block.
+        The gradient norms over all parameters of the first block and of the last block.
     """
     B, T, classes = 4, 8, 10
     with torch.random.fork_rng(devices=[]), use_threads(1):
@@ -84,7 +86,7 @@ def _length(block: nn.Module) -> float:
 def train(
     wiring: str, depth: int = 6, rate: float = 3e-3, warm_up: int = 0, seed: int = 0
 ) -> float:
-    """Train a stack to predict the previous token, of 12 kinds, in about 4 s for 6 blocks.
+    """Train a stack to predict the previous one of 12 kinds of token; 6 blocks take about 4 s.
 
     Args:
         rate: the learning rate of Adam.

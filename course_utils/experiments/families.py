@@ -1,7 +1,7 @@
 """Lesson 12: the masks of three families of transformers, and the prediction of a masked word.
 
 French articles agree with the noun *after* them: "la petite souris", "le petit chat". A model that
-fills in a masked article must attend to tokens on its right.
+fills in a masked article must attend to the tokens after it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Filler(nn.Module):
 
 def blanked(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """French sentences whose first word, an article, is replaced by eos. Returns ids `(B, T)`,
-    their padding `(B, T)`, and the ids of the articles `(B,)`."""
+    their padding mask `(B, T)`, and the ids of the articles `(B,)`."""
     texts = [french.encode(pair.french) for pair in draw_pairs(2 * count, seed)]
     articles = [*ARTICLE_IDS["m"], *ARTICLE_IDS["f"]]
     ids, pad_mask = pad([text for text in texts if text[0] in articles][:count], PAD_ID)
@@ -88,7 +88,7 @@ def _genders(model: Filler, ids: Tensor, pad_mask: Tensor) -> Tensor:
 
 
 def right_gender(model: Filler) -> float:
-    """The fraction of unseen sentences in which the article's more likely gender is right."""
+    """The fraction of unseen sentences for which the more likely gender is right."""
     ids, pad_mask, articles = blanked(400, seed=2)
     masculine, feminine = _genders(model, ids, pad_mask)
     wanted = torch.isin(articles, torch.tensor(ARTICLE_IDS["f"]))

@@ -24,7 +24,7 @@ from course_utils.transformer import TransformerBlock
 
 def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
     """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets, the payloads of the next
-    and of the previous kind, `(B, T, 4)`."""
+    kind and of the previous kind, `(B, T, 4)`."""
     kinds, tokens, following = lookup.texts(B, seed)
     source = kinds.argsort(dim=-1).gather(1, (kinds - 1) % len(lookup.KINDS))  # (B, T)
     payloads = tokens[..., len(lookup.KINDS) :]  # (B, T, 2)
@@ -84,8 +84,8 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
 
 
 def plural_share(words: list[str], silent: int = -1) -> float:
-    """The probability of a plural verb after these words in the start page's model, optionally with
-    one head of its second block ablated: its channels become 0 before `out_proj`."""
+    """The probability of a plural verb after these words in the start page's model. Optionally, one
+    head of the second block is ablated: its channels become 0 before `out_proj`."""
 
     def silence(_: nn.Module, joined: tuple[Tensor]) -> Tensor:
         D = start_page.WIDTH // start_page.HEADS
@@ -111,8 +111,8 @@ class ReviewedWrapper(attention.MultiHeadAttentionWrapper):
 
 
 def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
-    """A text of 3 tokens "alone", with two padding tokens "after" it, and with two "before" it, as
-    `x`, `(1, T, 4)`, and `pad_mask`, `(1, T)`."""
+    """A text of 3 tokens "alone", with two padding tokens "after" it, and with two "before" it;
+    each is a pair of `x`, of shape `(1, T, 4)`, and `pad_mask`, of shape `(1, T)`."""
     generator = torch.Generator().manual_seed(123)
     text = torch.randn(1, 3, 4, generator=generator)
     padding = torch.randn(1, 2, 4, generator=generator)
@@ -126,7 +126,7 @@ def padded_both_ways() -> dict[str, tuple[Tensor, Tensor]]:
 
 @torch.no_grad()
 def same_as_alone(module: nn.Module) -> list[bool]:
-    """Whether a text gives the same result as without padding if padding is after or before it."""
+    """Whether a text gives the same result with padding after it, and before it, as without."""
     device = next(module.parameters()).device
     ways = padded_both_ways().values()
     alone, after, before = (module(x.to(device), mask.to(device)) for x, mask in ways)
@@ -135,8 +135,8 @@ def same_as_alone(module: nn.Module) -> list[bool]:
 
 @torch.no_grad()
 def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Two heads' weights for the text after two padding tokens, first as `ReviewedWrapper` computes
-    them, then with the padding hidden; and the masks. Both tensors are `(2 H, T, T)`."""
+    """Two heads' weights for the text after two padding tokens, as `ReviewedWrapper` computes them
+    and then with the padding hidden; and the masks. Both tensors are `(2 H, T, T)`."""
     assert isinstance(module, attention.MultiHeadAttentionWrapper)
     x, pad_mask = (
         tensor.to(module.out_proj.weight.device) for tensor in padded_both_ways()["before"]
@@ -151,7 +151,8 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
     """Draw tables of numbered channels; the shading shows which token a number belongs to.
 
     Args:
-        pieces: headings, each with a table `(T, D)` of 1, 2, …; 1 to `width` belong to token 0.
+        pieces: headings, each with a table `(T, D)` of the numbers 1, 2, …; the numbers 1 to
+            `width` belong to token 0.
     """
     with drawing.style():
         figure = drawing.figure(6.6, 2.4, title)
@@ -168,8 +169,9 @@ def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str)
 
 
 def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
-    """The tokens, of three, whose result differs when one is changed (under a causal mask).
-    `split` turns tokens into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`: query, key and value at once."""
+    """Which of three tokens get a different result, under a causal mask, when one is changed.
+    `split` turns tokens into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`, which serve as query, key and
+    value."""
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
     other[:, changed] += 1.0
@@ -185,7 +187,7 @@ def _attend(heads: Tensor) -> Tensor:
 
 
 def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.MultiheadAttention:
-    """PyTorch's module with the parameters of ours, for `d_in` = `d_out` and no qkv biases."""
+    """PyTorch's module with our module's parameters, for `d_in` = `d_out` and no qkv biases."""
     twin = nn.MultiheadAttention(split.query.out_features, num_heads, batch_first=True)
     weights = [split.query.weight, split.key.weight, split.value.weight]
     with torch.no_grad():
@@ -211,9 +213,9 @@ def matrix_products(module: nn.Module, T: int = 5) -> int:
 def cost_of_styles(
     numbers_of_heads: Sequence[int], B: int = 4, T: int = 16, C: int = 64
 ) -> dict[str, dict[str, list[float]]]:
-    """The milliseconds of forward and backward, and the KiB kept for backward, of each style."""
+    """For each style, the milliseconds of forward and backward, and the KiB kept for backward."""
     x = torch.randn(B, T, C)
-    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # both styles then use one softmax
+    pad_mask = torch.zeros(B, T, dtype=torch.bool)  # so that both styles use the same softmax
     panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}
     with use_threads(1):
         for name, make in STYLES.items():

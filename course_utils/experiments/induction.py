@@ -1,9 +1,9 @@
 """Lesson 10: repetitive texts, models with one and two layers, and their heads.
 
 A text is a segment of distinct words in random order, repeated to the end. The length of the
-segment differs from text to text, so a word can't be predicted from its position: a model must find
-the previous occurrence of the current word, and predict the word after it. Olsson et al. 2022 call
-such a head an *induction head*.
+segment differs from text to text, so a word can't be predicted from its position. Instead, a model
+must find the previous occurrence of the current word, and predict the word after that. Olsson et
+al. 2022 call a head that does this an *induction head*.
 
     python -m course_utils.experiments.induction
 
@@ -112,8 +112,8 @@ def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
     """The attention of each head to the words of each role.
 
     Returns: Mean weights `(L, H, 3)`, in the order of `ROLES`: on the previous word in the first
-        segment; then, in repeated segments, on earlier occurrences of the same word, and on the
-        words that followed those.
+    segment; then, in repeated segments, on earlier occurrences of the same word, and on the words
+    that followed these occurrences.
     """
     ids, lengths = texts(B, seed)
     weights = attention_weights(model, ids)  # (B, L, H, T, T)

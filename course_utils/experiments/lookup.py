@@ -1,12 +1,13 @@
-"""Lesson 04: a head trained for a lookup, with three projections and with fewer.
+"""Lesson 04: a head trained for a lookup, with three projections or fewer.
 
 A text has six tokens, one of each kind, in random order. A token carries its kind, as a one-hot
 vector of six channels, and a payload of two random numbers. Each token should get the payload of
 the next kind: A gets B's, B gets C's, …, and F gets A's.
 
-The first two channels of a head's result are the answer; a wider head may use the others freely.
-The error is the mean squared difference between the answer and the right payload. The payloads'
-variance is 1, so an answer of zeros has error 1, and the mean of all six payloads has error 5/6.
+The first two channels of a head's result are the answer; a wider head may use the other channels
+freely. The error is the mean squared difference between the answer and the right payload. The
+payloads' variance is 1, so an answer of zeros has error 1, and the mean of all six payloads has
+error 5/6.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
 def train(
     share: Sequence[str] = (), width: int = PAYLOAD, seed: int = 0, steps: int = STEPS
 ) -> SelfAttention:
-    """Train an untrained head as the lesson does, with steps of Adam on 64 fresh texts each."""
+    """Train a freshly initialised head as in the lesson: steps of Adam on 64 fresh texts each."""
     head = new_head(width, share, seed)
     optimizer = torch.optim.Adam(head.parameters(), lr=LEARNING_RATE)
     with use_threads(1):

@@ -1,10 +1,10 @@
 """Lessons 01 to 10: the effect of each part on one tiny language model of the toy English.
 
 The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
-result to them and predicts the next word with an output layer. All rows are trained in the same
-way: 400 steps of AdamW on 32 texts of 32 words each, with the learning rate falling from 0.006 to
-0. The loss is measured on 512 other texts. A stored loss is the mean over the seeds 0, 1 and 2,
-whose losses differ from the mean by at most 0.02.
+result to the vectors, and predicts the next word with an output layer. All rows are trained in the
+same way: 400 steps of AdamW on 32 texts of 32 words each, with the learning rate falling from 0.006
+to 0. The loss is measured on 512 other texts. A stored loss is the mean over the seeds 0, 1 and 2;
+each seed's loss differs from the mean by at most 0.02.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..transformer import LayerNorm
 
 C, T, B = 64, 32, 32
 STEPS, LEARNING_RATE = 400, 6e-3
-NEAR = 0.03  # a loss this close to the stored one counts as equal, as processors round differently
+NEAR = 0.03  # a loss this close to the stored one counts as equal: processors round differently
 
 Part = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, with the way in which its part is built into the model."""
+    """A row of the table, and how its part is built into the model."""
 
     lesson: str
     loss: float
-    added: bool = True  # the part's result is added to the words themselves
+    added: bool = True  # the part's result is added to the words' vectors
     positions: bool = False  # a learned vector per position is added to each word
     normed: bool = False  # the part has its own residual, and a norm follows
 
@@ -82,8 +82,8 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
 
     Args:
         name: the row's name as printed by `show`.
-        part: a function or an untrained module, `(B, T, C)` to the same with T = 32 and C = 64;
-            for "TinyLM", a whole model. Its parameters are trained on the CPU.
+        part: a function or an untrained module from `(B, T, C)` to the same shape, with T = 32 and
+            C = 64; for "TinyLM", a whole model. The part's parameters are trained on the CPU.
         seed: the seed of the initial parameters and of the texts.
 
     Raises:
@@ -116,7 +116,7 @@ def measured(row: Row, part: Part | None, seed: int) -> float:
 
 
 def show(name: str) -> None:
-    """Print the table from the first row to the named one, and the lowest possible loss.
+    """Print the table up to the named row, and the lowest possible loss.
 
     Raises:
         ValueError: there is no such row.

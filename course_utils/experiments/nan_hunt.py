@@ -35,7 +35,7 @@ def hunt(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> list[str]:
 
 
 def weights(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> Tensor:
-    """The attention weights of that step, `(B, T, T)`."""
+    """The attention weights of this training step, `(B, T, T)`."""
     return _step(weigh, x, pad_mask)[1].detach()
 
 

@@ -1,8 +1,8 @@
 # ruff: noqa: RUF059
-"""Lesson 14: the eight original programs. Each has a bug, and runs without an error.
+"""Lesson 14: the eight original programs. Each has a bug but runs without an error.
 
 `course_utils.clinic` contains the fixed versions. The lesson shows these programs unchanged for
-students to fix, so its remarks on single lines must match this code.
+students to fix, so its remarks on single lines must match the code.
 """
 
 import math
@@ -24,7 +24,7 @@ def patient_a(query, key, value, pad_mask):
     scores = scores.masked_fill(hidden, -math.inf)
 
     blind = hidden.all(dim=-1, keepdim=True)  # rows that see nothing
-    scores = scores.masked_fill(blind, 0.0)  # or their softmax would be NaN
+    scores = scores.masked_fill(blind, 0.0)  # otherwise their softmax would be NaN
     weights = torch.softmax(scores, dim=-1)
     weights = weights.masked_fill(blind, 0.0)
     return weights @ value  # (B, H, T, T) @ (B, H, T, D) -> (B, H, T, D)
@@ -104,7 +104,7 @@ def patient_f(ids, pad_mask, token, position):
     if T > N:
         raise ValueError(f"{T} tokens came in, but there are {N} positions")
 
-    # Padding is in front. The text begins after it, so positions are counted from there.
+    # Padding is in front. The text begins after the padding, so positions are counted from there.
     real = ~pad_mask
     places = real.long().cumsum(dim=1)
     places = places.masked_fill(pad_mask, 0)  # no token attends to padding: any row will do

@@ -201,7 +201,7 @@ def measured_bill(device: torch.device, rounds: int = 5) -> dict[str, tuple[floa
 
 
 def bill(device: torch.device, title: str, alt: str, rounds: int = 5) -> Picture:
-    """Measure and draw the bill, next to values measured once on another machine."""
+    """Measure and draw the costs, next to values measured once on another machine."""
     return draw_bill(measured_bill(device, rounds), title, alt)
 
 

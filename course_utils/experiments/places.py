@@ -142,7 +142,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
 
 
 def one_token_beyond(kind: str) -> str:
-    """The outcome for one token more than in training: "error", "drift" or "fine"."""
+    """The outcome with one token more than in training: "error", "drift" or "fine"."""
     try:
         share = shares_right(word_before(kind), TRAINED + 1)[-1]
     except IndexError:
@@ -184,8 +184,9 @@ def similarity(rows: Tensor) -> Tensor:
 def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int = 0) -> Tensor:
     """A table of positions, `(T, 16)`, learned on a task in which nearby tokens matter most.
 
-    Each token carries two random numbers and should give the mean of the tokens at most four
-    positions away. One head without a mask, whose scores depend on positions only, learns this.
+    Each token carries two random numbers and should give the mean over the tokens at most four
+    positions away. One head without a mask, whose scores depend on positions only, learns this
+    task.
 
     Args:
         steps: the number of training steps; 0 gives the initial table.

@@ -16,8 +16,8 @@ def look(D: int, scale: float) -> tuple[float, float]:
         scale: the factor for each dot product.
 
     Returns:
-        Two medians over the queries: that of the largest weight, and that of the gradient norm of a
-            row of scores if each query's result is a single number.
+        Two medians over the queries: of the largest weight, and of the gradient norm of a row of
+        scores, if each query's result is a single number.
     """
     generator = torch.Generator().manual_seed(42)
     query = torch.randn(QUERIES, 1, D, generator=generator)

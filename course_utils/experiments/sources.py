@@ -3,12 +3,13 @@
     python -m course_utils.experiments.sources
 
 This command trains the translator and stores its parameters next to this file, in half precision.
-In one of four steps, its decoder gets zeros instead of the encoder's output, so that it also learns
+In one of four steps, the decoder gets zeros instead of the encoder's output, so that it also learns
 to generate without a source.
 
     python -m course_utils.experiments.sources variants
 
-This command trains variants with one part changed; it prints how many sentences each gets right.
+This command trains variants with one part changed, and prints how many sentences each variant gets
+right.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def translator(
         model.decoder = nn.ModuleList(decoder(WIDTH, HEADS, WIDE, LONGEST) for _ in range(LAYERS))
         for read, write in zip(model.encoder, model.decoder, strict=True) if cross else ():
             read.attention, write.cross_attention = cross(WIDTH, HEADS), cross(WIDTH, HEADS)
-    # A class may keep its masks in the state dict.
+    # A class may store its masks in the state dict.
     model.load_state_dict({n: w.float() for n, w in load_file(KEPT).items()}, strict=False)
     return model.eval()
 
@@ -151,8 +152,8 @@ def train(
 
 
 class ReadsOnce(nn.Module):
-    """A translator with its sources already encoded, so that each call runs only the decoder.
-    Without `encode` and `decode`, the model encodes them again."""
+    """A translator that has already encoded its sources, so that each call runs only the decoder.
+    If the model has no `encode` and `decode`, it encodes the sources again in each call."""
 
     def __init__(self, model: Translator, source: Tensor, source_pad_mask: Tensor) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Lesson 10: a small model of the toy English, trained without the shift or on too little text, and
 the attention of its heads.
 
-The bigram model, computed from the grammar, is the best model that sees a single word.
+The bigram model, computed from the grammar, is the best model that sees only one word.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def two_rows(words: Sequence[str], title: str, alt: str) -> Picture:
 
 
 def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
-    """Train a model to predict the word at each position itself; return it and its losses."""
+    """Train a model to predict the current word at each position; return model and losses."""
     model, losses = new_model(width=32), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     with use_threads(1):
@@ -97,12 +97,12 @@ def overfit(
 
 
 def without_repeats(text: str) -> str:
-    """A text without repeated paragraphs, which could put training text into the held-out text."""
+    """A text without repeated paragraphs, which could leak training text into the held-out text."""
     return "\n\n".join(dict.fromkeys(text.split("\n\n")))
 
 
 def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
-    """The held-out loss of a bigram model made from training counts, with one added to each."""
+    """The held-out loss of a bigram model made from training counts, each increased by one."""
     counts = torch.ones(V, V)
     counts.index_put_((train_ids[:-1], train_ids[1:]), torch.tensor(1.0), accumulate=True)
     logs = (counts / counts.sum(dim=-1, keepdim=True)).log()
@@ -124,8 +124,8 @@ def bigram() -> Tensor:
 
 @torch.no_grad()
 def agreement(model: nn.Module | None = None) -> float:
-    """The fraction of texts in which the verbs that agree are likelier than others, after a noun
-    with the other number; without a model, that of the bigram."""
+    """The fraction of texts in which the verbs that agree are likelier than the others, after a
+    noun with the other number; without a model, the bigram's fraction."""
     prefixes, verbs, _, nearer = agreement_prefixes()
     if model is None:
         shares = bigram()[prefixes[:, nearer]].float()  # (N, V)

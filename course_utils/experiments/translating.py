@@ -1,5 +1,5 @@
-"""Lesson 12: three translators into the toy French. The lesson trains one; one is trained without
-the shift; and the training of the last was stopped early, to study its mistakes.
+"""Lesson 12: three translators into the toy French. The lesson trains the first; the second is
+trained without the shift; the training of the third was stopped early, to study its mistakes.
 
     python -m course_utils.experiments.translating
 
@@ -52,7 +52,7 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 def draw_batches(
     pairs: Sequence[Pair], steps: int, seed: int = 0, size: int = BATCH
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Batches for `steps` steps; a sentence recurs only after all others were used."""
+    """Batches for `steps` steps; no sentence recurs before all others have been used."""
     chance, deck, batches = random.Random(seed), list[Pair](), []
     for _ in range(steps):
         if len(deck) < size:
@@ -66,7 +66,7 @@ def draw_batches(
 
 
 def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
-    """Train with the targets themselves as decoder input; return the model and its losses."""
+    """Train with the targets themselves as decoder input; return the model and the losses."""
     model, losses = new_model(), []
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     with use_threads(1):
@@ -217,7 +217,7 @@ def best_aligned_head(model: Translator, pairs: Sequence[Pair]) -> tuple[int, in
 
 
 def gold(pair: Pair) -> list[tuple[int, int]]:
-    """Pairs of positions (French, English) of words with the same meaning that occur once."""
+    """Pairs of positions (French, English) of words that have the same meaning and occur once."""
     read = [english.vocabulary[id] for id in english.encode(pair.english)]
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     meanings = _meanings()

@@ -26,15 +26,15 @@ NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale",
 
 
 def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) -> Explorer:
-    """Show a model in the page: the words that it expects after `text`, and every step before.
+    """Show a model in the page: every step of its computation, and the words expected after `text`.
 
     The page computes everything without a kernel. If scripts don't run, the page shows a table.
 
     Args:
         model: a `TinyLM`, or another module with the same parameter names.
         words: the V words or letters that the ids stand for. Letters are joined without spaces.
-        how: options: `begin`, a word before every text; `examples`; `first`, the selected step;
-            `heads`, the number of heads, which is otherwise read from the first block.
+        how: options: `begin`, a word before every text; `examples`; `first`, the selected step; and
+            `heads`, the number of heads, otherwise read from the first block.
 
     Raises:
         ValueError: the parameters have other names, or the number of words isn't V.
@@ -52,7 +52,7 @@ def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) 
 def share(
     model: nn.Module, words: Sequence[str], path: str | Path, text: str = "", **how: Any
 ) -> Path:
-    """Write `explore(model, words, text)` as one HTML file that works without server and network.
+    """Write `explore(model, words, text)` as one HTML file that needs no server and no network.
 
     The model's parameters are rounded to float16.
     """

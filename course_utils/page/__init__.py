@@ -19,7 +19,7 @@ EXPORT = re.compile(r"^export (?=function|const|class)", re.M)
 
 @cache
 def joined(entry: Path) -> str:
-    """The script of a module, preceded by all modules that it imports, each in its own scope."""
+    """The script of a module, after all modules that it imports, each in its own scope."""
     names: dict[Path, str] = {}
     parts: list[str] = []
 

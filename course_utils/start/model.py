@@ -24,7 +24,7 @@ def new() -> TinyLM:
 
 @cache
 def trained() -> TinyLM:
-    """The model with the parameters that `python -m tools.start_model` has trained."""
+    """The model with the parameters trained by `python -m tools.start_model`."""
     with torch.random.fork_rng(devices=[]):
         model = new()
     model.load_state_dict(load_file(WEIGHTS))
@@ -32,9 +32,10 @@ def trained() -> TinyLM:
 
 
 def read(text: str) -> tuple[list[str], list[str]]:
-    """The words of a text that the model sees, and those that it doesn't know.
+    """The words of a text that the model reads, and the words that it doesn't know.
 
-    The model sees a full stop and the words of one sentence, or the last ones of a long sentence.
+    The model reads a full stop and the words of one sentence, or only the last words of a long
+    sentence.
 
     >>> read("The king sings. the DOGS near a cat")
     (['.', 'the', 'dogs', 'near', 'cat'], ['a'])

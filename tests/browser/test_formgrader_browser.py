@@ -34,6 +34,7 @@ CATALOGUE = joined(())
 
 LARGE = int(os.environ.get("COURSE_TEST_CLASS", 0))
 pytestmark = [
+    pytest.mark.full("the formgrader"),
     pytest.mark.timeout(3600 if LARGE else 600),
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's own queries
 ]
@@ -41,7 +42,6 @@ pytestmark = [
 ASSIGNMENT, LESSON = "1-averages", "01_naive_mean"
 # If many answers never end, time limits are shorter than usual.
 SECONDS = {"CELL": "5", "CHECK": "10", "NOTEBOOK": "60"} if LARGE else {}
-full = pytest.mark.full("the formgrader in detail")
 ON_PAGES = ["script-in-outputs", "script-in-markdown", "script-in-the-card"]
 SLOW_SOURCE = "a" + ".a" * 50_000  # nbgrader highlights it in half a minute
 LEFT_OUT = ("endless", "deadly", "empty", "same-text", "other-right")
@@ -157,7 +157,6 @@ def open_notebook_of(formgrader: Formgrader, student: str, lesson: str) -> Page:
     return formgrader.page
 
 
-@full
 def test_the_list_for_grading_by_hand_has_everybody(formgrader: Formgrader) -> None:
     with Gradebook(f"sqlite:///{formgrader.server.folder}/gradebook.db") as gradebook:
         kept = {s.student.id: s.score for s in gradebook.notebook_submissions(LESSON, ASSIGNMENT)}
@@ -196,7 +195,6 @@ def test_a_submission_shows_its_cards_beside_its_points(formgrader: Formgrader) 
     assert formgrader.errors == []
 
 
-@full
 def test_a_page_of_slow_sources_is_shown_soon(formgrader: Formgrader) -> None:
     """nbgrader highlights each source again for each page view."""
     student = next(s for s in formgrader.students if s.kind == "right")
@@ -206,9 +204,7 @@ def test_a_page_of_slow_sources_is_shown_soon(formgrader: Formgrader) -> None:
     assert slow.locator("span").count() == 0
 
 
-@pytest.mark.parametrize(
-    "attacker", [ON_PAGES[0], *(pytest.param(name, marks=full) for name in ON_PAGES[1:])]
-)
+@pytest.mark.parametrize("attacker", ON_PAGES)
 def test_nothing_of_a_submission_acts_in_the_page(formgrader: Formgrader, attacker: str) -> None:
     page = open_notebook_of(formgrader, attacker, LESSON)
     expect(page.get_by_text(re.compile("not (right|attempted) yet")).first).to_be_visible()
@@ -218,7 +214,6 @@ def test_nothing_of_a_submission_acts_in_the_page(formgrader: Formgrader, attack
     assert formgrader.errors == []
 
 
-@full
 def test_students_have_the_points_of_all_notebooks(formgrader: Formgrader) -> None:
     everybody = len(formgrader.students) + len(formgrader.attackers)
     rows = table(formgrader, "manage_students", everybody)

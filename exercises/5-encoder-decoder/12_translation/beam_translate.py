@@ -113,6 +113,13 @@ TWO_HAVE_ENDED = {  # and the one that goes on is better than both
     "b c": "a .6 d .35",
     "a c d": "e .97",
 }
+SURE_THEN_UNSURE = {  # the larger sum of probabilities, 1.75 against 1.7, but the smaller product
+    "": "a .5 b .45",
+    "a": "c .95",
+    "b": "c .6 d .35",
+    "a c": "e .3 d .2",
+    "b c": "e .65",
+}
 ENDS_AT_ONCE = {"": "e .8 a .15", "a": "b .5 c .4", "a b": "c .6 d .3", "a c": "d .6 b .3"}
 
 
@@ -141,6 +148,7 @@ def cases(seed):
         case("the longer text is clearly better", LONG_AFTER_ALL, 2, 6, **once),
         case("the longer text is far better", LONG_AND_ALMOST_AS_LIKELY, 2, 6, **once),
         case("two have ended, a third is better", TWO_HAVE_ENDED, 2, 6, **once),
+        case("sure of one word, unsure of the next", SURE_THEN_UNSURE, 2, 6, **once),
     ]
 
 
