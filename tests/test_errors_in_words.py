@@ -113,7 +113,7 @@ PROVOKED = {
     "another name": (lambda: nn.Linear(2, 3).wieght, "`.wieght` of a Linear"),
     "a tensor as a question": (lambda: not X, "whole tensor"),
     "nothing to go back": (lambda: X.sum().backward(), "can't reach any parameter"),
-    "a parameter of a number": (lambda: nn.Parameter(3), "was given a int"),
+    "a parameter of a number": (lambda: nn.Parameter(3), "was given a Python int"),
     "a layer multiplied": (lambda: X @ nn.Linear(4, 2), "A Linear is not a tensor"),
     "a buffer named self.": (lambda: Made(dotted), "`self.mask`"),
     "two open sizes": (lambda: X.view(-1, -1), "more than one -1"),
