@@ -96,10 +96,13 @@ def trained(num_layers: int) -> TinyLM:
     return model.eval()
 
 
-def accuracies() -> dict[str, list[float]]:
-    """The accuracies after every 50 steps of training, by number of layers."""
+def accuracies() -> dict[str, dict[int, float]]:
+    """The accuracies after every 50 steps of training, by number of layers and by step."""
     names = {"one layer": "accuracy of 1", "two layers": "accuracy of 2"}
-    return {name: _kept()[key].tolist() for name, key in names.items()}
+    return {
+        name: {50 * i: share for i, share in enumerate(_kept()[key].tolist())}
+        for name, key in names.items()
+    }
 
 
 def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
