@@ -178,6 +178,7 @@ def _result(
 
 
 USUAL = {
+    "call": "called_otherwise",
     "weights": "other_parameters",
     "nothing": "nothing_returned",
     "type": "other_type",
