@@ -73,6 +73,10 @@ c.GenerateFeedback.preprocessors = [
     course.TidyFeedback,
     CSSHTMLHeaderPreprocessor,
 ]
-c.HTMLExporter.filters = {"highlight_code": course.CarefulHighlight}
+c.HTMLExporter.filters = {
+    "highlight_code": course.CarefulHighlight,
+    "markdown2html": course.markdown,
+}
+c.HTMLExporter.extra_template_basedirs = course.TEMPLATES
 # No large ¶ next to each heading.
 c.HTMLExporter.exclude_anchor_links = True

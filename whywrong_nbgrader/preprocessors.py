@@ -5,10 +5,16 @@ from __future__ import annotations
 import html
 import os
 import re
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nbgrader
+import nh3
+from latex2mathml.converter import convert
 from nbconvert.filters import Highlight2HTML
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade
@@ -23,9 +29,13 @@ if TYPE_CHECKING:
     from .notebooks import Graded
 
 __all__ = ["CarefulExporter", "CarefulHighlight", "ClearAnswers", "MendCells", "RunSubmission"]
-__all__ += ["TidyFeedback"]
+__all__ += ["TEMPLATES", "TidyFeedback", "markdown"]
 
-MOST_COLOURED, LONGEST_LINE = 20_000, 300  # characters
+MOST_COLOURED, LONGEST_LINE, LONGEST_FORMULA = 20_000, 300, 1000  # characters
+FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
+TEMPLATES = [str(Path(__file__).with_name("templates")), str(FORMGRADER / "templates")]
+MATHML = set("math mfrac mi mn mo mover mroot mrow mspace msqrt mstyle msub msubsup msup".split())
+MATHML |= set("mtable mtd mtext mtr munder munderover".split())
 
 leave_out_what_is_strange()
 
@@ -131,6 +141,32 @@ class CarefulHighlight(Highlight2HTML):
         if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:
             return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
         return str(super().__call__("\n".join(lines), language, metadata))
+
+
+class WithFormulas(IPythonRenderer):
+    """Markdown whose formulas are drawn by the browser itself, without a script."""
+
+    def inline_math(self, body: str) -> str:
+        return _mathml(body, "inline")
+
+    def block_math(self, body: str) -> str:
+        return _mathml(body, "block")
+
+
+def markdown(source: str) -> str:
+    renderer = WithFormulas(escape=False, exclude_anchor_links=True)
+    return str(MarkdownWithMath(renderer=renderer).render(source))
+
+
+@lru_cache(maxsize=4096)  # a class has the same formulas
+def _mathml(source: str, display: str) -> str:
+    """A formula; its source if it can't be converted, whose text may be a student's."""
+    with suppress(Exception):
+        if len(source) <= LONGEST_FORMULA:
+            made = convert(" ".join(source.split()), display=display)
+            known = {"math": {"display"}, "mo": {"stretchy"}, "mi": {"mathvariant"}}
+            return nh3.clean(made, tags=MATHML, attributes=known)
+    return f"<code>{html.escape(source)}</code>"
 
 
 class TidyFeedback(NbGraderPreprocessor):
