@@ -58,6 +58,32 @@ def test_no_cell_of_the_table_is_a_formula_or_a_tag(table):
         assert fetched not in page
 
 
+@pytest.mark.parametrize(
+    ("lms", "head", "row"),
+    [
+        ("canvas", "Student,ID,SIS User ID,SIS Login ID,Section,1-averages", '"L, B",7,,ben,,0.25'),
+        ("moodle", "Username,ID number,Email address,Assignment: 1-averages (Real)", "ben,7,,0.25"),
+        (
+            "gradescope",
+            "First Name,Last Name,SID,Email,1-averages,1-averages - Max Points",
+            "B,L,7,,0.25,12",
+        ),
+    ],
+)
+def test_other_systems_get_their_columns(table, lms, head, row):
+    table.people = {"ben": {"first_name": "B", "last_name": "L", "lms_user_id": "7"}}
+    lines = table.csv(lms).splitlines()
+    assert lines[0] == head and row in lines
+    assert ("    Points Possible,,,,,12" in lines) == (lms == "canvas")
+
+
+def test_the_terminal_has_one_line_per_student(table):
+    line = Line("ada\n\x1b[2J", 1.0, 1.0, 0.0, {}, ["one", "two"], True)
+    _, _, *lines = Table("", 1.0, [line], [], [], ["a\x1b, b"]).text().splitlines()
+    assert lines[0] == "ada �[2J    1.00  nothing was graded ! one ! two"
+    assert "\x1b" not in str(lines)
+
+
 def work(student, source):
     cells = [Cell("import torch"), Cell(source), Cell("", "naive_mean")]
     return Work(student, "01_naive_mean", cells, name=student)

@@ -201,7 +201,7 @@ def test_the_feedback_page_shows_the_figures_with_their_text_alternatives(cycle)
     assert 'src="data:image/webp;base64,' in figure and 'alt="' in figure and 'width="' in figure
 
 
-def test_no_feedback_page_shows_the_hidden_test(cycle):
+def test_no_feedback_page_shows_the_hidden_test_or_loads_anything(cycle):
     pages = sorted((cycle.course / "feedback").rglob("*.html"))
     assert len(pages) == sum(
         len(list((cycle.home / name / ASSIGNMENT).glob("*.ipynb"))) for name in STUDENTS
@@ -209,6 +209,8 @@ def test_no_feedback_page_shows_the_hidden_test(cycle):
     for page in map(Path.read_text, pages):
         assert not re.search(rf"HIDDEN TESTS|seed ?= ?\W?grading|{SEED}", shown(page))
         assert "widget-state+json" not in page
+        assert not re.search(r"<script|<link|src=.?http|url\(.?http|@import.{0,9}http", page)
+    assert any("<mfrac>" in page for page in map(Path.read_text, pages))
 
 
 def test_feedback_reaches_the_students(cycle):

@@ -162,8 +162,9 @@ class TestByName:
         assert "FAILED lesson.ipynb::Cell 1" in done.stdout
 
     def test_it_can_be_installed_into_an_environment(self, tmp_path):
-        there = provisioner.install(prefix=str(tmp_path))
-        manager = KernelSpecManager(kernel_dirs=[str(there.parent)])
+        source, prefix = str(JUPYTER / "kernels" / KERNEL), str(tmp_path)
+        there = KernelSpecManager().install_kernel_spec(source, KERNEL, prefix=prefix)
+        manager = KernelSpecManager(kernel_dirs=[str(Path(there).parent)])
         spec = manager.get_kernel_spec(KERNEL)
         assert spec.metadata["kernel_provisioner"]["provisioner_name"] == KERNEL
         assert Path(spec.resource_dir).is_relative_to(tmp_path / "share/jupyter/kernels")

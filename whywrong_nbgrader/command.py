@@ -86,11 +86,8 @@ def _keep_counts(place: Path, table: Table) -> None:
 
 def _progress(done: int, of: int) -> None:
     if sys.stderr.isatty():
-        width = 30 * done // max(of, 1)
-        end = "\n" if done == of else ""
-        print(
-            f"\r[{'#' * width:30}] {done} of {of} notebooks", end=end, file=sys.stderr, flush=True
-        )
+        bar = f"\r[{'#' * (30 * done // max(of, 1)):30}] {done} of {of} notebooks"
+        print(bar, end="\n" if done == of else "", file=sys.stderr, flush=True)
     elif done == of:
         print(f"{of} notebooks were run.", file=sys.stderr, flush=True)
 

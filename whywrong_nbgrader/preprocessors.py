@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbgrader
-import nh3
 from latex2mathml.converter import convert
 from nbconvert.filters import Highlight2HTML
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
@@ -22,20 +21,16 @@ from traitlets import List
 
 from .cells import WIDGET_VIEW, as_found, without_hidden_tests
 from .mending import cells_of, mend, released
+from .readable import clean
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
-from .submissions import CarefulExporter, leave_out_what_is_strange, strange_in
+from .submissions import leave_out_what_is_strange, strange_in
 
 if TYPE_CHECKING:
     from .notebooks import Graded
 
-__all__ = ["CarefulExporter", "CarefulHighlight", "ClearAnswers", "MendCells", "RunSubmission"]
-__all__ += ["TEMPLATES", "TidyFeedback", "markdown"]
-
 MOST_COLOURED, LONGEST_LINE, LONGEST_FORMULA = 20_000, 300, 1000  # characters
 FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
 TEMPLATES = [str(Path(__file__).with_name("templates")), str(FORMGRADER / "templates")]
-MATHML = set("math mfrac mi mn mo mover mroot mrow mspace msqrt mstyle msub msubsup msup".split())
-MATHML |= set("mtable mtd mtext mtr munder munderover".split())
 
 leave_out_what_is_strange()
 
@@ -164,8 +159,7 @@ def _mathml(source: str, display: str) -> str:
     with suppress(Exception):
         if len(source) <= LONGEST_FORMULA:
             made = convert(" ".join(source.split()), display=display)
-            known = {"math": {"display"}, "mo": {"stretchy"}, "mi": {"mathvariant"}}
-            return nh3.clean(made, tags=MATHML, attributes=known)
+            return clean(made, "mathml")
     return f"<code>{html.escape(source)}</code>"
 
 
