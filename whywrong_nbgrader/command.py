@@ -16,7 +16,7 @@ from .classroom import CantRun, enrol, enter, enter_grades, run
 from .flags import flagged
 from .results import FOLDER, CantKeep, Results, Settings
 from .room import remove_left
-from .tables import Table
+from .tables import COLUMNS, Table
 
 ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
 
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trust-submissions", action="store_true", help="run them with your rights, unsandboxed"
     )
     parser.add_argument("--csv", type=Path, help="write the table to this file")
+    parser.add_argument("--lms", choices=COLUMNS, default="", help="whose columns --csv has")
     parser.add_argument("--html", type=Path, help="write the table as a printable page")
 
 
@@ -70,7 +71,7 @@ def grade(args: argparse.Namespace) -> int:
     if not args.student:
         _keep_counts(course / FOLDER / "misconceptions" / f"{args.assignment}.json", table)
     if args.csv:
-        args.csv.write_text(table.csv(), encoding="utf-8")
+        args.csv.write_text(table.csv(args.lms), encoding="utf-8")
     if args.html:
         args.html.write_text(table.html(), encoding="utf-8")
     return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
@@ -85,11 +86,8 @@ def _keep_counts(place: Path, table: Table) -> None:
 
 def _progress(done: int, of: int) -> None:
     if sys.stderr.isatty():
-        width = 30 * done // max(of, 1)
-        end = "\n" if done == of else ""
-        print(
-            f"\r[{'#' * width:30}] {done} of {of} notebooks", end=end, file=sys.stderr, flush=True
-        )
+        bar = f"\r[{'#' * (30 * done // max(of, 1)):30}] {done} of {of} notebooks"
+        print(bar, end="\n" if done == of else "", file=sys.stderr, flush=True)
     elif done == of:
         print(f"{of} notebooks were run.", file=sys.stderr, flush=True)
 
