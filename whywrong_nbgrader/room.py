@@ -22,7 +22,8 @@ from whywrong.course import installed, package_folder
 
 from . import sandbox
 from .inside import wire
-from .sandbox import LIMITS, Limits, Watch
+from .sandbox import LIMITS, Limits
+from .watch import Watch
 
 HERE = Path(__file__).resolve().parent
 INSIDE = "/course"
