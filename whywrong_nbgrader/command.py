@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from . import sandbox
 from .classroom import CantRun, enrol, enter, enter_grades, run
 from .flags import flagged
+from .inside import calls
 from .results import FOLDER, CantKeep, Results, Settings
 from .room import remove_left
 from .tables import Table
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-submissions", action="store_true", help="run them with your rights, unsandboxed"
     )
+    parser.add_argument("--enrol", action="store_true", help="add new names to the gradebook")
     parser.add_argument("--csv", type=Path, help="write the table to this file")
     parser.add_argument("--html", type=Path, help="write the table as a printable page")
 
@@ -42,12 +44,13 @@ def grade(args: argparse.Namespace) -> int:
             os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
         else:
             sandbox.demand()
+            _say_what_is_weaker()
         tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
         (course / FOLDER).mkdir(exist_ok=True)
         with FileLock(course / FOLDER / "lock", timeout=0):
             settings = Settings.of(course, tier)
             classroom = enter(course, args.assignment, settings, args.student)
-            enrol(classroom)
+            left_out = enrol(classroom, args.enrol)
             remove_left()  # there may be nothing to run, so no new sandbox
             entered: dict[str, bool] = {}
 
@@ -56,7 +59,7 @@ def grade(args: argparse.Namespace) -> int:
 
             how = args.workers, args.scheduler, args.force
             run(classroom, settings, Results(course), _progress, enter_one, *how)
-            for student in [s for s in classroom.students if s not in entered]:
+            for student in [s for s in classroom.students if s not in {*entered, *left_out}]:
                 enter_one(student)
     except Timeout:
         return _stop("Somebody else is grading in this folder: wait until they have finished.")
@@ -74,6 +77,15 @@ def grade(args: argparse.Namespace) -> int:
     if args.html:
         args.html.write_text(table.html(), encoding="utf-8")
     return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
+
+
+def _say_what_is_weaker() -> None:
+    for what, reason in (
+        ("Memory is limited by counting, ten times per second", sandbox.no_cgroup()),
+        ("System calls are not filtered", calls.why_not()),
+    ):
+        if reason:
+            print(f"{what}: {reason}.", file=sys.stderr)
 
 
 def _keep_counts(place: Path, table: Table) -> None:
