@@ -167,13 +167,8 @@ def hooks_of_the_notebook(hand: Hand) -> None:
 def memory_bomb(hand: Hand) -> None:
     """A cell takes memory until there is none left."""
     hand.cell("""
-        import mmap, os
         kept = []
-        while True:
-            for _ in range(4):
-                file = os.memfd_create("x")
-                os.write(file, b"x" * 2**26)
-                kept.append(mmap.mmap(file, 2**26))
+        while True: kept.append(bytearray(2**26))
     """)
 
 
@@ -256,10 +251,7 @@ def many_large_outputs(hand: Hand) -> None:
 @attack("limits", said="can't be|not right yet|NameError", own=True)
 def many_names(hand: Hand) -> None:
     """A quiz's dict has a million entries and claims to contain every other key."""
-    notebook = hand.cell(
-        "",
-        "def naive_mean(x):\n    return x",
-    )
+    notebook = hand.cell("", "def naive_mean(x):\n    return x")
     notebook.write(
         QUIZ,
         dedent("""

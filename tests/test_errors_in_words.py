@@ -134,10 +134,7 @@ PROVOKED = {
     "an argument more": (lambda: two_of(1, 2), "more arguments than it takes: 2 instead of 1"),
     "numbers as a condition": (lambda: torch.where(X, X, X), "`torch.where`"),
     "a power": (lambda: X ^ X, "`x ** 2`"),
-    "too large for half": (
-        lambda: X.half().masked_fill(X > 0, -1e9),
-        "float16 is 65,504",
-    ),
+    "too large for half": (lambda: X.half().masked_fill(X > 0, -1e9), "float16 is 65,504"),
     "an attribute of a function": (lambda: two_of.weight, "`.weight` of a function"),
     "a method misspelled": (lambda: X.masked_fil(X > 0, 0), "`masked_fil`"),
     "a function misspelled": (lambda: torch.squeez(X), "`torch` has no `squeez`"),

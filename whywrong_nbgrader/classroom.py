@@ -290,32 +290,27 @@ def _how_workers_start() -> str:
 
 
 def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
-    """Adds everybody to a gradebook without students; asks about names that others don't know.
+    """Adds everybody to a gradebook that has no students, and new names only if asked to.
 
-    Args:
-        new_too: add these, too.
-
-    Returns:
-        The students who are left out; their submissions won't run.
-    """
-    directory = CourseDirectory(config=classroom.config)
+    Returns those who are left out; their submissions won't run."""
     may = Autograde(config=classroom.config).create_student
-    with Gradebook(directory.db_url) as gradebook:
+    with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
         known = {student.id for student in gradebook.students}
+        new = [student for student in classroom.students if student not in known]
         if may and not known:
-            print(f"The gradebook has no students: all {len(classroom.handed_in)} are added.")
-        for student in classroom.handed_in if not known else classroom.students if new_too else ():
-            if may and student not in known:  # in order, because the gradebook lists them so
-                gradebook.update_or_create_student(student)
-        known = {student.id for student in gradebook.students}
-    left_out = [student for student in classroom.students if student not in known]
-    for student in left_out:
+            new, new_too = classroom.handed_in, True
+            print(f"The gradebook had no students: these {len(new)} are added.")
+        for student in new if may and new_too else ():  # in order: the gradebook lists them so
+            gradebook.update_or_create_student(student)
+    if may and new_too:
+        return []
+    for student in new:
         works = [work for work in classroom.works if work.student == student]
         for work in works:
             work.name, work.cells = "", []
         line = f"course grade {classroom.assignment} --student {shlex.quote(student)} --enrol"
         works[0].trouble.append(f"this name is not in the gradebook; to add it: {in_a_line(line)}")
-    return left_out
+    return new
 
 
 def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:

@@ -52,7 +52,7 @@ class CollectFiles(ExchangeCollect):
         place.write_text(json.dumps(doubts(self.coursedir) | {student: found}, indent=1))
 
     def _of_others(self, src: str, student: str) -> Iterator[str]:
-        """Who else owns a submission or files in it; names of accounts may differ from students'."""
+        """Who else owns files of a submission, also if accounts have names of their own."""
         inbound = (os.path.join(self.inbound_path, r["filename"]) for r in self.src_records)
         accounts, owner = Counter(map(_account, inbound)), _account(src)
         others = {_account(path) for path in Path(src).rglob("*")} - {owner}

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -19,6 +20,10 @@ from .results import FOLDER, CantKeep, Results, Settings
 from .room import remove_left
 from .tables import Table
 
+WITHOUT: dict[str, Callable[[], str]] = {
+    "Memory is limited by counting, ten times per second": sandbox.no_cgroup,
+    "System calls are not filtered": calls.why_not,
+}
 ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
 
 
@@ -44,7 +49,9 @@ def grade(args: argparse.Namespace) -> int:
             os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
         else:
             sandbox.demand()
-            _say_what_is_weaker()
+            for what, missing in WITHOUT.items():
+                if reason := missing():
+                    print(f"{what}: {reason}.", file=sys.stderr)
         tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
         (course / FOLDER).mkdir(exist_ok=True)
         with FileLock(course / FOLDER / "lock", timeout=0):
@@ -77,15 +84,6 @@ def grade(args: argparse.Namespace) -> int:
     if args.html:
         args.html.write_text(table.html(), encoding="utf-8")
     return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
-
-
-def _say_what_is_weaker() -> None:
-    for what, reason in (
-        ("Memory is limited by counting, ten times per second", sandbox.no_cgroup()),
-        ("System calls are not filtered", calls.why_not()),
-    ):
-        if reason:
-            print(f"{what}: {reason}.", file=sys.stderr)
 
 
 def _keep_counts(place: Path, table: Table) -> None:

@@ -18,21 +18,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-MODULES = {"_ctypes", "_thread", "atexit", "builtins", "cffi", "cloudpickle", "code", "codecs"}
-MODULES |= {"ctypes", "dill", "dis", "faulthandler", "gc", "importlib", "inspect", "linecache"}
-MODULES |= {"marshal", "mmap", "multiprocessing", "pickle", "pkgutil", "runpy", "signal"}
-MODULES |= {"socket", "subprocess", "tracemalloc", "zipimport"}
-OF_THE_ENGINE = {"whywrong", "whywrong_nbgrader", "exercises"}
-NAMES = {"__builtins__", "__import__", "breakpoint", "compile", "eval", "exec", "get_ipython"}
-NAMES |= {"globals", "vars"}
-ATTRIBUTES = {"_C", "__builtins__", "__closure__", "__code__", "__globals__", "__loader__"}
-ATTRIBUTES |= {"__mro__", "__reduce__", "__self__", "__subclasses__", "_current_frames", "_exit"}
-ATTRIBUTES |= {"_getframe", "addaudithook", "dup", "dup2", "execv", "f_back", "f_builtins"}
-ATTRIBUTES |= {"f_code", "f_globals", "f_locals", "fork", "jit", "kill", "meta_path", "ops"}
-ATTRIBUTES |= {"path_hooks", "popen", "setprofile", "setrecursionlimit", "settrace", "spawnl"}
-ATTRIBUTES |= {"system", "tb_frame"}
+WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+MODULES, OF_THE_ENGINE, NAMES, ATTRIBUTES = map(set, WORDS.values())
 MOST_READ = 20_000  # characters of a cell
 DYNAMIC = {"delattr", "getattr", "setattr"}
 COMMAND = re.compile(

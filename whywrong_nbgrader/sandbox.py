@@ -150,7 +150,8 @@ def _files(
     """The readable files inside, and the one writable folder that persists."""
     for name in SYSTEM:
         yield from _system(f"/{name}")
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    # Shared memory could be mapped from /dev/zero.
+    yield from ("--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero")
     for place in TEMPORARY:
         yield from ("--size", str(limits.folder_size), "--tmpfs", place)
     # After those, because an environment may be below one of them.
@@ -161,8 +162,9 @@ def _files(
         yield from ("--ro-bind", str(here), str(inside))
     if own:
         yield from ("--bind", str(own), str(own))
-    # All are in memory; the last two have no limit.
-    for place in (*(("/tmp",) if nested else ()), "/dev", "/"):
+    # Root's programs may change the machine's settings in /proc/sys even here, and a nested sandbox
+    # hides /proc by itself. The others are in memory; the last two have no limit.
+    for place in ("/tmp" if nested else "/proc", "/dev", "/"):
         yield from ("--remount-ro", place)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from .inside import calls
 from .sandbox import CGROUPS, LIMITS, MIB, TEMPORARY, Limits, end
 
 BUFFER = 256 * 1024  # bytes that a socket or a pipe may hold, if its size can't be changed
@@ -72,10 +73,11 @@ class Watch:
         if len(family) > limits.processes:
             return f"it had more than {limits.processes} processes"
         held: Held = {}
+        spaces: set[str] = set()
         used = _in_cgroup(self._process)
         if self._own or used is None:
             for process in family:
-                held |= self._held(process)
+                held |= self._held(process, spaces)
         if used is None:
             alone, shared = map(sum, zip((0, 0), *(_memory(p.pid) for p in family), strict=True))
             used = alone + max(shared, sum(held.values()))
@@ -85,26 +87,29 @@ class Watch:
             return ""
         device = os.stat(self._own).st_dev
         written = sum(size for (where, _), size in held.items() if where == device)
-        files, places = 0, [os.fspath(self._own)]
-        while places:
-            for entry in _entries(places.pop()):
-                files += 1
-                if files > limits.files:
-                    return f"it made more than {limits.files:,} files"
-                if entry.is_dir(follow_symlinks=False):
-                    places.append(entry.path)
-                else:
-                    with suppress(FileNotFoundError):
-                        written += _on_disk(entry.stat(follow_symlinks=False))
+        for files, path in enumerate(_below(self._own), 1):
+            if files > limits.files:
+                return f"it made more than {limits.files:,} files"
+            with suppress(FileNotFoundError):
+                file = os.lstat(path)
+                written += 0 if stat.S_ISDIR(file.st_mode) else _on_disk(file)
         too_full = written > limits.folder_size
         return f"it wrote more than {limits.folder_size // MIB:,} MiB of files" if too_full else ""
 
-    def _held(self, process: psutil.Process) -> Held:
+    def _held(self, process: psutil.Process, spaces: set[str]) -> Held:
         """What a process holds. Only root may inspect our own processes inside, which run no line
-        of a submission; one that a submission makes unreadable raises PermissionError."""
+        of a submission; one that a submission makes unreadable raises PermissionError.
+
+        Args:
+            spaces: mount namespaces whose folders are counted already.
+        """
         try:
             with suppress(FileNotFoundError, ProcessLookupError):
-                return dict(_held_by(process.pid))
+                held: Held = dict(_held_by(process.pid))
+                if (seen := os.readlink(f"/proc/{process.pid}/ns/mnt")) not in spaces:
+                    spaces.add(seen)
+                    held |= _on_disks(process.pid)
+                return held
         except PermissionError:
             with suppress(psutil.NoSuchProcess):
                 server = not self._own and process.ppid() in {p.pid for p in self.first}
@@ -141,8 +146,8 @@ def _memory(process: int) -> tuple[int, int]:
 
 
 def _held_by(process: int) -> Iterator[tuple[tuple[object, object], int]]:
-    """Memory that is not among a process's pages: nameless files, sockets and pipes, its temporary
-    folders, and shared memory, of which pages may be mapped nowhere."""
+    """Memory that need not be among a process's pages: nameless files, sockets, pipes, and shared
+    memory."""
     for opened in _entries(f"/proc/{process}/fd"):
         with suppress(FileNotFoundError):
             file = opened.stat()
@@ -150,24 +155,36 @@ def _held_by(process: int) -> Iterator[tuple[tuple[object, object], int]]:
                 yield (file.st_dev, file.st_ino), _on_disk(file)
             elif stat.S_ISSOCK(file.st_mode) or stat.S_ISFIFO(file.st_mode):
                 yield (file.st_dev, file.st_ino), BUFFER
+    if calls.why_not():  # with the filter there are no others
+        sizes = Counter[bytes]()
+        for first, after, file in SHARED.findall(Path(f"/proc/{process}/maps").read_bytes()):
+            sizes[file] += int(after, 16) - int(first, 16)
+        yield from ((("mapped", file), size) for file, size in sizes.items())
+
+
+def _on_disks(process: int) -> Iterator[tuple[tuple[object, object], int]]:
+    """Bytes in the temporary folders that a process sees."""
     root = f"/proc/{process}/root"
-    if os.stat(root).st_dev != os.stat("/").st_dev:  # else bwrap is not ready
-        for place in TEMPORARY:
-            with suppress(FileNotFoundError):
-                disk = os.statvfs(root + place)
-                yield (
-                    (os.stat(root + place).st_dev, "all"),
-                    ((disk.f_blocks - disk.f_bfree) * disk.f_frsize),
-                )
-    sizes = Counter[bytes]()
-    for first, after, file in SHARED.findall(Path(f"/proc/{process}/maps").read_bytes()):
-        sizes[file] += int(after, 16) - int(first, 16)
-    yield from ((("mapped", file), size) for file, size in sizes.items())
+    if os.stat(root).st_dev == os.stat("/").st_dev:  # bwrap is not ready
+        return
+    for place in TEMPORARY:
+        with suppress(FileNotFoundError):
+            disk, device = os.statvfs(root + place), os.stat(root + place).st_dev
+            yield (device, "all"), (disk.f_blocks - disk.f_bfree) * disk.f_frsize
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     with suppress(FileNotFoundError, ProcessLookupError), os.scandir(folder) as found:
         yield from found
+
+
+def _below(folder: str | Path) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for at, folders, files in os.walk(folder, onerror=fail):
+        yield from (os.path.join(at, name) for name in (*folders, *files))
 
 
 def _on_disk(file: os.stat_result) -> int:

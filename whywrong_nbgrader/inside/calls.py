@@ -19,14 +19,16 @@ from pathlib import Path
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as Linux marks their calls
 ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x50001, 0x50026
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-# Refused only with some arguments: the argument's position, how to compare it, the values, the
-# verdict on them, and the verdict on others.
+LOAD, EQUAL, AT_LEAST, AND, RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+ALL = 0xFFFFFFFF
+# Refused only with some arguments: the argument's position, the bits of it that count, the values,
+# the verdict on them, and the verdict on others.
 SOME = {
-    "socket": (0, EQUAL, (1, 16), ALLOW, EPERM),  # local sockets, and lists of network interfaces
-    "setsockopt": (2, EQUAL, (7, 8), EPERM, ALLOW),  # larger buffers
-    "fcntl": (1, EQUAL, (1031,), EPERM, ALLOW),  # larger pipes
-    "clone": (0, ANY_BIT, (0x7E020000,), EPERM, ALLOW),  # namespaces
+    "socket": (0, ALL, (1, 16), ALLOW, EPERM),  # local sockets, and lists of network interfaces
+    "setsockopt": (2, ALL, (7, 8), EPERM, ALLOW),  # larger buffers
+    "fcntl": (1, ALL, (1031,), EPERM, ALLOW),  # larger pipes
+    "clone": (0, 0x7E020000, (0,), ALLOW, EPERM),  # namespaces
+    "mmap": (3, 0x21, (0x21,), EPERM, ALLOW),  # shared memory without a file
 }
 VERDICTS = {"clone3": ENOSYS}  # its arguments can't be seen; programs then use `clone`
 SECCOMP = "/proc/sys/kernel/seccomp"
@@ -57,10 +59,10 @@ def _steps(machine: str) -> Iterator[Step]:
     yield RETURN, 0, 0, ALLOW
 
 
-def _with(at: int, like: int, values: tuple[int, ...], verdict: int, other: int) -> Iterator[Step]:
-    yield LOAD, 0, 0, 16 + 8 * at
+def _with(at: int, bits: int, values: tuple[int, ...], verdict: int, other: int) -> Iterator[Step]:
+    yield from ((LOAD, 0, 0, 16 + 8 * at), (AND, 0, 0, bits))
     for value in values:
-        yield from ((like, 0, 1, value), (RETURN, 0, 0, verdict))
+        yield from ((EQUAL, 0, 1, value), (RETURN, 0, 0, verdict))
     yield RETURN, 0, 0, other
 
 

@@ -14,6 +14,7 @@ import importlib
 import os
 import pickle
 import random
+import re
 import resource
 import select
 import signal
@@ -166,6 +167,9 @@ def _alone(libc: ctypes.CDLL) -> None:
     # In its own namespaces, a notebook could mount unlimited memory.
     with contextlib.suppress(OSError):  # it is read-only on some systems
         _write("/proc/sys/user/max_user_namespaces", "0")
+        if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 14):
+            # The least possible. Before, it was the machine's; and RLIMIT_NPROC doesn't bind root.
+            _write("/proc/sys/kernel/pid_max", "301")
     _mount(libc, "/proc", "size=4k")
     for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
         if not any(path.startswith(f"{place}/") for path in (sys.prefix, sys.base_prefix)):
