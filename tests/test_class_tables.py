@@ -129,3 +129,20 @@ def test_a_cell_that_takes_too_long_to_parse_ends_only_its_own_process(monkeypat
         monkeypatch.setattr(oddities, "LIMITS", limits)
         found, stuck = oddities.understood(cells)
         assert found == {"y  = 1": ["y = 1"], "y  = 2": ["y = 2"]} and stuck == {"eve"}
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("from sys import modules as m", "sys.modules"),
+        ("import sys\nsys.path.insert(0, '.')", "sys.path"),
+        ("f = operator.attrgetter('a')", "attrgetter"),
+        ("from operator import attrgetter", "attrgetter"),
+        ("text = open('x').read()", "open"),
+        ("text = pathlib.Path('x').read_text()", "read_text"),
+        ("m['whywrong.watching'].Calls._note_code = None", '"whywrong"'),
+    ],
+)
+def test_ways_around_the_check_leave_a_word(source, word):
+    assert word in oddities.odd_words(source)
+    assert not oddities.odd_words("class A(torch.nn.Module):\n    def f(s): return s.modules()")

@@ -29,20 +29,21 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     (published, given), handed_out = _published(classroom), _handed_out(classroom)
     finished = {id: _finished(id) for w in classroom.works for id in answers(w)}
-    ours = [*published.values(), *handed_out.values(), *finished.values()]
+    ours = [*published.values(), *handed_out.values(), *finished.values(), *given]
     theirs = [(w.student, c.source) for w in classroom.works for c in w.cells if not c.locked]
     read, stuck = understood([*(("", text) for text in ours), *theirs])
 
     def normal(source: str) -> str:
         return read.get(source[:MOST_READ], [""])[0]
 
+    usual = {w for source in given for w in read.get(source[:MOST_READ], [])[1:]}
     for student in stuck:
         said[student].append("some cells take too much time or memory to parse")
     for work in classroom.works:
         own = [c.source for c in work.cells if not c.locked and c.source not in given]
         if long := sum(len(source) > MOST_READ for source in own):
             said[work.student].append(f"{work.notebook} has cells too long to compare: {long}")
-        words = {w for source in own for w in read.get(source[:MOST_READ], [])[1:]}
+        words = {w for source in own for w in read.get(source[:MOST_READ], [])[1:]} - usual
         if words and _has_points(work):
             named = ", ".join(sorted(words)[:8])
             said[work.student].append(f"{work.notebook} is worth a look: it uses {named}")

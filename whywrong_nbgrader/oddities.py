@@ -24,6 +24,7 @@ from typing import Any
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 MODULES, OF_THE_ENGINE, NAMES, ATTRIBUTES = map(set, WORDS.values())
 MOST_READ = 20_000  # characters of a cell
+PACKAGES = ("whywrong", "course_utils", "/course")  # as text: imports need no quotation marks
 DYNAMIC = {"delattr", "getattr", "setattr"}
 COMMAND = re.compile(
     r"^\s*(?:!|%%?(?:bash|sh|script|system|sx|run|load_ext|writefile|python\w*)\b)"
@@ -92,6 +93,9 @@ def _odd(node: ast.AST) -> Iterator[str]:
         yield from _odd_module(node.module or "")
         for name in node.names:
             yield from _odd_module(f"{node.module}.{name.name}")
+            yield from {name.name} & ATTRIBUTES
+            if node.module == "sys" and name.name in ("modules", "path"):
+                yield f"sys.{name.name}"
     elif isinstance(node, ast.Name) and node.id in NAMES:
         yield node.id
     elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in DYNAMIC:
@@ -99,11 +103,12 @@ def _odd(node: ast.AST) -> Iterator[str]:
             yield "getattr with a name that is computed"
     elif isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         yield node.attr
-    elif isinstance(node, ast.Attribute) and node.attr == "modules":
+    elif isinstance(node, ast.Attribute) and node.attr in ("modules", "path"):
         if isinstance(node.value, ast.Name) and node.value.id == "sys":  # models have `modules` too
-            yield "sys.modules"
+            yield f"sys.{node.attr}"
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from {node.value} & ATTRIBUTES
+        yield from (f'"{name}"' for name in PACKAGES if name in node.value)
 
 
 def _odd_module(name: str) -> Iterator[str]:
