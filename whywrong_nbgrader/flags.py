@@ -19,6 +19,7 @@ from .mending import released
 from .oddities import MOST_READ, understood
 
 TELLING = 240  # below this many characters, two people may well write the same code
+FILES = {"open", "read_text"}  # an assignment whose lessons read files may do so
 COMMON = 0.2  # an answer that a larger share of the class has is nobody's copy
 
 
@@ -36,7 +37,7 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     def normal(source: str) -> str:
         return read.get(source[:MOST_READ], [""])[0]
 
-    usual = {w for source in given for w in read.get(source[:MOST_READ], [])[1:]}
+    usual = FILES & {w for source in given for w in read.get(source[:MOST_READ], [])[1:]}
     for student in stuck:
         said[student].append("some cells take too much time or memory to parse")
     for work in classroom.works:
