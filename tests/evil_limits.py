@@ -134,12 +134,6 @@ def stack_overflow(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said="SystemExit", paid=1.0, before=True)
-def sys_exit(hand: Hand) -> None:
-    """A cell and an answer leave by sys.exit."""
-    hand.cell("import sys\nsys.exit(0)", "def naive_mean(x):\n    raise SystemExit(0)")
-
-
 @attack("limits", said="naive_mean: not|NameError", own=True)
 def hooks_of_the_notebook(hand: Hand) -> None:
     """Hooks print points before and after each cell, at the exit, and when an object is deleted."""
@@ -167,13 +161,8 @@ def hooks_of_the_notebook(hand: Hand) -> None:
 def memory_bomb(hand: Hand) -> None:
     """A cell takes memory until there is none left."""
     hand.cell("""
-        import mmap, os
         kept = []
-        while True:
-            for _ in range(4):
-                file = os.memfd_create("x")
-                os.write(file, b"x" * 2**26)
-                kept.append(mmap.mmap(file, 2**26))
+        while True: kept.append(bytearray(2**26))
     """)
 
 
@@ -188,15 +177,18 @@ def fork_bomb(hand: Hand) -> None:
     """)
 
 
-@attack("limits", said=f"thread|{ENDED}|naive_mean: not|MiB", own=True, paid=1.0)
-def every_thread_busy(hand: Hand) -> None:
-    """A cell starts threads that never end, until no more can be started."""
+@attack("limits", said=MEMORY, told=MEMORY, own=True, paid=1.0)
+def only_page_tables(hand: Hand) -> None:
+    """Terabytes are mapped for reading only, and one byte is read in every 2 MiB."""
     hand.cell("""
-        import threading
-        def work():
-            while True: pass
-        while True:
-            threading.Thread(target=work, daemon=True).start()
+        import ctypes
+        libc, size = ctypes.CDLL(None), 2**42
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        begin = libc.mmap(None, size, 1, 0x4022, -1, 0)
+        libc.madvise(begin, size, 15)
+        for place in range(begin, begin + size, 2**21): ctypes.string_at(place, 1)
     """)
 
 
@@ -235,12 +227,6 @@ def many_lines(hand: Hand) -> None:
     )
 
 
-@attack("limits", said="characters more", paid=1.0)
-def one_long_line(hand: Hand) -> None:
-    """A cell prints one line of 100 MB."""
-    hand.cell("print('long ' * 20_000_000)")
-
-
 @attack("limits", said=r"outputs", told=r"outputs", own=True, paid=1.0)
 def many_large_outputs(hand: Hand) -> None:
     """Each of 40 cells has as much output as a cell may have: 150 MB together."""
@@ -256,10 +242,7 @@ def many_large_outputs(hand: Hand) -> None:
 @attack("limits", said="can't be|not right yet|NameError", own=True)
 def many_names(hand: Hand) -> None:
     """A quiz's dict has a million entries and claims to contain every other key."""
-    notebook = hand.cell(
-        "",
-        "def naive_mean(x):\n    return x",
-    )
+    notebook = hand.cell("", "def naive_mean(x):\n    return x")
     notebook.write(
         QUIZ,
         dedent("""

@@ -159,12 +159,7 @@ def before(folder: Path) -> dict[str, str]:
 
     def nbgrader(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*run, *words],
-            cwd=course,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
+            [*run, *words], cwd=course, env=environment, capture_output=True, text=True, timeout=300
         )
 
     nbgrader("generate_assignment", ASSIGNMENT).check_returncode()

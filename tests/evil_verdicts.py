@@ -342,6 +342,35 @@ def softmax_by(hand: Hand, source: str) -> None:
     hand.lesson(THREE).write("softmax", dedent(source).strip())
 
 
+@attack("verdicts", 3.0, said="naive_mean: ", told="worth a look: it uses .*modules", own=True)
+def watched_by_nobody(hand: Hand) -> None:
+    """What notes calls of the finished part is switched off, without a word that is looked for."""
+    hand.cell(
+        """
+        from sys import modules as m
+        m["whywrong.watching"].Calls._note_code = lambda *_: None
+        part = m["course_utils.attention"].naive_mean
+        """,
+        "def naive_mean(x):\n    return part(x)",
+    )
+
+
+@attack("verdicts", 3.0, said="naive_mean: ", told="worth a look: it uses .*read_text", own=True)
+def borrows_the_text(hand: Hand) -> None:
+    """The finished part's text is read from its file, renamed, and run as a module of one's own."""
+    hand.cell(
+        """
+        import os, pathlib, sys
+        texts = [p.read_text() for p in pathlib.Path("/course").rglob("*.py")]
+        (text,) = [t for t in texts if "def naive_mean(" in t]
+        part = "def mine(" + text.split("def naive_mean(")[1].split("\\n\\n\\n")[0]
+        pathlib.Path("mine.py").write_text("import torch\\nfrom torch import Tensor\\n" + part)
+        sys.path.insert(0, os.getcwd())
+        """,
+        "from mine import mine\ndef naive_mean(x):\n    return mine(x)",
+    )
+
+
 @attack("verdicts", points=0.0, said="yours to build", own=True)
 def forbidden_operator(hand: Hand) -> None:
     """The operator that the exercise is about is called under another name."""
@@ -350,19 +379,6 @@ def forbidden_operator(hand: Hand) -> None:
         """
         def softmax(scores, dim=-1):
             return torch.ops.aten._softmax.default(scores, dim, False)
-        """,
-    )
-
-
-@attack("verdicts", points=0.0, said="yours to build", own=True)
-def forbidden_compiled(hand: Hand) -> None:
-    """The operator that the exercise is about is called by a compiled program."""
-    softmax_by(
-        hand,
-        """
-        def softmax(scores, dim=-1):
-            source = "def f(x, d: int):\\n    return torch.softmax(x, d)\\n"
-            return torch.jit.CompilationUnit(source).f(scores, dim)
         """,
     )
 

@@ -236,11 +236,7 @@ class TestMyHead:
         assert check_exercise(HEAD, BEFORE | {"why": why}).passed
 
     @pytest.mark.parametrize(
-        ("why", "named"),
-        [
-            ("Other heads help.", "why_is_too_short"),
-            ("", "why_is_missing"),
-        ],
+        ("why", "named"), [("Other heads help.", "why_is_too_short"), ("", "why_is_missing")]
     )
     def test_says_what_a_reason_lacks(self, why, named):
         assert check_exercise(HEAD, BEFORE | {"why": why}).misconceptions == (named,)

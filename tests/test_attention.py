@@ -34,14 +34,7 @@ from course_utils.attention import (
     split_heads,
     tril_mean,
 )
-from tests.parity import (
-    assert_equal,
-    both_dtypes,
-    gradients,
-    numbers,
-    weigh,
-    with_and_without_bias,
-)
+from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh, with_and_without_bias
 
 MEANS = [naive_mean, tril_mean, softmax_mean]
 

@@ -34,14 +34,7 @@ from course_utils.attention import (
     split_heads,
     tril_mean,
 )
-from tests.parity import (
-    assert_equal,
-    both_dtypes,
-    gradients,
-    numbers,
-    weigh,
-    with_and_without_bias,
-)
+from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh, with_and_without_bias
 from tools.kinds import copy_mha
 
 
@@ -158,12 +151,7 @@ def build(
     **settings: Any,
 ) -> nn.Module:
     return make_mha(
-        kind,
-        d_in=d_in,
-        d_out=d_out,
-        num_heads=num_heads,
-        context_length=context_length,
-        **settings,
+        kind, d_in=d_in, d_out=d_out, num_heads=num_heads, context_length=context_length, **settings
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from whywrong import check_exercise
 from whywrong.course import joined
-from whywrong_nbgrader import flags
+from whywrong_nbgrader import flags, oddities
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.classroom import Work
+from whywrong_nbgrader.oddities import normal
 from whywrong_nbgrader.tables import COLUMNS, Line, Table, _items
 
 COURSE = joined(())
@@ -99,13 +100,13 @@ def test_shared_answers_are_listed_once_but_never_quizzes_programs_or_one_liners
     assert flags.flagged(Class(ada=short, ben=short)) == ({}, [])
     crowd = {f"s{n}": same for n in range(11)}
     assert flags.flagged(Class(**crowd)) == ({}, [])  # so many write what the lesson shows
-    assert not flags._is_own_work("naive_mean_shapes", same, {})
-    assert not flags._is_own_work("patient_a", same, {})
+    assert not flags._is_own_work("naive_mean_shapes", same, "")
+    assert not flags._is_own_work("patient_a", same, "")
 
 
 def test_a_copy_of_the_published_solution_is_flagged(monkeypatch):
     same = f"def naive_mean(x):\n{LONG}\n    return y1"
-    monkeypatch.setattr(flags, "_published", lambda _: ({"naive_mean": flags.normal(same)}, set()))
+    monkeypatch.setattr(flags, "_published", lambda _: ({"naive_mean": same}, set()))
     assert flags.flagged(Class(ada=same, ben="def naive_mean(x):\n    return x"))[0] == {
         "ada": ["the text of the published solution: naive_mean"]
     }
@@ -127,4 +128,32 @@ def test_unreadable_or_very_long_code_does_not_stop_flagging():
     slow = "x=1;" * 400_000 + "# from course_utils import" * 50_000
     told, _ = flags.flagged(Class(ada=odd, ben=odd, eve=slow))
     assert told == {"eve": ["01_naive_mean has cells too long to compare: 1"]}
-    assert flags.normal("x  =\n (") == "x = ("
+    assert normal("x  =\n (") == "x = ("
+
+
+def test_a_cell_that_takes_too_long_to_parse_ends_only_its_own_process(monkeypatch):
+    """The parser has no short cell like this today: a long one stands for it."""
+    hard = "x=1;" * 400_000
+    monkeypatch.setattr(oddities, "MOST_READ", len(hard))
+    cells = [("ada", "y  = 1"), ("eve", hard), ("eve", "z  = 1"), ("ada", "y  = 2")]
+    for limits in (("0.3", str(2**32)), ("60", str(300 * 2**20))):
+        monkeypatch.setattr(oddities, "LIMITS", limits)
+        found, stuck = oddities.understood(cells)
+        assert found == {"y  = 1": ["y = 1"], "y  = 2": ["y = 2"]} and stuck == {"eve"}
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("from sys import modules as m", "sys.modules"),
+        ("import sys\nsys.path.insert(0, '.')", "sys.path"),
+        ("f = operator.attrgetter('a')", "attrgetter"),
+        ("from operator import attrgetter", "attrgetter"),
+        ("text = open('x').read()", "open"),
+        ("text = pathlib.Path('x').read_text()", "read_text"),
+        ("m['whywrong.watching'].Calls._note_code = None", '"whywrong"'),
+    ],
+)
+def test_ways_around_the_check_leave_a_word(source, word):
+    assert word in oddities.odd_words(source)
+    assert not oddities.odd_words("class A(torch.nn.Module):\n    def f(s): return s.modules()")

@@ -275,8 +275,7 @@ def test_no_other_picture_is_fetched_or_hides_other_output(source):
 
 
 @pytest.mark.parametrize(
-    "outputs",
-    [None, 5, "text", [5], [{}], [{"output_type": "stream"}], [{"output_type": "error"}]],
+    "outputs", [None, 5, "text", [5], [{}], [{"output_type": "stream"}], [{"output_type": "error"}]]
 )
 def test_malformed_outputs_do_no_harm(outputs):
     for output in clean_outputs(outputs):
@@ -341,10 +340,7 @@ def test_workers_share_loaded_modules():
 
 @pytest.mark.parametrize(
     "ending",
-    [
-        *("import os; os._exit(1)", "return 1"),
-        pytest.param("return pow(3, 10**9)", marks=full),
-    ],
+    [*("import os; os._exit(1)", "return 1"), pytest.param("return pow(3, 10**9)", marks=full)],
 )
 def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, ending):
     name = "softmax_mean"

@@ -15,14 +15,17 @@ import tempfile
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config.loader import PyFileConfigLoader
 
-from whywrong_nbgrader import sandbox
+from whywrong_nbgrader import collecting, sandbox
 
 from .evil_class import ALWAYS, hand_in
 from .evil_kit import ATTACKS, Place
@@ -545,3 +548,40 @@ def test_trusted_or_not_an_endless_answer_ends_with_its_killed_run(course, hande
 def test_these_tests_leave_no_room_behind():
     """The folders of killed runs are elsewhere; the usual place has none."""
     assert not list(Path(tempfile.gettempdir()).glob("course-making-*"))
+
+
+@full
+@needs_walls
+def test_new_names_and_doubtful_submissions_are_listed(course, handed_in, monkeypatch):
+    """Ben's files are Eve's, Eve's time is a lie, Kim gives none, and Ad is unknown."""
+    (one,) = (n for n, student in handed_in[1].items() if student.kind == "late")
+    inbound = course.folder / "exchange" / "averages-to-transformers" / "inbound"
+    now, before = datetime.now(UTC), datetime.now(UTC) - timedelta(hours=3)
+    for name, claimed in {"ada": now, "ben": now, "eve": before, "kim": "", "ad": now}.items():
+        folder = inbound / f"{name}+{ASSIGNMENT}+{now:%Y-%m-%d %H:%M:%S.%f} UTC"
+        shutil.copytree(course.folder / "submitted" / one / ASSIGNMENT, folder)
+        (folder / "timestamp.txt").write_text(str(claimed))
+    shutil.rmtree(course.folder / "submitted")
+    with Gradebook(f"sqlite:///{course.folder}/gradebook.db") as gradebook:
+        for name in ("ada", "ben", "eve", "kim"):
+            gradebook.update_or_create_student(name)
+    owner = re.compile(r"inbound/(\w+)")  # only root could give files away
+    monkeypatch.setattr(
+        collecting, "_account", lambda path: owner.search(str(path))[1].replace("ben", "eve")
+    )
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(course.folder)).load_config()
+    config.CourseDirectory.root, config.Exchange.root = str(course.folder), str(inbound.parents[1])
+    directory = CourseDirectory(config=config, assignment_id=ASSIGNMENT)
+    collecting.CollectFiles(coursedir=directory, config=config).start()
+    done = course.grade()
+    assert done.status == 1
+    notes = {name: row["notes"] for name, row in done.rows.items()}
+    assert "its files belong to eve, not to ben" in notes["ben"]
+    assert "it says that it is from" in notes["eve"]
+    assert "it has no valid time" in notes["kim"]
+    add = f"course grade {ASSIGNMENT} --student ad --enrol"
+    assert add in notes["ad"] and float(done.rows["ad"]["score"]) == 0
+    assert not re.search("belong|it says|valid time|gradebook", notes["ada"])
+    added = course.grade(*add.split()[2:])
+    assert float(added.rows["ad"]["score"]) == float(done.rows["ada"]["score"]) > 0
+    assert "gradebook" not in added.rows["ad"]["notes"] and added.ran == 0

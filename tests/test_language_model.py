@@ -343,8 +343,7 @@ def test_samples_are_drawn_by_their_probability():
     ids = some_ids(1, 4)
     expected = next_token_probabilities(model(ids)[0, -1], temperature=0.8, top_k=5, top_p=0.9)
     drawn = sample(
-        *(model, ids.expand(8_000, 4), 1, 0.8, 5, 0.9),
-        generator=torch.Generator().manual_seed(0),
+        *(model, ids.expand(8_000, 4), 1, 0.8, 5, 0.9), generator=torch.Generator().manual_seed(0)
     )
     shares = torch.bincount(drawn[:, -1], minlength=V) / 8_000
     torch.testing.assert_close(shares, expected, rtol=0, atol=0.02)

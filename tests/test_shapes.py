@@ -65,10 +65,7 @@ def test_what_a_product_adds_up_over_has_one_letter():
 
 def test_both_inputs_of_a_product_are_shown(trace):
     products = [step.inputs for step in trace.steps if step.operation == "@"]
-    assert products == [
-        ((1, 8, 4, 96), (1, 8, 96, 4)),
-        ((1, 8, 4, 4), (1, 8, 4, 96)),
-    ]
+    assert products == [((1, 8, 4, 96), (1, 8, 96, 4)), ((1, 8, 4, 4), (1, 8, 4, 96))]
 
 
 def test_a_layer_is_named_by_its_path_in_the_module(trace):

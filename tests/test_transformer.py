@@ -22,14 +22,7 @@ from course_utils.transformer import (
     gelu,
     sinusoidal_positions,
 )
-from tests.parity import (
-    assert_equal,
-    both_dtypes,
-    gradients,
-    numbers,
-    weigh,
-    with_and_without_bias,
-)
+from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh, with_and_without_bias
 
 
 def test_the_examples_in_the_docstrings_run():

@@ -200,8 +200,7 @@ def test_the_beam_of_any_width_equals_its_definition(width, seed):
         if not going_on:
             break
     expected = sorted(
-        done + going_on,
-        key=lambda text: -log_probability(model, source, bos, text) / len(text),
+        done + going_on, key=lambda text: -log_probability(model, source, bos, text) / len(text)
     )
     got = beam_search(model, source, bos, eos, longest, width)
     assert [text.ids for text in got] == expected

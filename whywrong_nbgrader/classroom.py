@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import shlex
 import tempfile
 import warnings
 from collections import defaultdict
@@ -30,6 +31,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from . import submissions
 from .cells import Cell
+from .collecting import doubts
 from .mending import Released, cells_of, mend, released
 from .notebooks import Graded
 from .readable import in_a_line
@@ -74,10 +76,12 @@ class Classroom:
 
     Attributes:
         course: the course's folder.
+        handed_in: all students who submitted it.
         works: the notebooks, by student and name.
     """
 
     course: Path
+    handed_in: list[str]
     assignment: str
     config: Config
     notebooks: list[str]
@@ -110,12 +114,13 @@ def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> 
     if not handed_in:
         raise CantRun(f"Nobody has submitted {assignment}: nbgrader collect {assignment}")
     cells = {n: released(directory.db_url, assignment, n) for n in notebooks}
-    works = [
-        work
-        for student in ([only] if only else handed_in)
-        for work in _of(student, folder / student / assignment, cells, settings)
-    ]
-    return Classroom(course, assignment, config, notebooks, works)
+    directory.assignment_id, works = assignment, []
+    noted = doubts(directory)
+    for student in [only] if only else handed_in:
+        of = [*_of(student, folder / student / assignment, cells, settings)]
+        of[0].trouble += map(in_a_line, noted.get(student, ()))
+        works += of
+    return Classroom(course, handed_in, assignment, config, notebooks, works)
 
 
 def _notebooks(db_url: str, assignment: str) -> list[str]:
@@ -284,14 +289,28 @@ def _how_workers_start() -> str:
 # The gradebook -------------------------------------------------------------------------------
 
 
-def enrol(classroom: Classroom) -> None:
-    """Adds all students to the gradebook, sorted by name, because it lists them in this order."""
-    config = classroom.config
-    if not Autograde(config=config).create_student:
-        return
-    with Gradebook(CourseDirectory(config=config).db_url) as gradebook:
-        for student in classroom.students:
+def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
+    """Adds everybody to a gradebook that has no students, and new names only if asked to.
+
+    Returns those who are left out; their submissions won't run."""
+    may = Autograde(config=classroom.config).create_student
+    with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
+        known = {student.id for student in gradebook.students}
+        new = [student for student in classroom.students if student not in known]
+        if may and not known:
+            new, new_too = classroom.handed_in, True
+            print(f"The gradebook had no students: these {len(new)} are added.")
+        for student in new if may and new_too else ():  # in order: the gradebook lists them so
             gradebook.update_or_create_student(student)
+    if may and new_too:
+        return []
+    for student in new:
+        works = [work for work in classroom.works if work.student == student]
+        for work in works:
+            work.name, work.cells = "", []
+        line = f"course grade {classroom.assignment} --student {shlex.quote(student)} --enrol"
+        works[0].trouble.append(f"this name is not in the gradebook; to add it: {in_a_line(line)}")
+    return new
 
 
 def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:

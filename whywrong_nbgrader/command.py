@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -14,10 +15,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from . import sandbox
 from .classroom import CantRun, enrol, enter, enter_grades, run
 from .flags import flagged
+from .inside import calls
 from .results import FOLDER, CantKeep, Results, Settings
 from .room import remove_left
 from .tables import COLUMNS, Table
 
+WITHOUT: dict[str, Callable[[], str]] = {
+    "Memory is limited by counting, ten times per second": sandbox.no_cgroup,
+    "System calls are not filtered": calls.why_not,
+}
 ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
 
 
@@ -30,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-submissions", action="store_true", help="run them with your rights, unsandboxed"
     )
+    parser.add_argument("--enrol", action="store_true", help="add new names to the gradebook")
     parser.add_argument("--csv", type=Path, help="write the table to this file")
     parser.add_argument("--lms", choices=COLUMNS, default="", help="whose columns --csv has")
     parser.add_argument("--html", type=Path, help="write the table as a printable page")
@@ -43,12 +50,15 @@ def grade(args: argparse.Namespace) -> int:
             os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
         else:
             sandbox.demand()
+            for what, missing in WITHOUT.items():
+                if reason := missing():
+                    print(f"{what}: {reason}.", file=sys.stderr)
         tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
         (course / FOLDER).mkdir(exist_ok=True)
         with FileLock(course / FOLDER / "lock", timeout=0):
             settings = Settings.of(course, tier)
             classroom = enter(course, args.assignment, settings, args.student)
-            enrol(classroom)
+            left_out = enrol(classroom, args.enrol)
             remove_left()  # there may be nothing to run, so no new sandbox
             entered: dict[str, bool] = {}
 
@@ -57,7 +67,7 @@ def grade(args: argparse.Namespace) -> int:
 
             how = args.workers, args.scheduler, args.force
             run(classroom, settings, Results(course), _progress, enter_one, *how)
-            for student in [s for s in classroom.students if s not in entered]:
+            for student in [s for s in classroom.students if s not in {*entered, *left_out}]:
                 enter_one(student)
     except Timeout:
         return _stop("Somebody else is grading in this folder: wait until they have finished.")

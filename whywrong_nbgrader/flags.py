@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from functools import cache, lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -18,9 +16,10 @@ from whywrong.failed_runs import names_written
 
 from .classroom import Classroom, Work
 from .mending import released
-from .oddities import MOST_READ, odd_words
+from .oddities import MOST_READ, understood
 
 TELLING = 240  # below this many characters, two people may well write the same code
+FILES = {"open", "read_text"}  # an assignment whose lessons read files may do so
 COMMON = 0.2  # an answer that a larger share of the class has is nobody's copy
 
 
@@ -29,21 +28,36 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     said: dict[str, list[str]] = defaultdict(list)
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
     texts: dict[str, dict[str, str]] = defaultdict(dict)
-    handed_out, (published, given) = _handed_out(classroom), _published(classroom)
-    finished = cache(lambda exercise: normal(_finished(exercise)))
+    (published, given), handed_out = _published(classroom), _handed_out(classroom)
+    finished = {id: _finished(id) for w in classroom.works for id in answers(w)}
+    ours = [*published.values(), *handed_out.values(), *finished.values(), *given]
+    theirs = [(w.student, c.source) for w in classroom.works for c in w.cells if not c.locked]
+    read, stuck = understood([*(("", text) for text in ours), *theirs])
+
+    def normal(source: str) -> str:
+        return read.get(source[:MOST_READ], [""])[0]
+
+    usual = FILES & {w for source in given for w in read.get(source[:MOST_READ], [])[1:]}
+    for student in stuck:
+        said[student].append("some cells take too much time or memory to parse")
     for work in classroom.works:
-        long = sum(len(c.source) > MOST_READ for c in work.cells if not c.locked)
-        if long:
+        own = [c.source for c in work.cells if not c.locked and c.source not in given]
+        if long := sum(len(source) > MOST_READ for source in own):
             said[work.student].append(f"{work.notebook} has cells too long to compare: {long}")
-        if words := _odd_words(work, given):
-            said[work.student].append(f"{work.notebook} is worth a look: it uses {words}")
+        words = {w for source in own for w in read.get(source[:MOST_READ], [])[1:]} - usual
+        if words and _has_points(work):
+            named = ", ".join(sorted(words)[:8])
+            said[work.student].append(f"{work.notebook} is worth a look: it uses {named}")
         for exercise, source in answers(work).items():
             if _takes_finished(source, exercise):
                 said[work.student].append(f"{exercise} is the course's own finished part")
-            elif _is_own_work(exercise, text := normal(source), handed_out):
+            elif _is_own_work(
+                exercise, text := normal(source), normal(handed_out.get(exercise, ""))
+            ):
                 texts[work.student][exercise] = text
     for student, written in texts.items():
-        taken = [e for e, t in written.items() if t in (published.get(e), finished(e))]
+        known = {e: {normal(published.get(e, "")), normal(finished[e])} for e in written}
+        taken = [e for e, text in written.items() if text in known[e]]
         if sum(len(written[e]) for e in taken) >= TELLING:
             said[student].append(f"the text of the published solution: {', '.join(taken)}")
         for exercise in written.keys() - set(taken):
@@ -52,22 +66,15 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     return dict(said), groups
 
 
-def _odd_words(work: Work, given: set[str]) -> str:
-    """The names that a notebook with points uses and no lesson does."""
-    reports = work.graded.reports.values() if work.graded else ()
-    if not any(r["points"] for r in reports):
-        return ""
-    found = {
-        w for c in work.cells if not c.locked and c.source not in given for w in odd_words(c.source)
-    }
-    return ", ".join(sorted(found)[:8])
+def _has_points(work: Work) -> bool:
+    return work.graded is not None and any(r["points"] for r in work.graded.reports.values())
 
 
-def _is_own_work(exercise: str, text: str, handed_out: Mapping[str, str]) -> bool:
+def _is_own_work(exercise: str, text: str, handed_out: str) -> bool:
     """Whether equal text is evidence: not for quizzes, handed-out programs or single lines."""
     known = catalogue().find(exercise)
     given = known is not None and (known.kind == "quiz" or known.rules.as_found is not None)
-    return not given and text != handed_out.get(exercise) and text.count("\n") > 1
+    return not given and text != handed_out and text.count("\n") > 1
 
 
 def _groups(
@@ -108,25 +115,6 @@ def answers(work: Work) -> dict[str, str]:
     return found
 
 
-@lru_cache(maxsize=4096)  # many cells are the same for most of a class
-def normal(source: str) -> str:
-    """Code without comments, docstrings and layout; unchanged if it can't be parsed."""
-    try:
-        return _unparsed(ast.parse(source[:MOST_READ]))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return re.sub(r"\s+", " ", source)
-
-
-def _unparsed(tree: ast.Module) -> str:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], ast.Expr):
-            continue
-        if isinstance(body[0].value, ast.Constant):  # a docstring
-            del body[0]
-    return ast.unparse(tree)
-
-
 def _handed_out(classroom: Classroom) -> Mapping[str, str]:
     """The answers' cells as they were released: stubs and broken programs."""
     from nbgrader.coursedir import CourseDirectory
@@ -137,7 +125,7 @@ def _handed_out(classroom: Classroom) -> Mapping[str, str]:
         for cell in released(db_url, classroom.assignment, notebook).values():
             if cell.cell_type == "code" and not cell.locked:
                 for name in names_written(cell.source):
-                    found[name] = normal(cell.source)
+                    found[name] = cell.source
     return found
 
 
@@ -162,13 +150,13 @@ def _published(classroom: Classroom) -> tuple[dict[str, str], set[str]]:
             if cell.cell_type == "code":
                 given.add(cell.source)
                 if "### BEGIN SOLUTION" in cell.source:
-                    found |= dict.fromkeys(names_written(cell.source), normal(cell.source))
+                    found |= dict.fromkeys(names_written(cell.source), cell.source)
     return found, given
 
 
 def _takes_finished(source: str, exercise: str) -> bool:
     """Whether the cell imports the finished part by name from the course."""
-    course = installed()
+    course, source = installed(), source[:MOST_READ]
     package = course.package if course else "course_utils"
     parts = ("attention", "transformer", "language_model", "translation")
     named = any(f"{part}.{exercise}" in source for part in parts)

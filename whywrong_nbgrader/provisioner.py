@@ -23,7 +23,8 @@ from jupyter_client.provisioning import LocalProvisioner
 from traitlets import Integer
 
 from . import sandbox
-from .room import INSIDE, make_package
+from .room import HERE, INSIDE, make_package
+from .watch import Watch
 
 KERNEL = "course-sandbox"
 JUPYTER = Path(__file__).parent / "jupyter"  # as JUPYTER_PATH, needs no installation
@@ -70,7 +71,7 @@ class SandboxProvisioner(LocalProvisioner):
             raise
         environment = {name: launch["env"][name] for name in self.kernel_spec.env}
         launch["cmd"] = sandbox.command(
-            launch["cmd"],
+            [sys.executable, "-m", f"{HERE.name}.inside.calls", *launch["cmd"]],
             shown={INSIDE: shown},
             own=own,
             # No parent to watch: the kernel can't outlive process 1 of the sandbox.
@@ -133,7 +134,7 @@ class _Run:
         with self._said.open("wb") as out:
             self.process = sandbox.launch(cmd, stdout=out, stderr=out, start_new_session=True)
         self.outside = psutil.Process(self.process.pid)
-        self._watch = sandbox.Watch(self.process.pid, self._tell, limits, own=folder / "own")
+        self._watch = Watch(self.process.pid, self._tell, limits, own=folder / "own")
 
     def end(self) -> None:
         self._watch.stop()

@@ -22,20 +22,15 @@ from whywrong.course import installed, package_folder
 
 from . import sandbox
 from .inside import wire
-from .sandbox import LIMITS, Limits, Watch
+from .sandbox import LIMITS, Limits
+from .watch import Watch
 
 HERE = Path(__file__).resolve().parent
 INSIDE = "/course"
 START_SECONDS = 120.0
-ENVIRONMENT = {
-    "PYTHONPATH": INSIDE,
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "COURSE_GRADED": "1",
-}
+ENVIRONMENT = {"PYTHONPATH": INSIDE, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT |= {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+ENVIRONMENT |= {"COURSE_GRADED": "1"}
 
 
 class NoRoom(RuntimeError):

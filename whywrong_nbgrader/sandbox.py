@@ -6,15 +6,13 @@ this environment's programs and libraries, read-only, and one private folder.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,8 +24,10 @@ import psutil
 
 SANDBOX, TRUSTED = "sandbox", "trusted"  # the tiers of protection between a submission and the host
 HOME = "/home/student"
+TEMPORARY = ("/tmp", "/dev/shm", HOME)  # folders in memory
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 OF_ETC = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")
+CGROUPS = "/sys/fs/cgroup"
 MIB = 2**20
 
 
@@ -41,12 +41,13 @@ class Limits:
 
     Args:
         memory: bytes that all its processes may use together; one process may reserve twice as
-            much, in addition to PyTorch's libraries.
+            much.
         processes: the maximum number at any time.
         file_size: bytes of the largest file that it may write.
         folder_size: total bytes that it may write into each of its own folder, its home, /tmp and
             /dev/shm.
         files: the maximum number of files and folders in its own folder.
+        open_files: the maximum number of open files of one process.
     """
 
     memory: int = 2048 * MIB
@@ -54,6 +55,7 @@ class Limits:
     file_size: int = 64 * MIB
     folder_size: int = 256 * MIB
     files: int = 1000
+    open_files: int = 256
 
 
 LIMITS = Limits()
@@ -115,6 +117,7 @@ def command(
     """
     groups = (
         # bwrap's own environment can be read inside, as the environment of process 1.
+        () if no_cgroup() else _scope(limits),
         ("env", "-i", _program("prlimit"), *_bounds(limits), "--", _program("bwrap")),
         NAMESPACES,
         () if nested else _without_namespaces(),
@@ -135,9 +138,10 @@ NOBODY = (
 
 
 def _bounds(limits: Limits) -> Iterator[str]:
-    """Limits for each process; `Watch` limits all of them together."""
-    yield f"--as={2 * limits.memory + _libraries()}"
-    yield from (f"--fsize={limits.file_size}", "--core=0", "--nofile=1024")
+    """Limits for each process; `watch.py` limits all of them together."""
+    # Not of address space, of which the GPU libraries reserve more than they use.
+    yield from (f"--data={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0")
+    yield f"--nofile={limits.open_files}"
 
 
 def _files(
@@ -146,8 +150,9 @@ def _files(
     """The readable files inside, and the one writable folder that persists."""
     for name in SYSTEM:
         yield from _system(f"/{name}")
-    yield from ("--proc", "/proc", "--dev", "/dev")
-    for place in ("/tmp", "/dev/shm", HOME):
+    # Shared memory could be mapped from /dev/zero.
+    yield from ("--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero")
+    for place in TEMPORARY:
         yield from ("--size", str(limits.folder_size), "--tmpfs", place)
     # After those, because an environment may be below one of them.
     for path in (*(f"/etc/{name}" for name in OF_ETC), sys.base_prefix, sys.prefix):
@@ -157,8 +162,9 @@ def _files(
         yield from ("--ro-bind", str(here), str(inside))
     if own:
         yield from ("--bind", str(own), str(own))
-    # All are in memory; the last two have no limit.
-    for place in (*(("/tmp",) if nested else ()), "/dev", "/"):
+    # Root's programs may change the machine's settings in /proc/sys even here, and a nested sandbox
+    # hides /proc by itself. The others are in memory; the last two have no limit.
+    for place in ("/tmp" if nested else "/proc", "/dev", "/"):
         yield from ("--remount-ro", place)
 
 
@@ -178,20 +184,41 @@ def _without_namespaces() -> tuple[str, ...]:
     return () if done.returncode else ("--disable-userns",)
 
 
+def _scope(limits: Limits) -> tuple[str, ...]:
+    """Puts a program into its own cgroup, which systemd removes afterwards.
+
+    Its limit is higher than the one that `watch.py` enforces, which says why it ends a program."""
+    most = ["MemorySwapMax=0", f"MemoryMax={3 * limits.memory // 2}"]
+    most += [f"TasksMax={8 * limits.processes}"]
+    whose = () if os.geteuid() == 0 else ("--user",)
+    words = (_program("systemd-run"), *whose, "--scope", "--quiet", "--collect")
+    return (*words, *(f"--property={one}" for one in most), "--")
+
+
 @cache
-def _libraries() -> int:
-    """Bytes that a process reserves but does not use when it loads PyTorch: a few hundred MiB or,
-    with the GPU libraries, more than a submission may use."""
-    found = importlib.util.find_spec("torch")
-    places = [Path(place) for place in (found and found.submodule_search_locations) or ()]
-    sizes = {
-        os.stat(file).st_ino: os.stat(file).st_size
-        for place in places
-        for folder in (place / "lib", place.parent / "nvidia")
-        for file in folder.rglob("*.so*")
-        if file.is_file()
-    }
-    return sum(sizes.values())
+def no_cgroup() -> str:
+    """Why a sandbox gets no cgroup of its own here, or an empty string if it does."""
+    if shutil.which("systemd-run") is None:
+        return "the program systemd-run is not installed"
+    reads, writes = os.pipe()
+    own = f"{CGROUPS}$(sed -n s/^0:://p /proc/self/cgroup)"
+    asked = [
+        *_scope(Limits(MIB)),
+        "sh",
+        "-c",
+        f'cat "{own}/memory.max" "{own}/pids.max" >&{writes}',
+    ]
+    try:
+        done = subprocess.run(
+            asked, capture_output=True, text=True, timeout=20, pass_fds=(writes,), stdin=-3
+        )
+        said = (done.stderr.strip().splitlines() or ["it does not limit memory"])[-1]
+    except subprocess.TimeoutExpired:
+        said = "it does not answer"
+    os.close(writes)
+    with open(reads) as answer:
+        limited = answer.read().split() == [str(3 * MIB // 2), str(8 * Limits.processes)]
+    return "" if limited else f"systemd-run can't create one ({said})"
 
 
 def _program(name: str) -> str:
@@ -260,110 +287,3 @@ def await_end(processes: Iterable[psutil.Process], seconds: float = 5) -> None:
         with suppress(psutil.Error):
             while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:
                 time.sleep(0.005)
-
-
-class Watch:
-    """Ends a sandbox that exceeds its limits; the system's own limits are only per process.
-
-    Attributes:
-        first: process 1 inside, with which all others end, once it is known.
-
-    Args:
-        process: the process that created the sandbox.
-        told: called once, with the exceeded limit.
-        own: the host's folder that is writable inside.
-    """
-
-    def __init__(
-        self,
-        process: int,
-        told: Callable[[str], None],
-        limits: Limits = LIMITS,
-        every: float = 0.1,
-        own: str | Path | None = None,
-    ) -> None:
-        self._process, self._told, self._limits, self._every = process, told, limits, every
-        self._own = own
-        self.first: list[psutil.Process] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def _look(self) -> None:
-        with suppress(psutil.NoSuchProcess):
-            outside = psutil.Process(self._process)
-            while not self._over.wait(self._every):
-                self.first = outside.children() or self.first
-                family = outside.children(recursive=True)
-                try:
-                    said = self._too_much(family)
-                except Exception as error:  # such as a folder that can't be read
-                    reason = getattr(error, "strerror", None) or error
-                    said = f"it could not be watched ({reason})"
-                if said:
-                    end(outside)
-                    self._told(said)
-                    return
-
-    def _too_much(self, family: list[psutil.Process]) -> str:
-        limits = self._limits
-        if len(family) > limits.processes:
-            return f"it had more than {limits.processes} processes"
-        nameless = {file: size for p in family for file, size in _nameless(p.pid).items()}
-        alone, shared = map(sum, zip((0, 0), *(_memory(p.pid) for p in family), strict=True))
-        # Shared memory is often a file without a name.
-        if alone + max(shared, sum(nameless.values())) > limits.memory:
-            return f"it used more than {limits.memory // MIB:,} MiB of memory"
-        if not self._own:
-            return ""
-        device = os.stat(self._own).st_dev
-        written = sum(size for (where, _), size in nameless.items() if where == device)
-        files, places = 0, [os.fspath(self._own)]
-        while places:
-            for entry in _entries(places.pop()):
-                files += 1
-                if files > limits.files:
-                    return f"it made more than {limits.files:,} files"
-                if entry.is_dir(follow_symlinks=False):
-                    places.append(entry.path)
-                else:
-                    with suppress(FileNotFoundError):
-                        written += _on_disk(entry.stat(follow_symlinks=False))
-        too_full = written > limits.folder_size
-        return f"it wrote more than {limits.folder_size // MIB:,} MiB of files" if too_full else ""
-
-
-def _memory(process: int) -> tuple[int, int]:
-    """Bytes of a process's private memory and of its shared memory."""
-    with suppress(OSError):
-        status = Path(f"/proc/{process}/status").read_text(errors="replace")
-        held = dict(line.split(":", 1) for line in status.splitlines())
-        alone, shared = (held.get(name, "0 kB").split()[0] for name in ("RssAnon", "RssShmem"))
-        return int(alone) * 1024, int(shared) * 1024
-    return 0, 0
-
-
-def _nameless(process: int) -> dict[tuple[int, int], int]:
-    """The sizes of open files of a process that no other process can see."""
-    sizes = {}
-    with suppress(OSError):  # only root may be able to inspect bwrap's own processes
-        for opened in _entries(f"/proc/{process}/fd"):
-            with suppress(FileNotFoundError):
-                file = opened.stat()
-                if stat.S_ISREG(file.st_mode) and not file.st_nlink:
-                    sizes[file.st_dev, file.st_ino] = _on_disk(file)
-    return sizes
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    with suppress(FileNotFoundError, ProcessLookupError), os.scandir(folder) as found:
-        yield from found
-
-
-def _on_disk(file: os.stat_result) -> int:
-    return file.st_blocks * 512

@@ -35,18 +35,8 @@ NOT_INSIDE = "exercises", "own_exercises_"  # only needed parts of these are sen
 KEPT_CASES = 2000  # all cases of the course are about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
 MOST_HEADER = 2**20  # bytes of names, shapes and facts; in memory, a hundred times as much
-DTYPES = {
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-}
+DTYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+DTYPES |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 
 class NotThere(Exception):

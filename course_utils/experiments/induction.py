@@ -46,7 +46,8 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def foretold(lengths: Tensor) -> Tensor:
-    """Whether each next word is predictable, as the current one occurred before: `(B, T - 1)`."""
+    """Whether each next word is predictable because the current one has occurred before:
+    `(B, T - 1)`."""
     return torch.arange(LENGTH - 1) >= lengths[:, None]
 
 

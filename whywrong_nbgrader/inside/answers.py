@@ -49,12 +49,7 @@ def described(answer: Any) -> dict[str, Any]:
 
 
 def observe(
-    probing: Probing,
-    answer: Any,
-    case: Case,
-    parts: Mapping[str, Any],
-    clock: Clock,
-    first: bool,
+    probing: Probing, answer: Any, case: Case, parts: Mapping[str, Any], clock: Clock, first: bool
 ) -> Observation:
     """Runs one case, watched from beginning to end.
 

@@ -13,8 +13,8 @@ import gc
 import importlib
 import os
 import pickle
-import platform
 import random
+import re
 import resource
 import select
 import signal
@@ -24,9 +24,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from . import calls
+
 NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
-MOST_PROCESSES, FOLDER_SIZE = 64, "256m"
+MOST_PROCESSES, FOLDER = 64, "size=256m,nr_inodes=20k"
 SEED = 0  # of a notebook's random numbers without a seed
 
 
@@ -53,12 +55,15 @@ def serve(control: socket.socket, loaded: Sequence[str] = (), trusted: bool = Fa
         if not fds:  # the fork to be ended had already ended
             continue
         (fd,) = fds
+        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # the host may inspect a fork
         fork = os.fork()
         if fork == 0:
             control.close()
             host = socket.socket(fileno=fd)
             _as_it_is(host, shell) if trusted else _isolated(libc, host, shell)
         os.close(fd)
+        if not trusted:
+            libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         _watch_over(control, fork)
 
 
@@ -133,7 +138,6 @@ def _isolated(libc: ctypes.CDLL, host: socket.socket, shell: Any) -> None:
     signal.signal(signal.SIGUSR2, pass_on)
     try:
         user, group = os.getuid(), os.getgid()
-        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else the next three files can't be written
         if libc.unshare(NEW):
             raise OSError(ctypes.get_errno(), "no namespaces can be created")
         _write("/proc/self/setgroups", "deny")
@@ -163,13 +167,15 @@ def _alone(libc: ctypes.CDLL) -> None:
     # In its own namespaces, a notebook could mount unlimited memory.
     with contextlib.suppress(OSError):  # it is read-only on some systems
         _write("/proc/sys/user/max_user_namespaces", "0")
+        if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 14):
+            # The least possible. Before, it was the machine's; and RLIMIT_NPROC doesn't bind root.
+            _write("/proc/sys/kernel/pid_max", "301")
     _mount(libc, "/proc", "size=4k")
     for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
         if not any(path.startswith(f"{place}/") for path in (sys.prefix, sys.base_prefix)):
-            _mount(libc, place, f"size={FOLDER_SIZE}")
+            _mount(libc, place, FOLDER)
     if not os.access(os.environ.setdefault("TMPDIR", "/tmp"), os.W_OK):
         os.environ["TMPDIR"] = os.environ["HOME"]
-    _join_new_keyring(libc)
     os.chdir(os.environ["HOME"])
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -180,6 +186,7 @@ def _alone(libc: ctypes.CDLL) -> None:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     _begin_anew()
+    calls.refuse()
 
 
 def _begin_anew() -> None:
@@ -198,13 +205,6 @@ def _begin_anew() -> None:
 def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
     if libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, options.encode()):
         raise OSError(ctypes.get_errno(), f"{place} can't be hidden")
-
-
-def _join_new_keyring(libc: ctypes.CDLL) -> None:
-    """Leaves the session keyring, in which Linux may store a person's secrets."""
-    number = {"x86_64": 250, "aarch64": 219}.get(platform.machine())
-    if number:  # without keyrings it fails, which is harmless
-        libc.syscall(number, 1, None)
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:

@@ -78,8 +78,7 @@ class _Hook(DisplayHook):
     def start_displayhook(self) -> None:
         pass
 
-    def write_output_prompt(self) -> None:
-        pass
+    write_output_prompt = finish_displayhook = start_displayhook
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         self.shell.outputs.add(
@@ -90,9 +89,6 @@ class _Hook(DisplayHook):
                 "execution_count": self.prompt_count,
             }
         )
-
-    def finish_displayhook(self) -> None:
-        pass
 
 
 class Shell(InteractiveShell):
