@@ -65,7 +65,8 @@ Grading takes bounded time. `make test` does the same with five of the attacks.
 - *own*: its author knows this course's code.
 
 Two kinds of cheating get points that a person may take back: a well disguised use of the course's
-own finished part, or of a forbidden operator. The instructor's notes say where to look.
+own finished part, or of a forbidden operator. The instructor's notes say where to look. They also list
+submissions under another's name, and a time of submission that is too early or missing.
 
 {table}
 
