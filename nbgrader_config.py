@@ -11,6 +11,7 @@ from nbgrader import preprocessors as nbgrader
 
 from whywrong_nbgrader import preprocessors as course
 from whywrong_nbgrader.collecting import CollectFiles
+from whywrong_nbgrader.submissions import CarefulExporter
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
@@ -58,7 +59,7 @@ c.Autograde.sanitize_preprocessors = [
     course.MendCells,
     nbgrader.CheckCellMetadata,
 ]
-c.Autograde.exporter_class = course.CarefulExporter
+c.Autograde.exporter_class = CarefulExporter
 # Replaces Execute: submissions run in a sandbox, and their points are computed outside.
 c.Autograde.autograde_preprocessors = [
     course.RunSubmission,
@@ -73,6 +74,10 @@ c.GenerateFeedback.preprocessors = [
     course.TidyFeedback,
     CSSHTMLHeaderPreprocessor,
 ]
-c.HTMLExporter.filters = {"highlight_code": course.CarefulHighlight}
+c.HTMLExporter.filters = {
+    "highlight_code": course.CarefulHighlight,
+    "markdown2html": course.markdown,
+}
+c.HTMLExporter.extra_template_basedirs = course.TEMPLATES
 # No large ¶ next to each heading.
 c.HTMLExporter.exclude_anchor_links = True

@@ -14,6 +14,8 @@ class WithLessons(build_py):
             target = Path(self.build_lib, "course_utils", "notebooks")
             leave = shutil.ignore_patterns(".ipynb_checkpoints", ".course_progress*")
             shutil.copytree("notebooks", target, ignore=leave, dirs_exist_ok=True)
+            for answers in Path(self.build_lib).glob("exercises/**/answers*.py"):
+                answers.unlink()  # modules, which exclude-package-data doesn't leave out
 
 
 setup(cmdclass={"build_py": WithLessons})

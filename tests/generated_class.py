@@ -1,10 +1,7 @@
 """A class of any size, written directly into a course folder's submitted/, reproducible by seed.
 
-    python -m tests.generated_class FOLDER ASSIGNMENT STUDENTS [SEED]
-
-creates a course folder with a released assignment and a class's submissions. The right points of
-each student are known: right answers come from solutions/ and the exercises' texts, wrong answers
-are the misconceptions, each as a program that a student could submit.
+The right points of each student are known: right answers come from solutions/ and the exercises'
+texts, wrong answers are the misconceptions, each as a program that a student could submit.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ import copy
 import random
 import re
 import shutil
-import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -298,11 +294,3 @@ def _kinds(seed: int, leave_out: Collection[str]) -> Iterator[str]:
     draw = random.Random(seed)
     while True:
         yield from draw.choices(list(often), list(often.values()))
-
-
-if __name__ == "__main__":
-    place, wanted, count, *rest = sys.argv[1:]
-    for one in make_class(
-        make_course(Path(place), wanted), wanted, int(count), *map(int, rest[:1])
-    ):
-        print(f"{one.name:<24} {one.score:g}")

@@ -102,7 +102,7 @@ def test_the_wording_of_failures(id, wrong, begins):
 def test_explains_partial_points_by_the_checks_that_are_scored():
     right = check_exercise(catalogue().find("tril_mean"), lambda x: x, catalogue=catalogue())
     assert right.points == 0 and not right.because
-    because = "1 of 2 scored checks (●) pass: 0.25 points, in quarters, of at most 0.5."
+    because = "1 of 2 scored checks (●) pass: 0.25 of at most 0.5 points, in steps of 0.25."
     card = page(replace(WRONG, because=because))
     assert f"2 checks pass. {because}" in card.get_text()
     carrying = [li.get_text() for li in card.find_all("li") if "●" in li.get_text()]

@@ -11,7 +11,7 @@ from whywrong_nbgrader import flags, oddities
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.classroom import Work
 from whywrong_nbgrader.oddities import normal
-from whywrong_nbgrader.tables import Line, Table, _items
+from whywrong_nbgrader.tables import COLUMNS, Line, Table, _items
 
 COURSE = joined(())
 
@@ -43,12 +43,6 @@ def test_the_mistakes_of_the_class_are_counted_with_a_sentence_for_it(table):
     assert f"2 x {name}" in table.text()
 
 
-def test_the_table_says_who_is_late_and_who_needs_a_person(table):
-    text = table.text()
-    assert "0.25 - 0.25 late" in text and "! <b>look</b>" in text
-    assert table.needs_a_person
-
-
 def test_no_cell_of_the_table_is_a_formula_or_a_tag(table):
     rows = list(csv.DictReader(io.StringIO(table.csv())))
     assert [r["student"] for r in rows] == ["ada", "ben", "'=cmd()"]
@@ -57,6 +51,23 @@ def test_no_cell_of_the_table_is_a_formula_or_a_tag(table):
     assert "&lt;b&gt;look&lt;/b&gt;" in page and "<b>look" not in page
     for fetched in ("http", "src=", "@import", "<script"):
         assert fetched not in page
+
+
+def test_other_systems_get_their_columns(table):
+    table.people = {"ben": {"first_name": "B", "last_name": "L", "lms_user_id": "7"}}
+    canvas, moodle, gradescope = (table.csv(lms).splitlines() for lms in COLUMNS)
+    assert canvas[0] == "Student,ID,SIS User ID,SIS Login ID,Section,1-averages"
+    assert canvas[1] == "    Points Possible,,,,,12" and canvas[3] == '"L, B",7,,ben,,0.25'
+    assert moodle[0].endswith("Email address,Assignment: 1-averages (Real)")
+    assert moodle[2] == "ben,7,,0.25" and gradescope[2] == "B,L,7,,0.25,12"
+
+
+def test_the_terminal_has_one_line_per_student(table):
+    assert "0.25 - 0.25 late" in table.text() and table.needs_a_person
+    line = Line("ada\n\x1b[2J", 1.0, 1.0, 0.0, {}, ["one", "two"], True)
+    _, _, *lines = Table("", 1.0, [line], [], [], ["a\x1b, b"]).text().splitlines()
+    assert lines[0] == "ada �[2J    1.00  nothing was graded ! one ! two"
+    assert "\x1b" not in str(lines)
 
 
 def work(student, source):

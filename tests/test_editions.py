@@ -1,6 +1,7 @@
 """solutions/ and notebooks/ agree, and building them twice changes nothing."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -267,6 +268,22 @@ def test_every_term_of_the_glossary_is_linked_where_its_lesson_first_uses_it():
     for path in SOLUTIONS.glob("*/*.ipynb"):
         text = "\n".join(cell.source for cell in read(path).cells)
         assert set(re.findall(r"glossary\.ipynb#([^)]+)\)", text)) <= known, path
+
+
+@pytest.mark.parametrize("path", pages(SOLUTIONS), ids=lambda p: p.stem)
+def test_no_line_in_the_middle_of_a_paragraph_looks_like_a_list(path):
+    """A sentence that ends with "lesson⏎04." becomes an item of a list in some viewers."""
+    item = r"[-*+] |\d+[.)] "
+    lines = [cell.source.split("\n") for cell in read(path).cells if cell.cell_type == "markdown"]
+    found = [
+        line
+        for cell in lines
+        for before, line in pairwise(cell)
+        if re.match(item, line)
+        and before.strip()
+        and not re.match(rf"{item}|  |#|\*Difficulty", before)
+    ]
+    assert found == []
 
 
 def test_every_link_between_notebooks_leads_somewhere():

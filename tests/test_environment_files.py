@@ -4,12 +4,15 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from course_utils.lessons import lay_out
 
 COURSE = Path(__file__).parent.parent
 PROJECT = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]
@@ -116,3 +119,22 @@ def test_make_says_when_python_cannot_make_environments(tmp_path):
     done = run("make", "lab", f"PYTHON={bare}", f"VENV={tmp_path}/venv")
     assert done.returncode != 0
     assert "install its venv module" in done.stderr
+
+
+@pytest.mark.full("the wheel")
+def test_neither_the_wheel_nor_a_new_course_contains_the_answers(tmp_path):
+    built, lessons = tmp_path / "wheel", tmp_path / "lessons"
+    assert run("git", "clone", "--quiet", str(COURSE), str(tmp_path / "course")).returncode == 0
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    assert run(*pip, f"--wheel-dir={built}", str(tmp_path / "course")).returncode == 0
+    (wheel,) = built.iterdir()
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+        assert not [
+            n for n in names if re.search("exercises/.*(answers|first-attempts)|solutions/", n)
+        ]
+        lesson = re.compile(r"course_utils/notebooks/.*\.ipynb")
+        assert {n for n in names if n.endswith("ipynb")} == set(filter(lesson.match, names))
+    lay_out(lessons)
+    for path in lessons.rglob("*.ipynb"):
+        assert not re.search("BEGIN SOLUTION|HIDDEN TESTS", path.read_text())

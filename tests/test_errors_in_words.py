@@ -7,12 +7,14 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from course_utils.desk import check
 from whywrong.errors import first_lines
 from whywrong.errors_in_words import meaning, meanings
 
 X = torch.zeros(2, 3, 4)
+library = nn.MultiheadAttention(4, 2, batch_first=True)
 
 
 class Made(nn.Module):
@@ -29,6 +31,10 @@ class Hasty(nn.Module):
 def twice(module):
     module.mask = None
     module.register_buffer("mask", X)
+
+
+def dotted(module):
+    module.register_buffer("self.mask", X)
 
 
 def written_over(module):
@@ -67,14 +73,14 @@ def unpacked(pair):
 PROVOKED = {
     "joined in place": (lambda: X.clone()[0].add_(X), "can't make its tensor larger"),
     "None unpacked": (lambda: unpacked(None), "unpacks `None`"),
-    "a hint alone": (
-        lambda: nn.MultiheadAttention(4, 2, batch_first=True)(X, X, X, is_causal=True),
-        "is only a hint",
-    ),
+    "a hint alone": (lambda: library(X, X, X, is_causal=True), "is only a hint"),
     "a mask of other tokens": (
         lambda: nn.MultiheadAttention(4, 2)(X, X, X, attn_mask=X[0, :, :3]),
         "3 tokens, and `nn.MultiheadAttention` takes its input for texts of 2",
     ),
+    "a number in a cat": (lambda: torch.cat([X, X[0, 0, 0]]), "`x.reshape(1, 1)`"),
+    "a loop over a module": (lambda: torch.optim.SGD(nn.Linear(2, 3)), "`model.parameters()`"),
+    "a range backwards": (lambda: torch.arange(5, 3), "counts upwards"),
     "a mask subtracted": (lambda: 1 - (X > 0), "inverts a bool"),
     "a mask of numbers": (lambda: X.masked_fill(torch.ones(3, 4), 0), "contains numbers"),
     "numbers joined": (lambda: torch.ones(3) | torch.ones(3), "`|`, `&` and `~`"),
@@ -94,7 +100,7 @@ PROVOKED = {
     "another number of dimensions": (lambda: torch.cat([X, X[0]]), "3 and 2"),
     "stacked": (lambda: torch.stack([X, X[0]]), "tensor 0 has shape (2, 3, 4)"),
     "classes at the end": (
-        lambda: nn.functional.cross_entropy(X, torch.zeros(2, 3).long()),
+        lambda: cross_entropy(X, torch.zeros(2, 3).long()),
         "looks for the classes in dimension 1",
     ),
     "a tensor for one number": (lambda: math.tanh(X), "`torch.tanh`"),
@@ -110,6 +116,11 @@ PROVOKED = {
     "another name": (lambda: nn.Linear(2, 3).wieght, "`.wieght` of a Linear"),
     "a tensor as a question": (lambda: not X, "whole tensor"),
     "nothing to go back": (lambda: X.sum().backward(), "can't reach any parameter"),
+    "a parameter of a number": (lambda: nn.Parameter(3), "was given a Python int"),
+    "a layer multiplied": (lambda: X @ nn.Linear(4, 2), "A Linear is not a tensor"),
+    "a buffer named self.": (lambda: Made(dotted), "`self.mask`"),
+    "two open sizes": (lambda: X.view(-1, -1), "more than one -1"),
+    "other names": (lambda: nn.Linear(2, 3).load_state_dict({}), "Linear has other names"),
     "the root of a number": (lambda: torch.sqrt(4), "given a Python int"),
     "a list's column": (lambda: operator.getitem([1, 2], (slice(None), None)), "a Python list"),
     "a list compared": (lambda: [1, 2] > X, "on a Python list"),
@@ -121,7 +132,7 @@ PROVOKED = {
     "a name": (lambda: nonsense, "`nonsense`"),  # noqa: F821
     "a name without a value": (unassigned, "`value` is used before"),
     "logits and targets": (
-        lambda: nn.functional.cross_entropy(torch.zeros(4, 2), torch.zeros(3).long()),
+        lambda: cross_entropy(torch.zeros(4, 2), torch.zeros(3).long()),
         "4 predictions, but 3 targets",
     ),
     "out of bounds": (lambda: X[3], "no index 3 in a dimension of size 2"),
@@ -151,10 +162,7 @@ PROVOKED = {
     "a number indexed": (lambda: X.sum()[0], "no dimension to index"),
     "more than there are": (lambda: X.topk(5), "more entries than there are"),
     "a norm of another width": (lambda: nn.LayerNorm(5)(X), "dimension of size 5"),
-    "one prediction": (
-        lambda: nn.functional.cross_entropy(X[0, 0], torch.tensor([1, 2])),
-        "(N, V)",
-    ),
+    "one prediction": (lambda: cross_entropy(X[0, 0], torch.tensor([1, 2])), "(N, V)"),
     "ids as logits": (lambda: torch.ones(2, 3).long().softmax(1), "integers"),
     "with and no brackets": (with_nothing, "`with torch.no_grad():`"),
     "a method not called": (lambda: X.size[1], "`x.size(1)`"),

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from tools import SOLUTIONS
-from tools.minutes import Count, count, main, sittings, state, table
+from tools.minutes import LONGEST, Count, count, main, sittings, state, table
 from whywrong.course import joined
 
 COURSE = joined(())
@@ -170,6 +170,21 @@ each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.ste
 def test_no_sitting_of_the_course_is_too_long(path):
     lines, well = table([path], COURSE.points())
     assert well, "\n".join(lines)
+
+
+def _minutes(lesson):
+    [path] = SOLUTIONS.glob(f"*/{lesson}_*.ipynb")
+    cells = nbformat.read(path, as_version=4).cells
+    return [count(cells, COURSE.points()).minutes for _, cells in sittings(cells)]
+
+
+def test_the_way_to_the_softmax_takes_about_100_minutes():
+    assert sum(sum(_minutes(lesson)) for lesson in ("01", "02", "03")) <= 105
+
+
+def test_what_every_reader_needs_of_padding_takes_30_minutes():
+    needed, optional = _minutes("05")
+    assert needed <= 30 and optional <= LONGEST
 
 
 @each_lesson

@@ -17,7 +17,6 @@ import psutil
 import pytest
 import torch
 from jupyter_client import KernelManager
-from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
@@ -160,13 +159,6 @@ class TestByName:
         )
         assert "PASSED lesson.ipynb::Cell 0" in done.stdout
         assert "FAILED lesson.ipynb::Cell 1" in done.stdout
-
-    def test_it_can_be_installed_into_an_environment(self, tmp_path):
-        there = provisioner.install(prefix=str(tmp_path))
-        manager = KernelSpecManager(kernel_dirs=[str(there.parent)])
-        spec = manager.get_kernel_spec(KERNEL)
-        assert spec.metadata["kernel_provisioner"]["provisioner_name"] == KERNEL
-        assert Path(spec.resource_dir).is_relative_to(tmp_path / "share/jupyter/kernels")
 
     @full
     def test_without_bubblewrap_it_stops_and_says_what_to_do(self, tmp_path):

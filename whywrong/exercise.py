@@ -56,9 +56,8 @@ class Case:
         made = [*map(repr, self.options["args"])]
         made += [f"{k}={v!r}" for k, v in self.options.get("kwargs", {}).items()]
         called = f", called with {inputs}" if self.inputs else ""
-        said = ", ".join(
-            f"{n} {v!r}" for n, v in zip(self.names, self.options["args"], strict=False)
-        )
+        pairs = zip(self.names, self.options["args"], strict=False)
+        said = ", ".join(f"{n} {v!r}" for n, v in pairs)
         return f"Made with ({', '.join(made)}){f' for {said}' if said else ''}{called}"
 
     @property
@@ -71,7 +70,8 @@ def describe_value(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {describe_value(v)}" for k, v in value.items()) + "}"
+        shown = ", ".join(f"{k}: {describe_value(v)}" for k, v in [*value.items()][:4])
+        return f"{{{shown}{', …' if len(value) > 4 else ''}}}"
     if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
         return f"({', '.join(map(describe_value, value))})"
     return repr(value)

@@ -178,6 +178,7 @@ def _result(
 
 
 USUAL = {
+    "call": "called_otherwise",
     "weights": "other_parameters",
     "nothing": "nothing_returned",
     "type": "other_type",
@@ -227,7 +228,7 @@ def _partial(
     points = round(4 * most * held / len(credit)) / 4
     many = "scored check (●) passes" if held == len(credit) == 1 else "scored checks (●) pass"
     return points, (
-        f"{held} of {len(credit)} {many}: {points:g} points, in quarters, of at most {most:g}."
+        f"{held} of {len(credit)} {many}: {points:g} of at most {most:g} points, in steps of 0.25."
         if points
         else ""
     )

@@ -270,7 +270,7 @@ def _rounded(value: Any) -> str:
 def explain_refusal(t: Trial) -> tuple[str, str]:
     given, error = evidence(t), t.seen.error
     if error is None:
-        return "This input should be refused with a ValueError, but was accepted.", given
+        return "This input should be refused with a ValueError, but no error was raised.", given
     return "This input should be refused with a ValueError.", f"{given}\n{_raised(error)}"
 
 

@@ -66,22 +66,8 @@ def defined_names(source: str) -> list[str]:
     return [function or variable for function, variable in DEFINITION.findall(source)]
 
 
-def nbgrader_metadata(
-    grade_id: str,
-    *,
-    grade: bool = False,
-    solution: bool = False,
-    task: bool = False,
-    locked: bool = False,
-    points: float | None = None,
-) -> dict[str, Any]:
-    """A cell's metadata in nbgrader's schema 3."""
-    metadata: dict[str, Any] = {
-        "grade": grade,
-        "grade_id": grade_id,
-        "locked": locked,
-        "schema_version": 3,
-        "solution": solution,
-        "task": task,
-    }
+def nbgrader_metadata(grade_id: str, points: float | None = None, **kinds: bool) -> dict[str, Any]:
+    """A cell's metadata in nbgrader's schema 3; `kinds` are grade, locked, solution and task."""
+    usual = {"grade": False, "grade_id": grade_id, "locked": False, "schema_version": 3}
+    metadata = {**usual, "solution": False, "task": False, **kinds}
     return metadata if points is None else {**metadata, "points": points}

@@ -35,7 +35,7 @@ from .collecting import doubts
 from .mending import Released, cells_of, mend, released
 from .notebooks import Graded
 from .readable import in_a_line
-from .results import CantKeep, Results, Settings
+from .results import Results, Settings
 from .room import NoRoom
 from .sandbox import NoSandbox
 from .work import end_with_parent
@@ -372,6 +372,3 @@ def _set_penalties(classroom: Classroom, student: str) -> None:
     for work in classroom.works:
         if work.student == student and work.name:
             rule.preprocess(new_notebook(), {"nbgrader": ids | {"notebook": work.notebook}})
-
-
-__all__ = ["CantKeep", "CantRun", "Classroom", "Work", "enrol", "enter", "enter_grades", "run"]

@@ -18,7 +18,7 @@ from .flags import flagged
 from .inside import calls
 from .results import FOLDER, CantKeep, Results, Settings
 from .room import remove_left
-from .tables import Table
+from .tables import COLUMNS, Table
 
 WITHOUT: dict[str, Callable[[], str]] = {
     "Memory is limited by counting, ten times per second": sandbox.no_cgroup,
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--enrol", action="store_true", help="add new names to the gradebook")
     parser.add_argument("--csv", type=Path, help="write the table to this file")
+    parser.add_argument("--lms", choices=COLUMNS, default="", help="whose columns --csv has")
     parser.add_argument("--html", type=Path, help="write the table as a printable page")
 
 
@@ -80,7 +81,7 @@ def grade(args: argparse.Namespace) -> int:
     if not args.student:
         _keep_counts(course / FOLDER / "misconceptions" / f"{args.assignment}.json", table)
     if args.csv:
-        args.csv.write_text(table.csv(), encoding="utf-8")
+        args.csv.write_text(table.csv(args.lms), encoding="utf-8")
     if args.html:
         args.html.write_text(table.html(), encoding="utf-8")
     return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
@@ -95,11 +96,8 @@ def _keep_counts(place: Path, table: Table) -> None:
 
 def _progress(done: int, of: int) -> None:
     if sys.stderr.isatty():
-        width = 30 * done // max(of, 1)
-        end = "\n" if done == of else ""
-        print(
-            f"\r[{'#' * width:30}] {done} of {of} notebooks", end=end, file=sys.stderr, flush=True
-        )
+        bar = f"\r[{'#' * (30 * done // max(of, 1)):30}] {done} of {of} notebooks"
+        print(bar, end="\n" if done == of else "", file=sys.stderr, flush=True)
     elif done == of:
         print(f"{of} notebooks were run.", file=sys.stderr, flush=True)
 

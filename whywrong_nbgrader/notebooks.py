@@ -15,15 +15,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import nh3
-
 from whywrong import AnswerKey, Catalogue, Exercise, Observation, Report, kept_key
 from whywrong.failed_runs import names_written
 from whywrong.guard import time_budget
 
 from .cells import Cell
 from .inside import wire
-from .readable import math_at_rest, writable
+from .readable import clean, math_at_rest, writable
 from .room import Lodger, Room
 from .verdicts import verdict
 
@@ -33,15 +31,6 @@ MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
 TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
-TAGS = {"a", "b", "br", "caption", "code", "details", "div", "em", "h3", "h4", "i", "img", "li"}
-TAGS |= {"ol", "p", "pre", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody"}
-TAGS |= {"td", "tfoot", "th", "thead", "tr", "u", "ul"}
-STYLES = {"background-color", "border", "border-collapse", "color", "font-size", "font-weight"}
-STYLES |= {"height", "margin", "max-width", "overflow-x", "padding", "text-align", "width"}
-ATTRIBUTES = {
-    "*": {"style", "title", "colspan", "rowspan", "scope", "open"},
-    "img": {"src", "alt", "width", "height"},
-}
 
 
 @dataclass(frozen=True)
@@ -360,16 +349,10 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
         kept["image/png"] = picture
     page = data.get("text/html")
     if isinstance(page, str) and len(page) < MOST_HTML and _depth(page) < MOST_OPEN:
-        clean = nh3.clean(
-            writable(page),
-            tags=TAGS,
-            attributes=ATTRIBUTES,
-            attribute_filter=_nothing_fetched,
-            url_schemes={"data"},
-            filter_style_properties=STYLES,
-        )
-        if clean.strip():  # otherwise it would be shown instead of the others
-            kept["text/html"] = math_at_rest(clean)
+        only = {"attribute_filter": _nothing_fetched, "url_schemes": {"data"}}
+        page = clean(writable(page), "html", **only)
+        if page.strip():  # otherwise it would be shown instead of the others
+            kept["text/html"] = math_at_rest(page)
     return kept
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import html
 import os
 import re
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nbgrader
+from latex2mathml.converter import convert
 from nbconvert.filters import Highlight2HTML
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade
@@ -16,16 +21,16 @@ from traitlets import List
 
 from .cells import WIDGET_VIEW, as_found, without_hidden_tests
 from .mending import cells_of, mend, released
+from .readable import clean
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
-from .submissions import CarefulExporter, leave_out_what_is_strange, strange_in
+from .submissions import leave_out_what_is_strange, strange_in
 
 if TYPE_CHECKING:
     from .notebooks import Graded
 
-__all__ = ["CarefulExporter", "CarefulHighlight", "ClearAnswers", "MendCells", "RunSubmission"]
-__all__ += ["TidyFeedback"]
-
-MOST_COLOURED, LONGEST_LINE = 20_000, 300  # characters
+MOST_COLOURED, LONGEST_LINE, LONGEST_FORMULA = 20_000, 300, 1000  # characters
+FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
+TEMPLATES = [str(Path(__file__).with_name("templates")), str(FORMGRADER / "templates")]
 
 leave_out_what_is_strange()
 
@@ -131,6 +136,31 @@ class CarefulHighlight(Highlight2HTML):
         if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:
             return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
         return str(super().__call__("\n".join(lines), language, metadata))
+
+
+class WithFormulas(IPythonRenderer):
+    """Markdown whose formulas are drawn by the browser itself, without a script."""
+
+    def inline_math(self, body: str) -> str:
+        return _mathml(body, "inline")
+
+    def block_math(self, body: str) -> str:
+        return _mathml(body, "block")
+
+
+def markdown(source: str) -> str:
+    renderer = WithFormulas(escape=False, exclude_anchor_links=True)
+    return str(MarkdownWithMath(renderer=renderer).render(source))
+
+
+@lru_cache(maxsize=4096)  # a class has the same formulas
+def _mathml(source: str, display: str) -> str:
+    """A formula; its source if it can't be converted, whose text may be a student's."""
+    with suppress(Exception):
+        if len(source) <= LONGEST_FORMULA:
+            made = convert(" ".join(source.split()), display=display)
+            return clean(made, "mathml")
+    return f"<code>{html.escape(source)}</code>"
 
 
 class TidyFeedback(NbGraderPreprocessor):

@@ -3,7 +3,7 @@
 The kernelspec `course-sandbox` names this module's provisioner. The sandbox has no network, so the
 kernel communicates through sockets in its own folder. To install the kernelspec:
 
-    python -m whywrong_nbgrader.provisioner
+    jupyter kernelspec install --sys-prefix whywrong_nbgrader/jupyter/kernels/course-sandbox
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import weakref
 from contextlib import ExitStack, suppress
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.provisioning import LocalProvisioner
 from traitlets import Integer
 
@@ -54,11 +52,6 @@ class SandboxProvisioner(LocalProvisioner):
         self._leaving = ExitStack()
         # Also cleans up after a kernel that nobody shuts down.
         weakref.finalize(self, self._leaving.close)
-
-    @property
-    def too_much(self) -> str:
-        """The limit that the kernel exceeded, if it was ended for that."""
-        return self._run.too_much if self._run else ""
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         sandbox.demand()
@@ -168,16 +161,3 @@ def _remove(folder: str) -> None:
     # shutil.rmtree fails on unreadable and very deep folders.
     for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         subprocess.run([*command, "--", folder], capture_output=True)
-
-
-def install(prefix: str = sys.prefix) -> Path:
-    """Install the kernelspec in an environment; returns its folder there.
-
-    An editable installation by setuptools leaves data files out, and students don't need this one.
-    """
-    source = str(JUPYTER / "kernels" / KERNEL)
-    return Path(KernelSpecManager().install_kernel_spec(source, KERNEL, prefix=prefix))
-
-
-if __name__ == "__main__":
-    print(install())

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
+
+import nh3
 
 # Characters that move a terminal's cursor, set its title, or reverse the order of letters.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # In formulas, these create links and styles, or rename other commands.
 ACTING = "href|url|style|class|cssId|data|require|let|def|newcommand|renewcommand|mmlToken|Tooltip"
 MATH_THAT_ACTS = re.compile(rf"(?<!\\)\\+(?=(?:{ACTING}|newenvironment|begingroup|csname)\b)", re.I)
+
+ALLOWED = tomllib.loads(Path(__file__).with_name("allowed.toml").read_text(encoding="utf-8"))
+
+
+def clean(page: str, kind: str, **how: Any) -> str:
+    """HTML or MathML without anything that `allowed.toml` doesn't name."""
+    attributes = {tag: set(a.split()) for tag, a in ALLOWED[kind]["attributes"].items()}
+    how["filter_style_properties"] = set(ALLOWED["styles"].split())
+    return nh3.clean(page, tags=set(ALLOWED[kind]["tags"].split()), attributes=attributes, **how)
 
 
 def writable(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,10 @@ def read(path: Path) -> NotebookNode:
     if not found.st_size:
         raise Unreadable("the file is empty")
     try:
-        notebook: NotebookNode = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
-        nbformat.validate(notebook, relax_add_props=True)
+        with warnings.catch_warnings(action="ignore"):  # of equal ids, once per cell
+            text = path.read_text(encoding="utf-8-sig")
+            notebook: NotebookNode = nbformat.reads(text, as_version=4)
+            nbformat.validate(notebook, relax_add_props=True)
     except UnicodeDecodeError:
         raise Unreadable("it is not UTF-8 text") from None
     except (json.JSONDecodeError, nbformat.reader.NotJSONError):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -19,6 +21,8 @@ from .classroom import Classroom
 from .readable import in_a_line
 
 STATES = ("right", "partly right", "not right", "not attempted")
+# By learning management system: its columns, and what they contain.
+COLUMNS = json.loads(Path(__file__).with_name("lms.json").read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Table:
     items: list[Item]
     tiers: list[str]
     groups: Sequence[str] = ()
+    people: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -70,7 +75,7 @@ class Table:
             groups: one sentence for each group of students whose answers are the same text.
         """
         lines = []
-        full, scores = _scores(classroom)
+        full, scores, people = _scores(classroom)
         for student in classroom.students:
             works = [w for w in classroom.works if w.student == student]
             reports = {id: r for w in works if w.graded for id, r in w.graded.reports.items()}
@@ -82,7 +87,7 @@ class Table:
             line.needs_a_person = bool(flags.get(student)) or not missing
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
-        return cls(classroom.assignment, full, lines, _items(lines), tiers, groups)
+        return cls(classroom.assignment, full, lines, _items(lines), tiers, groups, people)
 
     @property
     def needs_a_person(self) -> bool:
@@ -90,22 +95,7 @@ class Table:
 
     def text(self) -> str:
         """For a terminal."""
-        wide = max((len(line.student) for line in self.lines), default=0)
-        said = [f"{self.assignment}: {len(self.lines)} students, {self.full:g} points", ""]
-        for line in self.lines:
-            late = f" - {line.late:g} late" if line.late else ""
-            name = in_a_line(line.student)
-            said.append(f"{name:{wide}}  {line.score:6.2f}{late}  {line.failures()}")
-            said += [f"{'':{wide}}  ! {note}" for note in line.notes]
-        said += ["", "The same answers", *self.groups] if self.groups else []
-        said += ["", "Exercises"]
-        for item in self.items:
-            states = ", ".join(f"{item.states[s]} {s}" for s in STATES if item.states[s])
-            said.append(f"  {item.exercise} ({item.points:g}): {states}")
-            for id, count, what in item.misconceptions:
-                said.append(f"    {count} x {id}: {plain_text(what)}")
-        said += ["", f"Grading tier: {', '.join(self.tiers) or 'none'}."]
-        return "\n".join(said)
+        return self._filled_in("table.txt", escape=False)
 
     def counts(self) -> dict[str, dict[str, Any]]:
         """How often each misconception occurred, by exercise: counts without names."""
@@ -118,10 +108,13 @@ class Table:
             for item in self.items
         }
 
-    def csv(self) -> str:
-        """For a gradebook: one row per student."""
+    def csv(self, lms: str = "") -> str:
+        """For a gradebook: one row per student, in the columns of a system of `COLUMNS`."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
+        if lms:
+            writer.writerows(self._rows_for(COLUMNS[lms], lms == "canvas"))
+            return out.getvalue()
         names = [item.exercise for item in self.items]
         head = ["assignment", "student", "score", "max_score", "late_penalty", *names]
         writer.writerow([*head, "misconceptions", "tier", "notes"])
@@ -133,11 +126,26 @@ class Table:
             writer.writerow([_unarmed(cell) for cell in row])
         return out.getvalue()
 
+    def _rows_for(self, columns: Mapping[str, str], with_maximum: bool) -> Iterator[list[str]]:
+        about = {"assignment": self.assignment, "full": f"{self.full:g}"}
+        yield [name.format_map(about) for name in columns]
+        if with_maximum:  # a new assignment takes its maximum from this row
+            yield ["    Points Possible", *[""] * (len(columns) - 2), about["full"]]
+        for line in self.lines:
+            known = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
+            known |= {k: str(v) for k, v in self.people.get(line.student, {}).items() if v}
+            known |= {**about, "id": line.student, "score": f"{line.score:g}"}
+            yield [_unarmed(cell.format_map(known).strip(", ")) for cell in columns.values()]
+
     def html(self) -> str:
         """A printable page: common mistakes, each student's points, and their distribution."""
-        pages = jinja2.Environment(loader=jinja2.PackageLoader(__package__, "."), autoescape=True)
-        pages.filters["plain"] = plain_text
-        return pages.get_template("table.html").render(
+        return self._filled_in("table.html", escape=True)
+
+    def _filled_in(self, template: str, escape: bool) -> str:
+        loader = jinja2.PackageLoader(__package__, ".")
+        pages = jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True)
+        pages.filters |= {"plain": plain_text, "in_a_line": in_a_line}
+        return pages.get_template(template).render(
             table=self, states=STATES, state=_state, spread=self.spread()
         )
 
@@ -147,11 +155,13 @@ class Table:
         return [(f"{10 * n}–{10 * n + 10} %", tenths[n]) for n in range(10)]
 
 
-def _scores(classroom: Classroom) -> tuple[float, dict[str, tuple[float, float]]]:
-    """The maximum score, and each student's score and late penalty from the gradebook."""
+def _scores(
+    classroom: Classroom,
+) -> tuple[float, dict[str, tuple[float, float]], dict[str, dict[str, Any]]]:
+    """From the gradebook: the maximum score, each student's score and penalty, and their names."""
     with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
         full = gradebook.find_assignment(classroom.assignment).max_score
-        scores = {}
+        scores, people = {}, {s.id: s.to_dict() for s in gradebook.students}
         for student in classroom.students:
             try:
                 entry = gradebook.find_submission(classroom.assignment, student)
@@ -159,7 +169,7 @@ def _scores(classroom: Classroom) -> tuple[float, dict[str, tuple[float, float]]
                 continue
             late = sum(n.late_submission_penalty or 0.0 for n in entry.notebooks)
             scores[student] = max(entry.score - late, 0.0), late
-        return full, scores
+        return full, scores, people
 
 
 def _items(lines: Sequence[Line]) -> list[Item]:

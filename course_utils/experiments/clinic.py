@@ -1,7 +1,7 @@
 """Lesson 14: the eight programs inside small language models, and instruments to examine them.
 
 Each model is a small version of lesson 10's model, trained on the toy English with one broken part.
-This module also shows the programs and their symptoms, and has a one-line test for each program.
+This module also shows the programs and their symptoms.
 
     python -m course_utils.experiments.clinic
 
@@ -369,7 +369,7 @@ def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> s
 
 
 class Reader(nn.Module):
-    """A `TinyLM` with the interface that patient H needs, and a count of the tokens it processes.
+    """A `TinyLM` with the interface that patient H needs.
 
     Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and the cache of earlier ones, and
     returns `(B, T, V)` logits and the cache. T is 1 if there is a cache.
@@ -377,10 +377,9 @@ class Reader(nn.Module):
 
     def __init__(self, model: TinyLM) -> None:
         super().__init__()
-        self.model, self.pushed = model, 0
+        self.model = model
 
     def forward(self, new: Tensor, cache: Any = None) -> tuple[Tensor, Any]:
-        self.pushed += new.shape[1]
         known, caches = cache or (0, [])
         logits, caches = next_logits(self.model, new, caches)  # (B, V), for the last token
         return logits[:, None], (known + new.shape[1], caches)
@@ -398,87 +397,11 @@ def _written(program: Callable[..., Tensor], new: int) -> Tensor:
     return program(reader(), torch.zeros(1, 1, dtype=torch.int64), new)
 
 
-def pushed(program: Callable[..., Tensor], new: int) -> int:
-    """The number of positions that the model processes to append `new` words to one word."""
-    reader().pushed = 0
-    _written(program, new)
-    return reader().pushed
-
-
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
     """The time in seconds that it takes on this machine to generate texts of each length."""
     with use_threads(1):
         _written(program, 8)  # the first words take longer
         return [seconds(partial(_written, program, new), rounds=1) for new in counts]
-
-
-# One-line tests --------------------------------------------------------------------------------
-
-
-def _a(program: Callable[..., Tensor]) -> bool:
-    q, k, v = drawn(2, 1, 6, 4)
-    pad_mask = (torch.arange(6) < torch.tensor([[2], [0]])).to(q.device)
-    alone = program(q[:1, :, 2:], k[:1, :, 2:], v[:1, :, 2:], pad_mask[:1, 2:])
-    return torch.allclose(program(q, k, v, pad_mask)[:1, :, 2:], alone)
-
-
-def _b(program: Callable[..., Tensor]) -> bool:
-    return bool(in_half(program, 512).isfinite().all())
-
-
-def _c(program: Callable[..., Tensor]) -> bool:
-    q, k, v = drawn(2, 6, 10)
-    return torch.allclose(program(q, k, torch.ones_like(v), 4), torch.ones_like(v))
-
-
-def _d(program: Callable[..., Any]) -> bool:
-    return speaks(trained("D" if program is AS_FOUND["D"] else ""))
-
-
-def _e(program: Callable[..., Tensor]) -> bool:
-    q, k, v = drawn(2, 3, 6, 4)
-    return torch.allclose(program(q, k, torch.ones_like(v)), torch.ones_like(v))
-
-
-def _f(program: Callable[..., Tensor]) -> bool:
-    return places_of(program, 24) == "fine"
-
-
-def _g(program: Callable[..., Tensor]) -> bool:
-    q, k, v = drawn(2, 6, 12)
-    changed = [torch.cat([x[:, :5], -x[:, 5:]], dim=1) for x in (q, k, v)]
-    return torch.allclose(program(q, k, v, 3)[:, :5], program(*changed, 3)[:, :5])
-
-
-def _h(program: Callable[..., Tensor]) -> bool:
-    return pushed(program, 20) <= 21
-
-
-ONE_LINE: dict[str, tuple[str, Callable[..., bool]]] = {
-    "A": ("attend(batch)[0, …, 2:] equals attend(text 0 alone)", _a),
-    "B": ("attend(float16 numbers, 512 wide).isfinite().all()", _b),
-    "C": ("attend(q, k, ones, 4 heads of 10 channels) equals ones", _c),
-    "D": ("most texts that the trained model writes are in the grammar", _d),
-    "E": ("attend(q, k, ones) equals ones", _e),
-    "F": ("24 tokens and 24 places run without an error", _f),
-    "G": ("attend(x)[:, :5] equals attend(x with another x[:, 5])[:, :5]", _g),
-    "H": ("20 new words behind one push at most 21 positions", _h),
-}
-
-
-def prove(letters: str) -> None:
-    """Run each patient's one-line test on the original and on the repaired program."""
-    for letter in letters:
-        text, test = ONE_LINE[letter]
-        found = [_outcome(test, programs[letter]) for programs in (AS_FOUND, MENDED)]
-        print(f"{letter}  {text}\n   as found: {found[0]:8} repaired: {found[1]}")
-
-
-def _outcome(test: Callable[..., bool], program: Callable[..., Any]) -> str:
-    try:
-        return "holds" if test(program) else "fails"
-    except ValueError:
-        return "refused, with a ValueError"
 
 
 if __name__ == "__main__":

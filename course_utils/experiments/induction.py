@@ -46,7 +46,8 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def foretold(lengths: Tensor) -> Tensor:
-    """Whether each next word is predictable, as the current one occurred before: `(B, T - 1)`."""
+    """Whether each next word is predictable because the current one has occurred before:
+    `(B, T - 1)`."""
     return torch.arange(LENGTH - 1) >= lengths[:, None]
 
 
@@ -96,10 +97,13 @@ def trained(num_layers: int) -> TinyLM:
     return model.eval()
 
 
-def accuracies() -> dict[str, list[float]]:
-    """The accuracies after every 50 steps of training, by number of layers."""
+def accuracies() -> dict[str, dict[int, float]]:
+    """The accuracies after every 50 steps of training, by number of layers and by step."""
     names = {"one layer": "accuracy of 1", "two layers": "accuracy of 2"}
-    return {name: _kept()[key].tolist() for name, key in names.items()}
+    return {
+        name: {50 * i: share for i, share in enumerate(_kept()[key].tolist())}
+        for name, key in names.items()
+    }
 
 
 def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:

@@ -1,17 +1,11 @@
-"""Lesson 13, first sitting: the time, memory and kernel of attention on this machine.
-
-    python -m course_utils.experiments.performance
-
-This command measures the costs in `bill` in 40 rounds, and prints the values for `ONCE`.
-"""
+"""Lesson 13, first sitting: the time, memory and kernel of attention on this machine."""
 
 from __future__ import annotations
 
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +18,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from whywrong.watching import Operators
 
 from .. import attention
-from ..colours import ABOVE
 from ..drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
 from ..threads import use_threads
 from .measuring import kept_bytes, seconds
@@ -133,100 +126,3 @@ def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[st
         "dropout_p=0.1": {**plain, "dropout_p": 0.1},
         "bfloat16": {name: part.bfloat16() for name, part in plain.items()},
     }
-
-
-# The bill ---------------------------------------------------------------------------------------
-
-SIZES = 1, 512, 256, 8  # B, T, C, H
-BASE, HALF = "split", "sdpa, autocast"
-# The time of forward and backward and the memory kept, as multiples of the values of "split". This
-# module measured them as the shortest of 40 rounds on one core (PyTorch 2.13, x86 with AVX-512).
-ONCE: dict[str, tuple[float, float]] = {
-    "wrapper": (1.40, 1.87),
-    "split": (1.00, 1.00),
-    "sdpa": (0.67, 0.31),
-    "torch": (0.68, 0.31),
-    HALF: (0.55, 0.15),
-}
-
-
-def rivals(device: torch.device) -> dict[str, Any]:
-    """One module of each kind, all with the same parameters."""
-    _, T, C, H = SIZES
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        made: dict[str, Any] = {
-            kind: attention.make_mha(kind, d_in=C, d_out=C, num_heads=H, context_length=T)
-            for kind in ("wrapper", "split", "sdpa", "torch")
-        }
-    attention.copy_wrapper_to_split(made["wrapper"], made["split"])
-    weights = made["split"].state_dict()
-    made["sdpa"].load_state_dict(weights)
-    in_one = torch.cat([weights[f"{name}.weight"] for name in ("query", "key", "value")])
-    made["torch"].load_state_dict(
-        {"attention.in_proj_weight": in_one}
-        | {f"attention.out_proj.{n}": weights[f"out_proj.{n}"] for n in ("weight", "bias")}
-    )
-    return {kind: module.to(device) for kind, module in made.items()}
-
-
-def calls(device: torch.device) -> dict[str, Callable[[], Tensor]]:
-    B, T, C, _ = SIZES
-    x = torch.randn(B, T, C, generator=torch.Generator().manual_seed(0)).to(device)
-    made = rivals(device)
-
-    def call(kind: str, half: bool = False) -> Callable[[], Tensor]:
-        def run() -> Tensor:
-            tokens = x.detach().requires_grad_()
-            with torch.autocast(device.type, torch.bfloat16) if half else nullcontext():
-                return made[kind](tokens)
-
-        return run
-
-    return {kind: call(kind) for kind in ("wrapper", "split", "sdpa", "torch")} | {
-        HALF: call("sdpa", half=True)
-    }
-
-
-def measured_bill(device: torch.device, rounds: int = 5) -> dict[str, tuple[float, float]]:
-    """The shortest time of several rounds, and the kept memory, of each kind as multiples of style
-    B's."""
-    ways, times, kept = calls(device), dict[str, float](), dict[str, int]()
-    with use_threads(1):
-        for name in [*ways] * rounds:
-            times[name] = min(times.get(name, math.inf), seconds(ways[name], 1))
-        for name, run in ways.items():
-            kept[name] = kept_bytes(run)
-    return {name: (times[name] / times[BASE], kept[name] / kept[BASE]) for name in ways}
-
-
-def bill(device: torch.device, title: str, alt: str, rounds: int = 5) -> Picture:
-    """Measure and draw the costs, next to values measured once on another machine."""
-    return draw_bill(measured_bill(device, rounds), title, alt)
-
-
-def draw_bill(here: Mapping[str, tuple[float, float]], title: str, alt: str) -> Picture:
-    figure, panels = plt.subplots(1, 2, figsize=(8.0, 3.2), sharey=True)
-    names = list(here)
-    for which, (axes, label) in enumerate(
-        zip(panels, ("time, × split", "memory kept, × split"), strict=True)
-    ):
-        for row, name in enumerate(names):
-            axes.barh(row, here[name][which], height=0.55, color=ABOVE[2], edgecolor="black")
-        once = [ONCE[n][which] for n in names]
-        axes.plot(once, range(len(names)), "D", mfc="white", mec="black", ms=7, linestyle="none")
-        axes.axvline(1, color=HATCH_COLOR, linewidth=1, linestyle=(0, (1, 2)))
-        axes.set_yticks(range(len(names)), names)
-        axes.set_xlabel(label)
-        axes.set_xlim(0, 1.08 * max(max(h[which], ONCE[n][which]) for n, h in here.items()))
-    panels[0].invert_yaxis()
-    figure.suptitle(title, fontweight="bold")
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
-    marks = [panels[0].patches[0], panels[0].lines[0]]
-    figure.legend(marks, ["measured here", "once, on one core"], loc="lower center", ncols=2)
-    return Picture(figure, alt)
-
-
-if __name__ == "__main__":
-    for name, (time_ratio, memory_ratio) in measured_bill(torch.device("cpu"), 40).items():
-        print(f"    {name!r}: ({time_ratio:.2f}, {memory_ratio:.2f}),")

@@ -3,8 +3,8 @@
     python -m course_utils.experiments.sources
 
 This command trains the translator and stores its parameters next to this file, in half precision.
-In one of four steps, the decoder gets zeros instead of the encoder's output, so that it also learns
-to generate without a source.
+In one step out of four, the decoder gets zeros instead of the encoder's output, so that it also
+learns to generate without a source.
 
     python -m course_utils.experiments.sources variants
 

@@ -1,9 +1,9 @@
-"""Lesson 12: three translators into the toy French. The lesson trains the first; the second is
-trained without the shift; the training of the third was stopped early, to study its mistakes.
+"""Lesson 12: two translators into the toy French. The lesson trains one; the training of the other
+was stopped early, to study its mistakes.
 
     python -m course_utils.experiments.translating
 
-This command trains the last translator and stores it next to this file in half precision.
+This command trains the other translator and stores it next to this file in half precision.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from ..figures import Picture
 from ..language_model import evaluating
-from ..threads import use_threads
 from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..translation import (
     Hypothesis,
@@ -28,7 +27,6 @@ from ..translation import (
     alignment,
     beam_search,
     train_translator,
-    translation_loss,
 )
 from .sources import ReadsOnce, as_batch, exact, sentences
 
@@ -60,23 +58,6 @@ def draw_batches(
         batches.append(as_batch(deck[:size]))
         del deck[:size]
     return batches
-
-
-# Without the shift ------------------------------------------------------------------------------
-
-
-def train_without_shift(steps: int = 60) -> tuple[Translator, list[float]]:
-    """Train with the targets themselves as decoder input; return the model and the losses."""
-    model, losses = new_model(), []
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    with use_threads(1):
-        for source, source_pad_mask, targets in draw_batches(training_pairs(), steps):
-            loss = translation_loss(model(source, targets, source_pad_mask), targets, PAD_ID)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return model.eval(), losses
 
 
 # Stopped early ----------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ GENERATE_WRONG = {
 
 RECALL = {
     "scores stay when all move": "rotary",
-    "scores divided by": 16,
+    "width of a head": 256,
     "temperature near 0": "one weight is 1",
 }
 

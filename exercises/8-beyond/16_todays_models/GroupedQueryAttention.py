@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from course_utils.transformer import apply_rope
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import set_seed
+from whywrong.calling import set_seed, target_device
 from whywrong.comparing import near
 from whywrong.modules import MODULE_PROPERTIES
 
@@ -68,7 +68,7 @@ def see_attention(make, case, seen):
         return
     set_seed(1)  # a parameter that nobody asked for has the same numbers again
     module, x = make(), case["x"]
-    device = next(module.parameters()).device
+    device = target_device()
     with torch.no_grad():
         for name, place in (("first", 0), ("last", -1)):
             other = x.clone()

@@ -143,6 +143,15 @@ def logits(case, seen, expected):
     return near(seen.tensors["out"], expected["out"], 1e-4)
 
 
+@true_of(
+    "Each parameter has the numbers of its entry",
+    breaks="Not every parameter has the numbers of its entry",
+)
+def entries(case, seen, expected):
+    wrong = [n for n in expected if n != "out" and not holds(n)(case, seen, expected)]
+    return not wrong or f"has others in {', '.join(wrong[:3])}{' …' if wrong[3:] else ''}"
+
+
 properties = (
     Property("embeddings", "The embeddings are right", holds("token.weight"), gate=True),
     Property(
@@ -160,6 +169,7 @@ properties = (
         holds("expand.weight", "expand.bias", "contract.weight", "contract.bias"),
         credit=True,
     ),
+    entries,
     logits,
     Property(
         "independent",
