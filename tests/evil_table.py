@@ -65,11 +65,12 @@ Grading takes bounded time. `make test` does the same with five of the attacks.
 - *own*: its author knows this course's code.
 
 Two kinds of cheating get points that a person may take back: a well disguised use of the course's
-own finished part, or of a forbidden operator. The instructor's notes say where to look.
+own finished part, or of a forbidden operator. The instructor's notes say where to look. They
+also list submissions under another's name, and times of submission that are too early or missing.
 
 {table}
 
-[instructors.md](instructors.md) says what each tier of grading promises, and what it does not.
+[instructors.md](instructors.md) says what each tier of grading guarantees, and what it does not.
 """
 
 

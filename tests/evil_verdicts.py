@@ -344,7 +344,7 @@ def softmax_by(hand: Hand, source: str) -> None:
 
 @attack("verdicts", 3.0, said="naive_mean: ", told="worth a look: it uses .*modules", own=True)
 def watched_by_nobody(hand: Hand) -> None:
-    """What notes calls of the finished part is switched off, without a word that is looked for."""
+    """What notes calls of the finished part is switched off through `from sys import modules`."""
     hand.cell(
         """
         from sys import modules as m
