@@ -207,7 +207,6 @@ def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
 def _run(host: socket.socket, shell: Any) -> None:
     """Serves the host's requests until there are no more."""
     from whywrong.guard import Clock
-    from whywrong.observation import pack
 
     from . import wire
     from .answers import described, observe
@@ -241,11 +240,17 @@ def _run(host: socket.socket, shell: Any) -> None:
                 left = asked["computing"] - (time.process_time() - begun)
                 clock = Clock(left, asked["seconds"])
                 seen = observe(probing, answer, case, bound, clock, asked["first"])
-                wire.send(host, reply, pack([seen]))
+                wire.send(host, reply, _packed(seen))
         except (wire.Ended, wire.OutOfTime):
             return
         except BaseException as error:
             wire.send(host, reply | {"error": f"{type(error).__name__}: {error}"[:1000]})
+
+
+def _packed(seen: Any) -> bytes:
+    from whywrong.observation import pack
+
+    return pack([seen])
 
 
 if __name__ == "__main__":
