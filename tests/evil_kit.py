@@ -27,17 +27,11 @@ STOPPED = r"still running after [\d.]+ seconds"
 
 @dataclass(frozen=True)
 class Place:
-    """The environment of an attacker.
+    """The environment of an attacker."""
 
-    Attributes:
-        course: the course's folder, which attackers are assumed to know.
-        released: the released lessons.
-        port: a port on this machine at which the test listens; it must receive nothing.
-    """
-
-    course: Path
-    released: Path
-    port: int
+    course: Path  # the course's folder, which attackers are assumed to know
+    released: Path  # the released lessons
+    port: int  # of this machine, at which the test listens; it must receive nothing
 
 
 class Hand:
@@ -95,28 +89,16 @@ def put_after_imports(notebook: Notebook, source: str) -> None:
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack by one submission, and the required outcome.
+    """An attack by one submission, and the required outcome."""
 
-    Attributes:
-        make: writes the submission.
-        held_by: what must stop it: "limits", "walls", "verdicts", "files" or "pages".
-        points: the maximum that it may get of the assignment's points.
-        said: a pattern that must match on some feedback page of its author.
-        told: a pattern that must match in the instructor's table; empty if the attack is an
-            ordinary wrong answer.
-        own: its author knows the code that it attacks.
-        before: whether stock nbgrader can run it without harm.
-        paid: the minimum that it must get, for right answers without tampering.
-    """
-
-    make: Callable[[Hand], Any]
-    held_by: str
-    points: float
-    said: str
-    told: str
-    own: bool
-    before: bool
-    paid: float
+    make: Callable[[Hand], Any]  # writes the submission
+    held_by: str  # what must stop it: "limits", "walls", "verdicts", "files" or "pages"
+    points: float  # the maximum that it may get of the assignment's points
+    said: str  # a pattern that must match on some feedback page of its author
+    told: str  # one that must match in the instructor's table; empty for an ordinary wrong answer
+    own: bool  # its author knows the code that it attacks
+    before: bool  # whether stock nbgrader can run it without harm
+    paid: float  # the minimum that it must get, for right answers without tampering
 
     @property
     def student(self) -> str:

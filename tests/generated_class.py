@@ -28,7 +28,7 @@ from whywrong import Misconception
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import checked_exercise
 
-from .nbgrader_class import right_answer
+from .nbgrader_class import is_needed, right_answer
 
 DUE, IN_TIME, LATE = (f"2026-10-{day} 12:00:00.000000 UTC" for day in (10, 9, 11))
 PENALTY = 0.5  # for each late notebook
@@ -70,17 +70,12 @@ def make_course(folder: Path, assignment: str) -> Path:
 
 @dataclass(frozen=True)
 class Answer:
-    """The text of a cell.
-
-    Args:
-        points: the points that it should get.
-        misconception: the id that should be named, or nothing.
-    """
+    """The text of a cell."""
 
     text: str
-    points: float
+    points: float  # that it should get
     name: str = ""
-    misconception: str = ""
+    misconception: str = ""  # the id that should be named, or nothing
 
 
 def _literal(answer: dict[str, Any]) -> str:
@@ -105,9 +100,8 @@ def answers(exercise: str) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
     solution = right_answer(known.lesson.partition("/")[2], exercise)
     right = [Answer(solution, known.points, "solution")]
     if known.other_way:
-        right.append(
-            Answer(f"{known.right.names.source}\n{known.other_way}", known.points, "other")
-        )
+        other = f"{known.right.names.source}\n{known.other_way}"
+        right.append(Answer(other, known.points, "other"))
     wrong = []
     for cell in cells(known):
         if cell.kind == "misconception":
@@ -122,19 +116,14 @@ def answers(exercise: str) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
 
 @dataclass
 class Student:
-    """One student's submission and its expected results.
-
-    Attributes:
-        points: of each exercise by notebook, if known; none for a missing notebook.
-        named: the misconception that should be named, by exercise.
-        late: the late penalty.
-    """
+    """One student's submission and its expected results."""
 
     name: str
     kind: str
+    # Of each exercise by notebook, if known; none for a missing notebook.
     points: dict[str, dict[str, float]] = field(default_factory=dict)
-    named: dict[str, str] = field(default_factory=dict)
-    late: float = 0.0
+    named: dict[str, str] = field(default_factory=dict)  # misconceptions to be named, by exercise
+    late: float = 0.0  # the penalty
 
     @property
     def score(self) -> float:
@@ -146,28 +135,13 @@ DEADLY = "import os\n\n\ndef {0}(*arguments, **named):\n    os._exit(1)"
 ENDS_BY_ITSELF = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)"
 
 # A class begins with one of each kind; after that, these numbers are relative frequencies.
-KINDS = {
-    "right": 6,
-    "other-right": 4,
-    "wrong": 8,
-    "same-text": 2,
-    "late": 2,
-    "empty": 1,
-    "not-attempted": 2,
-    "unreadable": 1,
-    "missing": 1,
-    "deadly": 1,
-    "endless": 1,
-}
+KINDS = {"right": 6, "other-right": 4, "wrong": 8, "same-text": 2, "late": 2, "empty": 1}
+KINDS |= {"not-attempted": 2, "unreadable": 1, "missing": 1, "deadly": 1, "endless": 1}
 SLOW = ("endless",)  # each uses up the time limit of an answer
 
 
 class Generator:
-    """Creates students of one assignment.
-
-    Args:
-        short: without the demonstrations between the exercises.
-    """
+    """Creates students of one assignment; `short`: without demonstrations between exercises."""
 
     def __init__(self, assignment: str, seed: int = 0, short: bool = False) -> None:
         self.assignment, self.draw = assignment, random.Random(f"{assignment} {seed}")
@@ -177,7 +151,7 @@ class Generator:
         }
         if short:
             for notebook in self.released.values():
-                notebook.cells = [c for c in notebook.cells if _needed(c)]
+                notebook.cells = [c for c in notebook.cells if is_needed(c)]
         self.exercises = {
             name: [id for c in notebook.cells if (id := checked_exercise(c))]
             for name, notebook in self.released.items()
@@ -255,10 +229,6 @@ def _points(exercise: str) -> float:
     return known.points
 
 
-def _needed(cell: nbformat.NotebookNode) -> bool:
-    return cell.cell_type != "code" or "nbgrader" in cell.metadata or "import " in cell.source
-
-
 def _fill_in(notebook: nbformat.NotebookNode, chosen: dict[str, Answer]) -> None:
     for cell in notebook.cells:
         claimed = cell.metadata.get("nbgrader", {})
@@ -275,12 +245,7 @@ def make_class(
     leave_out: Collection[str] = (),
     short: bool = False,
 ) -> list[Student]:
-    """Writes a class's submissions.
-
-    Args:
-        leave_out: kinds of students to leave out.
-        short: without the demonstrations between the exercises.
-    """
+    """Writes a class's submissions, without these kinds of students; `short` as in `Generator`."""
     generator, made = Generator(assignment, seed, short), []
     for number, kind in zip(range(students), _kinds(seed, leave_out), strict=False):
         name = f"s{number:04}-{kind}"

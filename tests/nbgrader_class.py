@@ -47,11 +47,8 @@ class Notebook:
         nbformat.write(self.content, self.path)
 
     def cell(self, grade_id):
-        (cell,) = [
-            c
-            for c in self.content.cells
-            if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
-        ]
+        claimed = [(c.metadata.get("nbgrader", {}), c) for c in self.content.cells]
+        (cell,) = [c for metadata, c in claimed if metadata.get("grade_id") == grade_id]
         return cell
 
     def write(self, exercise, source):
@@ -66,18 +63,18 @@ class Notebook:
             self.content.cells.remove(self.cell(grade_id))
 
     def delete_demonstrations(self):
-        """Keeps text, imports and graded cells; the rest would only take time."""
-        self.content.cells = [
-            c
-            for c in self.content.cells
-            if c.cell_type != "code" or "nbgrader" in c.metadata or "import " in c.source
-        ]
+        self.content.cells = [c for c in self.content.cells if is_needed(c)]
 
     def copy(self, grade_id, after):
         duplicate = copy.deepcopy(self.cell(grade_id))
         duplicate["id"] = f"{grade_id}-again"
         self.content.cells.insert(self.content.cells.index(self.cell(after)) + 1, duplicate)
         return duplicate
+
+
+def is_needed(cell):
+    """Whether it is text, imports or is graded; the rest of a lesson would only take time."""
+    return cell.cell_type != "code" or "nbgrader" in cell.metadata or "import " in cell.source
 
 
 def right_answer(lesson, exercise):

@@ -84,9 +84,8 @@ class Class:
 
 @pytest.fixture(autouse=True)
 def released(monkeypatch):
-    monkeypatch.setattr(
-        flags, "_handed_out", lambda _: {"naive_mean": "def naive_mean(x):\n    ..."}
-    )
+    stub = {"naive_mean": "def naive_mean(x):\n    ..."}
+    monkeypatch.setattr(flags, "_handed_out", lambda _: stub)
     monkeypatch.setattr(flags, "_published", lambda _: ({}, set()))
 
 

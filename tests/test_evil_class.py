@@ -89,18 +89,11 @@ class Course:
                 submission = gradebook.find_submission(ASSIGNMENT, student)
             except MissingEntry:  # there was no notebook of the assignment
                 return []
+            entered = [(one, grade) for one in submission.notebooks for grade in one.grades]
+            scores = "name", "auto_score", "manual_score", "extra_credit", "needs_manual_grade"
             return sorted(
-                (
-                    notebook.name,
-                    grade.name,
-                    grade.auto_score,
-                    grade.manual_score,
-                    grade.extra_credit,
-                    grade.needs_manual_grade,
-                    notebook.late_submission_penalty,
-                )
-                for notebook in submission.notebooks
-                for grade in notebook.grades
+                (one.name, *(getattr(grade, n) for n in scores), one.late_submission_penalty)
+                for one, grade in entered
             )
 
     def pages(self, student: str) -> dict[str, str]:
@@ -154,14 +147,7 @@ def graded(folder: Path, warm: Warm, attacks: Iterable[str] = ()) -> Course:
 
 def digests(course: Path) -> dict[str, str]:
     """The files that grading must not change."""
-    mine = (
-        "submitted",
-        "solutions",
-        "course_utils",
-        "exercises",
-        "notebooks",
-        "nbgrader_config.py",
-    )
+    mine = "submitted", "solutions", "course_utils", "exercises", "notebooks"
     found = {}
     for name in (*mine, "nbgrader_config.py"):
         at = course / name

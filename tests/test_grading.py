@@ -63,14 +63,11 @@ def codes(value):
 
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_nothing_sent_to_the_sandbox_reveals_the_answer(exercise):
-    secret = set()
-    for m in exercise.misconceptions:
-        secret |= codes(m.answer)
-    for p in exercise.properties:
-        secret |= codes(p.holds)
+    hidden = [m.answer for m in exercise.misconceptions]
+    hidden += [exercise.expect, *(p.holds for p in exercise.properties)]
     if not verdicts._is_inside(exercise.reference):
-        secret |= codes(exercise.reference)
-    secret |= codes(exercise.expect)
+        hidden.append(exercise.reference)
+    secret = set().union(*map(codes, hidden))
     written = [m.program.text for m in exercise.misconceptions if m.program]
     written += [said for m in exercise.misconceptions for said in (m.what, m.why, m.look)]
     sent = goes_in(exercise, COURSE, COURSE.earlier_parts(exercise, exercise.rules.uses))
@@ -236,16 +233,9 @@ def test_nothing_in_an_output_can_run_in_a_browser():
         '<a href="javascript:x()">a</a><div style="background:url(http://a);color:red">d</div>'
         "<iframe src=x></iframe><svg><script>x</script></svg><style>body{}</style>"
     )
-    cleaned = clean_data(
-        {
-            "text/html": page,
-            "application/javascript": "x()",
-            "image/svg+xml": "<svg onload=x()>",
-            "text/markdown": page,
-            "image/png": "AAAA<script>",
-            "text/plain": "<b>",
-        }
-    )
+    other = {"application/javascript": "x()", "image/svg+xml": "<svg onload=x()>"}
+    other |= {"text/markdown": page, "image/png": "AAAA<script>", "text/plain": "<b>"}
+    cleaned = clean_data({"text/html": page, **other})
     assert set(cleaned) == {"text/html", "text/plain"}
     for word in ("script", "onclick", "onerror", "http", "javascript", "iframe", "style>", "svg"):
         assert word not in cleaned["text/html"]
@@ -356,30 +346,28 @@ def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, e
     assert report["points"] == 2 and "course's version instead" in report["notes"][-1]
 
 
+WRONG = Cell("def naive_mean(x):\n    return x.flip(1).cumsum(1) * 2 + x.mean()")
+
+
 def test_the_same_cells_give_the_same_whatever_was_graded_between(room):
-    wrong = Cell("def naive_mean(x):\n    return x.flip(1).cumsum(1) * 2 + x.mean()")
-    first = graded(room, START, wrong, CHECK)
+    first = graded(room, START, WRONG, CHECK)
     graded(room, START, Cell("def naive_mean(x):\n    return x.cumsum(1) / 2"), CHECK)
     graded(room, START, Cell("naive_mean = 3"), CHECK)
-    assert graded(room, START, wrong, CHECK).to_dict() == first.to_dict()
+    assert graded(room, START, WRONG, CHECK).to_dict() == first.to_dict()
 
 
 @full
 def test_the_same_cells_give_the_same_in_another_room(room):
-    wrong = Cell("def naive_mean(x):\n    return x.flip(1).cumsum(1) * 2 + x.mean()")
-    first = graded(room, START, wrong, CHECK)
+    first = graded(room, START, WRONG, CHECK)
     with Room() as another:
-        assert graded(another, START, wrong, CHECK).to_dict() == first.to_dict()
+        assert graded(another, START, WRONG, CHECK).to_dict() == first.to_dict()
 
 
 @pytest.mark.parametrize(
     ("source", "said"),
     [
         ("while True: pass", "still running after 1 seconds"),
-        (
-            "while True:\n  try:\n    while True: pass\n  except BaseException: pass",
-            "still running",
-        ),
+        ("while True:\n try:\n  while True: pass\n except BaseException: pass", "still running"),
         ("import os; os._exit(0)", "ended the notebook's process"),
         ("import os; os.kill(os.getpid(), 11)", ""),  # process 1 of its namespace can't be killed
         ("import ctypes; ctypes.string_at(0)", "ended the notebook's process"),
@@ -455,14 +443,8 @@ def test_without_a_sandbox_the_tier_is_recorded_and_answers_are_still_judged_out
         ("{}".encode("utf-16"), "it is not UTF-8 text"),
         (b"<!DOCTYPE html>", "it is not JSON"),
         (b"[" * 10**6 + b"]" * 10**6, "it is nested too deeply"),
-        (
-            b'{"nbformat": 99, "nbformat_minor": -1, "metadata": {}, "cells": []}',
-            "it is not a notebook",
-        ),
-        (
-            b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [7]}',
-            "it is not a notebook",
-        ),
+        (b'{"nbformat": 99, "nbformat_minor": -1, "metadata": {}, "cells": []}', "not a notebook"),
+        (b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [7]}', "not a notebook"),
         (b" " * (submissions.MOST_BYTES + 1), "delete its outputs"),
     ],
 )
@@ -524,8 +506,7 @@ def test_nbgrader_s_commands_load_no_pytorch():
     config = (ROOT / "nbgrader_config.py").read_text(encoding="utf-8")
     loads = [line for line in config.splitlines() if line.startswith(("from ", "import "))]
     assert any("whywrong_nbgrader" in line for line in loads)
-    asked = "\n".join(
-        ["import sys", *loads, "print([n for n in ('torch', 'matplotlib') if n in sys.modules])"]
-    )
+    last = "print([n for n in ('torch', 'matplotlib') if n in sys.modules])"
+    asked = "\n".join(["import sys", *loads, last])
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr

@@ -91,16 +91,9 @@ class Course:
         environment = self.environment(**environment)
         if not inside:
             return self.warm.start(typed, self.folder, environment)
-        return subprocess.Popen(
-            [*inside, PROGRAMS / typed[0], *typed[1:]],
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+        how |= {"cwd": self.folder, "env": environment, "text": True, "start_new_session": True}
+        return subprocess.Popen([*inside, PROGRAMS / typed[0], *typed[1:]], **how)
 
     def grade(self, *arguments, **how):
         begun = time.monotonic()
@@ -151,17 +144,12 @@ def without(course, folder, leave_out):
 
 @dataclass
 class Resumed:
-    """A small class with attackers, whose run was killed once and then repeated.
-
-    Attributes:
-        kept: the number of results that the killed run had stored.
-        called: whether a submission contacted this machine meanwhile.
-    """
+    """A small class with attackers, whose run was killed once and then repeated."""
 
     course: Course
     done: Done
-    kept: int
-    called: bool
+    kept: int  # results that the killed run had stored
+    called: bool  # whether a submission contacted this machine meanwhile
 
 
 @pytest.fixture(scope="module")
@@ -423,12 +411,9 @@ def test_a_full_disk_is_reported_and_grading_continues_with_free_space(undisturb
 
 @contextmanager
 def dask(*arguments, **how):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        **how,
-    )
+    typed = [sys.executable, "-m", "distributed.cli." + arguments[0], *arguments[1:]]
+    how |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(typed, **how)
     try:
         yield process
     finally:
@@ -467,11 +452,8 @@ def test_workers_of_another_machine_give_the_same_table(undisturbed, disturbed):
         assert rooms == []
         assert worker.poll() is None
         left = family(worker)
-    assert (done.table, done.status, done.ran) == (
-        undisturbed.table,
-        undisturbed.status,
-        undisturbed.ran,
-    )
+    assert (done.table, done.status) == (undisturbed.table, undisturbed.status)
+    assert done.ran == undisturbed.ran
     assert all_gone(left)
 
 

@@ -74,6 +74,11 @@ def run(*cells, kernel=KERNEL, **options):
     return [cell.outputs for cell in notebook.cells]
 
 
+def python(*arguments, **how):
+    how |= {"capture_output": True, "text": True, "timeout": 2 * SOON}
+    return subprocess.run([sys.executable, *arguments], **how)
+
+
 class Locked:
     """A kernel inside, and a client outside."""
 
@@ -151,12 +156,7 @@ class TestByName:
         write(new_notebook(cells=cells), tmp_path / "lesson.ipynb")
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
         by_name = ("--nbval", "--nbval-kernel-name", KERNEL)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-rA", "--color=no", *by_name, "lesson.ipynb"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+        done = python("-m", "pytest", "-rA", "--color=no", *by_name, "lesson.ipynb", cwd=tmp_path)
         assert "PASSED lesson.ipynb::Cell 0" in done.stdout
         assert "FAILED lesson.ipynb::Cell 1" in done.stdout
 
@@ -168,14 +168,8 @@ class TestByName:
             notebook = nbformat.v4.new_notebook(cells=[cell])
             nbclient.NotebookClient(notebook, kernel_name={KERNEL!r}).execute()
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=SOON,
-        )
+        alone = os.environ | {"PATH": str(tmp_path)}
+        done = python("-c", textwrap.dedent(program), cwd=tmp_path, env=alone)
         assert done.returncode == 1
         said = done.stderr.split("NoSandbox: ")[-1]
         for choice in ("apt install bubblewrap", "container", "--trust-submissions"):
@@ -221,13 +215,8 @@ class TestInside:
     def test_only_programs_of_the_host_are_seen(self, inside, tmp_path):
         (tmp_path / "gradebook.db").write_text(SECRET)
         places = [tmp_path, Path.home() / ".profile", COURSE / "solutions", "/etc/passwd"]
-        assert (
-            inside(f"""
-            import os
-            print(*(p for p in {[str(p) for p in places]} if os.path.exists(p)))
-        """)
-            == ""
-        )
+        there = f"[p for p in {[str(p) for p in places]} if os.path.exists(p)]"
+        assert inside(f"import os; print(*{there})") == ""
         programs = ["/usr", "/etc", "/proc", "/dev", sys.prefix, sys.base_prefix]
         said = inside(f"""
             for place, folders, files in os.walk("/"):
@@ -341,8 +330,7 @@ class TestTooMuch:
 
     @full
     @pytest.mark.parametrize(
-        "more",
-        ["kept.append(bytearray(2**25))", "children.append(subprocess.Popen(program))"],
+        "more", ["kept.append(bytearray(2**25))", "children.append(subprocess.Popen(program))"]
     )
     def test_memory(self, caplog, more):
         bomb = f"""
@@ -430,9 +418,8 @@ class TestTooMuch:
     @full
     def test_a_kernel_that_does_not_start_leaves_its_output(self, caplog):
         with pytest.raises(RuntimeError, match="Kernel died"):
-            start_new_kernel(
-                kernel_name=KERNEL, extra_arguments=["--IPKernelApp.log_level=farewell"]
-            )
+            odd = ["--IPKernelApp.log_level=farewell"]
+            start_new_kernel(kernel_name=KERNEL, extra_arguments=odd)
         assert "and said: " in caplog.text and "farewell" in caplog.text
 
 
@@ -508,12 +495,7 @@ class TestLife:
             manager, client = start_new_kernel(kernel_name={KERNEL!r})
             print(json.dumps([manager.provisioner.pid, manager.connection_file]))
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)],
-            capture_output=True,
-            text=True,
-            timeout=SOON,
-        )
+        done = python("-c", textwrap.dedent(program))
         pid, connection = json.loads(done.stdout)
         assert not psutil.pid_exists(pid)
         assert not Path(connection).parents[1].exists()

@@ -26,16 +26,11 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell of a submission.
-
-    Args:
-        checks: the exercise whose points this cell holds; it is not run, the answer is judged.
-        locked: whether it is the course's own, not a student's.
-    """
+    """A code cell of a submission."""
 
     source: str
-    checks: str = ""
-    locked: bool = False
+    checks: str = ""  # the exercise whose points it holds; it is not run, the answer is judged
+    locked: bool = False  # it is the course's own, not a student's
 
 
 def checked_exercise(cell: NotebookNode) -> str | None:

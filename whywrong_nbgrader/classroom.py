@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -46,57 +45,46 @@ CONFIG = "nbgrader_config.py"
 LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
 
 
+ATTEMPTS = 3  # attempts to run the rest after one of our processes was killed
+
+
 class CantRun(RuntimeError):
     """Nothing can be graded; the message says why, and what to do."""
 
 
-ATTEMPTS = 3  # attempts to run the rest after one of our processes was killed
-
-
 @dataclass
 class Work:
-    """One notebook of one student.
-
-    Attributes:
-        name: the result's name; empty if there can be no result.
-        trouble: problems that a person should look at.
-    """
+    """One notebook of one student."""
 
     student: str
     notebook: str
     cells: list[Cell] = field(default_factory=list)
-    name: str = ""
-    trouble: list[str] = field(default_factory=list)
+    name: str = ""  # of its result; empty if there can be none
+    trouble: list[str] = field(default_factory=list)  # that a person should look at
     graded: Graded | None = None
 
 
 @dataclass
 class Classroom:
-    """An assignment with all its submissions.
+    """An assignment with all its submissions."""
 
-    Attributes:
-        course: the course's folder.
-        handed_in: all students who submitted it.
-        works: the notebooks, by student and name.
-    """
-
-    course: Path
-    handed_in: list[str]
+    course: Path  # its folder
+    handed_in: list[str]  # all students who submitted it
     assignment: str
     config: Config
     notebooks: list[str]
-    works: list[Work]
+    works: list[Work]  # by student and name
 
     @property
     def students(self) -> list[str]:
         return sorted({w.student for w in self.works})
 
+    def of(self, student: str) -> list[Work]:
+        return [work for work in self.works if work.student == student]
+
 
 def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> Classroom:
-    """Reads the submissions.
-
-    Args:
-        only: read only this student's.
+    """Reads the submissions, or `only` this student's.
 
     Raises:
         CantRun: there is no such course, assignment or student.
@@ -146,18 +134,17 @@ def _of(
         work = Work(student, notebook, trouble=strange)
         strange = []
         path = folder / f"{notebook}.ipynb"
-        if not os.path.lexists(path):
+        if os.path.lexists(path):
+            try:
+                nb = submissions.read(path)
+            except submissions.Unreadable as error:
+                work.trouble.append(f"the submission can't be read: {error}")
+                nb = submissions.stand_in(cells, str(error))
+            mend(nb, cells)
+            work.cells = cells_of(nb)
+            work.name = settings.name(work.cells)
+        else:
             work.trouble.append("it was not submitted")
-            yield work
-            continue
-        try:
-            nb = submissions.read(path)
-        except submissions.Unreadable as error:
-            work.trouble.append(f"the submission can't be read: {error}")
-            nb = submissions.stand_in(cells, str(error))
-        mend(nb, cells)
-        work.cells = cells_of(nb)
-        work.name = settings.name(work.cells)
         yield work
 
 
@@ -200,7 +187,10 @@ def run(
     told(0, len(todo))
     if not todo:
         return
-    made = _side_by_side(todo, settings, workers or os.cpu_count() or 1, scheduler)
+    if scheduler:
+        made = _on_a_cluster(todo, settings, scheduler)
+    else:
+        made = _on_this_machine(todo, settings, min(workers or os.cpu_count() or 1, len(todo)))
     for number, (name, graded) in enumerate(made, 1):
         if isinstance(graded, str):
             for work in alike[name]:
@@ -223,15 +213,11 @@ def _take(works: Sequence[Work], graded: Graded) -> None:
 Made = Iterator[tuple[str, Graded | str]]  # each result with its name, or with the error
 
 
-def _side_by_side(todo: Sequence[Work], settings: Settings, workers: int, scheduler: str) -> Made:
-    """Yields results as they arrive, from local processes or from a scheduler's workers."""
-    if scheduler:
-        return _on_a_cluster(todo, settings, scheduler)
-    return _on_this_machine(todo, settings, min(workers, len(todo)))
-
-
 def _on_this_machine(todo: Sequence[Work], settings: Settings, workers: int) -> Made:
-    context = multiprocessing.get_context(_how_workers_start())
+    # The fork server loads PyTorch and the course once; if the temporary folder's name is too long
+    # for a socket, each worker loads them itself.
+    short = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE
+    context = multiprocessing.get_context("forkserver" if short else "spawn")
     context.set_forkserver_preload([f"{__package__}.preloaded"])
     left = {work.name: work for work in todo}
     for _ in range(ATTEMPTS):
@@ -280,12 +266,6 @@ def _outcome(error: BaseException) -> str:
     return f"it could not be run: {error}"
 
 
-def _how_workers_start() -> str:
-    """Loads PyTorch and the course once, and forks workers from that process. If the temporary
-    folder's name is too long for a socket, each worker loads them itself."""
-    return "forkserver" if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE else "spawn"
-
-
 # The gradebook -------------------------------------------------------------------------------
 
 
@@ -305,8 +285,7 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
     if may and new_too:
         return []
     for student in new:
-        works = [work for work in classroom.works if work.student == student]
-        for work in works:
+        for work in (works := classroom.of(student)):
             work.name, work.cells = "", []
         line = f"course grade {classroom.assignment} --student {shlex.quote(student)} --enrol"
         works[0].trouble.append(f"this name is not in the gradebook; to add it: {in_a_line(line)}")
@@ -325,42 +304,29 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
     converter.force = True
     converter.log.setLevel(logging.ERROR + 1)
     try:
-        with warnings.catch_warnings(), _one_engine():
+        with warnings.catch_warnings(), patch.object(nbgrader.api, "create_engine", _engine):
             warnings.simplefilter("ignore")  # hides the log messages of nbgrader's database
             converter.start()
     except Exception as error:
-        first = next(work for work in classroom.works if work.student == student)
-        first.trouble.append(f"nbgrader could not enter it: {error}")
+        classroom.of(student)[0].trouble.append(f"nbgrader could not enter it: {error}")
         return False
     return True
 
 
-@contextmanager
-def _one_engine() -> Iterator[None]:
-    """Speeds up the gradebook, which nbgrader opens six times per notebook: preparing the same
-    queries again took a third of its time."""
-    with patch.object(nbgrader.api, "create_engine", _engine):
-        yield
-
-
-@cache
-def _engine(db_url: str, **how: Any) -> Any:
-    return sqlalchemy.create_engine(db_url, **how)
+# nbgrader opens the gradebook six times per notebook: preparing the same queries again took a third
+# of its time.
+_engine = cache(sqlalchemy.create_engine)
 
 
 def _up_to_date(classroom: Classroom, student: str) -> bool:
     """Whether each notebook was entered with its current result."""
     folder = classroom.course / "autograded" / student / classroom.assignment
-    for work in classroom.works:
-        if work.student != student or not work.name:
-            continue
-        try:
-            entered = submissions.read(folder / f"{work.notebook}.ipynb")
-        except submissions.Unreadable:
-            return False
-        if entered.metadata.get("course", {}).get("result") != work.name:
-            return False
-    return True
+    works = [work for work in classroom.of(student) if work.name]
+    try:
+        made = [submissions.read(folder / f"{work.notebook}.ipynb").metadata for work in works]
+    except submissions.Unreadable:
+        return False
+    return [m.get("course", {}).get("result") for m in made] == [work.name for work in works]
 
 
 def _set_penalties(classroom: Classroom, student: str) -> None:
@@ -369,6 +335,6 @@ def _set_penalties(classroom: Classroom, student: str) -> None:
     rule.log.setLevel(logging.ERROR + 1)
     ids = {"student": student, "assignment": classroom.assignment}
     ids["db_url"] = CourseDirectory(config=classroom.config).db_url
-    for work in classroom.works:
-        if work.student == student and work.name:
+    for work in classroom.of(student):
+        if work.name:
             rule.preprocess(new_notebook(), {"nbgrader": ids | {"notebook": work.notebook}})

@@ -30,10 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(args: argparse.Namespace) -> int:
-    course = Path.cwd()
-    tier = sandbox.TRUSTED if trusted() else sandbox.SANDBOX
+    course, tier = Path.cwd(), sandbox.TRUSTED if trusted() else sandbox.SANDBOX
     try:
-        if not trusted():
+        if tier == sandbox.SANDBOX:
             sandbox.demand()
         settings = Settings.of(course, tier)
         exercise = joined(settings.own).find(args.exercise)

@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 import nbformat
+from nbgrader.coursedir import CourseDirectory
 
 from whywrong.course import catalogue, installed
 from whywrong.failed_runs import names_written
@@ -45,15 +46,16 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
         if long := sum(len(source) > MOST_READ for source in own):
             said[work.student].append(f"{work.notebook} has cells too long to compare: {long}")
         words = {w for source in own for w in read.get(source[:MOST_READ], [])[1:]} - usual
-        if words and _has_points(work):
+        reports = work.graded.reports.values() if work.graded else ()
+        if words and any(report["points"] for report in reports):
             named = ", ".join(sorted(words)[:8])
             said[work.student].append(f"{work.notebook} is worth a look: it uses {named}")
         for exercise, source in answers(work).items():
             if _takes_finished(source, exercise):
                 said[work.student].append(f"{exercise} is the course's own finished part")
-            elif _is_own_work(
-                exercise, text := normal(source), normal(handed_out.get(exercise, ""))
-            ):
+                continue
+            text, stub = normal(source), normal(handed_out.get(exercise, ""))
+            if _is_own_work(exercise, text, stub):
                 texts[work.student][exercise] = text
     for student, written in texts.items():
         known = {e: {normal(published.get(e, "")), normal(finished[e])} for e in written}
@@ -66,10 +68,6 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     return dict(said), groups
 
 
-def _has_points(work: Work) -> bool:
-    return work.graded is not None and any(r["points"] for r in work.graded.reports.values())
-
-
 def _is_own_work(exercise: str, text: str, handed_out: str) -> bool:
     """Whether equal text is evidence: not for quizzes, handed-out programs or single lines."""
     known = catalogue().find(exercise)
@@ -80,12 +78,8 @@ def _is_own_work(exercise: str, text: str, handed_out: str) -> bool:
 def _groups(
     alike: Mapping[tuple[str, str], set[str]], most: float, said: dict[str, list[str]]
 ) -> list[str]:
-    """One sentence per group that shares answers; each member also gets a short note.
-
-    Args:
-        alike: the students who wrote each text of an answer.
-        most: a text that more students wrote is not evidence.
-    """
+    """One sentence per group that wrote texts `alike`, and a short note for each member; a text
+    that more than `most` students wrote is not evidence."""
     shared: dict[tuple[str, str], set[str]] = defaultdict(set)
     length: Counter[tuple[str, str]] = Counter()
     for (exercise, text), students in alike.items():
@@ -108,24 +102,21 @@ def _groups(
 def answers(work: Work) -> dict[str, str]:
     """The cells that define an answer, by exercise; of several, the last."""
     checked = {c.checks for c in work.cells if c.checks}
-    found = {}
+    found: dict[str, str] = {}
     for cell in work.cells:
-        for name in names_written(cell.source) & checked if not cell.checks else ():
-            found[name] = cell.source
+        if not cell.checks:
+            found |= dict.fromkeys(names_written(cell.source) & checked, cell.source)
     return found
 
 
 def _handed_out(classroom: Classroom) -> Mapping[str, str]:
     """The answers' cells as they were released: stubs and broken programs."""
-    from nbgrader.coursedir import CourseDirectory
-
     db_url = CourseDirectory(config=classroom.config).db_url
-    found = {}
+    found: dict[str, str] = {}
     for notebook in classroom.notebooks:
         for cell in released(db_url, classroom.assignment, notebook).values():
             if cell.cell_type == "code" and not cell.locked:
-                for name in names_written(cell.source):
-                    found[name] = cell.source
+                found |= dict.fromkeys(names_written(cell.source), cell.source)
     return found
 
 
@@ -140,8 +131,6 @@ def _finished(exercise: str) -> str:
 
 def _published(classroom: Classroom) -> tuple[dict[str, str], set[str]]:
     """The answers in the course's own solutions, which are public."""
-    from nbgrader.coursedir import CourseDirectory
-
     folder = CourseDirectory(config=classroom.config).source_directory
     found: dict[str, str] = {}
     given = set()  # all code cells, of which some are handed out unchanged

@@ -28,11 +28,7 @@ PUT_BACK = "# This cell was missing from the submission and was restored.\n"
 
 @dataclass(frozen=True)
 class Released:
-    """A cell as it was released.
-
-    Args:
-        metadata: nbgrader's original metadata.
-    """
+    """A cell as it was released, with nbgrader's original metadata."""
 
     source: str
     cell_type: str
@@ -40,44 +36,31 @@ class Released:
     graded: bool
     metadata: dict[str, Any]
 
+    def new(self) -> NotebookNode:
+        made = new_code_cell if self.cell_type == "code" else new_markdown_cell
+        return made(self.source, metadata={"nbgrader": NotebookNode(self.metadata)})
+
 
 def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]:
     """A notebook's cells in the gradebook, by name."""
     with Gradebook(db_url) as gradebook:
         kept = gradebook.find_notebook(notebook, assignment)
         points = {c.name: c.max_score for c in (*kept.grade_cells, *kept.task_cells)}
-        graded = {cell.name for cell in kept.grade_cells}
-        solutions = {cell.name for cell in kept.solution_cells}
-        tasks = {cell.name for cell in kept.task_cells}
-        return {
-            cell.name: Released(
-                cell.source,
-                cell.cell_type,
-                cell.locked,
-                cell.name in graded | tasks,
-                {
-                    **nbgrader_metadata(
-                        cell.name,
-                        grade=cell.name in graded,
-                        solution=cell.name in solutions,
-                        task=cell.name in tasks,
-                        locked=cell.locked,
-                        points=points.get(cell.name),
-                    ),
-                    "checksum": cell.checksum,
-                    "cell_type": cell.cell_type,
-                },
-            )
-            for cell in kept.source_cells
-        }
+        of = {"grade": kept.grade_cells, "solution": kept.solution_cells, "task": kept.task_cells}
+        named = {kind: {cell.name for cell in found} for kind, found in of.items()}
+        cells = {}
+        for cell in kept.source_cells:
+            name, kinds = cell.name, {kind: cell.name in names for kind, names in named.items()}
+            metadata = nbgrader_metadata(name, points.get(name), locked=cell.locked, **kinds)
+            metadata |= {"checksum": cell.checksum, "cell_type": cell.cell_type}
+            graded = kinds["grade"] or kinds["task"]
+            cells[name] = Released(cell.source, cell.cell_type, cell.locked, graded, metadata)
+        return cells
 
 
 def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
-    """Restores in a submission, in place, what grading depends on; returns the restored cells.
-
-    Whatever a student did to a cell (copied, deleted, retyped, edited its metadata), grading works
-    for everyone, and nothing that they wrote runs in anyone's browser.
-    """
+    """Restores in a submission, in place, what grading depends on, whatever a student did to its
+    cells, and lets nothing of theirs run in a browser; returns the names of the restored cells."""
     found = set()
     for cell in reversed(nb.cells):  # of two copies, the later one counts
         claimed = cell.metadata.get("nbgrader")
@@ -94,9 +77,7 @@ def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
             cell.source = cells[name].source
     missing = sorted(name for name in cells if cells[name].graded and name not in found)
     for name in missing:
-        new = new_code_cell if cells[name].cell_type == "code" else new_markdown_cell
-        cell = new(cells[name].source)
-        cell.metadata["nbgrader"] = NotebookNode(cells[name].metadata)
+        cell = cells[name].new()
         nb.cells.insert(_place(nb, checked_exercise(cell)), cell)
         if cell.cell_type == "code":
             cell.source = PUT_BACK + cell.source
@@ -109,9 +90,8 @@ def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
 
 def _tame(cell: NotebookNode, keep_text: bool) -> None:
     """Removes from a cell everything that a browser would run or that misleads a page."""
-    cell.metadata = NotebookNode(
-        {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
-    )
+    kept = {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
+    cell.metadata = NotebookNode(kept)
     cell.source = writable(cell.source)
     if cell.cell_type != "code" and not keep_text:
         cell.source = at_rest(cell.source)
@@ -127,13 +107,10 @@ def at_rest(text: str) -> str:
 
 
 def _place(nb: NotebookNode, exercise: str | None) -> int:
-    """The position after the last cell that defines the checked name.
-
-    Without such a cell, the check comes after the imports, before a demonstration can import the
-    finished part under the same name. A graded cell of another kind comes last.
-    """
+    """The position after the last cell that defines the checked name."""
     if exercise is None:
         return len(nb.cells)
+    # Otherwise after the imports, before a demonstration can import the finished part by this name.
     code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
     places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
     imports = [i for i in code if IMPORTS_CHECK.search(nb.cells[i].source)]
@@ -141,15 +118,12 @@ def _place(nb: NotebookNode, exercise: str | None) -> int:
 
 
 def _retype(cell: NotebookNode, cell_type: str) -> None:
-    if cell.cell_type == cell_type:
-        return
-    cell.cell_type = cell_type
-    cell.pop("attachments", None)
-    if cell_type == "code":
-        cell.outputs, cell.execution_count = [], None
-    else:
-        cell.pop("outputs", None)
-        cell.pop("execution_count", None)
+    if cell.cell_type != cell_type:
+        cell.cell_type = cell_type
+        for name in ("attachments", "outputs", "execution_count"):
+            cell.pop(name, None)
+        if cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
 
 
 def cells_of(nb: NotebookNode) -> list[Cell]:

@@ -35,17 +35,11 @@ PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
 
 @dataclass(frozen=True)
 class Times:
-    """Time limits in seconds.
+    """Time limits in seconds."""
 
-    Args:
-        cell: for running a cell.
-        check: processor time, for all cases of an exercise together.
-        notebook: for the whole notebook.
-    """
-
-    cell: float = 60.0
-    check: float = 10.0
-    notebook: float = 300.0
+    cell: float = 60.0  # for running a cell
+    check: float = 10.0  # processor time, for all cases of an exercise together
+    notebook: float = 300.0  # for the whole notebook
 
     @classmethod
     def usual(cls) -> Times:
@@ -64,22 +58,18 @@ def _seconds(name: str, usual: float) -> float:
 
 @dataclass
 class Graded:
-    """The result of a notebook, as plain data.
+    """The result of a notebook, as plain data."""
 
-    Attributes:
-        outputs: the outputs of each code cell.
-        reports: one per exercise, from `Report.to_dict`.
-        happened: events that a person should know, in words; usually none.
-        tier: the protection between the submission and this machine.
-    """
-
-    outputs: list[list[dict[str, Any]]] = field(default_factory=list)
-    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
-    happened: list[str] = field(default_factory=list)
-    tier: str = ""
+    outputs: list[list[dict[str, Any]]] = field(default_factory=list)  # of each code cell
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)  # from `Report.to_dict`
+    happened: list[str] = field(default_factory=list)  # that a person should know; usually none
+    tier: str = ""  # the protection between the submission and this machine
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+Judging = tuple[Exercise, Catalogue, AnswerKey, list[Observation]]
 
 
 class _Run:
@@ -191,32 +181,22 @@ class _Run:
                 self.failed.pop(name, None)
 
     def judged(
-        self,
-        exercise: Exercise,
-        catalogue: Catalogue,
-        key: AnswerKey,
-        seen: list[Observation] | None = None,
+        self, exercise: Exercise, catalogue: Catalogue, key: AnswerKey, seen: list[Observation]
     ) -> Report:
-        report, lived = self._verdict(exercise, catalogue, key, seen)
-        if (
-            not lived and exercise.rules.uses
-        ):  # the cause may be an earlier answer that this one calls
-            with_parts, _ = self._verdict(exercise, catalogue, key, seen, report)
+        """The report on an answer; `seen` is filled with the observations."""
+        judging = exercise, catalogue, key, seen
+        report, lived = self._verdict(judging)
+        if not lived and exercise.rules.uses:  # because of an earlier answer that it calls?
+            with_parts, _ = self._verdict(judging, report)
             report = with_parts if with_parts.passed else report
         if failure := self.failed.get(exercise.id):
             report = replace(report, notes=[failure, *report.notes])
         return report
 
-    def _verdict(
-        self,
-        exercise: Exercise,
-        catalogue: Catalogue,
-        key: AnswerKey,
-        seen: list[Observation] | None,
-        alone: Report | None = None,
-    ) -> tuple[Report, bool]:
+    def _verdict(self, judging: Judging, alone: Report | None = None) -> tuple[Report, bool]:
         """A report, and whether the notebook's process is still alive."""
         assert self.lodger is not None
+        exercise, catalogue, key, seen = judging
         seconds = max(self.left(self.times.check), 0.1)
         try:
             return verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone), True
@@ -237,33 +217,26 @@ def grade(
     seed_of: Callable[[str], int],
     times: Times | None = None,
 ) -> Graded:
-    """Runs a notebook's cells in order and judges its answers.
-
-    Args:
-        seed_of: gives the seed for an exercise's inputs.
-    """
+    """Runs a notebook's cells in order and judges its answers, on inputs from these seeds."""
     times = times or Times()
     graded, run = Graded(tier=room.tier), _Run(room, cells, times)
+    said = f"The notebook's {times.notebook:g} seconds ended before this cell."
     try:
         run.begin()
         for number, cell in enumerate(cells):
             exercise = catalogue.find(cell.checks) if cell.checks else None
-            if run.left(1.0) <= 0:
-                said = f"The notebook's {times.notebook:g} seconds ended before this cell."
-                if said not in run.happened:
-                    run.happened.append(said)
-                if exercise:
-                    report = Report.nothing(exercise, said)
-                    graded.reports[exercise.id] = report.to_dict()
-                    graded.outputs.append([card(report, exercise)])
-                else:
-                    graded.outputs.append([told(said)])
-            elif exercise:
-                report = run.judged(exercise, catalogue, kept_key(exercise, seed_of(exercise.id)))
-                graded.reports[exercise.id] = report.to_dict()
-                graded.outputs.append([card(report, exercise)])
+            if (too_late := run.left(1.0) <= 0) and said not in run.happened:
+                run.happened.append(said)
+            if not exercise:
+                graded.outputs.append([told(said)] if too_late else run.cell(number))
+                continue
+            if too_late:
+                report = Report.nothing(exercise, said)
             else:
-                graded.outputs.append(run.cell(number))
+                key = kept_key(exercise, seed_of(exercise.id))
+                report = run.judged(exercise, catalogue, key, [])
+            graded.reports[exercise.id] = report.to_dict()
+            graded.outputs.append([card(report, exercise)])
     finally:
         run.leave()
     graded.happened = run.happened
@@ -358,15 +331,9 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
 
 def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
     """Keeps only bitmaps that are embedded in the page, and nothing that could cover a card."""
-    if attribute == "src" and not _is_picture(value):
+    if attribute == "src" and (len(value) >= MOST_PICTURE or not PICTURE.fullmatch(value)):
         return None
-    if attribute == "style" and re.search(r"margin[^;]*-", value):
-        return None
-    return value
-
-
-def _is_picture(source: str) -> bool:
-    return len(source) < MOST_PICTURE and bool(PICTURE.fullmatch(source))
+    return None if attribute == "style" and re.search(r"margin[^;]*-", value) else value
 
 
 def _depth(page: str) -> int:

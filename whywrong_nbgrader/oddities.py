@@ -29,18 +29,12 @@ DYNAMIC = {"delattr", "getattr", "setattr"}
 COMMAND = re.compile(
     r"^\s*(?:!|%%?(?:bash|sh|script|system|sx|run|load_ext|writefile|python\w*)\b)"
 )
-WORD = re.compile(r"\w+")
-
-
 LIMITS, AT_ONCE = ("2", str(2**30)), 500  # seconds of a cell, bytes and cells of a process
 
 
 def understood(cells: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], set[str]]:
-    """Each cell's `normal` text and its odd words, and the students whose cells can't be parsed.
-
-    Args:
-        cells: a student and the source of a cell.
-    """
+    """Each cell's `normal` text and its odd words, and the students whose cells can't be parsed;
+    `cells` are pairs of a student and a source."""
     whose: dict[str, str] = {}
     for student, source in cells:
         whose.setdefault(source[:MOST_READ], student)
@@ -81,7 +75,9 @@ def odd_words(source: str) -> frozenset[str]:
     try:
         tree = ast.parse(python)
     except (SyntaxError, ValueError, RecursionError):
-        return found | (set(WORD.findall(source)) & (MODULES | NAMES | ATTRIBUTES - {"ops", "_C"}))
+        return found | (
+            set(re.findall(r"\w+", source)) & (MODULES | NAMES | ATTRIBUTES - {"ops", "_C"})
+        )
     return found | {word for node in ast.walk(tree) for word in _odd(node)}
 
 

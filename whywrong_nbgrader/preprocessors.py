@@ -36,11 +36,8 @@ leave_out_what_is_strange()
 
 
 class ClearAnswers(ClearSolutions):
-    """`ClearSolutions` that keeps the questions of a quiz: `"key": answer,` → `"key": ...,`.
-
-    A solution region inside a dict keeps its keys; one with a broken program becomes that program;
-    any other becomes `code_stub`.
-    """
+    """`ClearSolutions` that keeps the questions of a quiz, `"key": answer,` → `"key": ...,`, and
+    the broken program of a clinic; any other solution becomes `code_stub`."""
 
     question = r" *(?:\"[^\"\n]*\"|'[^'\n]*')"
     entry = re.compile(rf"^({question}):.*\n", re.M)
@@ -62,7 +59,10 @@ class MendCells(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         ids = resources["nbgrader"]
         if not trusted():
-            _demand()
+            try:
+                demand()
+            except NoSandbox as error:  # else nbgrader would name a single student
+                raise SystemExit(f"\n{error}") from None
         for said in strange_in(_course(self) / "submitted" / ids["student"] / ids["assignment"]):
             self.log.warning("%s", said)
         for name in mend(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
@@ -110,13 +110,6 @@ def trusted() -> bool:
     return os.environ.get("COURSE_TRUST_SUBMISSIONS", "").lower() in ("1", "yes", "true")
 
 
-def _demand() -> None:
-    try:
-        demand()
-    except NoSandbox as error:
-        raise SystemExit(f"\n{error}") from None  # not the name of a single student for nbgrader
-
-
 def _course(preprocessor: NbGraderPreprocessor) -> Path:
     """The course's folder: that of this preprocessor's converter, or the current one."""
     owner: Any = preprocessor
@@ -158,8 +151,7 @@ def _mathml(source: str, display: str) -> str:
     """A formula; its source if it can't be converted, whose text may be a student's."""
     with suppress(Exception):
         if len(source) <= LONGEST_FORMULA:
-            made = convert(" ".join(source.split()), display=display)
-            return clean(made, "mathml")
+            return clean(convert(" ".join(source.split()), display=display), "mathml")
     return f"<code>{html.escape(source)}</code>"
 
 

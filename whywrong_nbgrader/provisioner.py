@@ -25,6 +25,7 @@ from traitlets import Integer
 
 from . import sandbox
 from .room import HERE, INSIDE, make_package
+from .sandbox import LIMITS, MIB, Limits
 from .watch import Watch
 
 KERNEL = "course-sandbox"
@@ -36,15 +37,9 @@ LAST_WORDS = 1000
 class SandboxProvisioner(LocalProvisioner):
     """Launches a kernel in a sandbox, and ends it if it exceeds its limits."""
 
-    memory = Integer(
-        sandbox.LIMITS.memory // sandbox.MIB, help="MiB of memory for a kernel and its processes."
-    ).tag(config=True)
-    processes = Integer(sandbox.LIMITS.processes, help="Maximum number of processes.").tag(
-        config=True
-    )
-    folder_size = Integer(
-        sandbox.LIMITS.folder_size // sandbox.MIB, help="MiB that it may write into one folder."
-    ).tag(config=True)
+    memory = Integer(LIMITS.memory // MIB, help="MiB of its processes together.").tag(config=True)
+    processes = Integer(LIMITS.processes, help="Maximum number of processes.").tag(config=True)
+    folder_size = Integer(LIMITS.folder_size // MIB, help="MiB of one folder.").tag(config=True)
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -104,8 +99,7 @@ class SandboxProvisioner(LocalProvisioner):
     async def kill(self, restart: bool = False) -> None:
         self._leaving.close()
 
-    async def terminate(self, restart: bool = False) -> None:
-        self._leaving.close()
+    terminate = kill
 
     async def cleanup(self, restart: bool = False) -> None:
         self._leaving.close()
@@ -119,18 +113,15 @@ class SandboxProvisioner(LocalProvisioner):
         self._leaving.callback(_remove, self._folder)
         return Path(self._folder)
 
-    def _limits(self) -> sandbox.Limits:
-        return sandbox.Limits(
-            memory=self.memory * sandbox.MIB,
-            processes=self.processes,
-            folder_size=self.folder_size * sandbox.MIB,
-        )
+    def _limits(self) -> Limits:
+        sizes = {"memory": self.memory * MIB, "folder_size": self.folder_size * MIB}
+        return Limits(processes=self.processes, **sizes)
 
 
 class _Run:
     """One kernel in its sandbox, from start to end."""
 
-    def __init__(self, cmd: list[str], folder: Path, limits: sandbox.Limits, log: Logger) -> None:
+    def __init__(self, cmd: list[str], folder: Path, limits: Limits, log: Logger) -> None:
         self.too_much, self._log, self._said = "", log, folder / "said"
         with self._said.open("wb") as out:
             self.process = sandbox.launch(cmd, stdout=out, stderr=out, start_new_session=True)

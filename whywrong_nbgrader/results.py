@@ -71,18 +71,12 @@ def texts_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything besides the cells that a result depends on.
+    """Everything besides the cells that a result depends on."""
 
-    Attributes:
-        secret: the seed of the inputs.
-        tier: the protection between a submission and this machine.
-        own: the folders of an instructor's own exercises.
-    """
-
-    secret: str
-    tier: str
+    secret: str  # the seed of the inputs
+    tier: str  # the protection between a submission and this machine
     times: Times
-    own: tuple[Path, ...] = ()
+    own: tuple[Path, ...] = ()  # the folders of an instructor's own exercises
 
     @classmethod
     def of(cls, course: Path, tier: str) -> Settings:
@@ -111,18 +105,12 @@ class Results:
 
     def find(self, name: str) -> Graded | None:
         """A stored result, or None."""
-        try:
-            kept = json.loads(self._place(name).read_text(encoding="utf-8"))
-            return Graded(**kept)
-        except (OSError, ValueError, TypeError):
-            return None
+        with suppress(OSError, ValueError, TypeError):
+            return Graded(**json.loads(self._place(name).read_text(encoding="utf-8")))
+        return None
 
     def keep(self, name: str, graded: Graded) -> None:
-        """Writes a result.
-
-        Raises:
-            CantKeep: the disk is full, or the folder can't be written.
-        """
+        """Writes a result; raises `CantKeep` if the disk is full or the folder can't be written."""
         _write(self._place(name), json.dumps(graded.to_dict()))
 
 

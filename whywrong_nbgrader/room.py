@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 INSIDE = "/course"
 START_SECONDS = 120.0
 ENVIRONMENT = {"PYTHONPATH": INSIDE, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-ENVIRONMENT |= {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+ENVIRONMENT |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ENVIRONMENT |= {"COURSE_GRADED": "1"}
 
 
@@ -74,28 +74,20 @@ def remove_left() -> None:
                 os.close(lock)
 
 
-def _own_folder() -> tuple[Path, int]:
-    """A new folder, locked while this process exists."""
-    remove_left()
-    made = Path(tempfile.mkdtemp(prefix="course-making-"))  # shows that it is in use
-    lock = os.open(made, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    return made.rename(made.with_name(made.name.replace("making", "room"))), lock
-
-
-class Room:
-    """A sandboxed process in which PyTorch, matplotlib and the course are loaded.
-
-    Args:
-        trusted: if the instructor asks for it, no sandbox but a child process with the same rights.
-    """
+class Room(contextlib.AbstractContextManager):
+    """A sandboxed process in which PyTorch, matplotlib and the course are loaded; if the instructor
+    trusts submissions, a child process with the same rights."""
 
     def __init__(self, trusted: bool = False, limits: Limits = LIMITS) -> None:
         self.trusted, self.limits = trusted, limits
         self.tier = sandbox.TRUSTED if trusted else sandbox.SANDBOX
         if not trusted:
             sandbox.demand()
-        self._folder, self._lock = _own_folder()
+        remove_left()
+        made = Path(tempfile.mkdtemp(prefix="course-making-"))  # shows that it is in use
+        self._lock = os.open(made, os.O_RDONLY)  # locked while this process exists
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._folder = made.rename(made.with_name(made.name.replace("making", "room")))
         make_package(self._folder)
         self._begin()
 
@@ -105,27 +97,16 @@ class Room:
         course = installed()
         loaded = [f"{course.package}.{name}" for name in course.loaded] if course else []
         argv = [sys.executable, "-m", f"{HERE.name}.inside.server", str(theirs.fileno()), *loaded]
-        environment = None
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
+        how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": self._said}
         if self.trusted:
             argv.append("trusted")
             environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self._folder)}
+            how |= {"env": environment, "cwd": self._folder}
         else:
-            argv = sandbox.command(
-                argv,
-                shown={INSIDE: self._folder},
-                environment=ENVIRONMENT,
-                limits=self.limits,
-                nested=True,
-            )
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
-        self._process = sandbox.launch(
-            argv,
-            env=environment,
-            cwd=self._folder if self.trusted else None,
-            stdout=subprocess.DEVNULL,
-            stderr=self._said,
-            pass_fds=(theirs.fileno(),),
-        )
+            inside: Any = {"shown": {INSIDE: self._folder}, "environment": ENVIRONMENT}
+            argv = sandbox.command(argv, **inside, limits=self.limits, nested=True)
+        self._process = sandbox.launch(argv, pass_fds=(theirs.fileno(),), **how)
         theirs.close()
         self._watch = Watch(self._process.pid, self._note, self.limits)
         if not self._hears(b"ready", START_SECONDS):
@@ -159,16 +140,13 @@ class Room:
             yield Lodger(self, mine)
         finally:
             mine.close()
-            self._say(b"k")
+            self.say(b"k")
             if not self._hears(b"ended", 10):  # it may already have ended
                 self._end()
                 self._begin()
 
-    def interrupt(self) -> None:
-        """Interrupts the running code, like Ctrl-C."""
-        self._say(b"i")
-
-    def _say(self, word: bytes) -> None:
+    def say(self, word: bytes) -> None:
+        """Interrupts the running code like Ctrl-C ("i"), or kills it ("k")."""
         with contextlib.suppress(OSError):
             self._control.settimeout(10)
             self._control.sendall(word)
@@ -188,9 +166,6 @@ class Room:
         shutil.rmtree(self._folder, ignore_errors=True)
         os.close(self._lock)
 
-    def __enter__(self) -> Room:
-        return self
-
     def __exit__(self, *_: Any) -> None:
         self.close()
 
@@ -206,8 +181,7 @@ class Lodger:
         """The reply to a request, as untrusted data.
 
         Raises:
-            wire.Ended, wire.OutOfTime, wire.BadMessage: there was no reply, none in time, or an
-            invalid one.
+            wire.Ended, wire.OutOfTime, wire.BadMessage: no reply, none in time, or an invalid one.
         """
         until = time.monotonic() + seconds
         self._token = secrets.token_hex(8)
@@ -223,5 +197,5 @@ class Lodger:
 
     def interrupt(self, seconds: float) -> tuple[dict, bytes]:
         """The reply after an interrupt; raises the same errors as `ask`."""
-        self._room.interrupt()
+        self._room.say(b"i")
         return self._answer(time.monotonic() + seconds)

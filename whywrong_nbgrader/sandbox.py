@@ -37,25 +37,14 @@ class NoSandbox(RuntimeError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Resource limits for one submission.
+    """Resource limits for one submission, in numbers and in bytes."""
 
-    Args:
-        memory: bytes that all its processes may use together; one process may reserve twice as
-            much.
-        processes: the maximum number at any time.
-        file_size: bytes of the largest file that it may write.
-        folder_size: total bytes that it may write into each of its own folder, its home, /tmp and
-            /dev/shm.
-        files: the maximum number of files and folders in its own folder.
-        open_files: the maximum number of open files of one process.
-    """
-
-    memory: int = 2048 * MIB
+    memory: int = 2048 * MIB  # of all its processes; one of them may reserve twice as much
     processes: int = 64
-    file_size: int = 64 * MIB
-    folder_size: int = 256 * MIB
-    files: int = 1000
-    open_files: int = 256
+    file_size: int = 64 * MIB  # of one file
+    folder_size: int = 256 * MIB  # of each: its own folder, its home, /tmp and /dev/shm
+    files: int = 1000  # in its own folder, with the folders
+    open_files: int = 256  # of one process
 
 
 LIMITS = Limits()
@@ -68,9 +57,8 @@ def why_not() -> str:
         return "bubblewrap runs only on Linux, and this is another system"
     if shutil.which("bwrap") is None:
         return "the program bwrap is not installed (on Debian: apt install bubblewrap)"
-    tried = subprocess.run(
-        command(["true"]), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
+    how: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 60}
+    tried = subprocess.run(command(["true"]), **how)
     if tried.returncode:
         said = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
         return f"the system does not let bwrap create a sandbox ({said})"
@@ -78,11 +66,7 @@ def why_not() -> str:
 
 
 def demand() -> None:
-    """Returns if this machine can provide a sandbox.
-
-    Raises:
-        NoSandbox: it can't; the message names the choices.
-    """
+    """Raises `NoSandbox`, which names the choices, if this machine can't provide a sandbox."""
     if reason := why_not():
         raise NoSandbox(
             f"Submissions are untrusted programs, and this machine can't sandbox them: {reason}.\n"
@@ -115,21 +99,27 @@ def command(
         environment: all environment variables besides HOME, PATH and LANG.
         nested: whether the program creates its own namespaces for its children.
     """
+    # For each process; `watch.py` limits all of them together. Not of address space, of which the
+    # GPU libraries reserve more than they use.
+    bounds = ["--core=0", f"--data={2 * limits.memory}", f"--fsize={limits.file_size}"]
+    bounds.append(f"--nofile={limits.open_files}")
+    programs = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+    variables = {"HOME": HOME, "PATH": programs, "LANG": "C.UTF-8", "USER": "student"}
+    variables |= environment or {}
     groups = (
         # bwrap's own environment can be read inside, as the environment of process 1.
         () if no_cgroup() else _scope(limits),
-        ("env", "-i", _program("prlimit"), *_bounds(limits), "--", _program("bwrap")),
-        NAMESPACES,
-        () if nested else _without_namespaces(),
+        ("env", "-i", _program("prlimit"), *bounds, "--", _program("bwrap")),
+        ("--unshare-all", "--unshare-user", *(() if nested else _without_namespaces())),
         NOBODY,
         _files(shown or {}, own, limits, nested),
-        ("--chdir", HOME, "--clearenv", *_variables(environment or {})),
+        ("--chdir", HOME, "--clearenv"),
+        *(("--setenv", name, value) for name, value in variables.items()),
         ("--", *argv),
     )
     return [word for group in groups for word in group]
 
 
-NAMESPACES = ("--unshare-all", "--unshare-user")
 # An ordinary user: root could not be given up in nested namespaces.
 NOBODY = (
     *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
@@ -137,19 +127,15 @@ NOBODY = (
 )
 
 
-def _bounds(limits: Limits) -> Iterator[str]:
-    """Limits for each process; `watch.py` limits all of them together."""
-    # Not of address space, of which the GPU libraries reserve more than they use.
-    yield from (f"--data={2 * limits.memory}", f"--fsize={limits.file_size}", "--core=0")
-    yield f"--nofile={limits.open_files}"
-
-
 def _files(
     shown: Mapping[str | Path, str | Path], own: str | Path | None, limits: Limits, nested: bool
 ) -> Iterator[str]:
     """The readable files inside, and the one writable folder that persists."""
-    for name in SYSTEM:
-        yield from _system(f"/{name}")
+    for place in (f"/{name}" for name in SYSTEM):
+        if os.path.islink(place):
+            yield from ("--symlink", os.readlink(place), place)
+        elif os.path.isdir(place):
+            yield from ("--ro-bind", place, place)
     # Shared memory could be mapped from /dev/zero.
     yield from ("--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero")
     for place in TEMPORARY:
@@ -168,13 +154,6 @@ def _files(
         yield from ("--remount-ro", place)
 
 
-def _variables(environment: Mapping[str, str]) -> Iterator[str]:
-    programs = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
-    variables = {"HOME": HOME, "PATH": programs, "LANG": "C.UTF-8", "USER": "student"}
-    for name, value in (variables | dict(environment)).items():
-        yield from ("--setenv", name, value)
-
-
 @cache
 def _without_namespaces() -> tuple[str, ...]:
     """Forbids new namespaces, in which a program could mount more memory (bwrap from 0.8 on)."""
@@ -185,14 +164,12 @@ def _without_namespaces() -> tuple[str, ...]:
 
 
 def _scope(limits: Limits) -> tuple[str, ...]:
-    """Puts a program into its own cgroup, which systemd removes afterwards.
-
-    Its limit is higher than the one that `watch.py` enforces, which says why it ends a program."""
-    most = ["MemorySwapMax=0", f"MemoryMax={3 * limits.memory // 2}"]
-    most += [f"TasksMax={8 * limits.processes}"]
+    """Puts a program into its own cgroup, which systemd removes afterwards."""
     whose = () if os.geteuid() == 0 else ("--user",)
     words = (_program("systemd-run"), *whose, "--scope", "--quiet", "--collect")
-    return (*words, *(f"--property={one}" for one in most), "--")
+    # Higher than the limit that `watch.py` enforces, which says why it ends a program.
+    most = f"MemoryMax={3 * limits.memory // 2}", f"TasksMax={8 * limits.processes}"
+    return (*words, *(f"--property={one}" for one in ("MemorySwapMax=0", *most)), "--")
 
 
 @cache
@@ -202,16 +179,11 @@ def no_cgroup() -> str:
         return "the program systemd-run is not installed"
     reads, writes = os.pipe()
     own = f"{CGROUPS}$(sed -n s/^0:://p /proc/self/cgroup)"
-    asked = [
-        *_scope(Limits(MIB)),
-        "sh",
-        "-c",
-        f'cat "{own}/memory.max" "{own}/pids.max" >&{writes}',
-    ]
+    program = f'cat "{own}/memory.max" "{own}/pids.max" >&{writes}'
+    asked = [*_scope(Limits(MIB)), "sh", "-c", program]
+    how: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 20}
     try:
-        done = subprocess.run(
-            asked, capture_output=True, text=True, timeout=20, pass_fds=(writes,), stdin=-3
-        )
+        done = subprocess.run(asked, pass_fds=(writes,), **how)
         said = (done.stderr.strip().splitlines() or ["it does not limit memory"])[-1]
     except subprocess.TimeoutExpired:
         said = "it does not answer"
@@ -223,12 +195,6 @@ def no_cgroup() -> str:
 
 def _program(name: str) -> str:
     return shutil.which(name) or name
-
-
-def _system(place: str) -> tuple[str, ...]:
-    if os.path.islink(place):
-        return "--symlink", os.readlink(place), place
-    return ("--ro-bind", place, place) if os.path.isdir(place) else ()
 
 
 def _without_the_course() -> list[str]:
@@ -245,13 +211,8 @@ def _without_the_course() -> list[str]:
 
 
 def launch(argv: Sequence[str], **how: Any) -> subprocess.Popen:
-    """Starts a program from a thread that lives as long as the program.
-
-    A sandbox dies with its parent, which for Linux is the thread that started it.
-
-    Args:
-        how: arguments for `subprocess.Popen`.
-    """
+    """Starts a program, `how` as with `Popen`, from a thread that lives as long as the program: a
+    sandbox dies with its parent, which for Linux is the thread that started it."""
     started: Future[subprocess.Popen] = Future()
 
     def stay() -> None:
@@ -268,11 +229,7 @@ def launch(argv: Sequence[str], **how: Any) -> subprocess.Popen:
 
 
 def end(outside: psutil.Process) -> None:
-    """End a sandbox and everything inside; it may already have ended.
-
-    Args:
-        outside: the process that created the sandbox.
-    """
+    """Ends what is inside the sandbox that a process created; it may already have ended."""
     with suppress(psutil.Error):
         # When process 1 inside ends, all others end before bwrap itself.
         for first in outside.children() or [outside]:

@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_markdown_cell, new_notebook
 
 from .mending import Released, released
 from .readable import in_a_line
@@ -28,11 +28,7 @@ class Unreadable(Exception):
 
 
 def read(path: Path) -> NotebookNode:
-    """A notebook from an untrusted file.
-
-    Raises:
-        Unreadable: it is not a notebook.
-    """
+    """A notebook from an untrusted file; raises `Unreadable` if it is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -66,11 +62,7 @@ def read(path: Path) -> NotebookNode:
 def stand_in(cells: Mapping[str, Released], why: str) -> NotebookNode:
     """Graded instead of an unreadable notebook: the released cells, unsolved."""
     said = f"**This is not the submission.** It can't be read: {why}."
-    made = [new_markdown_cell(said)]
-    for cell in cells.values():
-        new = new_code_cell if cell.cell_type == "code" else new_markdown_cell
-        made.append(new(cell.source, metadata={"nbgrader": cell.metadata}))
-    return new_notebook(cells=made)
+    return new_notebook(cells=[new_markdown_cell(said), *(cell.new() for cell in cells.values())])
 
 
 def strange_in(folder: Path) -> list[str]:
@@ -111,9 +103,8 @@ class CarefulExporter(NotebookExporter):
     """nbgrader's interface for reading and writing notebooks, for untrusted files."""
 
     def from_filename(self, filename: str, resources: Any = None, **_: Any) -> tuple[Any, Any]:
-        ids = resources["nbgrader"]
-        name = resources["unique_key"]
-        resources["metadata"] = {"name": name, "path": os.path.dirname(filename)}
+        ids, folder = resources["nbgrader"], os.path.dirname(filename)
+        resources["metadata"] = {"name": resources["unique_key"], "path": folder}
         try:
             notebook = read(Path(filename))
         except Unreadable as error:

@@ -68,16 +68,11 @@ class Table:
     def of(
         cls, classroom: Classroom, flags: Mapping[str, Sequence[str]], groups: Sequence[str] = ()
     ) -> Table:
-        """The table of a graded class.
-
-        Args:
-            flags: by student, the points that a person should look at.
-            groups: one sentence for each group of students whose answers are the same text.
-        """
+        """The table of a graded class, with what `flagged` says of it."""
         lines = []
         full, scores, people = _scores(classroom)
         for student in classroom.students:
-            works = [w for w in classroom.works if w.student == student]
+            works = classroom.of(student)
             reports = {id: r for w in works if w.graded for id, r in w.graded.reports.items()}
             score, late = scores.get(student, (0.0, 0.0))
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
@@ -145,19 +140,14 @@ class Table:
         loader = jinja2.PackageLoader(__package__, ".")
         pages = jinja2.Environment(loader=loader, autoescape=escape, trim_blocks=True)
         pages.filters |= {"plain": plain_text, "in_a_line": in_a_line}
-        return pages.get_template(template).render(
-            table=self, states=STATES, state=_state, spread=self.spread()
-        )
-
-    def spread(self) -> list[tuple[str, int]]:
-        """The number of students in each tenth of the full score."""
+        # The number of students in each tenth of the full score.
         tenths = Counter(min(int(10 * line.score / (self.full or 1)), 9) for line in self.lines)
-        return [(f"{10 * n}–{10 * n + 10} %", tenths[n]) for n in range(10)]
+        spread = [(f"{10 * n}–{10 * n + 10} %", tenths[n]) for n in range(10)]
+        how = {"table": self, "states": STATES, "state": _state, "spread": spread}
+        return pages.get_template(template).render(how)
 
 
-def _scores(
-    classroom: Classroom,
-) -> tuple[float, dict[str, tuple[float, float]], dict[str, dict[str, Any]]]:
+def _scores(classroom: Classroom) -> tuple[float, dict[str, Any], dict[str, dict[str, Any]]]:
     """From the gradebook: the maximum score, each student's score and penalty, and their names."""
     with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
         full = gradebook.find_assignment(classroom.assignment).max_score

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import torch
@@ -57,32 +57,20 @@ _by_value: dict[str, Any] = {}
 
 def goes_in(exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]) -> bytes:
     """The part of an exercise that a submission's process gets: no expectation, misconception or
-    case. Functions that the package inside lacks are sent as code.
-
-    Args:
-        names: finished parts that may replace the answer's own.
-    """
+    case, but finished parts by `names`; as code, if the package inside lacks them."""
     place = id(exercise), id(catalogue), *names
     known = _gone_in.get(place)
     if known is None or known[0] is not exercise or known[1] is not catalogue:
-        data = _sent(_probing(exercise, catalogue, names))
-        known = _gone_in[place] = exercise, catalogue, data
+        watched = catalogue.not_to_borrow(exercise)
+        parts = _parts_inside(watched | _finished(catalogue, watched))
+        rules = Rules(forbidden=exercise.rules.forbidden, as_found=exercise.rules.as_found)
+        probing = Probing(exercise.id, exercise.kind, exercise.probe, rules, parts)
+        known = _gone_in[place] = exercise, catalogue, _sent((probing, _parts_inside(names)))
     return known[2]
 
 
-def _probing(
-    exercise: Exercise, catalogue: Catalogue, names: Mapping[str, Any]
-) -> tuple[Probing, dict[str, Any]]:
-    watched = catalogue.not_to_borrow(exercise)
-    found = _finished(catalogue, watched)
-    probing = Probing(
-        exercise.id,
-        exercise.kind,
-        exercise.probe,
-        Rules(forbidden=exercise.rules.forbidden, as_found=exercise.rules.as_found),
-        {n: p for n, p in (watched | found).items() if _is_inside(p)},
-    )
-    return probing, {n: p for n, p in names.items() if _is_inside(p)}
+def _parts_inside(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in parts.items() if _is_inside(part)}
 
 
 def _finished(catalogue: Catalogue, ids: Iterable[str]) -> dict[str, Any]:
@@ -103,8 +91,7 @@ def _sent(value: Any) -> bytes:
         if name.startswith(NOT_INSIDE) and _by_value.get(name) is not module:
             cloudpickle.register_pickle_by_value(module)
             _by_value[name] = module
-    data: bytes = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    return data
+    return bytes(cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
 
 def shown_case(case: Case) -> bytes:
@@ -121,12 +108,10 @@ def shown_case(case: Case) -> bytes:
 # What is received ----------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
-    """The allowed forms of facts."""
-
-    texts: tuple[str, ...] = ("unstable", "elsewhere", "half", "half_dtype", "gradient_error")
-    lists: tuple[str, ...] = ("modified", "device", "left_behind", "borrowed", "unread", "ops")
-    switches: tuple[str, ...] = ("overwritten", "not_attempted")
+# The allowed forms of facts.
+TEXTS = "unstable", "elsewhere", "half", "half_dtype", "gradient_error"
+LISTS = "modified", "device", "left_behind", "borrowed", "unread", "ops"
+SWITCHES = "overwritten", "not_attempted"
 
 
 def observation(data: bytes) -> Observation:
@@ -158,19 +143,10 @@ def facts(given: dict[str, Any]) -> dict[str, Any]:
     """
     _bounded(given)
     given = all_readable(given)
-    form, kept = Seen(), {}
-    for name in form.texts:
-        if isinstance(given.get(name), str):
-            kept[name] = given[name][:1000]
-    for name in form.lists:
-        if _texts(given.get(name)):
-            kept[name] = [t[:300] for t in given[name]]
-    for name in form.switches:
-        if given.get(name) is True:
-            kept[name] = True
-    for name in ("traits", "given"):
-        if isinstance(given.get(name), dict):
-            kept[name] = given[name]
+    kept = {n: given[n][:1000] for n in TEXTS if isinstance(given.get(n), str)}
+    kept |= {n: [t[:300] for t in given[n]] for n in LISTS if _texts(given.get(n))}
+    kept |= {n: True for n in SWITCHES if given.get(n) is True}
+    kept |= {n: given[n] for n in ("traits", "given") if isinstance(given.get(n), dict)}
     if isinstance(given.get("types"), dict) and _texts(list(given["types"].values())):
         kept["types"] = given["types"]
     if _texts(given.get("unknown")):
@@ -192,18 +168,10 @@ def _error(given: Any) -> dict[str, Any]:
     given = given if isinstance(given, dict) else {}
     text = {n: given[n][:2000] for n in ("type", "message") if isinstance(given.get(n), str)}
     lists = {n: given[n][:20] for n in ("bases", "where") if _texts(given.get(n))}
-    kind = given.get("kind")
-    known = kind in ("exception", "stub", "call", "weights", "time")
-    return {
-        "type": "Exception",
-        "message": "",
-        "bases": [],
-        "where": [],
-        **text,
-        **lists,
-        "kind": kind if known else "exception",
-        **({"later": True} if given.get("later") is True else {}),
-    }
+    known = given.get("kind") in ("exception", "stub", "call", "weights", "time")
+    kept = {"type": "Exception", "message": "", "bases": [], "where": [], **text, **lists}
+    kept["kind"] = given["kind"] if known else "exception"
+    return kept | ({"later": True} if given.get("later") is True else {})
 
 
 def _texts(value: Any) -> bool:
@@ -249,17 +217,13 @@ def described(said: Any) -> Described:
 
 
 def _signature(arguments: Any) -> inspect.Signature | None:
+    parameters = []
     try:
-        return inspect.Signature(
-            [
-                inspect.Parameter(
-                    name,
-                    getattr(inspect._ParameterKind, kind),
-                    default=None if given else inspect.Parameter.empty,
-                )
-                for name, kind, given in arguments
-            ]
-        )
+        for name, kind, given in arguments:
+            default = None if given else inspect.Parameter.empty
+            how = getattr(inspect._ParameterKind, kind)
+            parameters.append(inspect.Parameter(name, how, default=default))
+        return inspect.Signature(parameters)
     except (TypeError, ValueError, AttributeError):
         return None
 
@@ -269,27 +233,19 @@ def _signature(arguments: Any) -> inspect.Signature | None:
 
 @dataclass
 class There:
-    """An answer in a notebook's process, with the interface `HandedIn` for `report_on`.
-
-    Attributes:
-        name: its name there.
-        seconds: its limit on processor time.
-        seen: the last observations.
-    """
+    """An answer in a notebook's process, with the interface `HandedIn` for `report_on`."""
 
     exercise: Exercise
     catalogue: Catalogue
     lodger: Lodger
-    name: str
-    seconds: float
-    seen: list[Observation] = field(default_factory=list)
+    seconds: float  # its limit on processor time
+    seen: list[Observation] = field(default_factory=list)  # the last
 
     def described(self) -> Described:
-        asked = {"do": "look", "name": self.name}
+        asked = {"do": "look", "name": self.exercise.id}
         parts = self.catalogue.earlier_parts(self.exercise, set(self.exercise.rules.uses))
-        data = goes_in(
-            self.exercise, self.catalogue, parts | _finished(self.catalogue, sorted(parts))
-        )
+        parts |= _finished(self.catalogue, sorted(parts))
+        data = goes_in(self.exercise, self.catalogue, parts)
         said, _ = self.lodger.ask(asked, data, self.seconds + GRACE)
         if said.get("there") is False:
             raise NotThere
@@ -324,16 +280,13 @@ def verdict(
     seen: list[Observation] | None = None,
     alone: Report | None = None,
 ) -> Report:
-    """The report on the answer with the exercise's name in a notebook's process.
-
-    Args:
-        seen: filled with the observations of the answer.
-        alone: as in `report_on`.
+    """The report on the answer with the exercise's name in a notebook's process; `seen` is filled
+    with its observations, and `alone` is as in `report_on`.
 
     Raises:
         wire.Ended, wire.OutOfTime: the process has ended, or no longer replies.
     """
-    there = There(exercise, catalogue, lodger, exercise.id, seconds)
+    there = There(exercise, catalogue, lodger, seconds)
     try:
         return report_on(exercise, there, key, catalogue, alone)
     except NotThere:

@@ -9,40 +9,31 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from .inside import calls
-from .sandbox import CGROUPS, LIMITS, MIB, TEMPORARY, Limits, end
+from .sandbox import CGROUPS, MIB, TEMPORARY, Limits, end
 
+BLOCK = 512  # bytes in which a file's size on disk is counted
 BUFFER = 256 * 1024  # bytes that a socket or a pipe may hold, if its size can't be changed
 SHARED = re.compile(rb"^(\w+)-(\w+) ...s \w+ (\S+ \d+) +/(?:dev/zero|memfd:|SYSV)", re.M)
 
 
+@dataclass
 class Watch:
-    """Looks at a sandbox ten times per second until it ends.
+    """Looks at a sandbox ten times per second until it ends."""
 
-    Attributes:
-        first: process 1 inside, with which all others end, once it is known.
+    process: int  # which created the sandbox
+    told: Callable[[str], None]  # is called once, with the exceeded limit
+    limits: Limits
+    own: Path | None = None  # the host's folder that is writable inside
+    # Process 1 inside, with which all others end, once it is known.
+    first: list[psutil.Process] = field(default_factory=list, init=False)
 
-    Args:
-        process: the process that created the sandbox.
-        told: called once, with the exceeded limit.
-        own: the host's folder that is writable inside.
-    """
-
-    def __init__(
-        self,
-        process: int,
-        told: Callable[[str], None],
-        limits: Limits = LIMITS,
-        every: float = 0.1,
-        own: str | Path | None = None,
-    ) -> None:
-        self._process, self._told, self._limits, self._every = process, told, limits, every
-        self._own = own
-        self.first: list[psutil.Process] = []
+    def __post_init__(self) -> None:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
@@ -54,8 +45,8 @@ class Watch:
 
     def _look(self) -> None:
         with suppress(psutil.NoSuchProcess):
-            outside = psutil.Process(self._process)
-            while not self._over.wait(self._every):
+            outside = psutil.Process(self.process)
+            while not self._over.wait(0.1):
                 self.first = outside.children() or self.first
                 family = outside.children(recursive=True)
                 try:
@@ -64,18 +55,18 @@ class Watch:
                     reason = getattr(error, "strerror", None) or error
                     said = f"it could not be watched ({reason})"
                 if said:
-                    self._told(said)
+                    self.told(said)
                     end(outside)
                     return
 
     def _too_much(self, family: list[psutil.Process]) -> str:
-        limits = self._limits
+        limits = self.limits
         if len(family) > limits.processes:
             return f"it had more than {limits.processes} processes"
         held: Held = {}
         spaces: set[str] = set()
-        used = _in_cgroup(self._process)
-        if self._own or used is None:
+        used = _in_cgroup(self.process)
+        if self.own or used is None:
             for process in family:
                 held |= self._held(process, spaces)
         if used is None:
@@ -83,26 +74,23 @@ class Watch:
             used = alone + max(shared, sum(held.values()))
         if used > limits.memory:
             return f"it used more than {limits.memory // MIB:,} MiB of memory"
-        if not self._own:
+        if not self.own:
             return ""
-        device = os.stat(self._own).st_dev
+        device = os.stat(self.own).st_dev
         written = sum(size for (where, _), size in held.items() if where == device)
-        for files, path in enumerate(_below(self._own), 1):
+        for files, path in enumerate(_below(self.own), 1):
             if files > limits.files:
                 return f"it made more than {limits.files:,} files"
             with suppress(FileNotFoundError):
                 file = os.lstat(path)
-                written += 0 if stat.S_ISDIR(file.st_mode) else _on_disk(file)
+                written += 0 if stat.S_ISDIR(file.st_mode) else file.st_blocks * BLOCK
         too_full = written > limits.folder_size
         return f"it wrote more than {limits.folder_size // MIB:,} MiB of files" if too_full else ""
 
     def _held(self, process: psutil.Process, spaces: set[str]) -> Held:
-        """What a process holds. Only root may inspect our own processes inside, which run no line
-        of a submission; one that a submission makes unreadable raises PermissionError.
-
-        Args:
-            spaces: mount namespaces whose folders are counted already.
-        """
+        """What a process holds; the folders of these mount namespaces are counted already."""
+        # Only root may inspect our own processes inside, which run no line of a submission; one
+        # that a submission makes unreadable raises PermissionError.
         try:
             with suppress(FileNotFoundError, ProcessLookupError):
                 held: Held = dict(_held_by(process.pid))
@@ -112,7 +100,7 @@ class Watch:
                 return held
         except PermissionError:
             with suppress(psutil.NoSuchProcess):
-                server = not self._own and process.ppid() in {p.pid for p in self.first}
+                server = not self.own and process.ppid() in {p.pid for p in self.first}
                 if not server and process not in self.first:
                     raise
         return {}
@@ -146,15 +134,16 @@ def _memory(process: int) -> tuple[int, int]:
 
 
 def _held_by(process: int) -> Iterator[tuple[tuple[object, object], int]]:
-    """Memory that need not be among a process's pages: nameless files, sockets, pipes, and shared
-    memory."""
-    for opened in _entries(f"/proc/{process}/fd"):
-        with suppress(FileNotFoundError):
-            file = opened.stat()
-            if stat.S_ISREG(file.st_mode) and not file.st_nlink:
-                yield (file.st_dev, file.st_ino), _on_disk(file)
-            elif stat.S_ISSOCK(file.st_mode) or stat.S_ISFIFO(file.st_mode):
-                yield (file.st_dev, file.st_ino), BUFFER
+    """Memory that need not be among a process's pages: nameless files, sockets, pipes, shared."""
+    gone = FileNotFoundError, ProcessLookupError
+    with suppress(*gone), os.scandir(f"/proc/{process}/fd") as opened:
+        for entry in opened:
+            with suppress(FileNotFoundError):
+                file = entry.stat()
+                if stat.S_ISREG(file.st_mode) and not file.st_nlink:
+                    yield (file.st_dev, file.st_ino), file.st_blocks * BLOCK
+                elif stat.S_ISSOCK(file.st_mode) or stat.S_ISFIFO(file.st_mode):
+                    yield (file.st_dev, file.st_ino), BUFFER
     if calls.why_not():  # with the filter there are no others
         sizes = Counter[bytes]()
         for first, after, file in SHARED.findall(Path(f"/proc/{process}/maps").read_bytes()):
@@ -173,11 +162,6 @@ def _on_disks(process: int) -> Iterator[tuple[tuple[object, object], int]]:
             yield (device, "all"), (disk.f_blocks - disk.f_bfree) * disk.f_frsize
 
 
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    with suppress(FileNotFoundError, ProcessLookupError), os.scandir(folder) as found:
-        yield from found
-
-
 def _below(folder: str | Path) -> Iterator[str]:
     def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -185,7 +169,3 @@ def _below(folder: str | Path) -> Iterator[str]:
 
     for at, folders, files in os.walk(folder, onerror=fail):
         yield from (os.path.join(at, name) for name in (*folders, *files))
-
-
-def _on_disk(file: os.stat_result) -> int:
-    return file.st_blocks * 512

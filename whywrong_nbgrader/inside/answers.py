@@ -15,35 +15,27 @@ from whywrong.watching import part_codes
 
 @dataclass(frozen=True)
 class Probing:
-    """The parts of an exercise that are needed where its answers run.
-
-    Attributes:
-        watched: the finished parts that an answer must not call.
-    """
+    """The parts of an exercise that are needed where its answers run."""
 
     id: str
     kind: str
     probe: Any
     rules: Rules
-    watched: Mapping[str, Any]
+    watched: Mapping[str, Any]  # the finished parts that an answer must not call
 
 
 def described(answer: Any) -> dict[str, Any]:
     """The result of `describe`, as JSON."""
     said = describe(answer)
-    arguments = None
-    if said.signature is not None:
-        arguments = [
-            [p.name, p.kind.name, p.default is not p.empty]
-            for p in said.signature.parameters.values()
-        ]
+    parameters = said.signature.parameters.values() if said.signature is not None else ()
+    arguments = [[p.name, p.kind.name, p.default is not p.empty] for p in parameters]
     return {
         "missing": said.missing,
         "kind": said.kind[:100],
         "is_class": said.is_class,
         "callable": said.callable,
         "forward": said.forward,
-        "arguments": arguments,
+        "arguments": None if said.signature is None else arguments,
         "names": sorted(said.names)[:1000],
     }
 
@@ -51,12 +43,7 @@ def described(answer: Any) -> dict[str, Any]:
 def observe(
     probing: Probing, answer: Any, case: Case, parts: Mapping[str, Any], clock: Clock, first: bool
 ) -> Observation:
-    """Runs one case, watched from beginning to end.
-
-    Args:
-        clock: its time limit.
-        first: whether it is the first case, which reveals a stub.
-    """
+    """Runs one case, watched from beginning to end; the first one reveals a stub."""
     codes = part_codes(probing.watched)
     with names_bound(answer, parts):
         (seen,) = run(probing, answer, [case], codes, clock, watch_all=True)

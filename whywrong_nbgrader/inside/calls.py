@@ -15,6 +15,7 @@ import platform
 import struct
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as Linux marks their calls
@@ -53,17 +54,14 @@ def _steps(machine: str) -> Iterator[Step]:
     for name, numbers in known.items():
         number = numbers[list(MACHINES).index(machine)]
         if number is not None:
-            then = list(_with(*SOME[name])) if name in SOME else []
-            then = then or [(RETURN, 0, 0, VERDICTS.get(name, EPERM))]
+            then = [(RETURN, 0, 0, VERDICTS.get(name, EPERM))]
+            if name in SOME:
+                at, bits, values, verdict, other = SOME[name]
+                tests = [((EQUAL, 0, 1, v), (RETURN, 0, 0, verdict)) for v in values]
+                then = [(LOAD, 0, 0, 16 + 8 * at), (AND, 0, 0, bits), *chain(*tests)]
+                then.append((RETURN, 0, 0, other))
             yield from ((EQUAL, 0, len(then), number), *then)
     yield RETURN, 0, 0, ALLOW
-
-
-def _with(at: int, bits: int, values: tuple[int, ...], verdict: int, other: int) -> Iterator[Step]:
-    yield from ((LOAD, 0, 0, 16 + 8 * at), (AND, 0, 0, bits))
-    for value in values:
-        yield from ((EQUAL, 0, 1, value), (RETURN, 0, 0, verdict))
-    yield RETURN, 0, 0, other
 
 
 def refuse() -> None:

@@ -33,12 +33,8 @@ SEED = 0  # of a notebook's random numbers without a seed
 
 
 def serve(control: socket.socket, loaded: Sequence[str] = (), trusted: bool = False) -> None:
-    """Forks on request, and ends a fork on request, until the host disconnects.
-
-    Args:
-        loaded: modules that a lesson needs.
-        trusted: a fork keeps the namespaces and rights of this process.
-    """
+    """Forks on request, and ends a fork on request, until the host disconnects; with `trusted`, a
+    fork keeps the namespaces and rights of this process."""
     from .shell import make_shell
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -80,7 +76,6 @@ def _load(modules: Sequence[str]) -> None:
     for name in modules:
         module = importlib.import_module(name)
         errors.libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
-
     torch.ones(2, 2, requires_grad=True).sum().backward()
     gc.freeze()  # garbage collection in a fork would copy every page with an object
     gc.enable()
@@ -179,7 +174,9 @@ def _alone(libc: ctypes.CDLL) -> None:
     os.chdir(os.environ["HOME"])
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _drop_capabilities(libc)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # the third version of the call, this process
+    if libc.capset(header, (ctypes.c_uint32 * 6)()):
+        raise OSError(ctypes.get_errno(), "capabilities can't be given up")
     os.setsid()
     resource.setrlimit(resource.RLIMIT_NPROC, (MOST_PROCESSES, MOST_PROCESSES))
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -205,13 +202,6 @@ def _begin_anew() -> None:
 def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
     if libc.mount(b"tmpfs", place.encode(), b"tmpfs", 0, options.encode()):
         raise OSError(ctypes.get_errno(), f"{place} can't be hidden")
-
-
-def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # the third version of the call, this process
-    nothing = (ctypes.c_uint32 * 6)()
-    if libc.capset(header, nothing):
-        raise OSError(ctypes.get_errno(), "capabilities can't be given up")
 
 
 def _run(host: socket.socket, shell: Any) -> None:

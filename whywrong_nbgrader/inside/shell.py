@@ -6,6 +6,7 @@ import builtins
 import io
 import sys
 from base64 import b64encode
+from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.displayhook import DisplayHook
@@ -37,7 +38,7 @@ class Outputs:
             last["text"] += text[:room]
             self._room -= len(text[:room])
 
-    def add(self, output: dict[str, Any]) -> None:
+    def add(self, **output: Any) -> None:
         data = output.get("data", {})
         data |= {k: b64encode(v).decode() for k, v in data.items() if isinstance(v, bytes)}
         size = sum(len(str(v)) for v in output.get("data", {}).values())
@@ -48,9 +49,10 @@ class Outputs:
             self.stream("stderr", "An output was too large to be stored.\n")
 
 
+@dataclass(eq=False)
 class _Stream(io.TextIOBase):
-    def __init__(self, outputs: Outputs, name: str) -> None:
-        self._outputs, self._name = outputs, name
+    _outputs: Outputs
+    _name: str
 
     def writable(self) -> bool:
         return True
@@ -64,9 +66,8 @@ class _Publisher(DisplayPublisher):
     shell: Any
 
     def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
-        self.shell.outputs.add(
-            {"output_type": "display_data", "data": dict(data), "metadata": dict(metadata or {})}
-        )
+        kept = {"data": dict(data), "metadata": dict(metadata or {})}
+        self.shell.outputs.add(output_type="display_data", **kept)
 
     def clear_output(self, wait: bool = False) -> None:
         self.shell.outputs.begin()
@@ -81,14 +82,9 @@ class _Hook(DisplayHook):
     write_output_prompt = finish_displayhook = start_displayhook
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-        self.shell.outputs.add(
-            {
-                "output_type": "execute_result",
-                "data": dict(format_dict),
-                "metadata": dict(md_dict or {}),
-                "execution_count": self.prompt_count,
-            }
-        )
+        kept = {"data": dict(format_dict), "metadata": dict(md_dict or {})}
+        kept["execution_count"] = self.prompt_count
+        self.shell.outputs.add(output_type="execute_result", **kept)
 
 
 class Shell(InteractiveShell):
@@ -106,14 +102,9 @@ class Shell(InteractiveShell):
             said = str(evalue)
         except BaseException:
             said = ""
-        self.outputs.add(
-            {
-                "output_type": "error",
-                "ename": str(etype.__name__),
-                "evalue": said[:10_000],
-                "traceback": [str(line)[:10_000] for line in stb][:200],
-            }
-        )
+        lines = [str(line)[:10_000] for line in stb][:200]
+        error = {"ename": str(etype.__name__), "evalue": said[:10_000], "traceback": lines}
+        self.outputs.add(output_type="error", **error)
 
     def run(self, source: str) -> tuple[list[dict[str, Any]], bool]:
         """The outputs of a cell, and whether it ran without an error."""

@@ -66,16 +66,13 @@ def receive(
         raise BadMessage(f"a message of {words + data:,} bytes")
     text = _exactly(source, words, until)
     try:
-        said = json.loads(text, parse_constant=_no_number)
+        # NaN and infinity are not JSON; our messages contain none.
+        said = json.loads(text, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         raise BadMessage("the data is not JSON") from None
     if not isinstance(said, dict):
         raise BadMessage("the data is not a message")
     return said, _exactly(source, data, until)
-
-
-def _no_number(text: str) -> None:
-    return None  # NaN and infinity are not JSON; our messages contain none
 
 
 def _exactly(source: socket.socket, count: int, until: float | None) -> bytes:
