@@ -169,9 +169,9 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
         yield Cell(e, answer, "not in catalogue", name, "wrong")
 
 
-def faults(exercise: Exercise, kind: str) -> list[str]:
-    """The faults of the answers of one kind."""
-    some = [cell for cell in cells(exercise) if cell.kind == kind]
+def faults(exercise: Exercise, kind: str, which: slice = slice(None)) -> list[str]:
+    """The faults of the answers of one kind, or of some of these answers."""
+    some = [cell for cell in cells(exercise) if cell.kind == kind][which]
     return [fault for cell in some if (fault := cell.fault(cell.report()))]
 
 
