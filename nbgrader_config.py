@@ -56,7 +56,7 @@ c.ExchangeFactory.collect = CollectFiles
 c.Autograde.sanitize_preprocessors = [
     nbgrader.ClearOutput,
     nbgrader.OverwriteKernelspec,
-    course.MendCells,
+    course.RestoreCells,
     nbgrader.CheckCellMetadata,
 ]
 c.Autograde.exporter_class = CarefulExporter

@@ -114,7 +114,7 @@ def compare(assignment: str, students: int, workers: int) -> None:
             "COURSE_GRADING_SEED": "a benchmark",
             "COURSE_PROGRESS": "off",
         }
-        # MendCells needs a sandbox or this word; the kernels have no sandbox.
+        # RestoreCells needs a sandbox or this word; the kernels have no sandbox.
         trusting = environment | {"COURSE_TRUST_SUBMISSIONS": "yes"}
         stock = measure(
             [sys.executable, "-m", "nbgrader", "autograde", assignment], alone, trusting

@@ -139,21 +139,21 @@ class TestSymptoms:
     def test_width_makes_nan_in_half_precision(self):
         bad = [clinic.in_half(clinic.AS_FOUND["B"], w).isnan().any() for w in (32, 64, 512)]
         assert [bool(b) for b in bad] == [False, False, True]
-        assert all(clinic.in_half(clinic.MENDED["B"], w).isfinite().all() for w in (32, 512, 2048))
+        assert all(clinic.in_half(clinic.FIXED["B"], w).isfinite().all() for w in (32, 512, 2048))
 
     def test_a_loss_without_nan_still_gives_nan_weights(self):
         *losses, weight = clinic.train_in_half(clinic.AS_FOUND["B"], torch.nan_to_num)
         assert losses == [0, 0, 0] and math.isnan(weight)
-        *losses, weight = clinic.train_in_half(clinic.MENDED["B"], lambda loss: loss)
+        *losses, weight = clinic.train_in_half(clinic.FIXED["B"], lambda loss: loss)
         assert losses[0] > losses[1] > losses[2] and math.isfinite(weight)
 
     def test_two_of_ten_channels_have_no_effect(self):
         assert clinic.heard_channels(clinic.AS_FOUND["C"], 10, 4) == [True] * 8 + [False] * 2
 
     def test_first_tokens_have_small_outputs_until_the_fix(self):
-        found, mended = (clinic.loudness(p["E"]) for p in (clinic.AS_FOUND, clinic.MENDED))
-        assert float(found[0]) < 0.1 * float(mended[0])
-        assert float(found[-1]) == pytest.approx(float(mended[-1]), rel=1e-4)
+        found, fixed = (clinic.loudness(p["E"]) for p in (clinic.AS_FOUND, clinic.FIXED))
+        assert float(found[0]) < 0.1 * float(fixed[0])
+        assert float(found[-1]) == pytest.approx(float(fixed[-1]), rel=1e-4)
 
     def test_only_the_longest_text_breaks(self):
         found = [clinic.places_of(clinic.AS_FOUND["F"], n) for n in (1, 23, 24)]
@@ -161,9 +161,9 @@ class TestSymptoms:
 
     def test_positions_grow_quadratically_unless_cached(self):
         assert pushed(clinic.AS_FOUND["H"], 100) == 5_050
-        assert pushed(clinic.MENDED["H"], 100) == 100
+        assert pushed(clinic.FIXED["H"], 100) == 100
         beginning = torch.zeros(1, 3, dtype=torch.int64)
-        texts = [p["H"](clinic.reader(), beginning, 9) for p in (clinic.AS_FOUND, clinic.MENDED)]
+        texts = [p["H"](clinic.reader(), beginning, 9) for p in (clinic.AS_FOUND, clinic.FIXED)]
         assert torch.equal(*texts)
 
     def test_a_program_is_shown_as_code(self):

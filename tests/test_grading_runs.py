@@ -559,7 +559,7 @@ def test_new_names_and_doubtful_submissions_are_listed(course, handed_in, monkey
     assert done.status == 1
     notes = {name: row["notes"] for name, row in done.rows.items()}
     assert "its files belong to eve, not to ben" in notes["ben"]
-    assert "it says that it is from" in notes["eve"]
+    assert "its time is" in notes["eve"]
     assert "it has no valid time" in notes["kim"]
     add = f"course grade {ASSIGNMENT} --student ad --enrol"
     assert add in notes["ad"] and float(done.rows["ad"]["score"]) == 0

@@ -16,7 +16,7 @@ CHECK = re.compile(r'check\("(\w+)", \1\)')
 MOST_TEXT = 20_000  # characters
 HIDDEN = re.compile(r"(?<!\n)\n*^### BEGIN HIDDEN TESTS$.*?^### END HIDDEN TESTS$\n*", re.M | re.S)
 DEFINITION = re.compile(r"^(?:(?:async +)?(?:def|class) +(\w+)|(\w+) *(?::[^=\n]*)?=(?!=))", re.M)
-MENDED = re.compile(
+AS_FOUND = re.compile(
     r"^ *### BEGIN SOLUTION\n(?:(?! *### END SOLUTION$).*\n)*? *### AS FOUND\n"
     r"((?: *#(?!##).*\n|\n)*) *### END SOLUTION(?:\n|\Z)",
     re.M,
@@ -53,7 +53,7 @@ def as_found(source: str) -> str:
     >>> as_found("### BEGIN SOLUTION\\nx = 1\\n### AS FOUND\\n# x = 2\\n### END SOLUTION")
     'x = 2\\n'
     """
-    return MENDED.sub(lambda region: re.sub(r"^( *)# ?", r"\1", region[1], flags=re.M), source)
+    return AS_FOUND.sub(lambda region: re.sub(r"^( *)# ?", r"\1", region[1], flags=re.M), source)
 
 
 def defined_names(source: str) -> list[str]:

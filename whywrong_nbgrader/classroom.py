@@ -31,9 +31,9 @@ from traitlets.config.loader import PyFileConfigLoader
 from . import submissions
 from .cells import Cell
 from .collecting import doubts
-from .mending import Released, cells_of, mend, released
 from .notebooks import Graded
 from .readable import in_a_line
+from .restoring import Released, cells_of, released, restore
 from .results import Results, Settings
 from .room import NoRoom
 from .sandbox import NoSandbox
@@ -140,7 +140,7 @@ def _of(
             except submissions.Unreadable as error:
                 work.trouble.append(f"the submission can't be read: {error}")
                 nb = submissions.stand_in(cells, str(error))
-            mend(nb, cells)
+            restore(nb, cells)
             work.cells = cells_of(nb)
             work.name = settings.name(work.cells)
         else:
@@ -279,7 +279,7 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
         new = [student for student in classroom.students if student not in known]
         if may and not known:
             new, new_too = classroom.handed_in, True
-            print(f"The gradebook had no students: these {len(new)} are added.")
+            print(f"The gradebook had no students: all {len(new)} who submitted are added.")
         for student in new if may and new_too else ():  # in order: the gradebook lists them so
             gradebook.update_or_create_student(student)
     if may and new_too:

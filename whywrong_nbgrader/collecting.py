@@ -9,7 +9,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nbgrader.utils import parse_utc
 from .readable import in_a_line
 from .submissions import strange_in
 
-SUBMITTING = timedelta(minutes=10)  # may take as long as this
+SUBMITTING = timedelta(minutes=10)  # the longest time that a submission may take
 
 
 class CollectFiles(ExchangeCollect):
@@ -75,9 +76,13 @@ def doubts(coursedir: Any) -> dict[str, list[str]]:
 
 
 def _account(path: str | Path) -> str:
+    return _account_name(os.lstat(path).st_uid)
+
+
+@cache
+def _account_name(number: int) -> str:
     import pwd  # not on Windows, which has no exchange folder
 
-    number = os.lstat(path).st_uid
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -95,6 +100,6 @@ def _back_dated(src: str, taken: Path, named: datetime) -> Iterator[str]:
         return
     times = [folder.st_mtime, folder.st_ctime, file.st_ctime]  # a student can't set the last two
     times += [os.lstat(path).st_mtime for path in Path(src).rglob("*")]
-    changed = datetime.utcfromtimestamp(max(times))
+    changed = datetime.fromtimestamp(max(times), UTC).replace(tzinfo=None)  # as nbgrader's are
     if changed - claimed > SUBMITTING:
-        yield f"it says that it is from {claimed:%d %B %H:%M}, but changed on {changed:%d %B %H:%M}"
+        yield f"its time is {claimed:%d %B %H:%M}, but it changed on {changed:%d %B %H:%M}"

@@ -16,11 +16,12 @@ from whywrong.course import catalogue, installed
 from whywrong.failed_runs import names_written
 
 from .classroom import Classroom, Work
-from .mending import released
 from .oddities import MOST_READ, understood
+from .restoring import released
 
 TELLING = 240  # below this many characters, two people may well write the same code
 FILES = {"open", "read_text"}  # an assignment whose lessons read files may do so
+PARTS = ("attention", "transformer", "language_model", "translation")  # modules of finished parts
 COMMON = 0.2  # an answer that a larger share of the class has is nobody's copy
 
 
@@ -30,7 +31,8 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     alike: dict[tuple[str, str], set[str]] = defaultdict(set)
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     (published, given), handed_out = _published(classroom), _handed_out(classroom)
-    finished = {id: _finished(id) for w in classroom.works for id in answers(w)}
+    written_to = {id for work in classroom.works for id in answers(work)}
+    finished = {id: _finished(id) for id in written_to}
     ours = [*published.values(), *handed_out.values(), *finished.values(), *given]
     theirs = [(w.student, c.source) for w in classroom.works for c in w.cells if not c.locked]
     read, stuck = understood([*(("", text) for text in ours), *theirs])
@@ -50,9 +52,11 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
         if words and any(report["points"] for report in reports):
             named = ", ".join(sorted(words)[:8])
             said[work.student].append(f"{work.notebook} is worth a look: it uses {named}")
+        borrowed = _borrowed(work, own)
+        for exercise in sorted(borrowed):
+            said[work.student].append(f"{exercise} is the course's own finished part")
         for exercise, source in answers(work).items():
-            if _takes_finished(source, exercise):
-                said[work.student].append(f"{exercise} is the course's own finished part")
+            if exercise in borrowed:
                 continue
             text, stub = normal(source), normal(handed_out.get(exercise, ""))
             if _is_own_work(exercise, text, stub):
@@ -143,14 +147,16 @@ def _published(classroom: Classroom) -> tuple[dict[str, str], set[str]]:
     return found, given
 
 
-def _takes_finished(source: str, exercise: str) -> bool:
-    """Whether the cell imports the finished part by name from the course."""
-    course, source = installed(), source[:MOST_READ]
+def _borrowed(work: Work, own: list[str]) -> set[str]:
+    """The exercises whose finished part one of the `own` cells imports, or an answer mentions."""
+    course = installed()
     package = course.package if course else "course_utils"
-    parts = ("attention", "transformer", "language_model", "translation")
-    named = any(f"{part}.{exercise}" in source for part in parts)
-    begins = [line.partition("#")[0].partition(" import ") for line in source.splitlines()]
-    return named or any(
-        before.strip().startswith(f"from {package}") and exercise in re.findall(r"\w+", after)
-        for before, _, after in begins
-    )
+    found = set[str]()
+    for line in (line for source in own for line in source[:MOST_READ].splitlines()):
+        before, _, after = line.partition("#")[0].partition(" import ")
+        if before.strip().startswith(f"from {package}"):
+            found.update(re.findall(r"\w+", after))
+    for exercise, source in answers(work).items():
+        if any(f"{part}.{exercise}" in source[:MOST_READ] for part in PARTS):
+            found.add(exercise)
+    return found & {cell.checks for cell in work.cells}

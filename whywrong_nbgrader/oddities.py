@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ def _odd_module(name: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     seconds, most = float(sys.argv[1]), int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    with suppress(ValueError):  # macOS refuses limits below what it has reserved
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for cell in json.load(sys.stdin):
         signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends this process
         print(json.dumps([normal(cell), *sorted(odd_words(cell))]), flush=True)

@@ -20,8 +20,8 @@ from nbgrader.utils import is_grade
 from traitlets import List
 
 from .cells import WIDGET_VIEW, as_found, without_hidden_tests
-from .mending import cells_of, mend, released
 from .readable import clean
+from .restoring import cells_of, released, restore
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import leave_out_what_is_strange, strange_in
 
@@ -53,8 +53,8 @@ class ClearAnswers(ClearSolutions):
         return replaced or cell.source != before
 
 
-class MendCells(NbGraderPreprocessor):
-    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`: see `mend`."""
+class RestoreCells(NbGraderPreprocessor):
+    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`: see `restore`."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         ids = resources["nbgrader"]
@@ -65,7 +65,7 @@ class MendCells(NbGraderPreprocessor):
                 raise SystemExit(f"\n{error}") from None
         for said in strange_in(_course(self) / "submitted" / ids["student"] / ids["assignment"]):
             self.log.warning("%s", said)
-        for name in mend(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
+        for name in restore(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
             self.log.warning("Cell %s was missing and is restored", name)
         if "unreadable" in resources:
             nb.metadata["course"] = {"unreadable": resources["unreadable"]}

@@ -15,8 +15,8 @@ from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from .mending import Released, released
 from .readable import in_a_line
+from .restoring import Released, released
 
 MOST_BYTES = 20 * 2**20  # of a notebook
 MOST_CELLS = 1000

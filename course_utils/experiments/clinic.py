@@ -34,7 +34,7 @@ LETTERS = "ABCDEFGH"
 AS_FOUND: dict[str, Callable[..., Any]] = {
     letter: getattr(patients, f"patient_{letter.lower()}") for letter in LETTERS
 }
-MENDED: dict[str, Callable[..., Any]] = {
+FIXED: dict[str, Callable[..., Any]] = {
     "A": clinic.patient_a,
     "B": clinic.patient_b,
     "C": clinic.patient_c,
@@ -126,7 +126,7 @@ class Ward(nn.Module):
     def forward(self, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         if pad_mask is None:
             pad_mask = torch.zeros_like(ids, dtype=torch.bool)
-        rows = AS_FOUND["F"] if self.patient == "F" else MENDED["F"]
+        rows = AS_FOUND["F"] if self.patient == "F" else FIXED["F"]
         x, self.looked = rows(ids, pad_mask, self.token, self.position), []
         for layer in self.layers:
             assert isinstance(layer, nn.ModuleDict)
@@ -140,7 +140,7 @@ class Ward(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
         """Attention: `(B, T, C)` three times and a bool `(B, T)`, to `(B, T, C)`."""
-        program = AS_FOUND.get(self.patient, MENDED["A"])
+        program = AS_FOUND.get(self.patient, FIXED["A"])
         if self.patient == "C":
             return program(query, key, value, UNEVEN)
         if self.patient == "G":
@@ -148,7 +148,7 @@ class Ward(nn.Module):
         query, key, value = (split_heads(x, HEADS) for x in (query, key, value))
         if self.patient in ("B", "E"):
             return merge_heads(program(query, key, value))
-        attend = program if self.patient == "A" else MENDED["A"]
+        attend = program if self.patient == "A" else FIXED["A"]
         return merge_heads(attend(query, key, value, pad_mask))
 
     @property

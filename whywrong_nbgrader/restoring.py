@@ -58,7 +58,7 @@ def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]
         return cells
 
 
-def mend(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
+def restore(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
     """Restores in a submission, in place, what grading depends on, whatever a student did to its
     cells, and lets nothing of theirs run in a browser; returns the names of the restored cells."""
     found = set()
