@@ -1,4 +1,5 @@
-"""Puts the lessons into the wheel, for `course new`; all else is in pyproject.toml."""
+"""Puts the lessons into the wheel, for `course new`, and leaves out the answers that tests try; all
+else is in pyproject.toml."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +16,7 @@ class WithLessons(build_py):
             leave = shutil.ignore_patterns(".ipynb_checkpoints", ".course_progress*")
             shutil.copytree("notebooks", target, ignore=leave, dirs_exist_ok=True)
             for answers in Path(self.build_lib).glob("exercises/**/answers*.py"):
-                answers.unlink()  # modules, which exclude-package-data doesn't leave out
+                answers.unlink()  # some are modules, which exclude-package-data doesn't leave out
 
 
 setup(cmdclass={"build_py": WithLessons})
