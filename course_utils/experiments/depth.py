@@ -5,8 +5,7 @@ A stack has untrained blocks, then a linear layer. A block can be wired in five 
 - "neither": attention, then the feed-forward network; nothing is added or normalised;
 - "norms alone": each branch normalises its input, and its output replaces the tokens;
 - "residuals alone": each branch's output is added, and nothing is normalised;
-- "Pre-LN": like "norms alone", but outputs are added (lesson 08's block), and a norm follows at the
-end;
+- "Pre-LN": like "norms alone", but outputs are added (lesson 08's block); at the end comes a norm;
 - "Post-LN": each branch's output is added, and the sum is normalised (Vaswani et al. 2017).
 """
 
