@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.colors import Normalize
+from matplotlib.ticker import LogLocator
 from torch import Tensor
 
 from course_utils import colours
@@ -338,6 +339,8 @@ def cost_curve(
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(x, [f"{size:g}" for size in x])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.set_xlabel(f"{xlabel}, logarithmic")
         axes.set_ylabel(f"{ylabel}, logarithmic")

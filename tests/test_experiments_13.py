@@ -32,14 +32,14 @@ class TestKernels:
 class TestAgainstLength:
     def test_both_ways_give_the_same(self):
         parts = performance.heads(37, CPU)
-        torch.testing.assert_close(performance.naive(*parts), performance.built_in(*parts))
+        torch.testing.assert_close(performance.by_hand(*parts), performance.built_in(*parts))
 
     def test_by_hand_memory_grows_with_the_square(self):
         def kept(name, T):
             parts = performance.heads(T, CPU)
             return kept_bytes(lambda: performance.WAYS[name](*parts))
 
-        assert kept("naive", 512) / kept("naive", 256) == pytest.approx(4, rel=0.15)
+        assert kept("by hand", 512) / kept("by hand", 256) == pytest.approx(4, rel=0.15)
         assert kept("SDPA", 512) / kept("SDPA", 256) == pytest.approx(2, rel=0.01)
 
 

@@ -23,7 +23,7 @@ from ..threads import use_threads
 from .measuring import kept_bytes, seconds
 
 
-def naive(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def by_hand(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Causal attention that stores its scores: `(B, H, T, D)` three times to `(B, H, T, D)`."""
     scores = attention.attention_scores(query, key)  # (B, H, T, T)
     hidden = attention.causal_mask(query.shape[2], query.device)
@@ -36,7 +36,7 @@ def built_in(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
-WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"naive": naive, "SDPA": built_in}
+WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"by hand": by_hand, "SDPA": built_in}
 
 
 def heads(T: int, device: torch.device, H: int = 4, D: int = 32) -> list[Tensor]:
@@ -66,7 +66,7 @@ def against_length(
         for i, (name, values) in enumerate(measured.items()):
             look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}
             axes.plot(lengths, values, marker=MARKERS[i], label=name, **look)
-        last = measured["naive"][-1]
+        last = measured["by hand"][-1]
         square = [last * (T / lengths[-1]) ** 2 for T in lengths]
         axes.plot(lengths, square, color=HATCH_COLOR, linestyle=(0, (1, 2)), label="T²")
         axes.set_xscale("log", base=2)

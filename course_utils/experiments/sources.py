@@ -91,6 +91,17 @@ def next_words(model: Translator, source: str | None, prefix: str, count: int) -
     return dict(zip(words, [round(p, 2) for p in best.values.tolist()], strict=True))
 
 
+@torch.no_grad()
+def contexts_read() -> int:
+    """The number of different contexts that the decoder blocks of the small translator read."""
+    model, read = translator(), list[Tensor]()
+    for block in model.decoder:
+        assert isinstance(block, DecoderBlock)
+        block.cross_attention.register_forward_pre_hook(lambda _, given: read.append(given[1]))
+    next_words(model, "the cat sings", "le chat", count=1)
+    return sum(not any(torch.equal(a, b) for b in read[:i]) for i, a in enumerate(read))
+
+
 def counted(prefix: str) -> dict[str, float]:
     """The frequency of each word after this prefix in the training sentences."""
     wanted = prefix.split()
