@@ -127,20 +127,20 @@ def attention_step(attend: MultiHeadAttention, x: Tensor, pad_mask: Tensor | Non
     attend(x.detach().requires_grad_(), pad_mask).sum().backward()
 
 
-def to_the_floor(seeds: int) -> None:
+def to_the_floor(seeds: int, lengths: list[int]) -> None:
     floor = toy_english.least_loss(T + 1)
     held_out = toy_english.draw(4_000, T + 1, seed=1_000_000)
     best = toy_english.next_word(held_out)[:, :-1]  # (N, T, V)
     print(
         f"\nToy English: the floor is {floor:.4f} nats, the bigram {toy_english.bigram_loss():.4f}"
     )
-    for steps in (300, 1_000):
+    for steps in lengths:
         for seed in range(seeds):
             torch.manual_seed(seed)
             model = TinyLM(V, C, H, T, LAYERS)
             batches = toy_english.draw(steps * BATCH, T + 1, seed).view(steps, BATCH, T + 1)
             start = time.perf_counter()
-            train(model, batches, threads=None)
+            train(model, batches)
             seconds = time.perf_counter() - start
             above = 100 * excess(model, held_out, best) / floor
             loss = held_out_loss(model, held_out)
@@ -164,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, nargs="*", default=[300, 1_000])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -174,7 +175,7 @@ def main() -> None:
     against_transformers(arguments.rounds)
     generation(max(3, arguments.rounds // 3))
     safe_path_against_fast(max(3, arguments.rounds // 3))
-    to_the_floor(arguments.seeds)
+    to_the_floor(arguments.seeds, arguments.steps)
 
 
 if __name__ == "__main__":

@@ -138,3 +138,19 @@ def test_neither_the_wheel_nor_a_new_course_contains_the_answers(tmp_path):
     lay_out(lessons)
     for path in lessons.rglob("*.ipynb"):
         assert not re.search("BEGIN SOLUTION|HIDDEN TESTS", path.read_text())
+
+
+@pytest.mark.full("benchmarks, cut short")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "language_model.py --rounds 1 --seeds 1 --steps 2",
+        "translation.py --rounds 1 --seeds 1 --seconds 1 --training 600",
+        "course.py checks naive_mean",
+        "grading.py --predict",
+    ],
+)
+def test_a_benchmark_runs(command):
+    name, *options = command.split()
+    done = run(sys.executable, COURSE / "benchmarks" / name, *options)
+    assert done.returncode == 0, done.stderr
