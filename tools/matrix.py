@@ -5,7 +5,8 @@
 prints one line per answer: its points, the points stored for it, and the misconception named. The
 last line counts the answers that are not judged as they should be, and the exit status is 1 if
 there are any. `--keep` stores the symptoms of misconceptions (exercises/symptoms.json) and the
-points of wrong answers outside the catalogue (exercises/points.json): review the difference.
+points of wrong answers outside the catalogue (exercises/points.json): review the difference. Then
+it prints the answers that are not judged as they should be.
 `--seeds` tries only right answers, on N seeds drawn as in grading, because a fixed seed never shows
 that rounding refuses one answer in a hundred.
 """
@@ -89,6 +90,8 @@ class Cell:
         """The error in its judgement, or an empty string."""
         if not self._is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
+        if not is_ours(self.exercise):
+            return ""
         if self.kind in OUTSIDE and self.kept_points not in (report.points, ANY):
             kept = f"{self.kept_points} are stored: run tools.matrix --keep"
             return f"{self} gets {report.points:g} points, and {kept}:\n{report}"
@@ -102,7 +105,9 @@ class Cell:
     def why(self, report: Report) -> str:
         """A fault in a few words."""
         if self._is_as_wanted(report):
-            return f"a different result is stored; python -m tools.matrix --keep {self.exercise.id}"
+            kept = on_file(POINTS if self.kind in OUTSIDE else SYMPTOMS).get(self.exercise.id, {})
+            what = "a different result" if self.name in kept else "no result"
+            return f"{what} is stored; python -m tools.matrix --keep {self.exercise.id}"
         if self.wanted == "right" or report.passed:
             return f"should be {'right' if self.wanted == 'right' else 'refused'}"
         told = " and ".join(report.misconceptions) or "nothing"
@@ -118,6 +123,11 @@ class Cell:
     def kept_points(self) -> float | str | None:
         points = on_file(POINTS).get(self.exercise.id, {})
         return points.get(self.name) if self.kind in OUTSIDE else None
+
+
+def is_ours(exercise: Exercise) -> bool:
+    """Whether the course has it, and stores results for it; an instructor's own has none."""
+    return (EXERCISES / exercise.lesson).is_dir()
 
 
 @cache
@@ -209,12 +219,14 @@ def chosen(names: Sequence[str]) -> list[Exercise]:
     return [e for e in dict.fromkeys(found) if e is not None]
 
 
-def _print_matrix(exercises: Sequence[Exercise]) -> int:
+def _print_matrix(exercises: Sequence[Exercise], only_wrong: bool = False) -> int:
     wrong = 0
     for cell in (cell for e in exercises for cell in cells(e)):
         report = cell.report()
         fault = cell.fault(report)
         wrong += bool(fault)
+        if only_wrong and not fault:
+            continue
         kept = f"kept {cell.kept_points}" if cell.kind in OUTSIDE else ""
         print(
             f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name[:60]:<34} "
@@ -241,7 +253,7 @@ def _try_seeds(exercises: Sequence[Exercise], count: int) -> int:
 def _keep(exercises: Sequence[Exercise]) -> int:
     shown: dict[str, dict[str, Any]] = {}
     points: dict[str, dict[str, Any]] = {}
-    for e in exercises:
+    for e in filter(is_ours, exercises):
         if e.kind != "quiz":
             shown[e.id] = {name: broken(e, name) for name in e.variants}
         outside = [cell for cell in cells(e) if cell.kind in OUTSIDE]
@@ -253,8 +265,8 @@ def _keep(exercises: Sequence[Exercise]) -> int:
             every = on_file(path) | found
             path.write_text(_in_lines({id: every[id] for id in sorted(every) if id in known}))
         on_file.cache_clear()
-    print(f"stored: {', '.join(e.id for e in exercises)}")
-    return 0
+    print(f"stored: {', '.join(points) or 'nothing, for the course has no such exercise'}")
+    return _print_matrix(exercises, only_wrong=True)
 
 
 def _in_lines(found: dict[str, dict[str, Any]]) -> str:

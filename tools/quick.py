@@ -27,7 +27,10 @@ ABOUT_LESSONS = (
     *("test_other_ways", "test_judging", "test_rooms", "test_families"),
 )
 # Tests in these files about all lessons at once.
-ABOUT_ALL = ("one_sentence", "ids_are_words", "answers_belong", "graded_once", "every_link")
+ABOUT_ALL = (
+    *("one_sentence", "ids_are_words", "answers_belong", "graded_once", "every_link"),
+    *("100_minutes", "30_minutes"),
+)
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
 
 
