@@ -117,11 +117,29 @@ def test_a_copy_of_the_published_solution_is_flagged(monkeypatch):
         "from course_utils.attention import naive_mean",
         "from course_utils.attention import tril_mean, naive_mean as mine\nnaive_mean = mine",
         "from course_utils import attention\nnaive_mean = attention.naive_mean",
+        "from course_utils.attention import (\n    naive_mean as m,\n)\ndef naive_mean(x): return m(x)",
+        "def naive_mean(x):\n    from course_utils.attention import naive_mean as f\n    return f(x)",
+        "def naive_mean(x):\n    return x\nfrom course_utils.attention import naive_mean",
+        "from course_utils.attention import *",
     ],
 )
 def test_a_copied_finished_part_is_flagged(source):
     said = "naive_mean is the course's own finished part"
     assert flags.flagged(Class(ada=source))[0]["ada"] == [said]
+
+
+def test_a_finished_part_may_be_used_in_another_exercise():
+    mine = "def causal_mean_weights(T):\n    return torch.ones(T, T).tril()"
+    for use in ("causal_mean_weights(3)", "attention.causal_mean_weights(3)", "ready(3)"):
+        ready = "from course_utils.attention import causal_mean_weights"
+        ready += " as ready" if "ready" in use else ""
+        other = f"def tril_mean(x):\n    return {use} @ x"
+        apart = [Cell(mine), Cell("", "causal_mean_weights"), Cell(f"{ready}\n{other}")]
+        before = [Cell(ready), Cell(f"{mine}\n\n{other}"), Cell("", "causal_mean_weights")]
+        for cells in (apart, before):
+            honest = Class()
+            honest.works = [Work("ada", "02_tril_matmul", [*cells, Cell("", "tril_mean")], name="")]
+            assert flags.flagged(honest) == ({}, [])
 
 
 def test_unreadable_or_very_long_code_does_not_stop_flagging():

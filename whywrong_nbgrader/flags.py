@@ -148,15 +148,43 @@ def _published(classroom: Classroom) -> tuple[dict[str, str], set[str]]:
 
 
 def _borrowed(work: Work, own: list[str]) -> set[str]:
-    """The exercises whose finished part one of the `own` cells imports, or an answer mentions."""
+    """The exercises whose answer uses its own finished part, or is the part when it is checked.
+    Answers to other exercises may use it: lessons say so."""
+    checked = {cell.checks for cell in work.cells if cell.checks}
+    found, taken, aliases = set[str](), set[str](), defaultdict[str, set[str]](set)
+    for cell in work.cells:
+        found |= {cell.checks} & taken
+        source = cell.source[:MOST_READ] if not cell.checks else ""
+        written = names_written(source) & checked
+        taken -= written
+        if cell.source not in own:
+            continue
+        for name, alias in _imported(source):
+            if alias not in ("", name):
+                aliases[name].add(alias)
+            elif name in written:
+                found.add(name)
+            else:
+                taken |= (checked if name == "*" else {name} & checked) - written
+        for exercise in written:
+            text = source if len(written) == 1 else _answer(exercise, source)
+            parts = {f"{part}.{exercise}" for part in PARTS} | aliases[exercise]
+            if re.search(rf"(?<![\w.])(?:{'|'.join(map(re.escape, parts))})\b", text):
+                found.add(exercise)
+    return found
+
+
+def _imported(source: str) -> list[tuple[str, str]]:
+    """What a cell imports from the course by name, each with its `as`."""
     course = installed()
-    package = course.package if course else "course_utils"
-    found = set[str]()
-    for line in (line for source in own for line in source[:MOST_READ].splitlines()):
-        before, _, after = line.partition("#")[0].partition(" import ")
-        if before.strip().startswith(f"from {package}"):
-            found.update(re.findall(r"\w+", after))
-    for exercise, source in answers(work).items():
-        if any(f"{part}.{exercise}" in source[:MOST_READ] for part in PARTS):
-            found.add(exercise)
-    return found & {cell.checks for cell in work.cells}
+    package = re.escape(course.package if course else "course_utils")
+    line = re.compile(rf"^\s*from {package}[\w.]* import (\([^)]*\)|[^\n#]*)", re.M)
+    names = " ".join(line.findall(source))
+    return re.findall(r"(\w+|\*)(?:\s+as\s+(\w+))?", names)
+
+
+def _answer(exercise: str, source: str) -> str:
+    """The statement of a cell that defines the answer."""
+    begin = rf"^(?:async +def |def |class )? *{exercise}\b"
+    found = re.findall(rf"{begin}.*(?:\n(?:[ \t)\]}}#].*)?)*", source, re.M)
+    return found[-1] if found else ""
