@@ -43,8 +43,6 @@ from .work import work as on_a_worker
 CONFIG = "nbgrader_config.py"
 # Bytes of a folder's name: a socket's name has at most 104 on macOS, 108 on Linux.
 LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
-
-
 ATTEMPTS = 3  # attempts to run the rest after one of our processes was killed
 
 

@@ -162,12 +162,11 @@ def _borrowed(work: Work, own: list[str]) -> set[str]:
         for name, alias in _imported(source):
             if alias not in ("", name):
                 aliases[name].add(alias)
-            elif name in written:
-                found.add(name)
             else:
-                taken |= (checked if name == "*" else {name} & checked) - written
+                taken |= checked - written if name == "*" else {name} & checked
         for exercise in written:
-            text = source if len(written) == 1 else _answer(exercise, source)
+            statements = [source] if len(written) == 1 else re.split(r"\n(?=[^\s)\]}#])", source)
+            text = "\n".join(s for s in statements if exercise in names_written(s))
             parts = {f"{part}.{exercise}" for part in PARTS} | aliases[exercise]
             if re.search(rf"(?<![\w.])(?:{'|'.join(map(re.escape, parts))})\b", text):
                 found.add(exercise)
@@ -176,15 +175,6 @@ def _borrowed(work: Work, own: list[str]) -> set[str]:
 
 def _imported(source: str) -> list[tuple[str, str]]:
     """What a cell imports from the course by name, each with its `as`."""
-    course = installed()
-    package = re.escape(course.package if course else "course_utils")
+    package = re.escape(getattr(installed(), "package", "course_utils"))
     line = re.compile(rf"^\s*from {package}[\w.]* import (\([^)]*\)|[^\n#]*)", re.M)
-    names = " ".join(line.findall(source))
-    return re.findall(r"(\w+|\*)(?:\s+as\s+(\w+))?", names)
-
-
-def _answer(exercise: str, source: str) -> str:
-    """The statement of a cell that defines the answer."""
-    begin = rf"^(?:async +def |def |class )? *{exercise}\b"
-    found = re.findall(rf"{begin}.*(?:\n(?:[ \t)\]}}#].*)?)*", source, re.M)
-    return found[-1] if found else ""
+    return re.findall(r"(\w+|\*)(?:\s+as\s+(\w+))?", " ".join(line.findall(source)))

@@ -76,7 +76,9 @@ def _load(modules: Sequence[str]) -> None:
     for name in modules:
         module = importlib.import_module(name)
         errors.libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
-    torch.ones(2, 2, requires_grad=True).sum().backward()
+    weight = torch.ones(2, 2, requires_grad=True)
+    weight.sum().backward()
+    torch.optim.SGD([weight]).step()  # the first step imports a second's worth of modules
     gc.freeze()  # garbage collection in a fork would copy every page with an object
     gc.enable()
 
