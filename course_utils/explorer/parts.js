@@ -1,14 +1,12 @@
 /** Parts of the explorer that show its state: bars, tokens, lens, controls. */
 
 import { create as make } from "../page/nodes.js";
+import { sign } from "../page/words.js";
 import { percent } from "./stations.js";
 
 export const SHOWN = 6; // the number of bars
 export const GHOSTS = 2; // additional bars, for words that were likely before
 export const ROW = 24; // pixels per token
-
-/** A word in the form in which it is shown: blanks become a sign. */
-const sign = (word) => ({ " ": "␣", "\n": "⏎" })[word] ?? word;
 
 /** @param {string} text @param {string} word @param {string} gap between words */
 export function withWord(text, word, gap) {

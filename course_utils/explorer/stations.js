@@ -1,7 +1,7 @@
 /** The stations (steps) of the model: the name, picture and text of each for one token. */
 
 import { colourOf, shadeOf } from "../page/paint.js";
-import { looks, names, number as digits } from "../page/words.js";
+import { looks, names, number as digits, sign } from "../page/words.js";
 import { headAdds, logitsOf, softmax } from "./lm.js";
 
 const CHANNELS = 5; // the number of a vector's channels that are written out
@@ -40,8 +40,8 @@ function streamStation(at, title, name, extra = {}) {
       const next = likeliest(softmax(logits), words, { count: NEURONS });
       const expected = next.slice(0, 3).map(([word, share]) => `“${word}” ${percent(share)}`).join(", ");
       return [
-        `The vector of “${labels[t]}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
-        `If the model ended here, it would expect after “${labels[t]}”: ${expected}.`,
+        `The vector of “${sign(labels[t])}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
+        `If the model ended here, it would expect after “${sign(labels[t])}”: ${expected}.`,
         {
           heads: ["next word", "LayerNorm(x) · its row = logit", "softmax"],
           rows: next.map(([word, share]) => [word, number(logits[words.indexOf(word)]), percent(share)]),
@@ -64,7 +64,7 @@ function embedding() {
     const token = rowOf(model.get("embed.token.weight"), ids[t], model.width);
     const place = rowOf(model.get("embed.position.weight"), t, model.width);
     const added = off.has("positions") ? "(switched off)" : vector(place);
-    return [`“${labels[t]}”: ${vector(token)} + position ${t}: ${added}.`, ...tell(state, t)];
+    return [`“${sign(labels[t])}”: ${vector(token)} + position ${t}: ${added}.`, ...tell(state, t)];
   };
   return station;
 }
@@ -103,7 +103,7 @@ function head(l, h) {
           heads: ["key", `q · k / √${size}`, `exp(… − ${number(most)})`, "weight", "value"],
           rows: [
             ...shown.map((s) => [
-              labels[s], number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
+              sign(labels[s]), number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
             ]),
             ["all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
           ],
@@ -134,7 +134,7 @@ function mlp(l) {
       const [before, after] = [rowOf(expanded, t, size), rowOf(neurons, t, size)];
       const strongest = Array.from(after, (x, i) => [i, x]).sort((a, b) => b[1] - a[1]);
       return [
-        `The feed-forward network at “${labels[t]}”: the strongest ${NEURONS} of its ${size} neurons.`,
+        `The feed-forward network at “${sign(labels[t])}”: the strongest ${NEURONS} of its ${size} neurons.`,
         moved(state, { at: 2 * l + 1, part, adds: adds(state, t), t }),
         {
           heads: ["neuron", "comes in", "GELU gives"],

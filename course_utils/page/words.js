@@ -69,3 +69,6 @@ export function shortened(label, fits) {
   while (parts.length > 1 && !fits(`${parts.join("")}…`)) parts.pop();
   return `${parts.join("")}…`;
 }
+
+/** A word in the form in which it is shown: blanks become a sign. */
+export const sign = (word) => ({ " ": "␣", "\n": "⏎" })[word] ?? word;
