@@ -117,6 +117,7 @@ def test_a_copy_of_the_published_solution_is_flagged(monkeypatch):
         "from course_utils.attention import naive_mean",
         "from course_utils.attention import tril_mean, naive_mean as mine\nnaive_mean = mine",
         "from course_utils import attention\nnaive_mean = attention.naive_mean",
+        "import course_utils.attention\nnaive_mean = course_utils.attention.naive_mean",
         "from course_utils.attention import (\n    naive_mean as m,\n)\nnaive_mean = m",
         "def naive_mean(x):\n    from course_utils.attention import naive_mean as f; return f(x)",
         "def naive_mean(x):\n    return x\nfrom course_utils.attention import naive_mean",

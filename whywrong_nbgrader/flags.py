@@ -167,8 +167,8 @@ def _borrowed(work: Work, own: list[str]) -> set[str]:
         for exercise in written:
             statements = [source] if len(written) == 1 else re.split(r"\n(?=[^\s)\]}#])", source)
             text = "\n".join(s for s in statements if exercise in names_written(s))
-            parts = {f"{part}.{exercise}" for part in PARTS} | aliases[exercise]
-            if re.search(rf"(?<![\w.])(?:{'|'.join(map(re.escape, parts))})\b", text):
+            used = re.search(rf"\b(?:{'|'.join(PARTS)})\.{exercise}\b", text)
+            if used or aliases[exercise] & set(re.findall(r"(?<![\w.])\w+", text)):
                 found.add(exercise)
     return found
 
@@ -176,5 +176,5 @@ def _borrowed(work: Work, own: list[str]) -> set[str]:
 def _imported(source: str) -> list[tuple[str, str]]:
     """What a cell imports from the course by name, each with its `as`."""
     package = re.escape(getattr(installed(), "package", "course_utils"))
-    line = re.compile(rf"^\s*from {package}[\w.]* import (\([^)]*\)|[^\n#]*)", re.M)
+    line = re.compile(rf"^[ \t]*from {package}[\w.]* import (\([^()]{{0,2000}}\)|[^\n#]*)", re.M)
     return re.findall(r"(\w+|\*)(?:\s+as\s+(\w+))?", " ".join(line.findall(source)))

@@ -38,13 +38,13 @@ function streamStation(at, title, name, extra = {}) {
       const row = rowOf(pass.stream[at], t, model.width);
       const logits = logitsOf(model, row);
       const next = likeliest(softmax(logits), words, { count: NEURONS });
-      const expected = next.slice(0, 3).map(([word, share]) => `“${word}” ${percent(share)}`).join(", ");
+      const expected = next.slice(0, 3).map(([word, share]) => `“${sign(word)}” ${percent(share)}`).join(", ");
       return [
         `The vector of “${sign(labels[t])}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
         `If the model ended here, it would expect after “${sign(labels[t])}”: ${expected}.`,
         {
           heads: ["next word", "LayerNorm(x) · its row = logit", "softmax"],
-          rows: next.map(([word, share]) => [word, number(logits[words.indexOf(word)]), percent(share)]),
+          rows: next.map(([word, share]) => [sign(word), number(logits[words.indexOf(word)]), percent(share)]),
         },
       ];
     },
