@@ -81,7 +81,7 @@ notebooks: $(VENV)/.test
 	$(BIN)/python -m tools.editions
 
 explorer: $(VENV)/.lab
-	@$(BIN)/python -c 'from course_utils.start import write_page; print(write_page("explorer.html"))'
+	@$(BIN)/python -c 'from course_utils.show.start import write_page; print(write_page("explorer.html"))'
 
 site: $(VENV)/.test
 	@$(BIN)/python -m tools.site

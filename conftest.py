@@ -13,7 +13,7 @@ import pytest
 import torch
 from xdist.scheduler import LoadFileScheduling
 
-from course_utils.environment import device
+from course_utils.desk.environment import device
 
 ROOT = Path(__file__).parent
 BROWSER = "tests/browser"

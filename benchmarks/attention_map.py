@@ -25,7 +25,7 @@ CELL = """
 import matplotlib.pyplot as plt
 import torch
 from ipywidgets import FloatLogSlider, interact
-from course_utils.attention_map import attention_map
+from course_utils.show.attention_map import attention_map
 
 scores = 2 * torch.randn({heads}, {tokens}, {tokens})
 labels = [f"token{{i}}" for i in range({tokens})]

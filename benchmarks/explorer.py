@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "browser"
 
 from pages import launch
 
-from course_utils.start import write_page
+from course_utils.show.start import write_page
 
 WATCH = """new MutationObserver((_, watcher) => {
     if (!document.querySelector(".story")) return;

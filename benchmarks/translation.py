@@ -23,8 +23,8 @@ from attention import race  # benchmarks/attention.py
 from torch import Tensor, nn
 
 from course_utils.attention import count_parameters
+from course_utils.data.toy_french import BOS_ID, PAD_ID, english, french, three_sets
 from course_utils.experiments import translating as t
-from course_utils.toy_french import BOS_ID, PAD_ID, english, french, three_sets
 from course_utils.transformer import TokenAndPosition
 from course_utils.translation import (
     Translator,
@@ -119,7 +119,7 @@ def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
         steps = fitting(seconds, model, trained_on)
         batches = t.draw_batches(trained_on, steps, seed)
         start = time.perf_counter()
-        train_translator(model, batches, BOS_ID, PAD_ID, threads=None)
+        train_translator(model, batches, BOS_ID, PAD_ID)
         took = time.perf_counter() - start
         print(
             f"  {took:5.1f} s ({steps} steps), seed {seed}: "
@@ -133,7 +133,7 @@ def fitting(seconds: float, model: Translator, pairs: t.Sequence[t.Pair]) -> int
     """The number of steps that fit into this many seconds, on this machine now."""
     trial = t.draw_batches(pairs, 30)
     start = time.perf_counter()
-    train_translator(copy.deepcopy(model), trial, BOS_ID, PAD_ID, threads=None)
+    train_translator(copy.deepcopy(model), trial, BOS_ID, PAD_ID)
     return int(0.95 * seconds / (time.perf_counter() - start) * len(trial))
 
 

@@ -1,33 +1,35 @@
 """The package that the lessons of "From Averages to Transformers" import.
 
 Use `check`, `hint`, `progress` and `reset` while you learn; `device` chooses the device, and
-`yours` lets a demonstration use your answer once it is right. The finished parts of the lessons
-are in `course_utils.attention`, `course_utils.transformer` and `course_utils.language_model`,
-written to be read.
+`yours` lets a demonstration use your answer once it is right; `figures` draws. The finished parts
+of the lessons are in `course_utils.attention`, `course_utils.transformer` and
+`course_utils.language_model`, written to be read.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .desk import check, hint, progress, yours
-    from .environment import check_environment, device, report_environment
-    from .lessons import reset
+    from .desk.checks import check, hint, progress, yours
+    from .desk.environment import check_environment, device, report_environment
+    from .desk.lessons import reset
+    from .show import figures
 
 _HOME = {
-    "check": "desk",
-    "hint": "desk",
-    "progress": "desk",
-    "yours": "desk",
-    "device": "environment",
-    "check_environment": "environment",
-    "report_environment": "environment",
-    "reset": "lessons",
+    "check": "desk.checks",
+    "hint": "desk.checks",
+    "progress": "desk.checks",
+    "yours": "desk.checks",
+    "device": "desk.environment",
+    "check_environment": "desk.environment",
+    "report_environment": "desk.environment",
+    "reset": "desk.lessons",
 }
 __all__ = [
     "check",
     "check_environment",
     "device",
+    "figures",
     "hint",
     "progress",
     "report_environment",
@@ -39,6 +41,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Names are loaded on first use, so that importing is fast and the environment check works
     # without PyTorch.
+    if name == "figures":
+        return import_module(".show.figures", __name__)
     if name not in _HOME:
         raise AttributeError(f"course_utils has no {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(f".{_HOME[name]}", __name__), name)

@@ -7,7 +7,7 @@ import gc
 import sys
 from pathlib import Path
 
-from .environment import READY, check_environment
+from .desk.environment import READY, check_environment
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         print("\n".join(lines))
         return 0 if lines == [READY] else 1
     if args.command == "new":
-        from .lessons import lay_out
+        from .desk.lessons import lay_out
 
         try:
             print(lay_out(args.folder))
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{args.folder} is there already: name a new folder.", file=sys.stderr)
             return 1
         return 0
-    from .desk import progress
+    from .desk.checks import progress
 
     print(progress())
     return 0

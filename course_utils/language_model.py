@@ -3,7 +3,7 @@
 Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads, `V` vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import attention_scores, cached_attention_step, merge_heads, split_heads
-from .live import LiveLoss
-from .threads import use_threads
 from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, apply_rope, check_ids
 
 # Windows, model and loss ------------------------------------------------------------------------
@@ -174,49 +172,6 @@ def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) 
             group["lr"] = learning_rate * (1 - i / len(batches))
         losses.append(training_step(model, ids, optimizer))
     return losses
-
-
-@contextmanager
-def watch_training(
-    model: nn.Module,
-    batches: Sequence[Tensor],
-    levels: Mapping[str, float] | None = None,
-    threads: int | None = 1,
-) -> Iterator[None]:
-    """Show a live plot of the loss while a loop trains the model on these batches, in order.
-
-    Args:
-        model: the model to train.
-        batches: the training data, each used once.
-        levels: losses to compare with, by name, drawn as lines in the live plot.
-        threads: the number of threads; None uses all. With one thread, losses don't depend on the
-            number of cores, and other programs on a busy machine delay training less.
-    """
-    losses: list[float] = []
-
-    def look(_: nn.Module, __: object, logits: Tensor) -> None:
-        if model.training and len(losses) < len(batches):
-            losses.append(next_token_loss(logits.detach(), batches[len(losses)]).item())
-            live.show(losses)
-
-    with use_threads(threads), LiveLoss(len(batches), levels) as live:
-        hook = model.register_forward_hook(look) if live.seen else None
-        try:
-            yield
-        finally:
-            if hook is not None:
-                hook.remove()
-
-
-def train(
-    model: nn.Module,
-    batches: Sequence[Tensor],
-    learning_rate: float = 6e-3,
-    levels: Mapping[str, float] | None = None,
-) -> list[float]:
-    """Run `train_lm` on one thread, with a live plot."""
-    with watch_training(model, batches, levels):
-        return train_lm(model, batches, learning_rate)
 
 
 @torch.no_grad()
@@ -382,14 +337,11 @@ Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T,
 
 
 @torch.no_grad()
-def generate_cached(
-    model: TinyLM, ids: Tensor, max_new_tokens: int, threads: int | None = 1
-) -> Tensor:
+def generate_cached(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
     """Like `generate`, but keys and values are cached, so that the model processes each token once.
 
     Beyond `model.context_length`, each step drops the oldest token, and all other tokens change
     position. The cache is then wrong, so the model processes the whole context in each step.
-    `threads` is the number of threads for a single token; None uses all, for a large model.
     """
     check_ids(ids, model.embed.token.num_embeddings)
     caches: list[Cache] = []  # one per block
@@ -398,8 +350,7 @@ def generate_cached(
         for _ in range(max_new_tokens):
             T = ids.shape[1]
             if T <= model.context_length:
-                with use_threads(threads if known else None):
-                    logits, caches = next_logits(model, ids[:, known:], caches)  # (B, V)
+                logits, caches = next_logits(model, ids[:, known:], caches)  # (B, V)
                 known = T
             else:
                 logits = model(ids[:, -model.context_length :])[:, -1]  # (B, T, V) -> (B, V)

@@ -6,7 +6,7 @@ heads, `L` layers, `V` vocabulary of the target. A translator is any module that
 `(B, S)` and `(B, T)`; the mask is a bool `(B, S)`, `True` at padding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from .attention import attention_scores, padding_mask, safe_masked_softmax, split_heads
 from .language_model import evaluating
-from .live import LiveLoss
-from .threads import use_threads
 from .transformer import DecoderBlock, EncoderBlock, TokenAndPosition
 
 # The model --------------------------------------------------------------------------------------
@@ -150,10 +148,8 @@ def train_translator(
     pad_id: int,
     learning_rate: float = 2e-3,
     warm_up: int = 100,
-    levels: Mapping[str, float] | None = None,
-    threads: int | None = 1,
 ) -> list[float]:
-    """Take one step of AdamW on each batch, and show the loss live.
+    """Take one step of AdamW on each batch.
 
     For Post-LN blocks, the learning rate rises linearly over `warm_up` steps and then falls
     linearly (in Vaswani et al. 2017, section 5.3, it falls more slowly).
@@ -164,8 +160,6 @@ def train_translator(
         bos_id, pad_id: ids of the target language.
         learning_rate: the maximum learning rate.
         warm_up: the number of steps until that maximum.
-        levels: losses to compare with, by name, drawn as lines in the live plot.
-        threads: the number of threads, as in `language_model.train`.
 
     Returns:
         The loss before each step.
@@ -178,17 +172,15 @@ def train_translator(
     )
     losses = []
     model.train()
-    with use_threads(threads), LiveLoss(steps, levels) as live:
-        for source, source_pad_mask, targets in batches:
-            logits = model(source, teacher_forcing(targets, bos_id), source_pad_mask)
-            loss = translation_loss(logits, targets, pad_id)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            losses.append(loss.item())
-            live.show(losses)
+    for source, source_pad_mask, targets in batches:
+        logits = model(source, teacher_forcing(targets, bos_id), source_pad_mask)
+        loss = translation_loss(logits, targets, pad_id)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
     return losses
 
 

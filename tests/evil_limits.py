@@ -318,7 +318,8 @@ def writes_everywhere(hand: Hand) -> None:
                 database.execute("update grade set auto_score = 100, manual_score = 100")
                 written += 1
         except sqlite3.Error as error: print(error)
-        for name in glob.glob(course + "/**", recursive=True) + ["/course/course_utils/desk.py"]:
+        own = glob.glob(course + "/**", recursive=True)
+        for name in [*own, "/course/course_utils/desk/checks.py"]:
             if os.path.isfile(name):
                 try: open(name, "a").close(); written += 1
                 except OSError: pass

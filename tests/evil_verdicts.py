@@ -18,12 +18,12 @@ from .evil_kit import MEAN, QUIZ_AND_MEAN, THREE, Hand, attack, forging
 def patched_check(hand: Hand) -> None:
     """The check is replaced by one that gives full points."""
     hand.cell("""
-        import course_utils, course_utils.desk, builtins
+        import course_utils, course_utils.desk.checks, builtins
         class Full(float):
             passed = True
             def __repr__(self): return "2.0"
         check = builtins.check = course_utils.check = lambda *a, **k: Full(2)
-        course_utils.desk.check = check
+        course_utils.desk.checks.check = check
     """)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_utils.desk import check, hint
+from course_utils.desk.checks import check, hint
 from course_utils.experiments import capstone
 from course_utils.language_model import TinyLM, head_scores
 from tools.matrix import answers

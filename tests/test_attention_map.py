@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from course_utils.attention_map import AttentionMap, attention_map, static
+from course_utils.show.attention_map import AttentionMap, attention_map, static
 
 WORDS = ["The", "cat", "sat", "on", "the", "mat"]
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

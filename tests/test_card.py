@@ -6,7 +6,7 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 
-from course_utils.desk import catalogue
+from course_utils.desk.checks import catalogue
 from whywrong import BehaviourResult, Report, check_exercise
 from whywrong.card import Message
 from whywrong.rows import Row

@@ -14,7 +14,7 @@ import torch
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.utils import determine_grade
 
-from course_utils.desk import catalogue, check
+from course_utils.desk.checks import catalogue, check
 from whywrong import Misconception, extend_key, judge, make_key, observe, pack, unpack
 from whywrong.answers import argument_mismatch, describe
 from whywrong.guard import run
@@ -405,7 +405,7 @@ import sys
 from pathlib import Path
 from whywrong import pack
 from whywrong.guard import run
-from course_utils.desk import catalogue
+from course_utils.desk.checks import catalogue
 for id in sys.argv[2:]:
     exercise = catalogue().find(id)
     answers = [exercise.reference] + [m.answer for m in exercise.misconceptions]

@@ -10,8 +10,8 @@ import torch
 
 import course_utils
 from course_utils import attention
-from course_utils.desk import catalogue, check, hint, progress, yours
-from course_utils.points import progress_path
+from course_utils.desk.checks import catalogue, check, hint, progress, yours
+from course_utils.desk.points import progress_path
 from whywrong import check_exercise
 
 HERE = Path(__file__).parent.parent
@@ -28,7 +28,7 @@ def own_progress(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def no_hints_shown(monkeypatch):
-    monkeypatch.setattr("course_utils.desk._hints_shown", {})
+    monkeypatch.setattr("course_utils.desk.checks._hints_shown", {})
 
 
 @pytest.fixture(autouse=True)

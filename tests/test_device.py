@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import course_utils
-from course_utils import drawing
-from course_utils.guesses import NONE_YET
+from course_utils.desk.guesses import NONE_YET
+from course_utils.show import drawing
 from tools import SOLUTIONS
 from whywrong.course import joined
 from whywrong.key import begin_key, probe_safely

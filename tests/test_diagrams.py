@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from course_utils.diagrams import MULTI_HEAD_ATTENTION, Step, diagram
+from course_utils.show.diagrams import MULTI_HEAD_ATTENTION, Step, diagram
 
 X, HEADS, ALL_PAIRS = "(B, T, C)", "(B, H, T, D)", "(B, H, T, T)"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils import environment
-from course_utils.environment import READY, check_environment, device
+from course_utils.desk import environment
+from course_utils.desk.environment import READY, check_environment, device
 
 FILE = Path(environment.__file__)
 
@@ -63,7 +63,7 @@ def test_lessons_with_the_package_of_another_checkout_are_reported(monkeypatch, 
 
 
 def test_importing_it_imports_no_torch():
-    code = "import sys, course_utils.environment; print('torch' in sys.modules)"
+    code = "import sys, course_utils.desk.environment; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "False\n", done.stderr
 

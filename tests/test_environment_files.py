@@ -12,7 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from course_utils.lessons import lay_out
+from course_utils.desk.lessons import lay_out
 
 COURSE = Path(__file__).parent.parent
 PROJECT = tomllib.loads((COURSE / "pyproject.toml").read_text())["project"]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from course_utils.desk import check
+from course_utils.desk.checks import check
 from whywrong.errors import first_lines
 from whywrong.errors_in_words import meaning, meanings
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from course_utils.data.toy_french import BOS_ID, PAD_ID, english, french, three_sets
 from course_utils.experiments import families, translating
-from course_utils.toy_french import BOS_ID, PAD_ID, english, french, three_sets
-from course_utils.translating_line import translating_line
+from course_utils.show.translating_line import translating_line
 from course_utils.translation import greedy_translate, train_translator
 from whywrong.course import catalogue
 

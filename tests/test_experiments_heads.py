@@ -5,7 +5,7 @@ import torch
 
 from course_utils import attention
 from course_utils.experiments import heads, lookup, loss_so_far
-from course_utils.start.model import read
+from course_utils.show.start.model import read
 
 full = pytest.mark.full("the lessons' experiments")
 more_seeds = [pytest.param(seed, marks=full) for seed in (1, 2)]

@@ -22,10 +22,10 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
-from course_utils import colours, drawing, figures
 from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
-from course_utils.drawing import SIGNED, WEIGHTS
-from course_utils.figures import (
+from course_utils.show import colours, drawing, figures
+from course_utils.show.drawing import SIGNED, WEIGHTS
+from course_utils.show.figures import (
     Picture,
     cost_curve,
     head_grid,
@@ -161,7 +161,7 @@ def test_a_picture_has_html_png_and_text():
 def test_a_notebook_shows_each_figure_once():
     source = """
 import matplotlib.pyplot as plt, torch
-from course_utils.figures import heatmap, show
+from course_utils.show.figures import heatmap, show
 figure, axes = plt.subplots(figsize=(3, 2))
 axes.plot([1, 2])
 show(figure, "A rising line.")
@@ -352,7 +352,7 @@ def test_digits_of_the_map_contrast_with_their_cells_in_both_themes():
 
 @themes
 def test_digits_of_figures_contrast_with_their_cells_or_their_outline(themed):
-    from course_utils.drawing import _inks
+    from course_utils.show.drawing import _inks
 
     for x in STRENGTHS:
         shade = colours.shade(x)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from course_utils.figures import heatmap
+from course_utils.show.figures import heatmap
 from tools import ROOT
 from whywrong import Observation, kept_key, pack
 from whywrong.course import joined

@@ -9,8 +9,8 @@ import pytest
 import torch
 from nbclient import NotebookClient
 
-from course_utils import guesses
-from course_utils.guesses import (
+from course_utils.desk import guesses
+from course_utils.desk.guesses import (
     NONE_YET,
     OTHER,
     SAME,
@@ -43,7 +43,7 @@ def test_without_a_prediction_the_result_is_folded(guess, capsys):
 
 def test_without_a_prediction_the_rest_of_the_cell_is_folded_too():
     cells = [
-        "from course_utils import figures\nfrom course_utils.guesses import reveal\n"
+        "from course_utils import figures\nfrom course_utils.desk.guesses import reveal\n"
         "import ipywidgets\nimport torch",
         "reveal(..., 1)\nreveal(..., 2)\nprint('printed')\ndisplay(ipywidgets.Button())\n"
         "figures.heatmap(torch.ones(1, 1), rows='a', columns='b', title='drawn', alt='drawn')",

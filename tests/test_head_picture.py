@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from course_utils.head_picture import BLUE, JOINED, PARTS, head_picture
+from course_utils.show.head_picture import BLUE, JOINED, PARTS, head_picture
 
 
 def svg(picture) -> ET.Element:

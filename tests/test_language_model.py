@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 from torch import Tensor
 
-from course_utils import language_model, live
+from course_utils import language_model
 from course_utils.attention import causal_mask, count_parameters
 from course_utils.data import toy_english
 from course_utils.language_model import (
@@ -27,9 +27,10 @@ from course_utils.language_model import (
     next_token_probabilities,
     sample,
     sliding_windows,
-    train,
+    train_lm,
     training_step,
 )
+from course_utils.show import live
 from course_utils.transformer import block_parameters
 from tests.gpt2 import gpt2_twin, in_our_names
 from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh
@@ -212,7 +213,7 @@ def test_a_short_training_beats_the_bigram():
     torch.manual_seed(0)
     model = TinyLM(len(toy_english.words), 32, 2, 16, num_layers=2)
     batches = toy_english.draw(100 * 32, 17, seed=0).view(100, 32, 17)
-    losses = train(model, batches, learning_rate=1e-2)
+    losses = train_lm(model, batches, learning_rate=1e-2)
     assert len(losses) == 100
     assert abs(losses[0] - toy_english.uniform_loss()) < 0.5
     held_out = held_out_loss(model, toy_english.draw(500, 17, seed=1))
@@ -454,7 +455,7 @@ def test_without_a_viewer_nothing_is_shown(capsys):
     with live.LiveLoss(4) as shown:
         shown.show([3.0])
     assert capsys.readouterr().out == ""
-    code = "from course_utils.live import _someone_looks\n_someone_looks()"
+    code = "from course_utils.show.live import _someone_looks\n_someone_looks()"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(notebook, kernel_name="python3").execute()
     assert notebook.cells[0].outputs[0].data["text/plain"] == "False"

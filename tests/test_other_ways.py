@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_utils import attention, language_model, transformer
-from course_utils.desk import catalogue
+from course_utils.desk.checks import catalogue
 from whywrong import check_exercise
 
 EXERCISES = catalogue()

@@ -13,7 +13,7 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
 
-from course_utils.desk import check, hint, progress
+from course_utils.desk.checks import check, hint, progress
 from tools import editions
 from tools.matrix import POINTS, main
 from whywrong import Catalogue

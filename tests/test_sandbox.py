@@ -125,7 +125,7 @@ def kernel(nothing_left):
 
 class TestByName:
     cells = (
-        "import course_utils.shapes, torch\nprint('on standard output')\ntorch.arange(3)",
+        "import course_utils.show.shapes, torch\nprint('on standard output')\ntorch.arange(3)",
         "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2]); plt.title('a figure');",
         "from IPython.display import Markdown\nMarkdown('*text*')",
     )

@@ -8,7 +8,7 @@ from bs4 import BeautifulSoup
 from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention, naive_mean, padding_mask, tril_mean
-from course_utils.shapes import LETTER_COLORS, letter_shape, trace_shapes
+from course_utils.show.shapes import LETTER_COLORS, letter_shape, trace_shapes
 from course_utils.transformer import TransformerBlock
 
 SIZES = {"B": 1, "T": 4, "C": 768, "H": 8, "D": 96, "V": 9735}

@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 
 from course_utils.attention import causal_mask, count_parameters, masked_softmax
-from course_utils.explorer import explore
 from course_utils.language_model import head_scores
-from course_utils.start import EXAMPLES, SUBJECT, playground, write_page
-from course_utils.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS
-from course_utils.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
+from course_utils.show.explorer import explore
+from course_utils.show.start import EXAMPLES, SUBJECT, playground, write_page
+from course_utils.show.start.language import END, LONGEST, NOUNS, PLACES, VERBS, WORDS
+from course_utils.show.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
 from tools import ROOT as COURSE
 from tools import SOLUTIONS, first_cell
 from tools.start_model import agreement, batch, draw, loss, train

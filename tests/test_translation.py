@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_utils import toy_french, translation
+from course_utils import translation
 from course_utils.attention import CrossAttention
-from course_utils.toy_french import PAD_ID, UNSEEN, draw_pairs, english, french
+from course_utils.data import toy_french
+from course_utils.data.toy_french import PAD_ID, UNSEEN, draw_pairs, english, french
 from course_utils.transformer import DecoderBlock, EncoderBlock
 from course_utils.translation import (
     Translator,

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from .address import declared, install
 
 BEGINS = "try:\n    from course_utils import report_environment"
-ON_THE_START_PAGE = "%run ../course_utils/environment.py"  # as it was until 0.1
+ON_THE_START_PAGE = "%run ../course_utils/desk/environment.py"  # as it was until 0.1
 TEXT = """\
 try:
     from course_utils import report_environment

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_utils.attention import MultiHeadAttention, TorchMultiHeadAttention
-from course_utils.single_head import copy_all
+from course_utils.attention import MultiHeadAttention, TorchMultiHeadAttention, copy_all
 
 
 def copy_mha(source: nn.Module, target: nn.Module) -> None:

@@ -16,8 +16,8 @@ import torch
 from nbformat import NotebookNode
 from safetensors.torch import load, save
 
-from course_utils.attention_map.widget import AttentionMap
-from course_utils.explorer import Explorer
+from course_utils.show.attention_map.widget import AttentionMap
+from course_utils.show.explorer import Explorer
 from whywrong_nbgrader.cells import WIDGET_VIEW
 
 from . import ROOT

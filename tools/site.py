@@ -20,7 +20,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_utils import colours
+from course_utils.show import colours
 
 from . import NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
 from .address import binder, colab, repository

@@ -14,8 +14,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from course_utils import language_model
+from course_utils.desk.environment import use_threads
 from course_utils.language_model import TinyLM, next_token_loss
-from course_utils.start.language import (
+from course_utils.show.start.language import (
     ADJECTIVES,
     ADVERBS,
     END,
@@ -25,7 +26,7 @@ from course_utils.start.language import (
     VERBS,
     VERBS_WITH_OBJECT,
 )
-from course_utils.start.model import IDS, WEIGHTS, new
+from course_utils.show.start.model import IDS, WEIGHTS, new
 
 STEPS, BATCH, RATE = 2_000, 96, 6e-3
 PAD = -100  # after a sentence, where nothing counts
@@ -130,7 +131,8 @@ def train(steps: int = STEPS, seed: int = 0) -> TinyLM:
     torch.manual_seed(seed)
     model, chance = new(), random.Random(seed)
     batches = [windows(chance, BATCH) for _ in range(steps)]
-    language_model.train(model, batches, learning_rate=RATE)
+    with use_threads(1):
+        language_model.train_lm(model, batches, learning_rate=RATE)
     return model.eval()
 
 

@@ -56,8 +56,8 @@ def _without(folder: Path, *names: str) -> Callable[[str, list[str]], set[str]]:
     """A filter for copying: skips caches, and these files and folders of `folder`."""
 
     def left_out(at: str, there: list[str]) -> set[str]:
-        here = names if Path(at).resolve() == folder else ()
-        return {n for n in there if n in here or n == "__pycache__"}
+        place = Path(at).resolve().relative_to(folder)
+        return {n for n in there if (place / n).as_posix() in names or n == "__pycache__"}
 
     return left_out
 

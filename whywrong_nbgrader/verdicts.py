@@ -83,7 +83,8 @@ def _is_inside(part: Any) -> bool:
     course, home = installed(), getattr(part, "__module__", "") or ""
     if course is None or home.split(".")[0] != course.package:
         return False
-    return not any(home == f"{course.package}.{n.removesuffix('.py')}" for n in course.kept_out)
+    kept_out = (n.removesuffix(".py").replace("/", ".") for n in course.kept_out)
+    return not any(home == f"{course.package}.{name}" for name in kept_out)
 
 
 def _sent(value: Any) -> bytes:

@@ -12,10 +12,10 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from ..colours import ABOVE, HATCHING
-from ..figures import Picture, cost_curve
+from ..desk.environment import use_threads
 from ..language_model import TinyLM, generate, generate_cached
-from ..threads import use_threads
+from ..show.colours import ABOVE, HATCHING
+from ..show.figures import Picture, cost_curve
 from .measuring import seconds
 
 VOCABULARY, WIDTH, HEADS, LAYERS = 50, 64, 4, 2

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 from .. import clinic
 from ..attention import merge_heads, split_heads
 from ..data import WordTokenizer, toy_english
-from ..environment import device
+from ..desk.environment import device, use_threads
 from ..language_model import TinyLM, next_logits, training_step
-from ..threads import use_threads
 from ..transformer import FeedForward, LayerNorm
 from . import patients
 from .measuring import seconds

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..threads import use_threads
+from ..desk.environment import use_threads
 from ..transformer import LayerNorm, TransformerBlock
 
 C, H = 32, 4

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_utils import attention, drawing
+from course_utils import attention
+from course_utils.desk.environment import use_threads
 from course_utils.experiments import lookup
 from course_utils.experiments.measuring import kept_bytes, seconds
-from course_utils.figures import Picture
-from course_utils.shapes import trace_shapes
-from course_utils.start import model as start_page
-from course_utils.start.language import VERBS, VERBS_WITH_OBJECT
-from course_utils.threads import use_threads
+from course_utils.show import drawing
+from course_utils.show.figures import Picture
+from course_utils.show.shapes import trace_shapes
+from course_utils.show.start import model as start_page
+from course_utils.show.start.language import VERBS, VERBS_WITH_OBJECT
 from course_utils.transformer import TransformerBlock
 
 

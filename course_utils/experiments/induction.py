@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..attention import causal_mask, masked_softmax
+from ..desk.environment import use_threads
 from ..language_model import TinyLM, head_scores, next_token_loss, training_step
-from ..threads import use_threads
 from ..transformer import TransformerBlock
 
 WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..attention import SelfAttention, attention_scores
-from ..threads import use_threads
+from ..desk.environment import use_threads
 
 KINDS = "ABCDEF"
 PAYLOAD = 2  # the payload's width

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data import toy_english
-from ..threads import use_threads
+from ..desk.environment import use_threads
 from ..transformer import LayerNorm
 
 C, T, B = 64, 32, 32

@@ -18,8 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from whywrong.watching import Operators
 
 from .. import attention
-from ..drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
-from ..threads import use_threads
+from ..desk.environment import use_threads
+from ..show.drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
 from .measuring import kept_bytes, seconds
 
 

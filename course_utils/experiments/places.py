@@ -25,8 +25,8 @@ from ..attention import (
     safe_masked_softmax,
     split_heads,
 )
-from ..drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
-from ..threads import use_threads
+from ..desk.environment import use_threads
+from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
 from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
 
 # A small model with one kind of positions --------------------------------------------------------

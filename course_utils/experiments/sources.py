@@ -25,8 +25,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from ..data.toy_french import BOS_ID, EOS, EOS_ID, PAD_ID, Pair, english, french, three_sets
+from ..desk.environment import use_threads
 from ..language_model import evaluating
-from ..toy_french import BOS_ID, EOS, EOS_ID, PAD_ID, Pair, english, french, three_sets
 from ..transformer import DecoderBlock, EncoderBlock, ReLUFeedForward
 from ..translation import Translator, alignment, greedy_translate, pad, train_translator
 
@@ -159,7 +160,8 @@ def train(
     drawn = torch.randint(len(pairs), (steps, BATCH), generator=generator).tolist()
     batches = [as_batch([pairs[i] for i in row]) for row in drawn]
     trained = SometimesWithoutSource(model, without_source_every)
-    return train_translator(trained, batches, BOS_ID, PAD_ID, LEARNING_RATE)
+    with use_threads(1):
+        return train_translator(trained, batches, BOS_ID, PAD_ID, LEARNING_RATE)
 
 
 class ReadsOnce(nn.Module):

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from ..attention import causal_mask, masked_softmax
 from ..data import agreement_prefixes, toy_english
-from ..figures import Picture
+from ..desk.environment import use_threads
 from ..language_model import TinyLM, head_scores, held_out_loss, training_step
-from ..threads import use_threads
+from ..show.figures import Picture
 
 
 def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:

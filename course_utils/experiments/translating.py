@@ -18,15 +18,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..figures import Picture
+from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
+from ..desk.environment import use_threads
 from ..language_model import evaluating
-from ..toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
+from ..show.figures import Picture
 from ..translation import (
     Hypothesis,
     Translator,
     alignment,
     beam_search,
     train_translator,
+    translation_loss,
 )
 from .sources import ReadsOnce, as_batch, exact, sentences
 
@@ -45,6 +47,11 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 
 
 # Batches ----------------------------------------------------------------------------------------
+
+
+def loss(logits: Tensor, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """The loss of a batch of `draw_batches`, of which the third part is the targets."""
+    return translation_loss(logits, batch[2], PAD_ID)
 
 
 def draw_batches(
@@ -212,7 +219,7 @@ def gold(pair: Pair) -> list[tuple[int, int]]:
 
 @cache
 def _meanings() -> dict[str, set[str]]:
-    from .. import toy_french as t
+    from ..data import toy_french as t
 
     said = {noun: {chosen[0]} for noun, chosen in t.NOUNS.items()}
     said |= {word: set(forms.values()) for word, forms in (t.SIZES | t.COLOURS).items()}
@@ -300,7 +307,8 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
 if __name__ == "__main__":
     model = new_model()
     batches = draw_batches(training_pairs(), STEPS)[:EARLY_STEPS]
-    train_translator(model, batches, BOS_ID, PAD_ID)
+    with use_threads(1):
+        train_translator(model, batches, BOS_ID, PAD_ID)
     model.eval().half()
     save_file({name: w.contiguous() for name, w in model.state_dict().items()}, KEPT)
     share = exact(stopped_early(), unseen_pairs())

@@ -42,7 +42,7 @@ def start(notebook) -> None:
     """An animation of the start page's model in use."""
     notebook.page.set_viewport_size({"width": 1240, "height": 1000})
     notebook.page.emulate_media(reduced_motion="reduce")
-    output = notebook.run("from course_utils.start import playground\nplayground()")
+    output = notebook.run("from course_utils.show.start import playground\nplayground()")
     shown = output.locator(".explorer")
     shown.wait_for(timeout=60_000)
     frames: list[tuple[bytes, int]] = []
@@ -90,7 +90,7 @@ def still(notebook) -> None:
     """The start page's model before anybody has touched it."""
     notebook.page.set_viewport_size({"width": 1240, "height": 1000})
     notebook.page.emulate_media(reduced_motion="reduce")
-    output = notebook.run("from course_utils.start import playground\nplayground()")
+    output = notebook.run("from course_utils.show.start import playground\nplayground()")
     shown = output.locator(".explorer")
     shown.wait_for(timeout=60_000)
     notebook.page.wait_for_timeout(400)
@@ -102,8 +102,8 @@ def lesson_map(notebook) -> None:
     """One head in the light theme, and all heads in the dark theme."""
     notebook.page.set_viewport_size({"width": 1160, "height": 1000})
     output = notebook.run(
-        "from course_utils.attention_map import attention_map\n"
-        "from course_utils.start.model import read, scores\n\n"
+        "from course_utils.show.attention_map import attention_map\n"
+        "from course_utils.show.start.model import read, scores\n\n"
         'words, _ = read("the small dog that the old king likes")\n'
         "attention_map(scores(words), words, causal=True, layer=1, row=8)"
     )

@@ -6,11 +6,11 @@ import re
 import torch
 from playwright.sync_api import Locator, expect
 
-from course_utils import colours
+from course_utils.show import colours
 
 SETUP = """
 import torch
-from course_utils.attention_map import attention_map
+from course_utils.show.attention_map import attention_map
 
 def scores(*shape, seed=0):
     return 2 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))

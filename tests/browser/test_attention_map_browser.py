@@ -20,7 +20,7 @@ from maps import (
 from pages import knows
 from playwright.sync_api import expect
 
-from course_utils import colours
+from course_utils.show import colours
 
 
 def test_the_widget_shows_and_the_table_before_it_does_not(notebook, full):

@@ -29,8 +29,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from conftest import APPS
-from course_utils import colours
-from course_utils.page import FOLDER, joined
+from course_utils.show import colours
+from course_utils.show.page import FOLDER, joined
 
 pytestmark = pytest.mark.full("the map's page in detail")
 

@@ -8,14 +8,14 @@ import torch
 from pages import ACT_MS, knows
 from playwright.sync_api import expect
 
-from course_utils.explorer import FOLDER
 from course_utils.language_model import head_scores
-from course_utils.page import joined
-from course_utils.start import write_page
-from course_utils.start.language import LONGEST, WORDS
-from course_utils.start.model import HEADS, WEIGHTS, trained
+from course_utils.show.explorer import FOLDER
+from course_utils.show.page import joined
+from course_utils.show.start import write_page
+from course_utils.show.start.language import LONGEST, WORDS
+from course_utils.show.start.model import HEADS, WEIGHTS, trained
 
-CELL = "from course_utils.start import playground\nshown = playground()\nshown"
+CELL = "from course_utils.show.start import playground\nshown = playground()\nshown"
 COMPUTE = """async ([script, weights, heads, texts]) => {
   const lm = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
   const bytes = Uint8Array.from(atob(weights), (c) => c.charCodeAt(0));

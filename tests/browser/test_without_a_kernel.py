@@ -12,8 +12,8 @@ from nbgrader.converters import GenerateFeedback
 from nbgrader.server_extensions import formgrader
 from playwright.sync_api import Browser, Page
 
-from course_utils.attention_map import attention_map
-from course_utils.figures import heatmap
+from course_utils.show.attention_map import attention_map
+from course_utils.show.figures import heatmap
 from whywrong_nbgrader.preprocessors import TidyFeedback
 
 WORDS = ["The", "cat", "sat", "on", "the", "mat"]

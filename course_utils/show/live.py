@@ -1,14 +1,20 @@
-"""`LiveLoss`: a progress bar and the curve so far, which disappear when training has ended.
+"""A progress bar and the loss so far while a model is trained; both disappear afterwards.
 
-Both are for a viewer who waits. A run without a viewer (in `make notebooks`, tests, nbgrader or a
+They are for a viewer who waits. A run without a viewer (in `make notebooks`, tests, nbgrader or a
 program) shows nothing, so nothing is stored.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+from torch import Tensor, nn
+
+from ..desk.environment import use_threads
+from ..language_model import next_token_loss
 
 BAR_SECONDS = 0.2
 CURVE_SECONDS = 2.0  # drawing the curve takes about a tenth of a second
@@ -78,6 +84,40 @@ class LiveLoss:
             for widget in self._widgets:
                 widget.close()
             self._widgets = None
+
+
+@contextmanager
+def watch_training(
+    model: nn.Module,
+    batches: Sequence[Any],
+    levels: Mapping[str, float] | None = None,
+    threads: int | None = 1,
+    loss: Callable[[Tensor, Any], Tensor] = next_token_loss,
+) -> Iterator[None]:
+    """Show a live plot of the loss while a loop trains the model on these batches, in order.
+
+    Args:
+        model: the model to train.
+        batches: the training data, each used once.
+        levels: losses to compare with, by name, drawn as lines in the live plot.
+        threads: the number of threads; None uses all. With one thread, losses don't depend on the
+            number of cores, and other programs on a busy machine delay training less.
+        loss: the loss of the model's output, `(B, T, V)`, and a batch.
+    """
+    losses: list[float] = []
+
+    def look(_: nn.Module, __: object, logits: Tensor) -> None:
+        if model.training and len(losses) < len(batches):
+            losses.append(loss(logits.detach(), batches[len(losses)]).item())
+            live.show(losses)
+
+    with use_threads(threads), LiveLoss(len(batches), levels) as live:
+        hook = model.register_forward_hook(look) if live.seen else None
+        try:
+            yield
+        finally:
+            if hook is not None:
+                hook.remove()
 
 
 def _someone_looks() -> bool:

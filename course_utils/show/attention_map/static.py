@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from course_utils.rounding import fixed
+from course_utils.desk.rounding import fixed
 
 TABLE_SIZE = 24  # tokens per side; a longer map is cut, so that saved notebooks stay small
 CELL = "padding:2px 6px;text-align:right"  # on pages that remove this style, digits run together

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..language_model import TinyLM, head_scores
+from ...language_model import TinyLM, head_scores
 from .language import END, LONGEST, WORDS
 
 WEIGHTS = Path(__file__).with_name("weights.safetensors")

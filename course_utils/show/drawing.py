@@ -30,8 +30,8 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
-from course_utils import colours
-from course_utils.rounding import fixed
+from course_utils.desk.rounding import fixed
+from course_utils.show import colours
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", colours.ABOVE)
 SIGNED = LinearSegmentedColormap.from_list("signed", colours.BELOW[:0:-1] + colours.ABOVE)

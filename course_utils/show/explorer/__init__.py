@@ -14,8 +14,8 @@ import traitlets
 from safetensors.torch import save
 from torch import nn
 
+from ...desk.points import load, progress_path
 from ..page import joined
-from ..points import load, progress_path
 from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent

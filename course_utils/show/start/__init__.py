@@ -12,7 +12,7 @@ SUBJECT = "1.head.0"  # the head that attends past the nearest noun to the subje
 
 
 def playground(text: str = EXAMPLES[0]) -> Any:
-    """Show the start page's model with `course_utils.explorer.explore`."""
+    """Show the start page's model with `course_utils.show.explorer.explore`."""
     from ..explorer import explore
     from .model import trained
 

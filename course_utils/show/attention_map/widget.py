@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import traitlets
 
-from course_utils.attention_map import static
-from course_utils.page import joined
-from course_utils.with_table import WithTable
+from course_utils.show.attention_map import static
+from course_utils.show.page import joined
+from course_utils.show.with_table import WithTable
 
 MOST_NUMBERS = 4_000_000  # a page loads this many without a pause: 144 heads of 128 × 128 fit
 COLDEST, HOTTEST = 0.1, 10.0

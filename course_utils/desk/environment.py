@@ -1,4 +1,4 @@
-"""Tests whether this Python has what the course needs, and chooses the device.
+"""Tests whether this Python has what the course needs; chooses the device and the threads.
 
 This module imports no package that the course installs before checking that the package is there.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = (3, 11)
 READY = "Everything the course needs is here."
 REMEDY = "Start the course with `make lab` (the README has other ways), or choose its kernel."
-COURSE = Path(__file__).resolve().parent.parent
+COURSE = Path(__file__).resolve().parent.parent.parent
 
 
 def check_environment() -> list[str]:
@@ -111,3 +113,20 @@ def device() -> torch.device:
         print(f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU.")
         return torch.device("cpu")
     return torch.device(name)
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """Use `count` threads inside the context; None changes nothing.
+
+    For small products, threads spend more time waiting than computing, especially on a busy
+    machine. Also, the last digits of a sum depend on the number of parts into which it is split.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

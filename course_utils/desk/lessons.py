@@ -12,7 +12,7 @@ from whywrong.card import Message
 
 from .points import FILE_NAME
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent.parent
 PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
 HANDED_OUT = next((place for place in PLACES if place.is_dir()), PLACES[0])
 

@@ -19,8 +19,8 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import LogLocator
 from torch import Tensor
 
-from course_utils import colours
-from course_utils.rounding import fixed
+from course_utils.desk.rounding import fixed
+from course_utils.show import colours
 
 from . import drawing
 from .drawing import CELLS_DESCRIBED, HATCH_COLOR, MARKERS, SEEN, Picture, array, line_look

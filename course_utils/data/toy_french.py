@@ -9,7 +9,7 @@ import random
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from .data import Tokenizer
+from . import Tokenizer
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 
@@ -137,7 +137,7 @@ french = SentenceTokenizer(
         *VERBS_WITH_OBJECT.values(),
     ]
 )
-PAD_ID, BOS_ID, EOS_ID = (french._ids[piece] for piece in (PAD, BOS, EOS))
+PAD_ID, BOS_ID, EOS_ID = map(french.vocabulary.index, (PAD, BOS, EOS))
 
 
 def _draw_noun(draw: random.Random) -> tuple[list[str], list[str], set[tuple[str, str]]]:

@@ -11,10 +11,10 @@ import torch
 import traitlets
 from torch import Tensor
 
+from ..data.toy_french import BOS_ID, EOS_ID, english, french
+from ..translation import Translator, alignment, greedy_translate
 from .attention_map import static
 from .page import joined
-from .toy_french import BOS_ID, EOS_ID, english, french
-from .translation import Translator, alignment, greedy_translate
 from .with_table import WithTable
 
 LONGEST = 13
