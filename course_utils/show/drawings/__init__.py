@@ -1,0 +1,71 @@
+"""Drawings of heads, blocks and models: stored as SVG, with what they show in words beside them.
+
+They use the page's text colour, so they are readable on light and dark pages and in print; learned
+or marked parts have a thick border as well as a colour.
+"""
+
+from __future__ import annotations
+
+import html
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing, which a notebook shows as a picture and a terminal as text."""
+
+    svg: str
+    title: str
+    alt: str
+    steps: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *(f"  {step}" for step in self.steps or [self.alt])])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        spoken = self.alt or f"Diagram: {self.title}. From top to bottom: {'; '.join(self.steps)}."
+        picture = self.svg.replace("<svg ", f'<svg aria-label="{html.escape(spoken)}" ', 1)
+        note = lines = ""
+        if any("(learned)" in step for step in self.steps):
+            note = '<div style="font-weight:400">A thick blue border: it learns.</div>'
+        if self.steps:
+            listed = "".join(f"<li><code>{html.escape(step)}</code></li>" for step in self.steps)
+            lines = (
+                '<details style="margin-top:0.5em"><summary style="cursor:pointer">the same as '
+                f"text</summary><ol>{listed}</ol></details>"
+            )
+        page = (
+            '<figure style="margin:0.5em 0;color:var(--jp-content-font-color1, inherit)">'
+            '<figcaption style="font-weight:600;margin-bottom:0.5em">'
+            f"{html.escape(self.title)}{note}</figcaption>{picture}{lines}</figure>"
+        )
+        return {"text/html": page, "text/plain": repr(self)}
+
+
+def drawing(name: str, title: str = "") -> Drawing:
+    """Show one of the stored drawings.
+
+    Args:
+        name: one of the names in texts.toml.
+        title: what the reader should see in it, if it differs from the stored title.
+
+    Raises:
+        ValueError: there is no drawing of that name.
+    """
+    if name not in _texts():
+        raise ValueError(f"there is no drawing {name!r}; there are {', '.join(_texts())}")
+    text = _texts()[name]
+    svg = (FOLDER / f"{name}.svg").read_text(encoding="utf-8").strip()
+    alt = " ".join(text.get("alt", "").split())
+    return Drawing(svg, title or text["title"], alt, tuple(text.get("steps", ())))
+
+
+@cache
+def _texts() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((FOLDER / "texts.toml").read_text(encoding="utf-8"))
