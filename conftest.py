@@ -119,11 +119,7 @@ def pytest_terminal_summary(
 
 
 def left_out() -> list[str]:
-    """The names in the marks `full` of all tests, and the student edition, which runs with them."""
+    """The names in the marks `full` of all tests."""
     marks = re.compile(r'mark\.full\(\s*"([^"]+)"')
-    named = {
-        what
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        for what in marks.findall(path.read_text(encoding="utf-8"))
-    }
-    return sorted({*named, "the student edition"})
+    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    return sorted({what for text in texts for what in marks.findall(text)})

@@ -55,7 +55,11 @@ def checks(*wanted: str) -> None:
 
     lessons = [answers(lesson) for lesson in catalogue().outline]
     right = {name: those for module in lessons for name, those in module.RIGHT.items()}
-    wrong = {name: those for module in lessons for name, those in module.WRONG.items()}
+    wrong = {
+        name: {told: answer for told, (_, answer) in those.items()}
+        for module in lessons
+        for name, those in module.WRONG.items()
+    }
 
     print("one check, in milliseconds:   right           wrong         first in a fresh")
     print("                            median  worst   median  worst   process, with imports")

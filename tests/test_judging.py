@@ -80,10 +80,10 @@ def answers(exercise):
     yield exercise.reference
 
 
-def written(id, kind, name):
-    """An answer from the lesson's file `answers.py`; with a number, this many."""
+def written(id, kind, count):
+    """The first answers from the lesson's file `answers.py`, this many."""
     found = getattr(answers_of(COURSE.find(id).lesson), kind)[id]
-    return found[name] if isinstance(name, str) else list(found.values())[:name]
+    return [one[1] if kind == "WRONG" else one for one in found.values()][:count]
 
 
 def both(exercise, one, other):

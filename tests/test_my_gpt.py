@@ -66,7 +66,8 @@ def test_two_defaults_of_pytorch_are_named_together():
 
 
 def test_two_mistakes_in_nested_parts_are_named():
-    report = checked(MY_GPT_WRONG["the exact GELU, and no mask"])
+    _, answer = MY_GPT_WRONG["the exact GELU, and no mask"]
+    report = checked(answer)
     assert set(report.misconceptions) == {"exact_gelu", "no_mask"}
 
 
@@ -105,5 +106,6 @@ def test_the_case_names_each_number():
 
 @pytest.mark.parametrize("name", ["scales begin at 0", "shifts begin at 1"])
 def test_norms_are_initialised_correctly(name):
-    report = checked(MY_GPT_WRONG[name])
-    assert report.points == 3.75 and "yours have another" in str(report)
+    points, answer = MY_GPT_WRONG[name]
+    report = checked(answer)
+    assert report.points == points == 3.75 and "yours have another" in str(report)

@@ -15,7 +15,7 @@ from nbgrader.api import Gradebook
 
 from course_utils.desk.checks import check, hint, progress
 from tools import editions
-from tools.matrix import POINTS, main
+from tools.matrix import SYMPTOMS, main
 from whywrong import Catalogue
 from whywrong.course import catalogue, joined
 
@@ -85,7 +85,7 @@ class TestTheFolderBesideTheConfiguration:
         assert main(["centred"]) == 0 and main(["--keep", "centred"]) == 0
         said = capsys.readouterr().out
         assert "the text's right answer" in said and "over_tokens" in said
-        assert "stored: nothing" in said and "centred" not in POINTS.read_text(encoding="utf-8")
+        assert "stored: nothing" in said and "centred" not in SYMPTOMS.read_text(encoding="utf-8")
 
     def test_comes_after_the_course_and_replaces_an_exercise_of_the_same_name(self, course):
         write_into(course / "exercises", "softmax")

@@ -4,18 +4,20 @@ A lesson's file `first-attempts.md` has a section for each exercise, with entrie
 
     ## What the student did, in one sentence
     Named: id
+    Points: 0.25
 
 followed by the whole answer, indented. `Named: id + id` means that two are named together, `Named:
-nothing` that none is. As in a notebook, an answer may use the names in its exercise's text and
-those of earlier exercises.
+nothing` that none is. `python -m tools.matrix --keep` writes the points. As in a notebook, an
+answer may use the names in its exercise's text and those of earlier exercises.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from course_utils import attention
@@ -25,18 +27,27 @@ from whywrong.texts import Section, Text, TextError
 
 from . import EXERCISES
 
+FORM = re.compile(r"Named: (.+)(?:\nPoints: ([\d.]+))?")
+WRITTEN = re.compile(r"^(Named: .+)(?:\nPoints: .+)?", re.M)
+
 
 @dataclass(frozen=True)
 class Attempt:
-    """One first attempt; `named` is empty if no misconception is named."""
+    """One first attempt: what is named (nothing, if empty), and the points beside it, if any."""
 
     sentence: str
     named: tuple[str, ...]
+    points: float | None
     program: Program
 
     @property
     def answer(self) -> Any:
         return self.program.answer
+
+
+def attempts_of(lesson: str) -> Path:
+    """The file with a lesson's first attempts."""
+    return EXERCISES / lesson / "first-attempts.md"
 
 
 @cache
@@ -46,7 +57,7 @@ def attempts(lesson: str) -> dict[str, list[Attempt]]:
     Raises:
         TextError: the file doesn't have this form.
     """
-    path = EXERCISES / lesson / "first-attempts.md"
+    path = attempts_of(lesson)
     if not path.is_file():
         return {}
     whole = Section("", tuple(path.read_text(encoding="utf-8").splitlines()), 1)
@@ -60,13 +71,25 @@ def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
     given = Text(path).names
     for one in section.sections("## "):
         prose, code, _ = next(one.blocks(), ("", "", 0))
-        label, _, named = prose.strip().partition(":")
-        if label != "Named" or not code:
+        said = FORM.fullmatch(prose.strip())
+        if not said or not code:
             raise TextError(
-                f"first-attempts.md, line {one.first}: expected `Named: id`, then the answer."
+                f"first-attempts.md, line {one.first}: expected `Named: id` and `Points: number`, "
+                "then the answer."
             )
-        ids = () if named.strip() == "nothing" else tuple(n.strip() for n in named.split("+"))
-        yield Attempt(one.title, ids, Program(f"{code}\n", _with_earlier(given, path.stem, code)))
+        ids = () if said[1] == "nothing" else tuple(n.strip() for n in said[1].split("+"))
+        points = None if said[2] is None else float(said[2])
+        program = Program(f"{code}\n", _with_earlier(given, path.stem, code))
+        yield Attempt(one.title, ids, points, program)
+
+
+def with_points(text: str, id: str, points: Sequence[float]) -> str:
+    """The text of a file `first-attempts.md`, with these points beside an exercise's attempts."""
+    head, mark, rest = f"\n{text}".partition(f"\n# {id}\n")
+    own, following, others = rest.partition("\n# ")
+    left = iter(points)
+    own = WRITTEN.sub(lambda said: f"{said[1]}\nPoints: {next(left):g}", own)
+    return (head + mark + own + following + others).removeprefix("\n")
 
 
 def _with_earlier(given: Names, id: str, code: str) -> Names:

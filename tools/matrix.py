@@ -2,11 +2,11 @@
 
     python -m tools.matrix [--keep] [--seeds N] [LESSON or EXERCISE ...]
 
-prints one line per answer: its points, the points stored for it, and the misconception named. The
-last line counts the answers that are not judged as they should be, and the exit status is 1 if
-there are any. `--keep` stores the symptoms of misconceptions (exercises/symptoms.json) and the
-points of wrong answers outside the catalogue (exercises/points.json): review the difference. Then
-it prints the answers that are not judged as they should be.
+prints one line per answer: its points, and the misconception named. The last line counts the
+answers that are not judged as they should be, and the exit status is 1 if there are any. `--keep`
+stores the symptoms of misconceptions (exercises/symptoms.json), and the points of first attempts
+beside each: review the difference. Then it prints the answers that are not judged as they should
+be.
 `--seeds` tries only right answers, on N seeds drawn as in grading, because a fixed seed never shows
 that rounding refuses one answer in a hundred.
 """
@@ -38,25 +38,25 @@ from whywrong.naming import symptoms
 from whywrong.quizzes import filled
 
 from . import EXERCISES
-from .attempts import attempts
+from .attempts import attempts, attempts_of, with_points
 from .keys import kept_key
 
-SYMPTOMS, POINTS = EXERCISES / "symptoms.json", EXERCISES / "points.json"
-ANY = "any"  # for an answer whose points depend on the machine
+SYMPTOMS = EXERCISES / "symptoms.json"
 SEED = 0
 KINDS = ("reference", "other right", "misconception", "first attempt", "not in catalogue")
-OUTSIDE = ("first attempt", "not in catalogue")  # their points are stored
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One answer to one exercise. `wanted` is "right", "wrong", or the ids of misconceptions."""
+    """One answer to one exercise. `wanted` is "right", "wrong", or the ids of misconceptions;
+    `points` are those that stand beside a wrong answer outside the catalogue."""
 
     exercise: Exercise
     answer: Any
     kind: str
     name: str
     wanted: str | tuple[str, ...]
+    points: float | None = None
 
     def __str__(self) -> str:
         return f"{self.exercise.id}, {self.kind}, {self.name}"
@@ -90,12 +90,9 @@ class Cell:
         """The error in its judgement, or an empty string."""
         if not self._is_as_wanted(report):
             return f"{self} should be {self.wanted}:\n{report}"
-        if not is_ours(self.exercise):
-            return ""
-        if self.kind in OUTSIDE and self.kept_points not in (report.points, ANY):
-            kept = f"{self.kept_points} are stored: run tools.matrix --keep"
-            return f"{self} gets {report.points:g} points, and {kept}:\n{report}"
-        if self.kind == "misconception" and self.exercise.kind != "quiz":
+        if self.kind in ("first attempt", "not in catalogue") and self.points != report.points:
+            return f"{self} gets {report.points:g} points, not {self.points} as noted:\n{report}"
+        if is_ours(self.exercise) and self.kind == "misconception" and self.exercise.kind != "quiz":
             known = on_file(SYMPTOMS).get(self.exercise.id, {}).get(self.name)
             shown = broken(self.exercise, self.name)
             if shown != known:
@@ -105,9 +102,10 @@ class Cell:
     def why(self, report: Report) -> str:
         """A fault in a few words."""
         if self._is_as_wanted(report):
-            kept = on_file(POINTS if self.kind in OUTSIDE else SYMPTOMS).get(self.exercise.id, {})
-            what = "a different result" if self.name in kept else "no result"
-            return f"{what} is stored; python -m tools.matrix --keep {self.exercise.id}"
+            if self.kind == "not in catalogue":
+                return f"{self.points} points are noted beside it in the lesson's `answers.py`"
+            what = "symptoms" if self.kind == "misconception" else "points"
+            return f"other {what} are noted; python -m tools.matrix --keep {self.exercise.id}"
         if self.wanted == "right" or report.passed:
             return f"should be {'right' if self.wanted == 'right' else 'refused'}"
         told = " and ".join(report.misconceptions) or "nothing"
@@ -118,11 +116,6 @@ class Cell:
             return report.passed and report.points == self.exercise.points
         refused = not report.passed and report.points < self.exercise.points
         return refused and (self.wanted == "wrong" or report.misconceptions == self.wanted)
-
-    @property
-    def kept_points(self) -> float | str | None:
-        points = on_file(POINTS).get(self.exercise.id, {})
-        return points.get(self.name) if self.kind in OUTSIDE else None
 
 
 def is_ours(exercise: Exercise) -> bool:
@@ -149,7 +142,7 @@ def on_file(path: Path) -> dict[str, dict[str, Any]]:
 @cache
 def answers(lesson: str) -> SimpleNamespace:
     """The definitions in a lesson's `answers.py` and `answers_….py`, with the `RIGHT` and `WRONG`
-    of all files combined: answers by exercise and name."""
+    of all files combined: answers by exercise and name, a wrong one after its points."""
     found: dict[str, Any] = {"RIGHT": {}, "WRONG": {}}
     for path in sorted((EXERCISES / lesson).glob("answers*.py")):
         name = f"exercises.{lesson.replace('/', '.')}.{path.stem}"
@@ -174,14 +167,16 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
         answer = filled(e, m) if e.kind == "quiz" else m.answer
         yield Cell(e, answer, "misconception", name, (m.id,))
     for attempt in attempts(e.lesson).get(e.id, ()):
-        yield Cell(e, attempt.answer, "first attempt", attempt.sentence, attempt.named or ())
-    for name, answer in wrong.items():
-        yield Cell(e, answer, "not in catalogue", name, "wrong")
+        yield Cell(
+            e, attempt.answer, "first attempt", attempt.sentence, attempt.named, attempt.points
+        )
+    for name, (points, answer) in wrong.items():
+        yield Cell(e, answer, "not in catalogue", name, "wrong", points)
 
 
-def faults(exercise: Exercise, kind: str, which: slice = slice(None)) -> list[str]:
-    """The faults of the answers of one kind, or of some of these answers."""
-    some = [cell for cell in cells(exercise) if cell.kind == kind][which]
+def faults(exercise: Exercise, kind: str) -> list[str]:
+    """The faults of the answers of one kind."""
+    some = [cell for cell in cells(exercise) if cell.kind == kind]
     return [fault for cell in some if (fault := cell.fault(cell.report()))]
 
 
@@ -227,11 +222,10 @@ def _print_matrix(exercises: Sequence[Exercise], only_wrong: bool = False) -> in
         wrong += bool(fault)
         if only_wrong and not fault:
             continue
-        kept = f"kept {cell.kept_points}" if cell.kind in OUTSIDE else ""
         print(
             f"{cell.exercise.id:<22} {cell.kind:<17} {cell.name[:60]:<34} "
             f"{'pass' if report.passed else 'fail'} {report.points:>5g}/{cell.exercise.points:<4g} "
-            f"{kept:<10} {'+'.join(report.misconceptions) or '-':<28} "
+            f"{'+'.join(report.misconceptions) or '-':<28} "
             f"{f'<-- WRONG: {cell.why(report)}' if fault else ''}",
             flush=True,
         )
@@ -252,20 +246,22 @@ def _try_seeds(exercises: Sequence[Exercise], count: int) -> int:
 
 def _keep(exercises: Sequence[Exercise]) -> int:
     shown: dict[str, dict[str, Any]] = {}
-    points: dict[str, dict[str, Any]] = {}
-    for e in filter(is_ours, exercises):
+    ours = [e for e in exercises if is_ours(e)]
+    for e in ours:
         if e.kind != "quiz":
             shown[e.id] = {name: broken(e, name) for name in e.variants}
-        outside = [cell for cell in cells(e) if cell.kind in OUTSIDE]
-        points[e.id] = {c.name: ANY if c.kept_points == ANY else c.report().points for c in outside}
+        points = [c.report().points for c in cells(e) if c.kind == "first attempt"]
+        if points:
+            path = attempts_of(e.lesson)
+            path.write_text(with_points(path.read_text(encoding="utf-8"), e.id, points), "utf-8")
     known = catalogue().ids()
     with FileLock(EXERCISES / ".kept.lock"):
         on_file.cache_clear()
-        for path, found in ((SYMPTOMS, shown), (POINTS, points)):
-            every = on_file(path) | found
-            path.write_text(_in_lines({id: every[id] for id in sorted(every) if id in known}))
-        on_file.cache_clear()
-    print(f"stored: {', '.join(points) or 'nothing, for the course has no such exercise'}")
+        every = on_file(SYMPTOMS) | shown
+        SYMPTOMS.write_text(_in_lines({id: every[id] for id in sorted(every) if id in known}))
+    on_file.cache_clear()
+    attempts.cache_clear()
+    print(f"stored: {', '.join(e.id for e in ours) or 'nothing, the course has no such exercise'}")
     return _print_matrix(exercises, only_wrong=True)
 
 
@@ -283,7 +279,7 @@ def _in_lines(found: dict[str, dict[str, Any]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.matrix")
     parser.add_argument("names", nargs="*", metavar="LESSON or EXERCISE")
-    parser.add_argument("--keep", action="store_true", help="store the current symptoms and points")
+    parser.add_argument("--keep", action="store_true", help="store symptoms and points")
     parser.add_argument("--seeds", type=int, metavar="N", help="only right answers, on N seeds")
     parsed = parser.parse_args(arguments)
     try:

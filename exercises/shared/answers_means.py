@@ -48,12 +48,12 @@ def window_of_three(x: Tensor) -> Tensor:
     return torch.stack([x[:, max(0, t - 2) : t + 1].mean(1) for t in range(x.shape[1])], 1)
 
 
-# Wrong answers for all three ways.
+# Wrong answers for all three ways, with their points.
 WRONG_MEANS = {
-    "zeros": torch.zeros_like,
-    "identity": lambda x: x.clone(),
-    "a window of three tokens": window_of_three,
-    "the batch as time": lambda x: cumulative(x.transpose(0, 1)).transpose(0, 1),
-    "detached": lambda x: cumulative(x.detach()),
-    "half precision inside": lambda x: cumulative(x.bfloat16()).to(x.dtype),
+    "zeros": (0, torch.zeros_like),
+    "identity": (0, lambda x: x.clone()),
+    "a window of three tokens": (0.5, window_of_three),
+    "the batch as time": (0, lambda x: cumulative(x.transpose(0, 1)).transpose(0, 1)),
+    "detached": (1.5, lambda x: cumulative(x.detach())),
+    "half precision inside": (0.25, lambda x: cumulative(x.bfloat16()).to(x.dtype)),
 }

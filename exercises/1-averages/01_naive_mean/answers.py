@@ -59,12 +59,15 @@ def median(x):
 WRONG = {
     "naive_mean": {
         **WRONG_MEANS,
-        "sums never cleared": sums_never_cleared,
+        "sums never cleared": (0.25, sums_never_cleared),
     },
     "naive_mean_shapes": {
-        "strings": {"x[b, :t+1]": "(3, 2)", "x[b, :t+1].mean(0)": "(2,)", "out": "(4, 8, 2)"},
-        "a number for a tuple": {"x[b, :t+1]": (3, 2), "x[b, :t+1].mean(0)": 2, "out": (4, 8, 2)},
-        "not a dict": [(3, 2), (2,), (4, 8, 2)],
-        "other names": {"rows": (3, 2), "mean": (2,), "result": (4, 8, 2)},
+        "strings": (0, {"x[b, :t+1]": "(3, 2)", "x[b, :t+1].mean(0)": "(2,)", "out": "(4, 8, 2)"}),
+        "a number for a tuple": (
+            0.5,
+            {"x[b, :t+1]": (3, 2), "x[b, :t+1].mean(0)": 2, "out": (4, 8, 2)},
+        ),
+        "not a dict": (0, [(3, 2), (2,), (4, 8, 2)]),
+        "other names": (0, {"rows": (3, 2), "mean": (2,), "result": (4, 8, 2)}),
     },
 }

@@ -73,11 +73,14 @@ RIGHT = {
 
 WRONG = {
     "causal_mean_weights": {
-        "divided by one more": lambda T: torch.ones(T, T).tril() / torch.arange(2, T + 2)[:, None],
-        "transposed": lambda T: by_comparison(T).T,
-        "a batch dimension": lambda T: by_comparison(T)[None],
-        "zeros": lambda T: torch.zeros(T, T),
-        "identity": torch.eye,
+        "divided by one more": (
+            0.25,
+            lambda T: torch.ones(T, T).tril() / torch.arange(2, T + 2)[:, None],
+        ),
+        "transposed": (0, lambda T: by_comparison(T).T),
+        "a batch dimension": (0, lambda T: by_comparison(T)[None]),
+        "zeros": (0, lambda T: torch.zeros(T, T)),
+        "identity": (0, torch.eye),
     },
     "tril_mean": {
         **WRONG_MEANS,

@@ -137,13 +137,16 @@ RIGHT = {
 
 WRONG = {
     "softmax": {
-        "the finished part": lambda scores, dim=-1: attention.softmax(scores, dim),
-        "sigmoid": lambda scores, dim=-1: 1 / (1 + (-scores).exp()),
-        "one-hot": lambda scores, dim=-1: (scores == scores.amax(dim, keepdim=True)).to(scores),
+        "the finished part": (0, lambda scores, dim=-1: attention.softmax(scores, dim)),
+        "sigmoid": (0, lambda scores, dim=-1: 1 / (1 + (-scores).exp())),
+        "one-hot": (
+            0,
+            lambda scores, dim=-1: (scores == scores.amax(dim, keepdim=True)).to(scores),
+        ),
     },
     "masked_softmax": {
-        "fills -1": filled(-1.0),
-        "the finished part": lambda scores, hidden: attention.masked_softmax(scores, hidden),
+        "fills -1": (0.25, filled(-1.0)),
+        "the finished part": (0, lambda scores, hidden: attention.masked_softmax(scores, hidden)),
     },
     "softmax_mean": {
         **WRONG_MEANS,

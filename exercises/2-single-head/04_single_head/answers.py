@@ -37,11 +37,11 @@ def by_broadcasting(query, key):
 
 
 SCORES_WRONG = {
-    "distance": lambda query, key: -torch.cdist(query, key) / math.sqrt(query.shape[-1]),
-    "cosine": lambda query, key: F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT,
-    "whole root": lambda query, key: query @ key.mT / math.isqrt(query.shape[-1]),
-    "query against itself": lambda query, key: by_einsum(query, query),
-    "batch dropped": lambda query, key: by_einsum(query, key)[0],
+    "distance": (0, lambda query, key: -torch.cdist(query, key) / math.sqrt(query.shape[-1])),
+    "cosine": (0, lambda query, key: F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT),
+    "whole root": (0.25, lambda query, key: query @ key.mT / math.isqrt(query.shape[-1])),
+    "query against itself": (0, lambda query, key: by_einsum(query, query)),
+    "batch dropped": (0, lambda query, key: by_einsum(query, key)[0]),
 }
 
 
@@ -230,14 +230,17 @@ RIGHT = {
 WRONG = {
     "attention_scores": SCORES_WRONG,
     "why_three_projections": {
-        "W_q in another order of rows": {**WHY, "W_q": [(4, 0, 0), (0, 4, 0), (0, 0, 4)][::-1]},
-        "W_q of ones": {**WHY, "W_q": [(0, 0, 1), (1, 0, 0), (0, 1, 0)]},
-        "W_q in one row": {**WHY, "W_q": (0, 0, 4, 4, 0, 0, 0, 4, 0)},
-        "score back left out": {**WHY, "score back": ...},
-        "score back as a fraction": {**WHY, "score back": 1 / 3},
-        "what changes, in other words": {**WHY, "changed by W_v": "the result"},
-        "key and value both the payload": {**WHY, "told by the key": "payload"},
-        "all the same": dict.fromkeys(WHY, "kind"),
+        "W_q in another order of rows": (
+            0.75,
+            {**WHY, "W_q": [(4, 0, 0), (0, 4, 0), (0, 0, 4)][::-1]},
+        ),
+        "W_q of ones": (0.75, {**WHY, "W_q": [(0, 0, 1), (1, 0, 0), (0, 1, 0)]}),
+        "W_q in one row": (0.75, {**WHY, "W_q": (0, 0, 4, 4, 0, 0, 0, 4, 0)}),
+        "score back left out": (0.75, {**WHY, "score back": ...}),
+        "score back as a fraction": (0.75, {**WHY, "score back": 1 / 3}),
+        "what changes, in other words": (0.75, {**WHY, "changed by W_v": "the result"}),
+        "key and value both the payload": (0.75, {**WHY, "told by the key": "payload"}),
+        "all the same": (0, dict.fromkeys(WHY, "kind")),
     },
-    "copy_linear_to_matrix": by_name(*COPIES_WRONG),
+    "copy_linear_to_matrix": {name: (0, copy) for name, copy in by_name(*COPIES_WRONG).items()},
 }

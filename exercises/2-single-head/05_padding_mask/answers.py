@@ -236,31 +236,36 @@ RIGHT = {
 
 WRONG = {
     "who_hears_padding": {
-        "rows instead of a count": {**HEARS, "rows that see nothing": (0, 1, 2, 3)},
-        "one place instead of a tuple": {**HEARS, "seen by 'rains'": 4},
-        "backwards": {**HEARS, "seen by 'rains'": (5, 4)},
-        "in words": {**HEARS, "behind": "none", "in front": "both"},
-        "left out": {**HEARS, "shape": ...},
-        "one row too many": {**HEARS, "rows that see nothing": 5},
-        "with heads": {**HEARS, "shape": (4, 1, 1, 5)},
-        "all zero": dict.fromkeys(HEARS, 0),
+        "rows instead of a count": (0.75, {**HEARS, "rows that see nothing": (0, 1, 2, 3)}),
+        "one place instead of a tuple": (0.75, {**HEARS, "seen by 'rains'": 4}),
+        "backwards": (0.75, {**HEARS, "seen by 'rains'": (5, 4)}),
+        "in words": (0.5, {**HEARS, "behind": "none", "in front": "both"}),
+        "left out": (0.75, {**HEARS, "shape": ...}),
+        "one row too many": (0.75, {**HEARS, "rows that see nothing": 5}),
+        "with heads": (0.75, {**HEARS, "shape": (4, 1, 1, 5)}),
+        "all zero": (0.25, dict.fromkeys(HEARS, 0)),
     },
     "causal_and_padding": {
-        "one mask for all": lambda p: _future(p) | p[0],
-        "padding of the next": lambda p: _future(p) | p.roll(1, 0)[:, None, :],
-        "columns reversed": lambda p: _future(p) | p.flip(1)[:, None, :],
-        "all hidden after the first padding": lambda p: _future(p) | p.cummax(1).values[:, None, :],
-        "padding in front forgotten": lambda p: _future(p) | (p & ((~p).cumsum(1) > 0))[:, None, :],
-        "padded rows opened": lambda p: (_future(p) | p[:, None, :]) & ~p[:, :, None],
+        "one mask for all": (0, lambda p: _future(p) | p[0]),
+        "padding of the next": (0, lambda p: _future(p) | p.roll(1, 0)[:, None, :]),
+        "columns reversed": (0, lambda p: _future(p) | p.flip(1)[:, None, :]),
+        "all hidden after the first padding": (
+            0.25,
+            lambda p: _future(p) | p.cummax(1).values[:, None, :],
+        ),
+        "padding in front forgotten": (
+            0.25,
+            lambda p: _future(p) | (p & ((~p).cumsum(1) > 0))[:, None, :],
+        ),
+        "padded rows opened": (0.25, lambda p: (_future(p) | p[:, None, :]) & ~p[:, :, None]),
     },
     "safe_masked_softmax": {
-        "clamped scores": lambda s, h: by_where(s.clamp(-30, 30), h),
+        "clamped scores": (0.5, lambda s, h: by_where(s.clamp(-30, 30), h)),
     },
-    "PaddedCausalSelfAttention": {answer.__name__: answer for answer in ()},
 }
 
 # Under the names that the check calls by.
 WRONG["causal_and_padding"] = {
-    name: (lambda pad_mask, answer=answer: answer(pad_mask))
-    for name, answer in WRONG["causal_and_padding"].items()
+    name: (points, lambda pad_mask, answer=answer: answer(pad_mask))
+    for name, (points, answer) in WRONG["causal_and_padding"].items()
 }

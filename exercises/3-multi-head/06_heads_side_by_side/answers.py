@@ -123,14 +123,17 @@ RIGHT = {
 
 WRONG = {
     "wrapper_shapes": {
-        "without the batch": {
-            **SHAPES,
-            "one head": (5, 4),
-            "concatenation": (5, 12),
-            "result": (5, 12),
-        },
-        "pairs twice": {**SHAPES, "pairs that give width 2": [(1, 2), (1, 2)]},
-        "pairs that are numbers": {**SHAPES, "pairs that give width 2": 2},
-        "one pair as a tuple": {**SHAPES, "pairs that give width 2": (1, 2)},
+        "without the batch": (
+            0.25,
+            {
+                **SHAPES,
+                "one head": (5, 4),
+                "concatenation": (5, 12),
+                "result": (5, 12),
+            },
+        ),
+        "pairs twice": (0.75, {**SHAPES, "pairs that give width 2": [(1, 2), (1, 2)]}),
+        "pairs that are numbers": (0.75, {**SHAPES, "pairs that give width 2": 2}),
+        "one pair as a tuple": (0.75, {**SHAPES, "pairs that give width 2": (1, 2)}),
     },
 }

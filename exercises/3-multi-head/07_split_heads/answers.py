@@ -192,16 +192,16 @@ RIGHT = {
 
 WRONG = {
     "merge_heads": {
-        "zeros": lambda x: torch.zeros_like(merge_by_cat(x)),
-        "reversed": lambda x: merge_by_cat(x.flip(1)),
+        "zeros": (0, lambda x: torch.zeros_like(merge_by_cat(x))),
+        "reversed": (0, lambda x: merge_by_cat(x.flip(1))),
     },
     "split_reasons": {
-        "token 3": {**REASONS, "token in row 0 of head 1": 3},
-        "the number, not its token": {**REASONS, "token in row 0 of head 1": 12},
-        "multiplied": {**REASONS, "scores divided by": 0.25},
-        "columns of another weight": {**REASONS, "also to be swapped": "columns"},
+        "token 3": (0.75, {**REASONS, "token in row 0 of head 1": 3}),
+        "the number, not its token": (0.75, {**REASONS, "token in row 0 of head 1": 12}),
+        "multiplied": (0.75, {**REASONS, "scores divided by": 0.25}),
+        "columns of another weight": (0.75, {**REASONS, "also to be swapped": "columns"}),
     },
     "head_shapes": {
-        "without the batch": {name: shape[1:] for name, shape in SHAPES.items()},
+        "without the batch": (0, {name: shape[1:] for name, shape in SHAPES.items()}),
     },
 }

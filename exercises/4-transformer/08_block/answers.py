@@ -181,28 +181,37 @@ RIGHT = {
 
 WRONG = {
     "recall_08": {
-        "all wrong": {"moves no number": "neither", "padding hides": "rows", "scores at T = 8": 16},
-        "T squared halved": {**RECALLED, "scores at T = 8": 28},
-        "a word for a number": {**RECALLED, "scores at T = 8": "T²"},
-        "other words": {**RECALLED, "moves no number": "view and transpose"},
-        "one left out": {**RECALLED, "padding hides": ...},
+        "all wrong": (
+            0,
+            {"moves no number": "neither", "padding hides": "rows", "scores at T = 8": 16},
+        ),
+        "T squared halved": (0.25, {**RECALLED, "scores at T = 8": 28}),
+        "a word for a number": (0.25, {**RECALLED, "scores at T = 8": "T²"}),
+        "other words": (0.25, {**RECALLED, "moves no number": "view and transpose"}),
+        "one left out": (0.25, {**RECALLED, "padding hides": ...}),
     },
     "block_reasons": {
-        "all wrong": {
-            "moves information between positions": "norm1",
-            "out_proj and contract are zero": "zeros",
-            "norms on the stream, Pre-LN": 12,
-            "norms on the stream, Post-LN": 48,
-            "LayerNorm of (7, 7, 7)": (7, 7, 7),
-            "tokens that notice": 6,
-        },
-        "a number for a token": {**REASONS, "LayerNorm of (7, 7, 7)": 0},
-        "in words": {**REASONS, "norms on the stream, Pre-LN": "none"},
-        "two wrong": {
-            **REASONS,
-            "norms on the stream, Post-LN": 2,
-            "tokens that notice": 4,
-        },
-        "one left out": {**REASONS, "tokens that notice": ...},
+        "all wrong": (
+            0,
+            {
+                "moves information between positions": "norm1",
+                "out_proj and contract are zero": "zeros",
+                "norms on the stream, Pre-LN": 12,
+                "norms on the stream, Post-LN": 48,
+                "LayerNorm of (7, 7, 7)": (7, 7, 7),
+                "tokens that notice": 6,
+            },
+        ),
+        "a number for a token": (0.75, {**REASONS, "LayerNorm of (7, 7, 7)": 0}),
+        "in words": (0.75, {**REASONS, "norms on the stream, Pre-LN": "none"}),
+        "two wrong": (
+            0.5,
+            {
+                **REASONS,
+                "norms on the stream, Post-LN": 2,
+                "tokens that notice": 4,
+            },
+        ),
+        "one left out": (0.75, {**REASONS, "tokens that notice": ...}),
     },
 }

@@ -217,14 +217,17 @@ RIGHT = {
 
 WRONG = {
     "sinusoidal_positions": {
-        "drawn at random": lambda length, d_model: nn.Embedding(length, d_model).weight.detach(),
+        "drawn at random": (
+            0,
+            lambda length, d_model: nn.Embedding(length, d_model).weight.detach(),
+        ),
     },
     "recall_09": {
-        "all wrong": recall(reads="x", mixes="tokens", swapped="stay"),
-        "two wrong": recall(mixes="texts", swapped="change"),
-        "one left out": {"attention reads": "norm1(x)", "out_proj mixes": "heads"},
+        "all wrong": (0, recall(reads="x", mixes="tokens", swapped="stay")),
+        "two wrong": (0, recall(mixes="texts", swapped="change")),
+        "one left out": (0.25, {"attention reads": "norm1(x)", "out_proj mixes": "heads"}),
     },
     "why_positions": {
-        "two wrong": RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"},
+        "two wrong": (0.5, RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"}),
     },
 }

@@ -34,8 +34,11 @@ def _then(change):
 
 
 WINDOWS_WRONG = {
-    "stride and length swapped": lambda ids, length, stride: windows_by_index(ids, stride, length),
-    "of the course": finished.sliding_windows,
+    "stride and length swapped": (
+        0,
+        lambda ids, length, stride: windows_by_index(ids, stride, length),
+    ),
+    "of the course": (0, finished.sliding_windows),
 }
 
 
@@ -72,7 +75,7 @@ def loss_by_rolling(logits, ids, pad_id=None):
 
 
 LOSS_WRONG = {
-    "of the course": finished.next_token_loss,
+    "of the course": (0, finished.next_token_loss),
 }
 
 
@@ -126,7 +129,7 @@ def probabilities_by_order(logits, temperature=1.0, top_k=None, top_p=None):
 
 
 PROBABILITIES_WRONG = {
-    "of the course": finished.next_token_probabilities,
+    "of the course": (0, finished.next_token_probabilities),
 }
 
 
@@ -173,7 +176,7 @@ def generate_row_by_row(model, ids, max_new_tokens):
 
 
 GENERATE_WRONG = {
-    "of the course": finished.generate,
+    "of the course": (0, finished.generate),
 }
 
 
@@ -233,6 +236,6 @@ WRONG = {
     "next_token_probabilities": PROBABILITIES_WRONG,
     "generate": GENERATE_WRONG,
     "language_model_reasons": {
-        "all overfitting": REASONS | {"fresh text, below the entropy": "overfitting"},
+        "all overfitting": (0.75, REASONS | {"fresh text, below the entropy": "overfitting"}),
     },
 }

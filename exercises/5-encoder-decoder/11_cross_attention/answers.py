@@ -244,34 +244,40 @@ RIGHT = {
 
 WRONG = {
     "recall_11": {
-        "all wrong": {
-            "the target at 3": 4,
-            "attention is added to": "norm1(x)",
-            "scores divided by": 4,
-        },
-        "no root": {**RECALLED, "scores divided by": 256},
-        "in words": {**RECALLED, "the target at 3": "the next"},
-        "one left out": {**RECALLED, "attention is added to": ...},
+        "all wrong": (
+            0,
+            {
+                "the target at 3": 4,
+                "attention is added to": "norm1(x)",
+                "scores divided by": 4,
+            },
+        ),
+        "no root": (0.25, {**RECALLED, "scores divided by": 256}),
+        "in words": (0.25, {**RECALLED, "the target at 3": "the next"}),
+        "one left out": (0.25, {**RECALLED, "attention is added to": ...}),
     },
     "cross_attention_shapes": {
-        "all of the source": {**SHAPES, "context": (1, 8, 4, 96), "result": (1, 4, 768)},
-        "no batch": {**SHAPES, "result": (6, 768)},
-        "unsplit": {**SHAPES, "query": (1, 6, 768), "key": (1, 4, 768)},
-        "one left out": {**SHAPES, "scores": ...},
-        "two wrong": {**SHAPES, "scores": (1, 8, 4, 6), "key transposed": (1, 8, 4, 96)},
+        "all of the source": (0.5, {**SHAPES, "context": (1, 8, 4, 96), "result": (1, 4, 768)}),
+        "no batch": (0.5, {**SHAPES, "result": (6, 768)}),
+        "unsplit": (0.5, {**SHAPES, "query": (1, 6, 768), "key": (1, 4, 768)}),
+        "one left out": (0.5, {**SHAPES, "scores": ...}),
+        "two wrong": (0.5, {**SHAPES, "scores": (1, 8, 4, 6), "key transposed": (1, 8, 4, 96)}),
     },
     "cross_attention_reasons": {
-        "all wrong": {
-            "only the source changes": "query",
-            "shape of the source mask": (2, 1, 1, 6),
-            "the target's mask, T = S": "an error",
-            "needed to translate": "ReLU",
-            "may look at source token 3": 4,
-            "keys of the source": 4,
-        },
-        "mask of the target": {**REASONS, "shape of the source mask": (2, 1, 6, 4)},
-        "a word for a number": {**REASONS, "keys of the source": "once"},
-        "two wrong": {**REASONS, "may look at source token 3": 2, "keys of the source": 0},
-        "one left out": {**REASONS, "needed to translate": ...},
+        "all wrong": (
+            0,
+            {
+                "only the source changes": "query",
+                "shape of the source mask": (2, 1, 1, 6),
+                "the target's mask, T = S": "an error",
+                "needed to translate": "ReLU",
+                "may look at source token 3": 4,
+                "keys of the source": 4,
+            },
+        ),
+        "mask of the target": (0.75, {**REASONS, "shape of the source mask": (2, 1, 6, 4)}),
+        "a word for a number": (0.75, {**REASONS, "keys of the source": "once"}),
+        "two wrong": (0.5, {**REASONS, "may look at source token 3": 2, "keys of the source": 0}),
+        "one left out": (0.75, {**REASONS, "needed to translate": ...}),
     },
 }

@@ -41,8 +41,8 @@ def forcing_by_index(targets, bos_id):
 
 
 FORCING_WRONG = {
-    "bos is 1": lambda targets, bos_id: F.pad(targets, (1, -1), value=1),
-    "first row alone": lambda targets, bos_id: F.pad(targets[:1], (1, -1), value=bos_id),
+    "bos is 1": (0, lambda targets, bos_id: F.pad(targets, (1, -1), value=1)),
+    "first row alone": (0, lambda targets, bos_id: F.pad(targets[:1], (1, -1), value=bos_id)),
 }
 
 
@@ -349,16 +349,22 @@ RIGHT = {
 
 WRONG = {
     "teacher_forcing": FORCING_WRONG,
-    "Translator": {"of the course": finished.Translator},
+    "Translator": {"of the course": (0, finished.Translator)},
     "translation_reasons": {
-        "bos missing": REASONS | {"input for [9, eos, pad, pad]": (9, 2, 0, 0)},
-        "sum and greedy": REASONS
-        | {
-            "score of words of 0.5, 0.5 and 0.25": -2.77,
-            "probability that width 2 finds": 0.1,
-        },
+        "bos missing": (0.75, REASONS | {"input for [9, eos, pad, pad]": (9, 2, 0, 0)}),
+        "sum and greedy": (
+            0.75,
+            REASONS
+            | {
+                "score of words of 0.5, 0.5 and 0.25": -2.77,
+                "probability that width 2 finds": 0.1,
+            },
+        ),
     },
     "three_families": {
-        "all decoders": {k: "decoder" if isinstance(v, str) else v for k, v in FAMILIES.items()},
+        "all decoders": (
+            0.25,
+            {k: "decoder" if isinstance(v, str) else v for k, v in FAMILIES.items()},
+        ),
     },
 }

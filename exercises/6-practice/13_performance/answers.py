@@ -59,7 +59,7 @@ def sdpa_scaled_before(query, key, value, hidden=None):
 
 
 SDPA_WRONG = {
-    "of the course": finished.sdpa_attention,
+    "of the course": (0, finished.sdpa_attention),
 }
 
 
@@ -133,47 +133,62 @@ room_left = {}
 
 
 STEP_WRONG = {
-    "of the course": finished.cached_attention_step,
+    "of the course": (0, finished.cached_attention_step),
 }
 
 
 QUIZZES_WRONG = {
     "recall_13": {
-        "nothing right": {
-            "winner of the beam": "the shorter",
-            "temperature 0.5": "less likely",
-            "running sum, twice the tokens": 4,
-        },
-        "numbers": {
-            "winner of the beam": -0.5,
-            "temperature 0.5": 2,
-            "running sum, twice the tokens": 2,
-        },
-        "a float": {
-            "winner of the beam": "the longer",
-            "temperature 0.5": "likelier",
-            "running sum, twice the tokens": 2.5,
-        },
+        "nothing right": (
+            0,
+            {
+                "winner of the beam": "the shorter",
+                "temperature 0.5": "less likely",
+                "running sum, twice the tokens": 4,
+            },
+        ),
+        "numbers": (
+            0,
+            {
+                "winner of the beam": -0.5,
+                "temperature 0.5": 2,
+                "running sum, twice the tokens": 2,
+            },
+        ),
+        "a float": (
+            0.25,
+            {
+                "winner of the beam": "the longer",
+                "temperature 0.5": "likelier",
+                "running sum, twice the tokens": 2.5,
+            },
+        ),
     },
     "attention_cost": {
-        "both products in one": {
-            "Q Kᵀ": 24_000,
-            "weights · V": 24_000,
-            "scores": 1_500,
-            "bytes of the cache": 57_600,
-        },
-        "half is hidden": {
-            "Q Kᵀ": 6_600,
-            "weights · V": 6_600,
-            "scores": 825,
-            "bytes of the cache": 57_600,
-        },
-        "in text": {"Q Kᵀ": "12000", "weights · V": 12_000, "scores": 1_500},
+        "both products in one": (
+            0.25,
+            {
+                "Q Kᵀ": 24_000,
+                "weights · V": 24_000,
+                "scores": 1_500,
+                "bytes of the cache": 57_600,
+            },
+        ),
+        "half is hidden": (
+            0,
+            {
+                "Q Kᵀ": 6_600,
+                "weights · V": 6_600,
+                "scores": 825,
+                "bytes of the cache": 57_600,
+            },
+        ),
+        "in text": (0.25, {"Q Kᵀ": "12000", "weights · V": 12_000, "scores": 1_500}),
     },
     "performance_reasons": {
-        "bytes for MiB": {"MiB of GPT-2's cache": 37_748_736},
-        "no tuple": {"texts and tokens read": 8, "keys seen": 0},
-        "swapped": {"positions without a cache": 10, "positions with a cache": 55},
+        "bytes for MiB": (0, {"MiB of GPT-2's cache": 37_748_736}),
+        "no tuple": (0, {"texts and tokens read": 8, "keys seen": 0}),
+        "swapped": (0, {"positions without a cache": 10, "positions with a cache": 55}),
     },
 }
 
@@ -296,7 +311,7 @@ RIGHT = {
 
 WRONG = {
     "next_logits": {
-        "of the course": language_model.next_logits,
+        "of the course": (0, language_model.next_logits),
     },
     "sdpa_attention": SDPA_WRONG,
     "cached_attention_step": STEP_WRONG,

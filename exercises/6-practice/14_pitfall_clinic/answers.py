@@ -70,7 +70,7 @@ PADDED_RIGHT = {
 
 
 PADDED_WRONG = {
-    "as found": patients.patient_a,
+    "as found": (0, patients.patient_a),
 }
 
 
@@ -109,7 +109,7 @@ HALF_RIGHT = {
 
 
 HALF_WRONG = {
-    "as found": patients.patient_b,
+    "as found": (0, patients.patient_b),
 }
 
 
@@ -156,7 +156,7 @@ MASKED_RIGHT = {
 
 
 MASKED_WRONG = {
-    "as found": patients.patient_e,
+    "as found": (0, patients.patient_e),
 }
 
 
@@ -227,8 +227,8 @@ def joined(x, B, T, H, D):
 
 
 UNEVEN_WRONG = {
-    "as found": patients.patient_c,
-    "refused, and unscaled": lambda q, k, v, n: heads_by_einsum(q * 2, k, v, n),
+    "as found": (0, patients.patient_c),
+    "refused, and unscaled": (0, lambda q, k, v, n: heads_by_einsum(q * 2, k, v, n)),
 }
 
 
@@ -236,9 +236,9 @@ VIEW_RIGHT = HEADS_RIGHT | {"no refusal": heads(cut, joined, refuse=False)}
 
 
 VIEW_WRONG = {
-    "as found": patients.patient_g,
-    "one head": lambda q, k, v, n: masked_by_sdpa(q, k, v),
-    "scaled by the whole width": lambda q, k, v, n: heads_by_einsum(q / n**0.5, k, v, n),
+    "as found": (0, patients.patient_g),
+    "one head": (0, lambda q, k, v, n: masked_by_sdpa(q, k, v)),
+    "scaled by the whole width": (0, lambda q, k, v, n: heads_by_einsum(q / n**0.5, k, v, n)),
 }
 
 
@@ -285,19 +285,22 @@ QUIZZES = {
     },
 }
 
+ALMOST = {"cause_d": 0.25, "recall_14": 0.25, "clinic_reasons": 0.75}
+
 
 def with_blanks(right):
     """In capitals, with blanks, and in another order."""
     return {k: f" {v.upper()} " if isinstance(v, str) else v for k, v in reversed(right.items())}
 
 
-def not_right(right):
+def not_right(right, almost):
+    """With the points of an answer that is right in all entries but one."""
     first = next(iter(right))
     return {
-        "a list": list(right.values()),
-        "nothing known": dict.fromkeys(right, "I don't know"),
-        "a number": right | {first: 7},
-        "first left out": {k: v for k, v in right.items() if k != first},
+        "a list": (0, list(right.values())),
+        "nothing known": (0, dict.fromkeys(right, "I don't know")),
+        "a number": (almost, right | {first: 7}),
+        "first left out": (almost, {k: v for k, v in right.items() if k != first}),
     }
 
 
@@ -317,5 +320,5 @@ WRONG = {
     "patient_e": MASKED_WRONG,
     "patient_c": UNEVEN_WRONG,
     "patient_g": VIEW_WRONG,
-    **{id: not_right(right) for id, right in QUIZZES.items()},
+    **{id: not_right(right, ALMOST.get(id, 0)) for id, right in QUIZZES.items()},
 }

@@ -46,7 +46,7 @@ PLACED_RIGHT = {
 
 
 PLACED_WRONG = {
-    "as found": patients.patient_f,
+    "as found": (0, patients.patient_f),
 }
 
 
@@ -121,11 +121,14 @@ STEP_RIGHT = {
 
 
 STEP_WRONG = {
-    "as found": patients.patient_d,
-    "summed": step(lambda m, i: F.cross_entropy(m(i[:, :-1]).mT, i[:, 1:], reduction="sum")),
-    "evaluating": step(mode=False),
-    "a tensor": step(back=lambda loss: loss),
-    "of the course": language_model.training_step,
+    "as found": (0, patients.patient_d),
+    "summed": (
+        0.25,
+        step(lambda m, i: F.cross_entropy(m(i[:, :-1]).mT, i[:, 1:], reduction="sum")),
+    ),
+    "evaluating": (0.25, step(mode=False)),
+    "a tensor": (0.75, step(back=lambda loss: loss)),
+    "of the course": (0, language_model.training_step),
 }
 
 
@@ -201,7 +204,7 @@ WORDS_RIGHT = {
 
 
 WORDS_WRONG = {
-    "as found": patients.patient_h,
+    "as found": (0, patients.patient_h),
 }
 
 

@@ -379,15 +379,16 @@ class ExactNetwork(Wide):
 
 
 MY_GPT_WRONG = {
-    "the finished attention": with_block(attend=staticmethod(finished_attention)),
-    "scaled after the softmax": with_attend(scaled_by_scores),
-    "the first block again and again": RepeatsTheFirst,
-    "loads nothing": LoadsNothing,
-    "scales begin at 0": begun(scale=nn.init.zeros_),
-    "scales begin at random": begun(scale=nn.init.normal_),
-    "shifts begin at 1": begun(shift=nn.init.ones_),
-    "the exact GELU, and no mask": with_block(
-        think=ExactNetwork, attend=type("A", (Attention,), {"attend": unmasked})
+    "the finished attention": (0, with_block(attend=staticmethod(finished_attention))),
+    "scaled after the softmax": (1.25, with_attend(scaled_by_scores)),
+    "the first block again and again": (1.25, RepeatsTheFirst),
+    "loads nothing": (1.25, LoadsNothing),
+    "scales begin at 0": (3.75, begun(scale=nn.init.zeros_)),
+    "scales begin at random": (3.75, begun(scale=nn.init.normal_)),
+    "shifts begin at 1": (3.75, begun(shift=nn.init.ones_)),
+    "the exact GELU, and no mask": (
+        0,
+        with_block(think=ExactNetwork, attend=type("A", (Attention,), {"attend": unmasked})),
     ),
 }
 

@@ -83,15 +83,20 @@ MY_RUN_RIGHT = {
 
 
 MY_RUN_WRONG = {
-    "predictions still open": LETTERS | {"predicted parameters": ..., "predicted first loss": None},
-    "a curve of one number": LETTERS | {"losses": [3.604]},
-    "the sizes as a dict": LETTERS | {"sizes": {"vocab_size": 30, "d_model": 64}},
-    "half a head": LETTERS | {"sizes": [30, 64, 4.5, 32, 2]},
-    "NaN": LETTERS | {"held-out loss": math.nan},
-    "loss in bits, parameters too few": LETTERS
-    | {"losses": [5.1, 3.4, 3.0, 2.9, 2.7], "parameters": 100_000},
-    "as good as a bigram": LETTERS | {"held-out loss": LETTERS["bigram loss"]},
-    "an entry's name mistyped": without(LETTERS, "held-out loss") | {"held out loss": 1.92},
+    "predictions still open": (
+        0.75,
+        LETTERS | {"predicted parameters": ..., "predicted first loss": None},
+    ),
+    "a curve of one number": (0.75, LETTERS | {"losses": [3.604]}),
+    "the sizes as a dict": (0.75, LETTERS | {"sizes": {"vocab_size": 30, "d_model": 64}}),
+    "half a head": (0.75, LETTERS | {"sizes": [30, 64, 4.5, 32, 2]}),
+    "NaN": (0.75, LETTERS | {"held-out loss": math.nan}),
+    "loss in bits, parameters too few": (
+        0.5,
+        LETTERS | {"losses": [5.1, 3.4, 3.0, 2.9, 2.7], "parameters": 100_000},
+    ),
+    "as good as a bigram": (0.75, LETTERS | {"held-out loss": LETTERS["bigram loss"]}),
+    "an entry's name mistyped": (0.75, without(LETTERS, "held-out loss") | {"held out loss": 1.92}),
 }
 
 
@@ -185,14 +190,17 @@ MY_HEAD_RIGHT = {
 
 
 MY_HEAD_WRONG = {
-    "differs, and why is open": BEFORE | {"why": ...},
-    "a prediction in words": BEFORE | {"predicted change": "a little"},
-    "score above 1": BEFORE | {"score": 1.3},
-    "score and even weights swapped": BEFORE | {"score": 0.099, "score of even weights": 0.79},
-    "a small change turned": SMALL | {"measured change": -0.007},
-    "a small change of another run": SMALL | {"measured change": 0.012},
-    "percent, and counted from 1": BEFORE | {"score": 79, "head": 4},
-    "NaN": BEFORE | {"score": math.nan},
+    "differs, and why is open": (0.75, BEFORE | {"why": ...}),
+    "a prediction in words": (0.75, BEFORE | {"predicted change": "a little"}),
+    "score above 1": (0.75, BEFORE | {"score": 1.3}),
+    "score and even weights swapped": (
+        0.75,
+        BEFORE | {"score": 0.099, "score of even weights": 0.79},
+    ),
+    "a small change turned": (0.75, SMALL | {"measured change": -0.007}),
+    "a small change of another run": (0.75, SMALL | {"measured change": 0.012}),
+    "percent, and counted from 1": (0.5, BEFORE | {"score": 79, "head": 4}),
+    "NaN": (0.75, BEFORE | {"score": math.nan}),
 }
 
 
