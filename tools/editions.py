@@ -196,6 +196,21 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
     return after != before
 
 
+def tidy_solution(path: Path, points: dict[str, float]) -> bool:
+    """Do all that `run_solution` does but the run, for a change of text: outputs stay."""
+    before = path.read_text(encoding="utf-8")
+    notebook = nbformat.reads(before, as_version=4)
+    first_cell.put(notebook)
+    old = [cell.id for cell in notebook.cells]
+    annotate(notebook, points)
+    minutes.state(notebook, points)
+    normalise(notebook)
+    live.rename(path, dict(zip(old, (cell.id for cell in notebook.cells), strict=True)))
+    after = written(notebook)
+    path.write_text(after, encoding="utf-8")
+    return after != before
+
+
 def is_measured(cell: NotebookNode) -> bool:
     """Whether a cell's figure shows measured times: its stored version is kept."""
     return MEASURED in cell.metadata.get("tags", [])
@@ -279,16 +294,21 @@ def write_first_cells() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the named notebooks, or all of solutions/, then build the student edition."""
+    """Run the named notebooks, or all of solutions/, then build the student edition.
+
+    With `--tidy`, nothing is run: enough after a change of text.
+    """
     if arguments == ["--first-cells"]:
         write_first_cells()
         return
+    bring = tidy_solution if "--tidy" in arguments else run_solution
+    arguments = [a for a in arguments if a != "--tidy"]
     points = catalogue().points()
     paths = [Path(a).resolve() for a in arguments] or sorted(SOLUTIONS.rglob("*.ipynb"))
     for path in paths:
         if ".ipynb_checkpoints" in path.parts:
             continue
-        changed = run_solution(path, points)
+        changed = bring(path, points)
         print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'unchanged'}", flush=True)
     for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):
         minutes.state_totals(page, points)

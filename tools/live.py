@@ -101,15 +101,23 @@ def keep(lesson: Path, cells: list[NotebookNode], found: list[list[State]]) -> N
             if [(o["table"], *o["state"]) for o in old] == [(n["table"], *n["state"]) for n in new]:
                 same = True  # the stored table shows the numbers that are kept
             after[cell.id] = old if same else new
-    if after:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [
-            f"{json.dumps(id)}: {json.dumps(after[id], ensure_ascii=False, sort_keys=True)}"
-            for id in sorted(after)
-        ]
-        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    else:
-        path.unlink(missing_ok=True)
+    _write(path, after)
+
+
+def rename(lesson: Path, ids: dict[str, str]) -> None:
+    """Keep the states of cells whose ids have changed; `ids` maps old ids to new ones."""
+    _write(path_of(lesson), {ids[id]: states for id, states in kept(lesson).items() if id in ids})
+
+
+def _write(path: Path, states: dict[str, list[State]]) -> None:
+    if not states:
+        return path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        f"{json.dumps(id)}: {json.dumps(states[id], ensure_ascii=False, sort_keys=True)}"
+        for id in sorted(states)
+    ]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def _close(old: State, new: State) -> bool:

@@ -53,11 +53,12 @@ def make_package(folder: Path) -> Path:
 
 
 def _without(folder: Path, *names: str) -> Callable[[str, list[str]], set[str]]:
-    """A filter for copying: skips caches, and these files and folders of `folder`."""
+    """A filter for copying: skips caches, and these paths below `folder`."""
 
     def left_out(at: str, there: list[str]) -> set[str]:
-        place = Path(at).resolve().relative_to(folder)
-        return {n for n in there if (place / n).as_posix() in names or n == "__pycache__"}
+        place = Path(at).resolve()
+        kept_out = {folder / name for name in names}
+        return {n for n in there if place / n in kept_out or n == "__pycache__"}
 
     return left_out
 
