@@ -65,7 +65,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy & types=$$!; $(PYTEST) solutions notebooks tests; tested=$$?; wait $$types && exit $$tested
 
-SPELLED := *.md .github docs notebooks exercises course_utils whywrong whywrong_nbgrader tools site/static benchmarks
+SPELLED := *.md .github docs notebooks exercises course_utils whywrong whywrong_nbgrader tools site/static benchmarks tests/answers
 
 test-all: $(VENV)/.test
 	$(BIN)/codespell $(SPELLED)

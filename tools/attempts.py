@@ -1,6 +1,6 @@
 """First attempts: wrong answers that newcomers type, and the misconceptions that cards name.
 
-A lesson's file `first-attempts.md` has a section for each exercise, with entries of the form
+`tests/answers/LESSON/first-attempts.md` has a section for each exercise, with entries of the form
 
     ## What the student did, in one sentence
     Named: id
@@ -25,7 +25,7 @@ from whywrong.course import catalogue
 from whywrong.programs import Names, Program
 from whywrong.texts import Section, Text, TextError
 
-from . import EXERCISES
+from . import ANSWERS, EXERCISES
 
 FORM = re.compile(r"Named: (.+)(?:\nPoints: ([\d.]+))?")
 WRITTEN = re.compile(r"^(Named: .+)(?:\nPoints: .+)?", re.M)
@@ -47,7 +47,7 @@ class Attempt:
 
 def attempts_of(lesson: str) -> Path:
     """The file with a lesson's first attempts."""
-    return EXERCISES / lesson / "first-attempts.md"
+    return ANSWERS / lesson / "first-attempts.md"
 
 
 @cache
@@ -62,12 +62,12 @@ def attempts(lesson: str) -> dict[str, list[Attempt]]:
         return {}
     whole = Section("", tuple(path.read_text(encoding="utf-8").splitlines()), 1)
     return {
-        section.title: [*_attempts(section, path.with_name(f"{section.title}.md"))]
+        section.title: [*_attempts(section, EXERCISES / lesson / f"{section.title}.md")]
         for section in whole.sections("# ")
     }
 
 
-def _attempts(section: Section, path: Any) -> Iterator[Attempt]:
+def _attempts(section: Section, path: Path) -> Iterator[Attempt]:
     given = Text(path).names
     for one in section.sections("## "):
         prose, code, _ = next(one.blocks(), ("", "", 0))

@@ -21,6 +21,7 @@ SOURCES = (
     "whywrong/*.py",
     "exercises/shared/*",
     "course_utils/*.py",
+    "course_utils/data/*.py",
     "course_utils/experiments/*.py",
 )
 

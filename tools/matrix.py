@@ -37,7 +37,7 @@ from whywrong.key import begin_key
 from whywrong.naming import symptoms
 from whywrong.quizzes import filled
 
-from . import EXERCISES
+from . import ANSWERS, EXERCISES
 from .attempts import attempts, attempts_of, with_points
 from .keys import kept_key
 
@@ -144,8 +144,8 @@ def answers(lesson: str) -> SimpleNamespace:
     """The definitions in a lesson's `answers.py` and `answers_….py`, with the `RIGHT` and `WRONG`
     of all files combined: answers by exercise and name, a wrong one after its points."""
     found: dict[str, Any] = {"RIGHT": {}, "WRONG": {}}
-    for path in sorted((EXERCISES / lesson).glob("answers*.py")):
-        name = f"exercises.{lesson.replace('/', '.')}.{path.stem}"
+    for path in sorted((ANSWERS / lesson).glob("answers*.py")):
+        name = f"tests.answers.{lesson.replace('/', '.')}.{path.stem}"
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec and spec.loader
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
