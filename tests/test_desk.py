@@ -94,12 +94,20 @@ class TestAnAnswerThatCallsAnEarlierOne:
         assert check("softmax_mean", space["softmax_mean"]).passed
         assert "masked_softmax" not in space
 
-    def test_is_run_by_a_demonstration_only_if_it_works_there(self):
+    def test_is_run_by_a_demonstration_only_if_it_works_there(self, capfd):
         right = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"
-        for earlier, works in ((right, True), ("return ...", False)):
-            mine = self.answer(earlier)["softmax_mean"]
+        finished = "softmax_mean: the finished one runs here, because yours "
+        for earlier, future, said in (
+            (right, "triu(1)", "softmax_mean: yours runs here."),
+            (right, "triu(0)", f"{finished}isn't right yet."),
+            ("return ...", "triu(1)", f"{finished}needs an earlier part that isn't right yet."),
+        ):
+            mine = self.answer(earlier, future)["softmax_mean"]
             found = yours("softmax_mean", mine, attention.softmax_mean)
-            assert found is (mine if works else attention.softmax_mean)
+            assert found is (attention.softmax_mean if "finished" in said else mine)
+            assert capfd.readouterr().out == f"{said}\n"
+        assert yours("softmax_mean", lambda x: ..., 3) == 3
+        assert capfd.readouterr().out == f"{finished}isn't written yet.\n"
         with pytest.raises(ValueError, match="no exercise with this name"):
             yours("softmax_men", mine, attention.softmax_mean)
 

@@ -56,8 +56,9 @@ def passes(exercise, answer, seed=None):
     return SimpleNamespace(passed=True)
 
 
-def usable(_, answer, finished):
+def usable(name, answer, finished):
     """Replaces `yours`, which runs a check."""
+    print(f"{name}: yours runs here.")
     return answer if callable(answer) else finished
 
 

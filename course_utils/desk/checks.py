@@ -108,7 +108,8 @@ def _unknown(exercise_id: object, known: Catalogue) -> Report:
 def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
     """The code that a demonstration runs: the answer if it is right, otherwise the finished part.
 
-    An answer that needs the course's versions of earlier parts would fail here, so it isn't used.
+    One printed line says which of the two runs, and why. An answer that needs the course's versions
+    of earlier parts would fail here, so it isn't used.
 
     Raises:
         ValueError: the exercise doesn't exist.
@@ -117,7 +118,16 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
     if exercise is None:
         raise ValueError(_unknown(exercise_id, catalogue()).message)
     alone = replace(exercise, rules=replace(exercise.rules, uses=()))
-    return answer if check_exercise(alone, answer, 0, catalogue()).passed else finished
+    report = check_exercise(alone, answer, 0, catalogue())
+    if report.passed:
+        print(f"{exercise_id}: yours runs here.")
+        return answer
+    why = "isn't written yet"
+    if report.attempted:
+        passes = exercise.rules.uses and check_exercise(exercise, answer, 0, catalogue()).passed
+        why = "needs an earlier part that isn't right yet" if passes else "isn't right yet"
+    print(f"{exercise_id}: the finished one runs here, because yours {why}.")
+    return finished
 
 
 def hint(exercise_id: str, number: int | None = None) -> Message:

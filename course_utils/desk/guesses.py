@@ -72,7 +72,7 @@ class Folded:
         shell.events.register("post_run_cell", end)
 
 
-def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
+def reveal(guess: Any, result: Any, *, within: float = 0.01, digits: int = 2) -> None:
     """Show a prediction next to the result, and whether they agree; never raise an error.
 
     Without a prediction, a page shows the result folded, together with the rest of the cell.
@@ -82,13 +82,15 @@ def reveal(guess: Any, result: Any, *, within: float = 0.01) -> None:
             that there is no prediction yet. Case and blanks in words are ignored.
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
+        digits: how many digits after the point are shown.
     """
     guess, result = _plain(guess), _plain(result)
     if _unanswered(guess):
-        Folded(NONE_YET, _shown(result)).show()
+        Folded(NONE_YET, _shown(result, digits)).show()
         return
     verdict = SAME if _same(guess, result, within) else OTHER
-    print(f"your prediction: {_shown(guess)}\nthe result: {_shown(result)}  ({verdict})")
+    print(f"your prediction: {_shown(guess, digits)}")
+    print(f"the result: {_shown(result, digits)}  ({verdict})")
 
 
 def recall(lesson: str, answers: list[Any]) -> None:
@@ -173,11 +175,12 @@ def _word(text: str) -> str:
     return re.sub(r"\W+", " ", text).strip().casefold()
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, digits: int = 2) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(_shown(item, digits) for item in value)}]"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_shown, value))}{',' * (len(value) == 1)})"
+        items = ", ".join(_shown(item, digits) for item in value)
+        return f"({items}{',' * (len(value) == 1)})"
     if isinstance(value, float) and math.isfinite(value):
-        return fixed(value, 2).rstrip("0").rstrip(".")
+        return fixed(value, digits).rstrip("0").rstrip(".")
     return str(value)

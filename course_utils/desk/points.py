@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,49 @@ def record(report: Report) -> None:
         if before["points"] >= report.points and before.get("max_points") == report.max_points:
             return
         exercises[report.exercise] = {"points": report.points, "max_points": report.max_points}
-        new = path.with_name(f"{path.name}.{os.getpid()}.new")
-        content = {"version": 1, "exercises": dict(sorted(exercises.items()))}
-        new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(new, path)
+        _write(path, exercises, losses())
+
+
+Losses = dict[str, dict[str, dict[str, Any]]]
+
+
+def record_loss(row: str, part: str, loss: float, lines: Sequence[str]) -> None:
+    """Stores your last run of a part in a row of "The loss so far"; errors never stop a lesson."""
+    path = progress_path()
+    if path is None:
+        return
+    with contextlib.suppress(OSError, Timeout), FileLock(f"{path}.lock", timeout=2):
+        exercises, _ = load(path)
+        known = losses()
+        known.setdefault(row, {})[part] = {"loss": round(loss, 6), "lines": list(lines)}
+        _write(path, exercises, known)
+
+
+def losses() -> Losses:
+    """Your stored runs by row and part, each with its loss and the lines that its model wrote."""
+    path = progress_path()
+    if path is None:
+        return {}
+    try:
+        known = json.loads(path.read_text(encoding="utf-8")).get("losses", {})
+        return {
+            str(row): {
+                str(part): {"loss": float(run["loss"]), "lines": [str(x) for x in run["lines"]]}
+                for part, run in runs.items()
+            }
+            for row, runs in known.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _write(path: Path, exercises: dict[str, dict[str, float]], runs: Losses) -> None:
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    content: dict[str, Any] = {"version": 1, "exercises": dict(sorted(exercises.items()))}
+    if runs:
+        content["losses"] = runs
+    new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(new, path)
 
 
 @dataclass(frozen=True)

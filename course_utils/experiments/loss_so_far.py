@@ -1,28 +1,43 @@
-"""Lessons 01 to 10: the effect of each part on one tiny language model of the toy English.
+"""Lessons 01 to 10 and 16: the effect of each part on one tiny language model of the toy English.
 
 The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
 result to the vectors, and predicts the next word with an output layer. All rows are trained in the
 same way: 400 steps of AdamW on 32 texts of 32 words each, with the learning rate falling from 0.006
-to 0. The loss is measured on 512 other texts. A stored loss is the mean over the seeds 0, 1 and 2;
-each seed's loss differs from the mean by at most 0.02.
+to 0. The loss is measured on 512 other texts.
+
+`train` measures the loss of the part that it gets, and `show` prints it beside the losses of five
+runs with the finished part. Those are stored in loss_so_far.json, which this command writes again:
+
+    python -m course_utils.experiments.loss_so_far
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..data import toy_english
+from .. import attention, todays_models, transformer
+from ..data import WordTokenizer, toy_english
 from ..desk.environment import use_threads
-from ..transformer import LayerNorm
+from ..desk.points import losses, record_loss
+from ..language_model import TinyLM
 
 C, T, B = 64, 32, 32
 STEPS, LEARNING_RATE = 400, 6e-3
-NEAR = 0.03  # a loss this close to the stored one counts as equal: processors round differently
+BEGINNING, NEW_WORDS, LINES = "the dogs near the cat", 12, 2
+SEEDS = range(5)
+FLOOR = "the floor: no model can do better"
+KEPT = Path(__file__).with_suffix(".json")
+COMMAND = "python -m course_utils.experiments.loss_so_far"
 
 Part = Callable[[Tensor], Tensor]
 
@@ -32,27 +47,44 @@ class Row:
     """A row of the table, and how its part is built into the model."""
 
     lesson: str
-    loss: float
     added: bool = True  # the part's result is added to the words' vectors
     positions: bool = False  # a learned vector per position is added to each word
     normed: bool = False  # the part has its own residual, and a norm follows
 
 
 ROWS = {
-    "all words alike": Row("01", 3.30),
-    "how often each word occurs": Row("01", 2.82),
-    "the mean of the past alone": Row("01", 2.30, added=False),
-    "the word before, alone": Row("03", 1.57),
-    "the mean of the past and the word before": Row("03", 1.56),
-    "one head": Row("04", 1.51),
-    "four heads": Row("06", 1.45),
-    "one block": Row("08", 1.40, normed=True),
-    "one head and positions": Row("09", 1.29, positions=True),
-    "four heads and positions": Row("09", 1.25, positions=True),
-    "one block and positions": Row("09", 1.23, positions=True, normed=True),
-    "TinyLM": Row("10", 1.22),
-    "one block of today": Row("16", 1.22, normed=True),
+    "all words alike": Row("01"),
+    "how often each word occurs": Row("01"),
+    "the mean of the past alone": Row("01", added=False),
+    "the word before, alone": Row("03"),
+    "the mean of the past and the word before": Row("03"),
+    "one head": Row("04"),
+    "four heads": Row("06"),
+    "one block": Row("08", normed=True),
+    "two blocks": Row("08", normed=True),
+    "one head and positions": Row("09", positions=True),
+    "four heads and positions": Row("09", positions=True),
+    "one block and positions": Row("09", positions=True, normed=True),
+    "TinyLM": Row("10"),
+    "one block of today": Row("16", normed=True),
 }
+COUNTED = {
+    "all words alike": toy_english.uniform_loss,
+    "how often each word occurs": toy_english.unigram_loss,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: its row, its loss in nats per word, what ran, and what the model wrote."""
+
+    row: str
+    loss: float
+    part: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.row}, with {self.part}: {self.loss:.3f} nats per word"
 
 
 class Model(nn.Module):
@@ -64,7 +96,7 @@ class Model(nn.Module):
         self.row, self.part = row, part
         self.token = nn.Embedding(V, C)
         self.position = nn.Embedding(T, C) if row.positions else None
-        self.norm = LayerNorm(C) if row.normed else nn.Identity()
+        self.norm = transformer.LayerNorm(C) if row.normed else nn.Identity()
         self.output = nn.Linear(C, V)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -77,8 +109,11 @@ class Model(nn.Module):
         return self.output(self.norm(x))  # (B, T, C) -> (B, T, V)
 
 
-def train(name: str, part: Part | None = None, seed: int = 0) -> float:
-    """The loss of a row in nats per word, to two digits.
+# One run ----------------------------------------------------------------------------------------
+
+
+def train(name: str, part: Part | None = None, seed: int = 0) -> Run:
+    """Train the model of a row with your part; `show` prints the result.
 
     Args:
         name: the row's name as printed by `show`.
@@ -90,16 +125,34 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> float:
         ValueError: there is no such row.
     """
     row = _row(name)
-    loss = measured(row, part, seed)
-    return row.loss if abs(loss - row.loss) <= NEAR else round(loss, 2)
+    if name in COUNTED:
+        return Run(name, COUNTED[name](), "no model", _written(_counted(name)))
+    loss, model = _trained(row, part, seed)
+    return Run(name, loss, _name(part), _written(_next_word(model)))
 
 
 def measured(row: Row, part: Part | None, seed: int) -> float:
-    """The loss of this run, unrounded."""
-    if row is ROWS["all words alike"]:
-        return toy_english.uniform_loss()
-    if row is ROWS["how often each word occurs"]:
-        return toy_english.unigram_loss()
+    """The loss of a run with any wiring, also one that isn't in the table."""
+    return _trained(row, part, seed)[0]
+
+
+def as_one_text(mean: Part) -> Part:
+    """A mean with one loop over texts and one over tokens, called with all texts as one.
+
+    Each channel is averaged by itself, so B texts of C channels have the same means as one text
+    of B · C channels: `(B, T, C)` to `(1, T, B · C)` and back. The loop over texts then runs once.
+    """
+
+    @functools.wraps(mean)
+    def part(x: Tensor) -> Tensor:
+        B, T, C = x.shape
+        wide = x.transpose(0, 1).reshape(1, T, B * C)
+        return mean(wide).reshape(T, B, C).transpose(0, 1)
+
+    return part
+
+
+def _trained(row: Row, part: Part | None, seed: int) -> tuple[float, nn.Module]:
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = part if row is ROWS["TinyLM"] else Model(row, part)
@@ -108,26 +161,124 @@ def measured(row: Row, part: Part | None, seed: int) -> float:
         for step in range(STEPS):
             optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / STEPS)
             optimizer.zero_grad()
-            _loss(model, toy_english.draw(B, T + 1, 1_000 + step + 100_000 * seed)).backward()
+            _loss(model, _texts(B, 1_000 + step + 100_000 * seed)).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
         with torch.no_grad():
-            return _loss(model.eval(), toy_english.draw(512, T + 1, 9)).item()
+            return _loss(model.eval(), _texts(512, 9)).item(), model
 
 
-def show(name: str) -> None:
-    """Print the table up to the named row, and the lowest possible loss.
+@lru_cache(maxsize=STEPS + 1)
+def _texts(B: int, seed: int) -> Tensor:
+    """The texts of a step, kept for the next run with the same seed."""
+    return toy_english.draw(B, T + 1, seed)
+
+
+def _loss(model: nn.Module, ids: Tensor) -> Tensor:
+    logits = model(ids[:, :-1])
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def _name(part: object) -> str:
+    """What ran: "your tril_mean", "the finished tril_mean", or only a name."""
+    if part is None:
+        return "no part in between"
+    owner = type(part) if isinstance(part, nn.Module) else part
+    name, home = getattr(owner, "__name__", type(part).__name__), getattr(owner, "__module__", None)
+    if home == "__main__":
+        return f"your {name}"
+    return f"the finished {name}" if str(home).startswith("course_utils.") else name
+
+
+# What a model writes ----------------------------------------------------------------------------
+
+
+def _written(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
+    """Lines that continue `BEGINNING`, drawn with the same random numbers for every model.
+
+    Args:
+        next_word: from ids `(B, T)` to the probability of each next word, `(B, V)`.
+    """
+    tokenizer = WordTokenizer(toy_english.words)
+    ids = tokenizer.encode(BEGINNING).expand(LINES, -1)  # (B, T)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(NEW_WORDS):
+        drawn = torch.multinomial(next_word(ids), 1, generator=generator)  # (B, 1)
+        ids = torch.cat([ids, drawn], dim=1)
+    begun = len(BEGINNING.split())
+    return tuple(" ".join(toy_english.words[id] for id in line[begun:]) for line in ids.tolist())
+
+
+def _next_word(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    def probabilities(ids: Tensor) -> Tensor:
+        filled = F.pad(ids, (0, T - ids.shape[1]))  # a part may only know texts of T words
+        with torch.no_grad():
+            return torch.softmax(model(filled)[:, ids.shape[1] - 1], dim=-1)  # (B, T, V) -> (B, V)
+
+    return probabilities
+
+
+def _counted(name: str) -> Callable[[Tensor], Tensor]:
+    V = len(toy_english.words)
+    often = toy_english.often @ toy_english.probability  # (S,) @ (S, V) -> (V,)
+    shares = torch.full((V,), 1 / V) if name == "all words alike" else often
+    return lambda ids: shares.expand(len(ids), -1)
+
+
+# The table --------------------------------------------------------------------------------------
+
+
+def show(*shown: str | Run) -> None:
+    """Print the table up to the last of the given rows, with the given runs, and the floor.
+
+    Your own earlier runs are in the table too, if your progress is stored. Under each row, its
+    model continues the same beginning in two lines.
+
+    Args:
+        shown: names of rows, and results of `train`.
 
     Raises:
         ValueError: there is no such row.
     """
-    _row(name)
-    print("lesson  what the model has                        nats per word")
-    for title, row in ROWS.items():
-        print(f"{row.lesson:6}  {title:42}{row.loss:.2f}")
-        if title == name:
-            break
-    print(f"        {'the least that any model can reach':42}{toy_english.least_loss(T):.2f}")
+    runs = [item for item in shown if isinstance(item, Run)]
+    names = [item.row if isinstance(item, Run) else item for item in shown]
+    last = max(list(ROWS).index(name) for name in names if _row(name))
+    rows, earlier = list(ROWS)[: last + 1], losses()
+    trained = [name for name in rows if name not in COUNTED]
+    fewest = min((len(kept()[name]["losses"]) for name in trained), default=len(SEEDS))
+    print(f"lesson  what the model has                        nats per word, {fewest} runs")
+    for name in rows:
+        now = [run for run in runs if run.row == name]
+        parts = {run.part for run in now}
+        past = {p: run for p, run in earlier.get(name, {}).items() if p not in parts}
+        print("\n".join(_of_row(name, now, past)))
+    print("\n".join(_line("", FLOOR, kept()[FLOOR])))
+    print(f"The lines continue {BEGINNING!r}. The {fewest} runs have the finished part.")
+    for run in runs:
+        if run.part.startswith("your "):
+            record_loss(run.row, run.part, run.loss, run.lines)
+
+
+def _of_row(name: str, now: list[Run], past: dict[str, dict[str, Any]]) -> Iterator[str]:
+    known = kept()[name]
+    written = bool(now or past)
+    yield from _line(ROWS[name].lesson, name, known | ({"lines": []} if written else {}))
+    for part, run in past.items():
+        yield f"        an earlier run with {part}: {run['loss']:.3f}"
+        yield from ([] if now else _quoted(run["lines"]))
+    for run in now:
+        yield f"        this run with {run.part}: {run.loss:.3f}"
+        yield from _quoted(run.lines)
+
+
+def _line(lesson: str, name: str, known: dict[str, Any]) -> Iterator[str]:
+    least, most = (f"{bound(known['losses']):.3f}" for bound in (min, max))
+    yield f"{lesson:6}  {name:42}{least}{'' if least == most else f' to {most}'}"
+    yield from _quoted(known["lines"])
+
+
+def _quoted(lines: Any) -> Iterator[str]:
+    return (f"          … {line}" for line in lines)
 
 
 def _row(name: str) -> Row:
@@ -136,6 +287,76 @@ def _row(name: str) -> Row:
     return ROWS[name]
 
 
-def _loss(model: nn.Module, ids: Tensor) -> Tensor:
-    logits = model(ids[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+# Five runs of each row, stored ------------------------------------------------------------------
+
+
+class _BlockOfToday(nn.Module):
+    """Lesson 16's block: four query heads share two key-value heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1 = todays_models.RMSNorm(C)
+        self.attention = todays_models.GroupedQueryAttention(C, 4, 2, T)
+        self.norm2, self.network = todays_models.RMSNorm(C), todays_models.SwiGLU(C, 171)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.network(self.norm2(x))
+
+
+def finished(name: str) -> Part | None:
+    """A new finished part for a row, or None if its model has none."""
+
+    def block() -> nn.Module:
+        return transformer.TransformerBlock(C, num_heads=4, context_length=T)
+
+    makers: dict[str, Callable[[], Part]] = {
+        "the mean of the past alone": lambda: attention.tril_mean,
+        "the mean of the past and the word before": lambda: attention.softmax_mean,
+        "one head": lambda: attention.CausalSelfAttention(C, C, T),
+        "four heads": lambda: attention.MultiHeadAttention(C, C, T, num_heads=4),
+        "one block": block,
+        "two blocks": lambda: nn.Sequential(block(), block()),
+        "TinyLM": lambda: TinyLM(len(toy_english.words), C, 4, T, num_layers=2),
+        "one block of today": _BlockOfToday,
+    }
+    make = makers.get(_row(name) and name.removesuffix(" and positions"))
+    return make() if make else None
+
+
+@cache
+def kept() -> dict[str, dict[str, Any]]:
+    """For each row, the losses of five runs and the lines of the first, from loss_so_far.json."""
+    rows: dict[str, dict[str, Any]] = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def one_run(name: str, seed: int) -> Run:
+    """A run of a row with the finished part."""
+    torch.manual_seed(seed)
+    return train(name, finished(name), seed)
+
+
+def main() -> None:
+    """Run each row five times and store the results."""
+    runs: dict[str, list[Run]] = {name: [] for name in ROWS}
+    for seed in SEEDS:
+        for name in ROWS if seed == 0 else [n for n in ROWS if n not in COUNTED]:
+            runs[name].append(one_run(name, seed))
+            print(seed, runs[name][-1], flush=True)
+    keep({name: ([run.loss for run in of_row], of_row[0].lines) for name, of_row in runs.items()})
+
+
+def keep(found: dict[str, tuple[list[float], Sequence[str]]]) -> None:
+    """Write loss_so_far.json from the losses and lines of each row."""
+    floor = _written(lambda ids: toy_english.next_word(ids)[:, -1])
+    rows = {
+        name: {"losses": [round(loss, 6) for loss in losses], "lines": list(lines)}
+        for name, (losses, lines) in (*found.items(), (FLOOR, ([toy_english.least_loss(T)], floor)))
+    }
+    made = {"made by": COMMAND, "seeds": list(SEEDS), "torch": torch.__version__, "rows": rows}
+    KEPT.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
