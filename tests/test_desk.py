@@ -1,6 +1,7 @@
 """The student's desk: whose work counts, hints, progress, and the cost of importing it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,18 @@ class TestProgress:
         monkeypatch.chdir(HERE / "notebooks" / "8-beyond")
         page = table._repr_html_()
         assert '<a href="../1-averages/03_softmax_masking.ipynb">03 softmax masking</a>' in page
+
+    def test_an_optional_exercise_is_listed_and_in_no_total(self):
+        total = progress().max_points
+        assert total == sum(p for id, p in COURSE.points().items() if id not in COURSE.ungraded())
+        card = check("copy_linear_to_matrix", COURSE.find("copy_linear_to_matrix").reference)
+        assert (
+            card.passed and card.place == "This exercise is optional: no total contains its points."
+        )
+        table = progress()
+        assert (table.points, table.max_points) == (0.0, total)
+        for shown in (repr(table), re.sub("<.*?>", "", table._repr_html_())):
+            assert "✓\xa0copy_linear_to_matrix\xa0(optional)" in shown.replace("&nbsp;", "\xa0")
 
     def test_is_not_kept_for_other_seeds_or_stubs(self, own_progress):
         check("naive_mean", right, seed="grading")

@@ -217,7 +217,7 @@ def test_notebooks_is_up_to_date_with_solutions(tmp_path):
 @pytest.mark.parametrize("path", pages(SOLUTIONS), ids=lambda p: p.stem)
 def test_a_solution_is_saved_as_make_notebooks_saves_it(path):
     notebook = read(path)
-    annotate(notebook, COURSE.points())
+    annotate(notebook, COURSE.points(), COURSE.ungraded())
     normalise(notebook)
     assert editions.written(notebook) == path.read_text(encoding="utf-8"), "run `make notebooks`"
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
@@ -230,10 +230,24 @@ def test_a_solution_gets_full_points_and_warns_of_nothing(path):
         assert not any(o.get("name") == "stderr" for o in cell.outputs), cell.source
         if editions.checked_exercise(cell):
             shown = cell.outputs[-1].data["text/plain"]
-            assert shown == repr(float(cell.metadata.nbgrader.points)), cell.source
+            points = COURSE.points()[editions.checked_exercise(cell)]
+            assert shown == repr(float(points)), cell.source
 
 
-def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
+def test_an_optional_exercise_is_checked_in_its_lesson_but_not_graded():
+    optional = {one.id: lesson for lesson, there in COURSE.outline.items() for one in there}
+    optional = {id: lesson for id, lesson in optional.items() if id in COURSE.ungraded()}
+    assert "copy_linear_to_matrix" in optional
+    for id, lesson in optional.items():
+        (cell,) = (
+            cell
+            for cell in code_cells(SOLUTIONS / f"{lesson}.ipynb")
+            if editions.checked_exercise(cell) == id
+        )
+        assert cell.source == f'check("{id}", {id})' and "nbgrader" not in cell.metadata
+
+
+def test_every_other_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
     graded = {
         lesson: {
             editions.checked_exercise(cell): cell.metadata.nbgrader.points
@@ -243,8 +257,8 @@ def test_every_exercise_of_the_catalogue_is_graded_once_in_its_lesson():
         for lesson in lessons(SOLUTIONS)
     }
     wanted = {
-        f"{lesson}.ipynb": {exercise.id: exercise.points for exercise in exercises}
-        for lesson, exercises in COURSE.by_lesson.items()
+        f"{lesson}.ipynb": {one.id: one.points for one in exercises if one.graded}
+        for lesson, exercises in COURSE.outline.items()
     }
     assert {lesson: exercises for lesson, exercises in graded.items() if exercises} == wanted
     assert set(graded) - set(wanted) == {"0-start/00_before_you_start.ipynb"}

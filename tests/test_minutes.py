@@ -191,7 +191,7 @@ def test_what_every_reader_needs_of_padding_takes_30_minutes():
 def test_a_lesson_states_the_counted_minutes(path):
     notebook = nbformat.read(path, as_version=4)
     before = [cell.source for cell in notebook.cells]
-    state(notebook, COURSE.points())
+    state(notebook, COURSE.points(), COURSE.ungraded())
     assert [cell.source for cell in notebook.cells] == before, "run `make notebooks`"
 
 
@@ -206,7 +206,8 @@ def test_a_lesson_of_several_sittings_names_them_in_order(path):
 def test_every_exercise_says_how_hard_it_is_and_what_it_is_worth(path):
     texts = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown"]
     said = re.findall(
-        r"^### Exercise: `(\w+)`\n+\*Difficulty: [●○]{3} · about \d+ minutes? · [\d.]+ points?\*$",
+        r"^### Exercise: `(\w+)`\n+\*Difficulty: [●○]{3} · about \d+ minutes? · "
+        r"(?:[\d.]+ points?|not graded)\*$",
         "\n\n".join(texts),
         re.M,
     )
@@ -224,4 +225,5 @@ def test_the_stated_length_of_the_course_is_right(page):
     ]
     said = " ".join((SOLUTIONS.parent / page).read_text(encoding="utf-8").split())
     assert f"about {sum(counted) / 60:.0f} hours" in said
-    assert f"in {len(counted)} sittings, and are worth {sum(points.values()):g} points" in said
+    graded = sum(each for id, each in points.items() if id not in COURSE.ungraded())
+    assert f"in {len(counted)} sittings, and are worth {graded:g} points" in said

@@ -92,6 +92,7 @@ FAULTS = {
     "no head": (TEXT.removeprefix("---\n"), 1, "two lines `---`"),
     "an unknown field": (TEXT.replace("points: 1", "points: 1\npionts: 2"), 3, "'pionts: 2'"),
     "no points": (TEXT.replace("points: 1", "call: double(x)"), 1, "`points:` should be a number"),
+    "graded perhaps": (TEXT.replace("points: 1", "points: 1\ngraded: ?"), 1, "`graded:` should"),
     "an edit found nowhere": (TEXT.replace("x + x =>", "x - x =>"), 18, "once in the right"),
     "an edit found twice": (TEXT.replace("x + x =>", "x =>"), 18, "not 3 times"),
     "no edit": (TEXT.replace("x + x => x * x", "x * x"), 18, "is not an edit"),

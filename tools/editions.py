@@ -3,7 +3,8 @@
 An author writes plain cells; this module adds what nbgrader needs:
 
 - a cell with only `check("name", name)` becomes a locked, graded cell with the catalogue's points,
-  and gets the same call with different inputs as its hidden test;
+  and gets the same call with different inputs as its hidden test; if the exercise isn't graded, the
+  cell remains plain;
 - a cell with `### BEGIN SOLUTION` becomes a solution cell, named after the answer that it defines;
   with `### AS FOUND`, it is handed out with a broken program to fix;
 - the minutes that a lesson states are counted (see `minutes`).
@@ -16,6 +17,7 @@ import hashlib
 import os
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import nbformat
@@ -39,12 +41,15 @@ PICTURED = "pictured"  # shows docs/pictures/start.png until it is run
 # ---------------------------------------------------------------- nbgrader's metadata
 
 
-def annotate(notebook: NotebookNode, points: dict[str, float]) -> None:
+def annotate(
+    notebook: NotebookNode, points: dict[str, float], ungraded: Collection[str] = ()
+) -> None:
     """Add nbgrader's metadata and the hidden tests to plain cells, in place.
 
     Args:
         notebook: a lesson; the results of an earlier run are overwritten.
         points: the points of each exercise.
+        ungraded: the exercises that can be checked but aren't graded.
 
     Raises:
         ValueError: an exercise is checked twice, unknown, or its solution comes after its check.
@@ -62,6 +67,9 @@ def annotate(notebook: NotebookNode, points: dict[str, float]) -> None:
             if name not in solved:
                 raise ValueError(f"{name!r} is checked before a solution cell that defines it")
             graded.append(name)
+            if name in ungraded:
+                cell.source = f'check("{name}", {name})'
+                continue
             cell.source = (
                 f'check("{name}", {name})\n'
                 "### BEGIN HIDDEN TESTS\n"
@@ -179,10 +187,11 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
     notebook = nbformat.reads(before, as_version=4)
     measured = {c.id: c for c in nbformat.reads(before, as_version=4).cells if is_measured(c)}
     first_cell.put(notebook)
-    annotate(notebook, points)
+    ungraded = catalogue().ungraded()
+    annotate(notebook, points, ungraded)
     execute(notebook, path.parent)
     shown = live.states(notebook)
-    minutes.state(notebook, points)
+    minutes.state(notebook, points, ungraded)
     normalise(notebook)
     for cell in notebook.cells:
         kept = measured.get(cell.id)
@@ -202,8 +211,9 @@ def tidy_solution(path: Path, points: dict[str, float]) -> bool:
     notebook = nbformat.reads(before, as_version=4)
     first_cell.put(notebook)
     old = [cell.id for cell in notebook.cells]
-    annotate(notebook, points)
-    minutes.state(notebook, points)
+    ungraded = catalogue().ungraded()
+    annotate(notebook, points, ungraded)
+    minutes.state(notebook, points, ungraded)
     normalise(notebook)
     live.rename(path, dict(zip(old, (cell.id for cell in notebook.cells), strict=True)))
     after = written(notebook)
@@ -311,7 +321,7 @@ def main(arguments: list[str]) -> None:
         changed = bring(path, points)
         print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'unchanged'}", flush=True)
     for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):
-        minutes.state_totals(page, points)
+        minutes.state_totals(page, points, catalogue().ungraded())
     start = nbformat.read(SOLUTIONS / START_PAGE, as_version=4)
     normalise(start)  # a cell whose totals have changed has a new id
     (SOLUTIONS / START_PAGE).write_text(written(start), encoding="utf-8")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -133,8 +133,14 @@ def sittings(cells: Sequence[NotebookNode]) -> list[tuple[str, list[NotebookNode
     ]
 
 
-def state(notebook: NotebookNode, points: Mapping[str, float]) -> None:
-    """Write the minutes and points wherever a lesson states them, in place."""
+def state(
+    notebook: NotebookNode, points: Mapping[str, float], ungraded: Collection[str] = ()
+) -> None:
+    """Write the minutes and points wherever a lesson states them, in place.
+
+    Args:
+        ungraded: the exercises that take time but aren't graded.
+    """
     cells = notebook.cells
     parts = sittings(cells)
     if len(parts) == 1 and cells and cells[0].cell_type == "markdown":
@@ -153,11 +159,13 @@ def state(notebook: NotebookNode, points: Mapping[str, float]) -> None:
     for _, cell in _texts(cells):
         exercise = EXERCISE.search(cell.source)
         if exercise and exercise[1] in points:
-            cell.source = DIFFICULTY.sub(rf"\1 · {_effort(points[exercise[1]])}*", cell.source)
+            said = _effort(points[exercise[1]], exercise[1] not in ungraded)
+            cell.source = DIFFICULTY.sub(rf"\1 · {said}*", cell.source)
 
 
-def _effort(points: float) -> str:
-    return f"about {_number(Count(points=points).minutes, 'minute')} · {_number(points, 'point')}"
+def _effort(points: float, graded: bool) -> str:
+    worth = _number(points, "point") if graded else "not graded"
+    return f"about {_number(Count(points=points).minutes, 'minute')} · {worth}"
 
 
 def _stated(heading: str, minutes: int) -> str:
@@ -183,15 +191,21 @@ TOTALS = re.compile(
 )
 
 
-def state_totals(page: Path, points: Mapping[str, float], solutions: Path = SOLUTIONS) -> None:
-    """Write into a page the total time and points of all lessons."""
+def state_totals(
+    page: Path,
+    points: Mapping[str, float],
+    ungraded: Collection[str] = (),
+    solutions: Path = SOLUTIONS,
+) -> None:
+    """Write into a page the total time of all lessons, and the points that are graded."""
     parts = [
         cells
         for path in solutions.glob("*/*.ipynb")
         for _, cells in sittings(nbformat.read(path, as_version=4).cells)
     ]
     hours = sum(count(cells, points).minutes for cells in parts) / 60
-    worth = f"in {len(parts)} sittings, and are worth {sum(points.values()):g} points"
+    graded = sum(each for id, each in points.items() if id not in ungraded)
+    worth = f"in {len(parts)} sittings, and are worth {graded:g} points"
     before = page.read_text(encoding="utf-8")
     after = TOTALS.sub(lambda m: f"about {hours:.0f} hours{m['between']}{worth}", before)
     if after != before:

@@ -21,12 +21,16 @@ SYMPTOMS = "symptoms.json"
 
 @dataclass(frozen=True)
 class Listed:
-    """An exercise as a list shows it; `load` reads the rest of the text and the Python file."""
+    """An exercise as a list shows it; `load` reads the rest of the text and the Python file.
+
+    An exercise that isn't graded can be checked like any other, but no total contains its points.
+    """
 
     id: str
     lesson: str
     points: float
     load: Callable[[], Exercise]
+    graded: bool = True
 
 
 class Catalogue:
@@ -71,7 +75,13 @@ class Catalogue:
             lessons.setdefault("/".join(path.parts[-3:-1]), []).append(Text(path))
         return cls(
             (
-                Listed(text.id, lesson, text.points, lambda text=text: exercise_from(text, name))  # type: ignore[misc]
+                Listed(
+                    text.id,
+                    lesson,
+                    text.points,
+                    lambda text=text: exercise_from(text, name),  # type: ignore[misc]
+                    text.graded,
+                )
                 for lesson, texts in lessons.items()
                 for text in _in_order(texts)
             ),
@@ -127,6 +137,10 @@ class Catalogue:
     def points(self) -> dict[str, float]:
         """The points of each exercise."""
         return {id: listed.points for id, listed in self._by_id.items()}
+
+    def ungraded(self) -> set[str]:
+        """The exercises whose points are in no total: their text's head says `graded: no`."""
+        return {id for id, listed in self._by_id.items() if not listed.graded}
 
     def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:
         """The finished parts that an answer must not call: its own, and any that do the same."""

@@ -27,8 +27,9 @@
 lines that begin with `+ `. A block that begins with `def`, `class` or `@` is a complete answer.
 Further blocks under one heading are the same idea written differently; between two blocks is `Or:`,
 or the sentences that differ. `As in: attention` takes the sentences from the section of the same
-name in `shared/attention.md`; the text may replace some of them. The Python file of the same name
-defines how an answer is judged: see `exercise_from`.
+name in `shared/attention.md`; the text may replace some of them. With `graded: no` in the head, the
+exercise can be checked, but no total contains its points. The Python file of the same name defines
+how an answer is judged: see `exercise_from`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from .quizzes import quiz
 
 FIELDS = {
     "call", "points", "after", "finished", "as_found", "uses", "same_as",
-    "forbidden_text", "returns", "about",
+    "forbidden_text", "returns", "about", "graded",
 }  # fmt: skip
 USUAL_NAMES = """\
 import math
@@ -148,6 +149,8 @@ class Text:
             float(head["points"])
         except (KeyError, ValueError):
             self.refuse(1, "`points:` should be a number")
+        if head.get("graded", "no") != "no":
+            self.refuse(1, "`graded:` should be `no`, or left out")
         return head, end + 1
 
     def refuse(self, line: int, why: str) -> NoReturn:
@@ -160,6 +163,10 @@ class Text:
     @property
     def points(self) -> float:
         return float(self.head["points"])
+
+    @property
+    def graded(self) -> bool:
+        return self.head.get("graded", "yes") != "no"
 
     def words(self, field: str) -> tuple[str, ...]:
         return tuple(self.head.get(field, "").split())

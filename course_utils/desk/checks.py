@@ -72,7 +72,9 @@ def _place(exercise: Exercise, known: Catalogue) -> str:
     if path is None:
         return ""
     kept, _ = load(path)
-    lesson = known.outline[exercise.lesson]
+    if exercise.id in known.ungraded():
+        return "This exercise is optional: no total contains its points."
+    lesson = [one for one in known.outline[exercise.lesson] if one.graded]
     done = sum(kept.get(e.id, {}).get("points") == e.points for e in lesson)
     if done == len(lesson):
         return f"All {len(lesson)} exercises of this lesson are done."
@@ -173,4 +175,4 @@ def progress() -> Progress:
         (lesson, [(e.id, kept.get(e.id, {}).get("points"), e.points) for e in there])
         for lesson, there in known.outline.items()
     ]
-    return Progress(rows, notice)
+    return Progress(rows, notice, known.ungraded())

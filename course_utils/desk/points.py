@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,27 +142,36 @@ def _write(path: Path, exercises: dict[str, dict[str, float]], runs: Losses) -> 
 
 @dataclass(frozen=True)
 class Progress:
-    """Points by lesson and exercise: `rows` of (lesson, [(id, points or None, max_points)])."""
+    """Points by lesson and exercise: `rows` of (lesson, [(id, points or None, max_points)]). The
+    exercises in `optional` are listed, but no total contains their points."""
 
     rows: list[tuple[str, list[tuple[str, float | None, float]]]]
     notice: str = ""
+    optional: Collection[str] = ()
 
     @property
     def points(self) -> float:
-        return sum(p or 0.0 for _, exercises in self.rows for _, p, _ in exercises)
+        return sum(p or 0.0 for id, p, _ in self._counted())
 
     @property
     def max_points(self) -> float:
-        return sum(m for _, exercises in self.rows for _, _, m in exercises)
+        return sum(most for _, _, most in self._counted())
+
+    def _counted(self) -> Iterator[tuple[str, float | None, float]]:
+        every = (one for _, exercises in self.rows for one in exercises)
+        return (one for one in every if one[0] not in self.optional)
+
+    def _note(self, id: str) -> str:
+        return "\xa0(optional)" if id in self.optional else ""
 
     def __repr__(self) -> str:
         lines = [self.notice] if self.notice else []
         for lesson, exercises in self.rows:
-            own = Progress([(lesson, exercises)])
+            own = Progress([(lesson, exercises)], optional=self.optional)
             full = round(10 * own.points / (own.max_points or 1))
             bar = "█" * full + "░" * (10 - full)
             lines.append(f"{_title(lesson):<24} {bar} {own.points:g} of {own.max_points:g}")
-            names = "  ".join(f"{_sign(p, m)}\xa0{id}" for id, p, m in exercises)
+            names = "  ".join(f"{_sign(p, m)}\xa0{id}{self._note(id)}" for id, p, m in exercises)
             lines.append(textwrap.fill(names, 100, initial_indent="  ", subsequent_indent="  "))
         return "\n".join([*lines, SIGNS, self._total(), self._next()])
 
@@ -175,10 +184,10 @@ class Progress:
         )
         body = []
         for lesson, exercises in self.rows:
-            own = Progress([(lesson, exercises)])
+            own = Progress([(lesson, exercises)], optional=self.optional)
             names = " ".join(
                 f'<span style="margin-right:1em">{_sign(p, m)}&nbsp;'
-                f"<code>{html.escape(id)}</code></span>"
+                f"<code>{html.escape(id)}</code>{self._note(id)}</span>"
                 for id, p, m in exercises
             )
             body.append(
@@ -202,7 +211,7 @@ class Progress:
         """The first exercise that isn't done, in HTML if `shown` makes HTML of its lesson."""
         for lesson, exercises in self.rows:
             for id, points, most in exercises:
-                if points != most:
+                if points != most and id not in self.optional:
                     name = f"<code>{html.escape(id)}</code>" if shown else id
                     return f"Next: {name} in {(shown or _title)(lesson)}"
         return "All exercises are done." if self.rows else ""
