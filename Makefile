@@ -58,7 +58,10 @@ NO_NEWS := $(VENV)/share/jupyter/lab/settings/overrides.json
 lab: $(VENV)/.lab $(NO_NEWS)
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
 
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval
+# Tests, notebooks, and the examples in docstrings.
+EXAMPLES := course_utils exercises/shared tools whywrong whywrong_nbgrader
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --nbval \
+  --doctest-modules $(EXAMPLES)
 
 test: $(VENV)/.test
 	$(BIN)/ruff format --check

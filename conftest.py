@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent
 BROWSER = "tests/browser"
 MATRIX = re.compile(r"tests/test_matrix\.py.*\[(\w+)")
 STUDENTS = ROOT / "notebooks"
+# Examples are run in modules; these folders contain answers and exercises, which aren't importable.
+collect_ignore_glob = ["tests/answers/*", "tests/tiny/*"]
 WANTED = pytest.StashKey[str]()
 
 

@@ -1,6 +1,5 @@
 """The toy English, whose entropy is exact, and texts as ids."""
 
-import doctest
 import itertools
 import math
 import pydoc
@@ -9,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_utils import data
 from course_utils.data import (
     END,
     NOUNS,
@@ -39,10 +37,6 @@ UNEVEN = Grammar(
         "two": [(0.9, ["a"], "one"), (0.1, ["c"], "two")],
     }
 )
-
-
-def test_the_examples_in_the_docstrings_run():
-    assert doctest.testmod(data).failed == 0
 
 
 # A language with few states --------------------------------------------------------------------

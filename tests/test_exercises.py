@@ -111,7 +111,7 @@ def test_one_case_is_typical(exercise):
 
 
 @each_with_code
-def test_no_case_name_mentions_a_role_or_an_option(exercise):
+def test_each_case_has_a_name_of_its_own(exercise):
     names = [c.name for c in exercise.cases(0)]
     assert len(set(names)) == len(names)
 

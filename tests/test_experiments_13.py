@@ -64,10 +64,19 @@ def test_the_prompt_is_counted_too():
     assert caching.positions_pushed(generate, model, ids, 4) == 2 * (3 + 4 + 5 + 6)
 
 
-def test_times_are_measured():
-    model = caching.new_model(40, CPU)
-    assert 0 < caching.token_seconds(model, 20, cached=True, rounds=1) < 1
-    assert 0 < caching.token_seconds(model, 20, cached=False, rounds=1) < 1
+@pytest.mark.parametrize("cached", [True, False])
+def test_only_the_new_token_is_timed(monkeypatch, cached):
+    """With a clock that counts what the model reads: one token, or all 20."""
+    model, read = caching.new_model(40, CPU), []
+    model.embed.token.register_forward_pre_hook(lambda _, given: read.append(given[0].numel()))
+
+    def counted(action, rounds):
+        read.clear()
+        action()
+        return float(sum(read))
+
+    monkeypatch.setattr(caching, "seconds", counted)
+    assert caching.token_seconds(model, 20, cached) == (1 if cached else 20)
 
 
 def test_the_picture_is_drawn():

@@ -165,6 +165,21 @@ class TestTime:
         assert os.environ.get("A_NEW_ONE") == "stays"
         assert os.getcwd() == str(tmp_path)
 
+    def test_a_module_whose_import_was_stopped_can_be_imported_later(self, monkeypatch, tmp_path):
+        (tmp_path / "slow_to_load.py").write_text(
+            "import time\nwhile not hasattr(time, 'loads_now'):\n    pass\nloaded = True\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+
+        def standardised(x):
+            import slow_to_load
+
+            return right(x) * slow_to_load.loaded
+
+        assert "seconds" in check(standardised).message
+        monkeypatch.setattr(time, "loads_now", True, raising=False)
+        assert check(standardised).passed
+
     def test_an_invalid_time_limit_gives_the_default(self, monkeypatch):
         monkeypatch.setenv("COURSE_CHECK_SECONDS", "soon")
         assert check(right).passed

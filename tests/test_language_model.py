@@ -1,7 +1,6 @@
 """The small GPT and its cache against a GPT-2 of `transformers`, PyTorch and plain loops."""
 
 import copy
-import doctest
 import math
 
 import nbformat
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from nbclient import NotebookClient
 from torch import Tensor
 
-from course_utils import language_model
 from course_utils.attention import causal_mask, count_parameters
 from course_utils.data import toy_english
 from course_utils.language_model import (
@@ -49,10 +47,6 @@ def tiny(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> TinyLM:
 
 def some_ids(B: int, T: int, seed: int = 0) -> Tensor:
     return torch.randint(V, (B, T), generator=torch.Generator().manual_seed(seed))
-
-
-def test_the_examples_in_the_docstrings_run():
-    assert doctest.testmod(language_model).failed == 0
 
 
 # Windows, model and loss -----------------------------------------------------------------------

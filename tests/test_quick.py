@@ -26,7 +26,8 @@ def test_another_name_gets_the_list_of_lessons(said, capsys):
 def test_every_part_names_the_lesson_and_existing_files():
     for part, command in quick.parts(HEADS).items():
         words = " ".join(command)
-        assert ("CausalSelfAttention" if part == quick.THE_MATRIX else "04_single_head") in words
+        named = {quick.THE_MATRIX: "CausalSelfAttention", "examples in docstrings": "--doctest"}
+        assert named.get(part, "04_single_head") in words
         assert all((COURSE / word).exists() for word in command if word.endswith((".ipynb", ".py")))
 
 
@@ -38,6 +39,7 @@ def test_make_test_runs_whatever_make_quick_runs():
     ran = (word for command in quick.parts(HEADS).values() for word in command)
     rooms = {word.split("/")[0] for word in ran if word.endswith((".ipynb", ".py"))}
     assert rooms == {"solutions", "notebooks", "tests"} <= set(words)
+    assert {"--doctest-modules", "course_utils"} <= set(words)
     assert not {"-k", "--deselect", "--ignore"} & set(words)
 
 

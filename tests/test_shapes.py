@@ -153,9 +153,13 @@ def test_a_shape_changed_in_place_is_shown_unchanged_before():
 
 def test_a_long_trace_is_cut_and_says_so():
     trace = trace_shapes(naive_mean, torch.zeros(2, 10, 3), limit=5)
-    assert str(trace).endswith("… and 55 more steps")
+    *above, last = str(trace).splitlines()
+    assert last == "… and 55 more steps"
+    assert [line.split()[0] for line in above[3:]] == ["input", *["[…]", "mean", "[…]"] * 2][:6]
+    page = BeautifulSoup(trace._repr_mimebundle_()["text/html"], "html.parser")
+    assert len(page.find_all("tr")) == 1 + 1 + 5 and page.p.text == last
     assert len(trace.steps) == 60
-    assert "… and 55 more steps" in trace._repr_mimebundle_()["text/html"]
+    assert "more" not in str(trace_shapes(naive_mean, torch.zeros(2, 10, 3), limit=60))
 
 
 def test_an_error_brings_the_steps_up_to_it():

@@ -1,6 +1,5 @@
 """The finished parts of lessons 08 and 09 against PyTorch's operators and the course's tables."""
 
-import doctest
 import math
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from course_utils import transformer
 from course_utils.attention import causal_mask, count_parameters, padding_mask
 from course_utils.transformer import (
     FeedForward,
@@ -23,11 +21,6 @@ from course_utils.transformer import (
     sinusoidal_positions,
 )
 from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh, with_and_without_bias
-
-
-def test_the_examples_in_the_docstrings_run():
-    assert doctest.testmod(transformer).failed == 0
-
 
 # Lesson 08 -------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """The finished parts of lessons 11 and 12 against PyTorch's operators and full enumeration."""
 
-import doctest
 import itertools
 import math
 
@@ -8,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_utils import translation
 from course_utils.attention import CrossAttention
 from course_utils.data import toy_french
 from course_utils.data.toy_french import PAD_ID, UNSEEN, draw_pairs, english, french
@@ -27,11 +25,6 @@ from course_utils.translation import (
 from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh
 
 B, T, S, C, H, WIDE = 3, 5, 7, 12, 4, 20
-
-
-def test_the_examples_in_the_docstrings_run():
-    for module in (translation, toy_french):
-        assert doctest.testmod(module).failed == 0
 
 
 # Lesson 11 -------------------------------------------------------------------------------------
@@ -286,6 +279,52 @@ def test_a_translator_learns_to_copy():
     losses = train_translator(model, batches, 1, 0, learning_rate=5e-3, warm_up=10)
     assert losses[-1] < 0.7 * losses[0]
     assert model.training
+
+
+def test_each_step_has_its_learning_rate_and_a_clipped_gradient():
+    """Against the steps written out: the rate rises over three steps, then falls to the end."""
+    model, twin = small_translator(torch.float32), small_translator(torch.float32)
+    for one in (model, twin):
+        one.head.load_state_dict({"weight": 4 * one.head.weight})  # some gradients are large
+    generator = torch.Generator().manual_seed(3)
+    nothing = torch.zeros(2, 4, dtype=torch.bool)
+    texts = torch.randint(3, 9, (7, 2, 4), generator=generator)
+    train_translator(model, [(text, nothing, text) for text in texts], 1, 0, 0.05, warm_up=3)
+
+    optimizer = torch.optim.AdamW(twin.parameters())
+    norms = []
+    for text, rate in zip(texts, [1 / 3, 2 / 3, 1, 1, 3 / 4, 2 / 4, 1 / 4], strict=True):
+        optimizer.param_groups[0]["lr"] = 0.05 * rate
+        optimizer.zero_grad()
+        logits = twin.train()(text, teacher_forcing(text, 1), nothing)
+        translation_loss(logits, text, 0).backward()
+        given = [p.grad for p in twin.parameters() if p.grad is not None]
+        norms.append(float(torch.cat([g.flatten() for g in given]).norm()))
+        for gradient in given:
+            gradient *= min(1.0, 1 / norms[-1])
+        optimizer.step()
+    assert min(norms) < max(norms) and max(norms) > 2
+    for ours, by_hand in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours, by_hand, atol=1e-4, rtol=1e-3)
+
+
+def test_dropout_is_on_both_embeddings_in_training_only():
+    model = Translator(11, 9, 64, 2, 16, num_layers=1, context_length=6, dropout=0.5)
+    entering = {}
+    for name in ("encoder", "decoder"):
+        block = getattr(model, name)[0]
+        block.register_forward_pre_hook(
+            lambda _, given, name=name: entering.update({name: given[0]})
+        )
+    source, target = torch.tensor([[4, 5, 6]]), torch.tensor([[1, 3]])
+    embedded = {"encoder": model.embed_source(source), "decoder": model.embed_target(target)}
+    model(source, target)
+    for name, whole in embedded.items():
+        kept = entering[name] != 0
+        assert 0.2 < kept.float().mean() < 0.8, name
+        torch.testing.assert_close(entering[name][kept], 2 * whole[kept])
+    model.eval()(source, target)
+    assert all(entering[name].equal(whole) for name, whole in embedded.items())
 
 
 # The toy French --------------------------------------------------------------------------------

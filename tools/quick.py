@@ -59,6 +59,7 @@ def parts(name: str) -> dict[str, list[str]]:
     found = {
         "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
         "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],
+        "examples in docstrings": [*pytest, "--doctest-modules", "course_utils"],
         "tests about them": [*pytest, "-k", about, *(f"tests/{f}.py" for f in ABOUT_LESSONS)],
     }
     return found | ({THE_MATRIX: [sys.executable, "-m", "tools.matrix", *ids]} if ids else {})
