@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_output
 from nbgrader.utils import determine_grade
 
 from course_utils.desk.checks import catalogue, check
-from whywrong import Misconception, extend_key, judge, make_key, observe, pack, unpack
+from whywrong import Misconception, judge, make_key, observe, pack, search, unpack
 from whywrong.answers import argument_mismatch, describe
 from whywrong.guard import run
 
@@ -436,9 +436,8 @@ class TestJudgingElsewhere:
         exercise = COURSE.find(id)
         answer = [exercise.reference, *(m.answer for m in exercise.misconceptions)][number]
         made = made_at_once(id)
-        key = replace(made, wrong=dict(made.wrong))  # the prefix that this answer adds
-        there, here = unpack(seen_there[f"{id} {number}"]), run(exercise, answer, key.cases)
-        extend_key(exercise, key, here)
+        there, here = unpack(seen_there[f"{id} {number}"]), run(exercise, answer, made.cases)
+        key = replace(made, wrong=made.wrong | search(exercise, made, made.trials(here)))
         report = judge(exercise, key, there)
         assert report.to_dict() == judge(exercise, key, here).to_dict()
         assert report.passed == (number == 0)

@@ -30,9 +30,10 @@ import torch
 from filelock import FileLock
 
 from whywrong import AnswerKey, Exercise, Report, check_exercise, judge
-from whywrong.checker import judged, observe
+from whywrong.checker import observe
 from whywrong.course import catalogue
 from whywrong.guard import run
+from whywrong.judging import compare
 from whywrong.key import begin_key
 from whywrong.naming import symptoms
 from whywrong.quizzes import filled
@@ -65,7 +66,8 @@ class Cell:
         """Its report with the whole key."""
         e, key = self.exercise, kept_key(self.exercise, SEED)
         if self.kind == "misconception" and e.kind != "quiz":  # it already ran for the key
-            return judged(e, at_the_desk(e), [*key.wrong[self.name].values()], catalogue())
+            seen = [*key.wrong[self.name].values()]
+            return judge(e, at_the_desk(e), seen, catalogue().symptoms.get(e.id))
         return self._judged(at_the_desk(e) if self.kind == "first attempt" else key)
 
     def with_seed(self, seed: int) -> Report:
@@ -84,7 +86,9 @@ class Cell:
             )
         if key.whole or key.remembered:
             return check_exercise(e, self.answer, SEED, catalogue(), key)
-        return judge(e, key, observe(e, self.answer, key.cases, catalogue()))
+        return compare(
+            e, key.trials(observe(e, self.answer, key.cases, catalogue())), whole=True
+        )
 
     def fault(self, report: Report) -> str:
         """The error in its judgement, or an empty string."""

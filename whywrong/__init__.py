@@ -10,7 +10,7 @@ from .checker import check_exercise, kept_key, observe
 from .exercise import Case, Entry, Exercise, Misconception, Property, true_of
 from .functions import FunctionProbe, expect_function
 from .judging import judge
-from .key import AnswerKey, begin_key, extend_key, make_key
+from .key import AnswerKey, begin_key, make_key, search
 from .modules import ModuleProbe, expect_module
 from .observation import Observation, pack, unpack
 from .report import Report
@@ -35,13 +35,13 @@ __all__ = [
     "check_exercise",
     "expect_function",
     "expect_module",
-    "extend_key",
     "judge",
     "kept_key",
     "make_key",
     "observe",
     "pack",
     "relation",
+    "search",
     "true_of",
     "unpack",
 ]

@@ -10,8 +10,8 @@ from .answers import Described, argument_mismatch, describe, looks_unwritten, na
 from .catalogue import Catalogue
 from .exercise import Case, Exercise
 from .guard import Clock, run
-from .judging import judge, with_names
-from .key import AnswerKey, begin_key, extend_key
+from .judging import judge
+from .key import AnswerKey, begin_key
 from .observation import Observation
 from .report import Report
 from .settings import restore_functions
@@ -52,7 +52,7 @@ def check_exercise(
         said = f"The exercise itself is faulty, not your answer: {type(error).__name__}: {error}"
         return Report.nothing(exercise, said)
     try:
-        report = report_on(exercise, Here(exercise, answer, catalogue), key, catalogue)
+        report = report_on(exercise, InProcess(exercise, answer, catalogue), key, catalogue)
         return _with_note_on(replaced, report)
     except Exception:  # only a deceptive object gets here: nothing of it can be trusted
         message = "Your answer can't be inspected: it raises an error when Python asks its type."
@@ -78,7 +78,7 @@ class HandedIn(Protocol):
 
 
 @dataclass
-class Here:
+class InProcess:
     """An answer in this process, with the time limit of a check."""
 
     exercise: Exercise
@@ -111,14 +111,15 @@ def report_on(
     described = handed_in.described()
     if (refused := _not_an_answer(exercise, described, key.cases)) is not None:
         return refused
-    report = alone or judged(exercise, key, handed_in.observe(key.cases, {}), catalogue)
+    symptoms = catalogue.symptoms.get(exercise.id)
+    report = alone or judge(exercise, key, handed_in.observe(key.cases, {}), symptoms)
     if report.passed or exercise.kind == "quiz" or not exercise.rules.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)
     seen = handed_in.observe(key.cases, parts) if parts else []
     if not seen:
         return report
-    again = judged(exercise, key, seen, catalogue)
+    again = judge(exercise, key, seen, symptoms)
     if again.points > report.points:
         names = ", ".join(f"`{name}`" for name in parts)
         note = (
@@ -129,26 +130,6 @@ def report_on(
     if again.misconception in told and report.misconception not in told:
         return replace(report, misconceptions=again.misconceptions, advice=again.advice)
     return report
-
-
-def judged(
-    exercise: Exercise,
-    key: AnswerKey,
-    observations: list[Observation],
-    catalogue: Catalogue,
-) -> Report:
-    """The report on the observations of an answer, with the key computed as far as needed."""
-    if key.whole:
-        return judge(exercise, key, observations)
-    report = judge(exercise, AnswerKey(key.cases, key.expected), observations)
-    if report.passed or not report.attempted or exercise.kind == "quiz":
-        return report
-    own = all(b.id != "own_work" for b in report.behaviours) and bool(report.behaviours)
-    if not own:  # it called finished parts: there is no mistake to name
-        return report
-    asked = key.anew()  # otherwise, what other answers revealed would change this report
-    extend_key(exercise, asked, observations, catalogue.symptoms.get(exercise.id))
-    return with_names(exercise, asked, observations, report)
 
 
 def observe(

@@ -1,11 +1,13 @@
 """The installed course, and an instructor's own exercises.
 
-A package with exercises has an entry point in the group `whywrong.course`, which names a `Course`.
+A package with exercises has an entry point in the group `whywrong.course`. The file `course.toml`
+in that package describes the course, so no code of the course runs to find its exercises.
 """
 
 from __future__ import annotations
 
 import os
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -38,7 +40,11 @@ class Course:
 def installed() -> Course | None:
     """The course that is installed with this engine, or None."""
     for entry in entry_points(group="whywrong.course"):
-        course: Course = entry.load()
+        package = entry.module.partition(".")[0]
+        folder = package_folder(package)
+        told = tomllib.loads((folder / "course.toml").read_text(encoding="utf-8"))
+        exercises = (folder / told["exercises"]).resolve()
+        course = Course(exercises, package, tuple(told["kept_out"]), tuple(told["loaded"]))
         errors.libraries |= {str(course.exercises), str(package_folder(course.package))}
         return course
     return None

@@ -100,6 +100,7 @@ class Property:
             otherwise collect points for properties that it has by accident).
         secondary: unrelated to how close a wrong answer is to the right one; with right values,
             breaking it costs a quarter.
+        method: says how the exercise is to be solved; without it, right values earn half.
         role: looks only at cases with this role.
         any_number: also looks at cases whose results are NaN or infinite.
         draws: judges random results; two answers are alike if it says the same of both.
@@ -113,6 +114,7 @@ class Property:
     credit: bool = False
     gate: bool = False
     secondary: bool = False
+    method: bool = False
     role: str = ""
     any_number: bool = False
     draws: bool = False
@@ -262,6 +264,8 @@ class Exercise:
         hints: from a first nudge to almost the answer.
         other_way: another right answer worth reading, as source; shown after full points.
         rules: what an answer may call, and what doesn't count as an answer.
+        signs: functions by misconception id that recognise it in the trials, for ideas with a
+            number of the student's own; asked if no program gives the same results.
         notes: remarks on the observations that cost no points.
         returns: the Python type of the result if it isn't a tensor ("int", "NoneType").
         entries: the questions of a quiz.
@@ -284,6 +288,7 @@ class Exercise:
     hints: tuple[str, ...] = ()
     other_way: str = ""
     rules: Rules = field(default_factory=Rules)
+    signs: Mapping[str, Callable[[Sequence[Trial]], bool]] = field(default_factory=dict)
     notes: Callable[[Sequence[Case], Sequence[Observation]], list[str]] | None = None
     returns: str = "Tensor"
     entries: tuple[Entry, ...] = ()

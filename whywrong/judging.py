@@ -10,8 +10,8 @@ from pathlib import Path
 from .accounts import judge_account
 from .errors_in_words import meaning
 from .exercise import Exercise, Misconception, Property, Trial
-from .key import AnswerKey
-from .naming import name_mistakes
+from .key import AnswerKey, search
+from .naming import Symptoms, by_signs, name_mistakes
 from .observation import Observation
 from .properties import explain_error, explain_kind, finite, standard, wrong_row
 from .quizzes import judge_quiz
@@ -21,21 +21,49 @@ from .texts import shared_sentences
 from .watching import FLOAT32_OF_FLOAT64
 
 
-def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation]) -> Report:
-    """The report on an answer, from its probe's observations and the key.
+def judge(
+    exercise: Exercise,
+    key: AnswerKey,
+    observations: Sequence[Observation],
+    symptoms: Symptoms | None = None,
+) -> Report:
+    """The report on an answer, from its probe's observations: compare, search, name, report.
 
-    Uses only plain tensors, facts and the key: no student code, misconception or expectation runs
-    here.
+    No student code runs here; with a whole key, no misconception either.
+
+    Args:
+        symptoms: what each misconception is known to break, so that the search is faster.
     """
     if exercise.kind == "quiz":
         read = judge_account if exercise.properties else judge_quiz
         return read(exercise, observations[0])
     trials = key.trials(observations)
+    report = compare(exercise, trials, whole=len(trials) == len(key.cases))
+    if report.passed or not report.attempted or not report.behaviours:
+        return report
+    if any(r.id == "own_work" for r in report.behaviours):
+        return _with(report, [_told("built_in")])
+    wrong = key.wrong if key.whole else search(exercise, key, trials, symptoms)
+    named = name_mistakes(exercise, trials, wrong) or by_signs(exercise, trials)
+    return _with(report, named or _usual(exercise, trials, report))
+
+
+def _with(report: Report, named: Sequence[Misconception]) -> Report:
+    ids, advice = tuple(m.id for m in named), tuple(m.advice for m in named)
+    return replace(report, misconceptions=ids, advice=advice)
+
+
+def compare(exercise: Exercise, trials: Sequence[Trial], whole: bool) -> Report:
+    """The report without names: what is true, the first message, the points.
+
+    Args:
+        whole: whether there is a trial for every case.
+    """
     if _unattempted(trials):
         return Report.not_attempted(exercise)
+    observations = [t.seen for t in trials]
     results = _rows(exercise, trials)
-    complete = bool(trials) and len(trials) == len(key.cases)
-    passed = complete and all(r.holds for r in results)
+    passed = bool(trials) and whole and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
     if forbidden:
         results.append(
@@ -53,8 +81,7 @@ def judge(exercise: Exercise, key: AnswerKey, observations: Sequence[Observation
     if passed:
         said, points = "Right on every case.", exercise.points
         return Report(exercise.id, points, points, True, results, message=said, notes=notes)
-    report = _failed(exercise, trials, results, forbidden, notes)
-    return with_names(exercise, key, observations, report)
+    return _failed(exercise, trials, results, forbidden, notes)
 
 
 def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
@@ -95,21 +122,6 @@ def _failed(
         hints_left=len(exercise.hints),
         because=because,
         row=_row(exercise, trials) if "First difference at" in detail else None,
-    )
-
-
-def with_names(
-    exercise: Exercise, key: AnswerKey, observations: Sequence[Observation], report: Report
-) -> Report:
-    """The report with the misconceptions that explain the observations, if the key has them."""
-    trials = key.trials(observations)
-    if any(r.id == "own_work" for r in report.behaviours):
-        return replace(report, misconceptions=("built_in",), advice=(_told("built_in").advice,))
-    named = name_mistakes(exercise, key.wrong, trials) or _usual(exercise, trials, report)
-    return replace(
-        report,
-        misconceptions=tuple(m.id for m in named),
-        advice=tuple(m.advice for m in named),
     )
 
 
@@ -208,9 +220,9 @@ def _partial(
     """The points and their explanation.
 
     Three quarters for the right idea: if the values are right and something else isn't, or if only
-    other dtypes or large numbers spoil them; a quarter point off for the wording of a refusal.
-    Otherwise up to a quarter, by the share of creditable properties, if the answer is more than a
-    constant or a copy.
+    other dtypes or large numbers spoil them; half if the method isn't the one that the exercise is
+    about; a quarter point off for the wording of a refusal. Otherwise up to a quarter, by the share
+    of creditable properties, if the answer is more than a constant or a copy.
     """
     holds = {r.id: r.holds for r in results}
     if {r.id for r in results if not r.holds} == {"says_why"}:
@@ -219,7 +231,10 @@ def _partial(
     if _right_idea(exercise, results) or (
         len(usual) < len(trials) and _right_idea(exercise, _rows(exercise, usual))
     ):
-        return _quarter(0.75 * exercise.points), "The idea is right: three quarters of the points."
+        methods = {p.id for p in exercise.properties if p.method}
+        if any(r.id in methods and not r.holds for r in results):
+            return 0.5 * exercise.points, METHOD
+        return 0.75 * exercise.points, "The idea is right: three quarters of the points."
     essential = (holds.get("runs"), holds.get("shape"), holds.get("finite", True))
     credit = [bool(r.holds) for r in results if r.credit]
     if not all(essential) or not credit or any(r.gate and not r.holds for r in results):
@@ -234,9 +249,13 @@ def _partial(
     )
 
 
+METHOD = "Here the method is the exercise: right values without it earn half of the points."
+
+
 def _right_idea(exercise: Exercise, results: Sequence[BehaviourResult]) -> bool:
     """Whether the values are right, and everything else that a right idea requires."""
-    secondary = {p.id for p in (*standard(exercise), *exercise.properties) if p.secondary}
+    every = (*standard(exercise), *exercise.properties)
+    secondary = {p.id for p in every if p.secondary or p.method}
     essential = {r.id: r.holds for r in results if r.id not in secondary}
     return bool(essential.get("values")) and all(essential.values())
 

@@ -1,7 +1,7 @@
 """The answer key of an exercise and a seed: cases, right results, results of misconceptions.
 
-The grader computes it completely, once. For a student it is computed lazily and cached: each
-misconception is run case by case, only until it differs from the answer's observations.
+The matrix computes it completely, once. For a check, `search` runs each misconception case by case,
+only until it differs from the answer's observations; the key caches what it ran.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .programs import Program
 PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
 LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
 Named = tuple[str, Misconception]
+Wrong = dict[str, dict[int, Observation]]  # by misconception and number of the case
 
 
 @dataclass
@@ -33,21 +34,16 @@ class AnswerKey:
         expected: the right tensors, case by case.
         wrong: the observations of each misconception, by its name and the number of the case; a
             pair is stored under both names joined by `+`.
-        glances: results only, where these were enough to distinguish it from an answer.
         whole: whether it contains every misconception on every case.
-        remembered: earlier observations of misconceptions, for keys that start afresh.
+        remembered: what earlier searches observed; the third of the place is whether only at a
+            glance.
     """
 
     cases: list[Case]
     expected: list[Expected]
-    wrong: dict[str, dict[int, Observation]] = field(default_factory=dict)
-    glances: dict[tuple[str, int], Observation] = field(default_factory=dict)
+    wrong: Wrong = field(default_factory=dict)
     whole: bool = False
     remembered: dict[tuple[str, int, bool], Observation] = field(default_factory=dict)
-
-    def anew(self) -> AnswerKey:
-        """A fresh copy of the key, unaffected by what other answers needed."""
-        return AnswerKey(self.cases, self.expected, remembered=self.remembered)
 
     def trials(self, observations: Sequence[Observation]) -> list[Trial]:
         """Observations together with their cases and the right results."""
@@ -66,7 +62,7 @@ def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
 
 
 def make_key(exercise: Exercise, seed: int) -> AnswerKey:
-    """The complete key, without pairs of mistakes, which `extend_key` looks for."""
+    """The complete key, without pairs of mistakes, which `search` looks for."""
     key = begin_key(exercise, seed)
     key.whole = True
     if exercise.kind == "quiz":
@@ -79,13 +75,13 @@ def make_key(exercise: Exercise, seed: int) -> AnswerKey:
     return key
 
 
-def extend_key(
+def search(
     exercise: Exercise,
     key: AnswerKey,
-    observations: Sequence[Observation],
+    trials: Sequence[Trial],
     symptoms: Symptoms | None = None,
-) -> None:
-    """Adds to the key the results that naming these observations may need.
+) -> Wrong:
+    """The results of misconceptions that naming these trials may need.
 
     Runs each misconception until it differs from the observations, up to the first that fits. If
     none fits, tries pairs, the most likely first.
@@ -94,21 +90,21 @@ def extend_key(
         symptoms: what each misconception is known to break. If given, the most similar ones are
             tried first, and those that break other properties are skipped.
     """
-    if exercise.kind == "quiz" or not exercise.misconceptions:
-        return
-    search = Search(exercise, key, key.trials(observations), symptoms or {})
+    found = Search(exercise, key, trials, symptoms or {})
     with undisturbed():
-        if not search.one_explains():
-            search.two_explain()
+        if not found.one_explains():
+            found.two_explain()
+    return found.wrong
 
 
 class Search:
-    """The search for the misconceptions that give the observed results, as in `extend_key`."""
+    """The search for the misconceptions that give the observed results; `wrong` is what it ran."""
 
     def __init__(
         self, exercise: Exercise, key: AnswerKey, trials: Sequence[Trial], symptoms: Symptoms
     ) -> None:
         self.exercise, self.key, self.trials, self.symptoms = exercise, key, trials, symptoms
+        self.wrong: Wrong = {}
         self.shown = shown_by(exercise, trials)
         self.order = telling_first(trials, self.shown)
         self.begun = begin_match(self.shown)
@@ -172,12 +168,12 @@ class Search:
         """Runs it case by case, until it differs from the observations."""
         if (
             self.looks_first
-            and name not in self.key.wrong
+            and name not in self.wrong
             and self._parts_at_a_glance(name, answer)
         ):
             return Match(alike=False, possible=False)
         match = replace(self.begun)
-        known = self.key.wrong.setdefault(name, {})
+        known = self.wrong.setdefault(name, {})
         for i in self.order:
             if i not in known:
                 known[i] = self._observed(name, answer, i)
@@ -193,9 +189,7 @@ class Search:
         for i in self.order if glance else ():
             if i != self.order[0] and self.key.cases[i].options.get("once"):
                 continue  # large
-            if (name, i) not in self.key.glances:
-                self.key.glances[name, i] = self._observed(name, answer, i, glance)
-            seen = self.key.glances[name, i]
+            seen = self._observed(name, answer, i, glance)
             if _parts(self.exercise, self.trials[i], seen, self.begun.possible):
                 return True
         return False

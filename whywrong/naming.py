@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torch import Tensor
 
 from .comparing import agrees, alike
-from .exercise import Exercise, Misconception, Property, Trial
+from .exercise import Case, Exercise, Misconception, Property, Trial
 from .observation import Observation
 from .properties import main_results, standard
 
@@ -21,8 +22,8 @@ FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind"
 
 def name_mistakes(
     exercise: Exercise,
-    known: Mapping[str, Mapping[int, Observation]],
     trials: Sequence[Trial],
+    known: Mapping[str, Mapping[int, Observation]],
 ) -> list[Misconception]:
     """The misconception whose code gives the observed results, else two that do so together, else
     one that gives the same wrong values wherever both gave values; none if nothing fits.
@@ -52,6 +53,15 @@ def name_mistakes(
         return bool(error) and (wrong is None or signature(wrong.error) != signature(error))
 
     return [named[one] for name in chosen for one in sorted(name.split("+"), key=differs)]
+
+
+def by_signs(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
+    """The first misconception that the exercise itself recognises in the results."""
+    for id, shows in exercise.signs.items():
+        with suppress(KeyError, IndexError, RuntimeError, TypeError, ValueError):
+            if shows(trials):
+                return [exercise.misconception(id)]
+    return []
 
 
 @dataclass
@@ -186,20 +196,23 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: b
         return False
     if a.facts.get("unstable"):
         return True
-    if any(p.draws and p.verdict(t) != p.verdict(theirs) for p in exercise.properties):
+    compared = (p for p in exercise.properties if p.draws or p.method)
+    if any(p.verdict(t) != p.verdict(theirs) for p in compared):
         return False
     every = {*a.tensors, *b.tensors} - {"half"}
     names = [n for n in every if not n.startswith(("draw:", "judged:"))]
     return all(
-        n in a.tensors and n in b.tensors and _alike(exercise, a.tensors[n], b.tensors[n], strict)
+        n in a.tensors and n in b.tensors and _alike(exercise, t.case, a.tensors[n], b.tensors[n], strict)
         for n in names
     )
 
 
-def _alike(exercise: Exercise, mine: Tensor, theirs: Tensor, strictly: bool) -> bool:
+def _alike(
+    exercise: Exercise, case: Case, mine: Tensor, theirs: Tensor, strictly: bool
+) -> bool:
     if not strictly and mine.dtype != theirs.dtype:
         mine, theirs = mine.float(), theirs.float()
-    return alike(exercise, mine, theirs)
+    return alike(exercise, case, mine, theirs)
 
 
 def _lacks(error: Mapping[str, object]) -> str:
@@ -219,7 +232,9 @@ def same_values(exercise: Exercise, t: Trial, wrong: Observation) -> int | None:
         mine, theirs = t.seen.tensors.get(name), wrong.tensors.get(name)
         if mine is None or theirs is None:
             continue
-        if mine.shape != theirs.shape or not alike(exercise, mine.double(), theirs.double()):
+        if mine.shape != theirs.shape:
             return None
-        telling += not agrees(exercise, theirs, t.expected[name])
+        if not alike(exercise, t.case, mine.double(), theirs.double()):
+            return None
+        telling += not agrees(exercise, t.case, theirs, t.expected[name])
     return telling

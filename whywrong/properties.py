@@ -72,7 +72,7 @@ def _shape(exercise: Exercise, case: Case, seen: Observation, expected: Expected
 def _values(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not _shape(exercise, case, seen, expected):
         return None
-    return all(agrees(exercise, seen.tensors[n], expected[n]) for n in main_results(expected))
+    return all(agrees(exercise, case, seen.tensors[n], expected[n]) for n in main_results(expected))
 
 
 def _dtype(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -95,7 +95,7 @@ def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expe
         return None
     if not _values(exercise, case, seen, expected):
         return None
-    return all(gradient_agrees(exercise, seen.tensors.get(n), expected[n]) for n in wanted)
+    return all(gradient_agrees(exercise, case, seen.tensors.get(n), expected[n]) for n in wanted)
 
 
 def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
@@ -196,7 +196,7 @@ def explain_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
 def explain_values(exercise: Exercise, t: Trial) -> tuple[str, str]:
     for name in main_results(t.expected):
         got, expected = t.seen.tensors[name], t.expected[name]
-        wrong = ~close(exercise, got, expected)
+        wrong = ~close(exercise, t.case, got, expected)
         if not bool(wrong.any()):
             continue
         index = tuple(int(i) for i in wrong.nonzero()[0])
@@ -216,7 +216,7 @@ def wrong_row(exercise: Exercise, t: Trial, most: int = 8) -> Row | None:
         return None
     for name in main_results(t.expected):
         got, expected = t.seen.tensors[name], t.expected[name]
-        wrong = ~close(exercise, got, expected)
+        wrong = ~close(exercise, t.case, got, expected)
         if not wrong.dim() or not bool(wrong.any()):
             continue
         *place, at = (int(i) for i in wrong.nonzero()[0])
@@ -327,7 +327,7 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
     unread = t.seen.facts.get("unread", ())
     for name in (n for n in t.expected if "grad:" in n and n not in unread):
         got, where = t.seen.tensors.get(name), name.partition("grad:")[2]
-        if gradient_agrees(exercise, got, t.expected[name]):
+        if gradient_agrees(exercise, t.case, got, t.expected[name]):
             continue
         mode = " in training mode" if name.startswith("train") else ""
         if got is not None:

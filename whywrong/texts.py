@@ -308,7 +308,7 @@ def exercise_from(text: Text, package: str) -> Exercise:
     """The exercise that a text and the Python file next to it define.
 
     The Python file defines `cases(seed)`, `probe` and `expect(case)`; it may define `properties`, a
-    tuple; `notes`, a function; `forbidden`, operator names; `tolerance`; and in an account `fits`,
+    tuple; `signs`, functions by misconception id; `notes`, a function; `forbidden`, operator names; `tolerance`; and in an account `fits`,
     functions by misconception id. A quiz needs no such file.
 
     Args:
@@ -323,7 +323,7 @@ def exercise_from(text: Text, package: str) -> Exercise:
     for name in ("cases", "probe", "expect"):
         if not hasattr(module, name):
             text.refuse(1, f"{text.id}.py does not define `{name}`")
-    known = ("properties", "notes", "tolerance")
+    known = ("properties", "signs", "notes", "tolerance")
     extra = {name: getattr(module, name) for name in known if hasattr(module, name)}
     definitions = re.findall(r"^(class|def)\b", text.right.source, re.M)
     if not definitions:

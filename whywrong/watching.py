@@ -306,7 +306,7 @@ class _MadeThere(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, source = kwargs or {}, None
-        if func is Tensor.new_tensor:
+        if func in (Tensor.new_tensor, Tensor.new):
             source, *args = args
             kwargs = {"dtype": source.dtype, "device": source.device, **kwargs}
         if source is None and func not in (torch.tensor, torch.as_tensor, torch.asarray):

@@ -5,21 +5,21 @@ from __future__ import annotations
 import difflib
 import os
 import secrets
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from whywrong import Catalogue, Exercise, Message, Report, check_exercise, failed_runs
-from whywrong.course import Course, catalogue, joined
+from whywrong.course import catalogue, joined
 
 from .points import Progress, load, progress_path, record
 
-# This module is hidden from graded submissions, because it can load the catalogue with answers.
-COURSE = Course(
-    exercises=Path(__file__).resolve().parents[2] / "exercises",
-    package="course_utils",
-    kept_out=("desk/checks.py", "__main__.py"),
-    loaded=("attention", "show.attention_map", "show.figures", "show.shapes", "transformer"),
+NOTHING_INSTALLED = (
+    "This Python finds the course's files but no exercises, because the course isn't installed in "
+    "it. The notebook may be running in another environment than the one you installed: this one "
+    "is `{}`. In the course's folder, run `python -m pip install -e .` with that Python, and "
+    "restart the kernel."
 )
 
 failed_runs.watch()
@@ -99,6 +99,8 @@ def _unknown(exercise_id: object, known: Catalogue) -> Report:
             f'The first argument must be the exercise\'s name in quotes: `check("{name}", {name})`.'
         )
         return Report.nothing(str(name), message)
+    if not known.ids():
+        return Report.nothing(exercise_id, NOTHING_INSTALLED.format(sys.executable))
     near = difflib.get_close_matches(exercise_id, known.ids(), n=3, cutoff=0.5)
     meant = " or ".join(f"`{n}`" for n in near)
     message = "There is no exercise with this name. " + (

@@ -51,7 +51,8 @@ expect = expect_mean
 
 @true_of(
     "The number of tensor operations grows with neither B nor T",
-    breaks="The number of tensor operations grows with B or T: there is a loop",
+    method=True,
+    breaks="The exercise asks for no loop: your number of tensor operations grows with B or T",
 )
 def no_loop(case, seen, expected):
     traits = seen.facts.get("traits")

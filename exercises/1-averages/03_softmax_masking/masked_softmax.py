@@ -4,6 +4,7 @@ import torch
 
 from course_utils.attention import causal_mask
 from exercises.shared.draw import Draw
+from exercises.shared.masks import filled_with_a_number
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.calling import fresh
 from whywrong.comparing import near
@@ -35,6 +36,7 @@ def cases(seed):
         ),
         Case("visible scores of 0", {"scores": zeros, "hidden": draw.hidden(T, S)}),
         Case("visible scores near -100", {"scores": faint, "hidden": hidden}),
+        Case("visible scores near -1,000", {"scores": faint - 900.0, "hidden": hidden}),
         Case(
             "hidden scores of 100, others near -50",
             {"scores": loud, "hidden": hidden},
@@ -108,6 +110,7 @@ def silent(case, seen, expected):
 
 
 properties = (scores_matter, zero, rows, silent)
+signs = {"fill_not_low_enough": filled_with_a_number}
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"scores": "…", "hidden": "…"}

@@ -39,13 +39,15 @@ def extreme_cases(draw, a, b, c, d):
     offsets = torch.where(every_other, 900.0, -900.0)[:, None]
     wide = torch.tensor([[1_000.0, -1_000.0, 0.0], [1.0, 2.0, 3.0]])
     big = {"stability"}
+    # A logarithm of a sum near 1,000 is rounded to 6e-5, and so are the weights that it gives.
+    rounded = {"tolerance": {torch.float32: 2e-4}}
     with_inf = draw.normal(b, c)
     with_inf[0, 1] = with_inf[-1, 0] = -INF
     return [
-        Case("all scores of a row equal", {"scores": equal}, roles=big),
-        Case("scores near 1,000", {"scores": draw.normal(a, b) * 3 + 1_000}, roles=big),
-        Case("scores near -1,000", {"scores": draw.normal(a, b) * 3 - 1_000}, roles=big),
-        Case("rows near 900 and -900", {"scores": draw.normal(a, c) + offsets}, roles=big),
+        Case("all scores of a row equal", {"scores": equal}, None, rounded, big),
+        Case("scores near 1,000", {"scores": draw.normal(a, b) * 3 + 1_000}, None, rounded, big),
+        Case("scores near -1,000", {"scores": draw.normal(a, b) * 3 - 1_000}, None, rounded, big),
+        Case("rows near 900 and -900", {"scores": draw.normal(a, c) + offsets}, None, rounded, big),
         Case("scores far apart", {"scores": wide}, roles=big),
         Case("some scores are -inf", {"scores": with_inf}, roles=big),
     ]
@@ -73,7 +75,8 @@ def order(case, seen, expected):
 @true_of("The weights along `dim` sum to 1", credit=True)
 def sums(case, seen, expected):
     total = seen.tensors["out"].double().sum(case.inputs.get("dim", -1))
-    return near(total, torch.ones_like(total), 1e-5)
+    rounding = 2e-4 if "tolerance" in case.options else 1e-5
+    return near(total, torch.ones_like(total), rounding)
 
 
 @true_of(

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from course_utils.experiments.nan_hunt import nan_on_the_way_back
 from exercises.shared.draw import Draw
 from exercises.shared.heads import BUILT_IN
+from exercises.shared.masks import filled_with_a_number
 from whywrong import Case, FunctionProbe, expect_function, true_of
 from whywrong.calling import cotangent, fresh
 
@@ -41,6 +42,7 @@ def cases(seed):
         case("not contiguous in memory", draw.normal(S, T).T, draw.with_empty_row(T, S)),
         case("visible scores of 0", zeros, draw.with_empty_row(T, S)),
         case("visible scores near -100", draw.normal(T, S + 6) - 100.0, some),
+        case("visible scores near -1,000", draw.normal(T, S + 6) - 1_000.0, some),
         case("hidden scores of 100", loud, some),
     ]
 
@@ -139,6 +141,7 @@ def no_nan(case, seen, expected):
 
 
 properties = (matter, empty, others, finite_gradient, no_nan)
+signs = {"fill_not_low_enough": filled_with_a_number}
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"scores": "…", "hidden": "…"}

@@ -1,5 +1,9 @@
 """How an answer to `MultiHeadAttention` is judged."""
 
+import contextlib
+
+import torch
+
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import (
     ATTENTION_PROPERTIES,
@@ -8,16 +12,48 @@ from exercises.shared.many_heads import (
     see_attention,
     split_oracle,
 )
-from whywrong import ModuleProbe, expect_module
+from whywrong import ModuleProbe, expect_module, true_of
+from whywrong.watching import Operators
+
+# A loop over four heads more runs at least as many operators more.
+SLACK = 6
 
 
 def cases(seed):
     return attention_cases(seed, SPLIT)
 
 
-probe = ModuleProbe(gradients=("x",), extra=see_attention)
+def count_operators(answer, num_heads):
+    """How many operators run for 6 tokens of width 12, split among so many heads."""
+    module, operators = answer(12, 12, 6, num_heads), Operators()
+    with operators.watch(), torch.no_grad():
+        module(torch.ones(2, 6, 12))
+    return len(operators.executed)
+
+
+def see_loops(make, case, seen):
+    see_attention(make, case, seen)
+    if "typical" in case.roles:
+        with contextlib.suppress(Exception):  # what is wrong with it shows elsewhere
+            few, many = (count_operators(make.args[0], H) for H in (2, 6))
+            seen.facts["traits"]["loop over heads"] = many - few > SLACK
+
+
+probe = ModuleProbe(gradients=("x",), extra=see_loops)
 expect = expect_module(split_oracle)
-properties = ATTENTION_PROPERTIES
+
+
+@true_of(
+    "All heads are computed at once",
+    method=True,
+    breaks="The exercise asks for all heads at once: your number of tensor operations grows with "
+    "the heads",
+)
+def at_once(case, seen, expected):
+    return not seen.traits["loop over heads"] if "loop over heads" in seen.traits else None
+
+
+properties = (*ATTENTION_PROPERTIES, at_once)
 forbidden = BUILT_IN
 
 # The sizes that have to differ, by the letters of each input's dimensions.

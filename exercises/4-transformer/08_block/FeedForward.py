@@ -2,7 +2,7 @@
 
 import torch
 
-from exercises.shared.blocks import GELUS, each_apart, network_oracle, network_weights
+from exercises.shared.blocks import each_apart, network_oracle, network_weights
 from exercises.shared.branch_dropout import BRANCH_DROPOUT, network_dropout_case, see_branch_dropout
 from exercises.shared.draw import Draw
 from exercises.shared.dropout import TRAINS
@@ -10,8 +10,6 @@ from whywrong import Case, ModuleProbe, expect_module, true_of
 from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
 from whywrong.modules import MODULE_PROPERTIES
-
-forbidden = GELUS
 
 
 def network_case(draw, name, expansion=None, given="", x=None, dtype=torch.float32, roles=""):

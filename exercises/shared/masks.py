@@ -1,0 +1,53 @@
+"""What the results of a masked softmax say about the mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from whywrong.exercise import Trial
+
+
+def filled_with_a_number(trials: Sequence[Trial]) -> bool:
+    """Whether all wrong weights are those of one finite score in place of every hidden score,
+    whatever the number is; hidden weights may have been set to 0 afterwards."""
+    wrong = [t for t in trials if not t.seen.error and _off(t)]
+    return bool(wrong) and any(
+        all(_alike(t, fill) for t in wrong) for fill in _fills(wrong[0]) if fill > -1e30
+    )
+
+
+def _off(t: Trial) -> bool:
+    out, right = t.seen.tensors.get("out"), t.expected["out"]
+    if out is None or out.shape != right.shape:
+        return False
+    return not torch.allclose(out.double(), right.double(), atol=1e-5)
+
+
+def _hidden(t: Trial) -> torch.Tensor:
+    return t.case["hidden"].expand_as(t.case["scores"])
+
+
+def _fills(t: Trial) -> list[float]:
+    """The scores that would explain one row: from its largest hidden weight, or from what its
+    visible weights lack to a sum of 1."""
+    out, scores, hidden = t.seen.tensors["out"].double(), t.case["scores"].double(), _hidden(t)
+    found = []
+    for row, s, h in zip(out.flatten(0, -2), scores.flatten(0, -2), hidden.flatten(0, -2), strict=True):
+        seen = row.where(~h, 0.0)
+        best = int(seen.argmax())
+        if not 1e-30 < float(seen[best]):
+            continue
+        base = float(s[best]) - float(seen[best].log())
+        lost = float(row.where(h, 0.0).max())
+        lost = lost or (1 - float(seen.sum())) / max(1, int(h.sum()))
+        if lost > 1e-6:
+            found.append(base + float(torch.tensor(lost).double().log()))
+    return found[:4]
+
+
+def _alike(t: Trial, fill: float) -> bool:
+    out, hidden = t.seen.tensors["out"].double(), _hidden(t)
+    weights = torch.softmax(t.case["scores"].double().masked_fill(hidden, fill), dim=-1)
+    return any(torch.allclose(out, w, atol=1e-3) for w in (weights, weights.masked_fill(hidden, 0.0)))
