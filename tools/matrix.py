@@ -86,9 +86,7 @@ class Cell:
             )
         if key.whole or key.remembered:
             return check_exercise(e, self.answer, SEED, catalogue(), key)
-        return compare(
-            e, key.trials(observe(e, self.answer, key.cases, catalogue())), whole=True
-        )
+        return compare(e, key.trials(observe(e, self.answer, key.cases, catalogue())), whole=True)
 
     def fault(self, report: Report) -> str:
         """The error in its judgement, or an empty string."""

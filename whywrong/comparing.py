@@ -56,9 +56,7 @@ def agrees(exercise: Exercise, case: Case, got: Tensor | None, expected: Tensor)
     )
 
 
-def gradient_agrees(
-    exercise: Exercise, case: Case, got: Tensor | None, expected: Tensor
-) -> bool:
+def gradient_agrees(exercise: Exercise, case: Case, got: Tensor | None, expected: Tensor) -> bool:
     """Like `agrees`, relative to the largest number: a gradient sums the rounding errors of all.
 
     A missing gradient counts as zeros.

@@ -166,11 +166,7 @@ class Search:
 
     def follow(self, name: str, answer: Any) -> Match:
         """Runs it case by case, until it differs from the observations."""
-        if (
-            self.looks_first
-            and name not in self.wrong
-            and self._parts_at_a_glance(name, answer)
-        ):
+        if self.looks_first and name not in self.wrong and self._parts_at_a_glance(name, answer):
             return Match(alike=False, possible=False)
         match = replace(self.begun)
         known = self.wrong.setdefault(name, {})

@@ -201,15 +201,12 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: b
         return False
     every = {*a.tensors, *b.tensors} - {"half"}
     names = [n for n in every if not n.startswith(("draw:", "judged:"))]
-    return all(
-        n in a.tensors and n in b.tensors and _alike(exercise, t.case, a.tensors[n], b.tensors[n], strict)
-        for n in names
+    return all(n in a.tensors and n in b.tensors for n in names) and all(
+        _alike(exercise, t.case, a.tensors[n], b.tensors[n], strict) for n in names
     )
 
 
-def _alike(
-    exercise: Exercise, case: Case, mine: Tensor, theirs: Tensor, strictly: bool
-) -> bool:
+def _alike(exercise: Exercise, case: Case, mine: Tensor, theirs: Tensor, strictly: bool) -> bool:
     if not strictly and mine.dtype != theirs.dtype:
         mine, theirs = mine.float(), theirs.float()
     return alike(exercise, case, mine, theirs)

@@ -308,8 +308,8 @@ def exercise_from(text: Text, package: str) -> Exercise:
     """The exercise that a text and the Python file next to it define.
 
     The Python file defines `cases(seed)`, `probe` and `expect(case)`; it may define `properties`, a
-    tuple; `signs`, functions by misconception id; `notes`, a function; `forbidden`, operator names; `tolerance`; and in an account `fits`,
-    functions by misconception id. A quiz needs no such file.
+    tuple; `signs`, functions by misconception id; `notes`, a function; `forbidden`, operator names;
+    `tolerance`; and in an account `fits`, functions by misconception id. A quiz needs no such file.
 
     Args:
         package: the name of the catalogue, a prefix of its modules' names.

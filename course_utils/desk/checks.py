@@ -7,7 +7,6 @@ import os
 import secrets
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from whywrong import Catalogue, Exercise, Message, Report, check_exercise, failed_runs

@@ -34,7 +34,9 @@ def _fills(t: Trial) -> list[float]:
     visible weights lack to a sum of 1."""
     out, scores, hidden = t.seen.tensors["out"].double(), t.case["scores"].double(), _hidden(t)
     found = []
-    for row, s, h in zip(out.flatten(0, -2), scores.flatten(0, -2), hidden.flatten(0, -2), strict=True):
+    for row, s, h in zip(
+        out.flatten(0, -2), scores.flatten(0, -2), hidden.flatten(0, -2), strict=True
+    ):
         seen = row.where(~h, 0.0)
         best = int(seen.argmax())
         if not 1e-30 < float(seen[best]):
@@ -50,4 +52,6 @@ def _fills(t: Trial) -> list[float]:
 def _alike(t: Trial, fill: float) -> bool:
     out, hidden = t.seen.tensors["out"].double(), _hidden(t)
     weights = torch.softmax(t.case["scores"].double().masked_fill(hidden, fill), dim=-1)
-    return any(torch.allclose(out, w, atol=1e-3) for w in (weights, weights.masked_fill(hidden, 0.0)))
+    return any(
+        torch.allclose(out, w, atol=1e-3) for w in (weights, weights.masked_fill(hidden, 0.0))
+    )

@@ -13,7 +13,7 @@ expect = expect_mean
 @true_of(
     "The weights come from a softmax",
     method=True,
-    breaks="The exercise asks for weights from a masked softmax: yours come from another computation",
+    breaks="The exercise asks for weights from a masked softmax, and yours don't come from one",
 )
 def by_softmax(case, seen, expected):
     return bool(SOFTMAXES & set(seen.facts["ops"])) if "ops" in seen.facts else None
