@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+import torch
 from torch import nn
 
 from course_utils import attention
@@ -207,6 +208,19 @@ class TestTheKey:
 
 
 class TestNaming:
+    @pytest.mark.parametrize("fill", [-3.0, -20.0, -90.0, -110.0, -1_000.0])
+    def test_a_fill_of_any_number_is_one_idea(self, fill):
+        def filled(scores, hidden):
+            return torch.softmax(scores.masked_fill(hidden, fill), dim=-1)
+
+        def cleared(scores, hidden):
+            return filled(scores, hidden).masked_fill(hidden, 0.0)
+
+        for id in ("masked_softmax", "safe_masked_softmax"):
+            for answer in (filled, cleared):
+                report = check_exercise(COURSE.find(id), answer, SEED, COURSE)
+                assert report.misconceptions == ("fill_not_low_enough",), (id, answer.__name__)
+
     @pytest.mark.parametrize(("exercise", "ids"), TWO_AT_ONCE)
     def test_says_both_of_two_mistakes(self, exercise, ids):
         report = check_exercise(exercise, both(exercise, *ids))

@@ -209,6 +209,8 @@ class Entry:
         choices: for a string, the possible answers.
         ordered: whether the order of a list matters.
         optional: for a string in an account, whether it may be empty.
+        handed: in an account, whether it is an object that the check measures, such as a model;
+            `answer` is then the word that stands for it in the catalogue.
     """
 
     name: str
@@ -218,6 +220,7 @@ class Entry:
     choices: tuple[str, ...] = ()
     ordered: bool = False
     optional: bool = False
+    handed: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,7 @@ class Exercise:
             result.
         expect: the right tensors for one case, in the requested dtypes.
         reference: a right answer; in a quiz, the right entries.
+        made: in an account, turns the words of the catalogue into the objects they stand for.
         finished: the part that lessons import and answers must not call, or None.
         right: the reference as a good student would write it; misconceptions are edits of it.
         properties: what is true of a right answer, beyond the properties common to all exercises.
@@ -281,6 +285,7 @@ class Exercise:
     expect: Callable[[Case], dict[str, Tensor]]
     reference: Any
     kind: str = "function"
+    made: Callable[[dict[str, Any]], dict[str, Any]] = dict
     finished: Any = None
     right: Program | None = None
     properties: tuple[Property, ...] = ()

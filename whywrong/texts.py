@@ -280,8 +280,10 @@ class Text:
         sentence = said["what"]
         optional = sentence.startswith("(optional) ")
         sentence = sentence.removeprefix("(optional) ")
+        handed = sentence.startswith("(object) ")
+        sentence = sentence.removeprefix("(object) ")
         if self.is_account:
-            return Entry(section.title, answer, why="", ask=sentence, optional=optional)
+            return Entry(section.title, answer, "", sentence, optional=optional, handed=handed)
         choices = tuple(c.strip() for c in said.get("choices", "").split("|") if c.strip())
         ordered = sentence.startswith("(in order) ")
         sentence = sentence.removeprefix("(in order) ")
@@ -309,7 +311,8 @@ def exercise_from(text: Text, package: str) -> Exercise:
 
     The Python file defines `cases(seed)`, `probe` and `expect(case)`; it may define `properties`, a
     tuple; `signs`, functions by misconception id; `notes`, a function; `forbidden`, operator names;
-    `tolerance`; and in an account `fits`, functions by misconception id. A quiz needs no such file.
+    `tolerance`; and in an account `fits`, functions by misconception id, `measure` and `made` (see
+    `account`). A quiz needs no such file.
 
     Args:
         package: the name of the catalogue, a prefix of its modules' names.
@@ -377,6 +380,8 @@ def _quiz(text: Text, lesson: str, module: ModuleType | None) -> Exercise:
         relations=module.properties,
         notes=getattr(module, "notes", lambda given: []),
         fits=getattr(module, "fits", {}),
+        measure=getattr(module, "measure", None),
+        made=getattr(module, "made", dict),
         **told,
     )
 

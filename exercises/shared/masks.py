@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +15,7 @@ def filled_with_a_number(trials: Sequence[Trial]) -> bool:
     whatever the number is; hidden weights may have been set to 0 afterwards."""
     wrong = [t for t in trials if not t.seen.error and _off(t)]
     return bool(wrong) and any(
-        all(_alike(t, fill) for t in wrong) for fill in _fills(wrong[0]) if fill > -1e30
+        all(_alike(one, fill) for one in wrong) for t in wrong for fill in _fills(t)
     )
 
 
@@ -39,14 +40,15 @@ def _fills(t: Trial) -> list[float]:
     ):
         seen = row.where(~h, 0.0)
         best = int(seen.argmax())
-        if not 1e-30 < float(seen[best]):
+        if float(seen[best]) < 1e-30:  # any score so far above the visible ones gives this row
+            found.append(float(s.masked_fill(h, -math.inf).max()) + 80.0)
             continue
         base = float(s[best]) - float(seen[best].log())
-        lost = float(row.where(h, 0.0).max())
-        lost = lost or (1 - float(seen.sum())) / max(1, int(h.sum()))
-        if lost > 1e-6:
-            found.append(base + float(torch.tensor(lost).double().log()))
-    return found[:4]
+        own = float(row.where(h, 0.0).max())
+        lacks = (1 - float(seen.sum())) / max(1, int(h.sum()))
+        if own > 0 or lacks > 1e-6:
+            found.append(base + math.log(own or lacks))
+    return [fill for fill in found if math.isfinite(fill)][:9]
 
 
 def _alike(t: Trial, fill: float) -> bool:

@@ -1,9 +1,10 @@
 """How an answer to `softmax_mean` is judged."""
 
+from exercises.shared.heads import BUILT_IN
 from exercises.shared.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
 from whywrong import FunctionProbe, true_of
 
-SOFTMAXES = {"softmax", "_softmax", "exp", "exp_", "exp2", "log_softmax"}
+SOFTMAXES = {"softmax", "_softmax", "exp", "exp_", "exp2", "pow", "log_softmax", *BUILT_IN}
 
 cases = mean_cases
 probe = FunctionProbe(gradients=("x",), watch=True, extra=see_changes)

@@ -128,7 +128,6 @@ RIGHT = {
         "additive mask": mean_additive,
         "equal scores": mean_equal_scores,
         "a fill of -1e9": mean_of_low_fill,
-        "cumsum": cumulative,
         "built-in attention": built_in_attention,
         "finished steps": with_finished_steps,
     },
@@ -150,5 +149,7 @@ WRONG = {
     },
     "softmax_mean": {
         **WRONG_MEANS,
+        "cumsum": (1, cumulative),
+        "detached": (1, WRONG_MEANS["detached"][1]),
     },
 }

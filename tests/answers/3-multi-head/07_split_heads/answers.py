@@ -172,7 +172,6 @@ RIGHT = {
     },
     "MultiHeadAttention": {
         "plain": Split,
-        "a loop over heads": HeadLoop,
         "einsum and an additive mask": Einsum,
         "one fused projection": OneProjection,
         "hides by -1e9, empty rows cleared": Filled,
@@ -194,6 +193,9 @@ WRONG = {
     "merge_heads": {
         "zeros": (0, lambda x: torch.zeros_like(merge_by_cat(x))),
         "reversed": (0, lambda x: merge_by_cat(x.flip(1))),
+    },
+    "MultiHeadAttention": {
+        "a loop over heads": (2, HeadLoop),
     },
     "split_reasons": {
         "token 3": (0.75, {**REASONS, "token in row 0 of head 1": 3}),
