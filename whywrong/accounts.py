@@ -2,23 +2,26 @@
 
 A quiz has one right answer to each question; an account has none, because every run gives different
 numbers. A check can judge whether the entries are possible and whether they agree with each other.
-It reads them as plain data, like those of a quiz, and runs nothing in them.
+It reads them as plain data, like those of a quiz. What a handed-in object shows, such as a model, is
+measured by the check and not typed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from .errors import first_lines
 from .exercise import Case, Entry, Exercise, Expected, Misconception, Property, Trial, Verdict
-from .observation import Observation
-from .quizzes import quiz, unreadable
+from .observation import Observation, class_name
+from .quizzes import quiz, read_quiz, unreadable
 from .report import Report
 from .rows import BehaviourResult
 
-Given = Mapping[str, Any]  # the entries by name
+Given = Mapping[str, Any]  # the entries and what was measured, by name
+Measure = Callable[[Mapping[str, Any]], tuple[dict[str, float], dict[str, str]]]
 MOST_NAMED = 2
 LISTS = ("list", "tuple", "Tensor", "ndarray")
 
@@ -53,6 +56,8 @@ def account(
     hints: tuple[str, ...],
     notes: Callable[[Given], list[str]],
     fits: Mapping[str, Callable[[Given], bool]],
+    measure: Measure | None = None,
+    made: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Exercise:
     """An exercise that is answered with a dict of one's own numbers.
 
@@ -62,6 +67,9 @@ def account(
         notes: remarks that cost nothing.
         fits: by misconception id, whether an account breaks a relation in this way. The card shows
             the first misconception that fits.
+        measure: computes numbers from the handed-in objects of an answer. Gives them by name, for
+            the relations, and by entry what is wrong with an object.
+        made: turns the words of the catalogue into the objects that they stand for.
     """
     misconceptions = [replace(m, fits=fits.get(m.id)) for m in misconceptions]
     asked_for = quiz(
@@ -75,9 +83,32 @@ def account(
     )
     return replace(
         asked_for,
+        probe=AccountProbe(measure) if measure else asked_for.probe,
+        made=made,
         properties=tuple(relations),
         notes=lambda cases, seen: notes(seen[0].facts["given"]),
     )
+
+
+@dataclass(frozen=True)
+class AccountProbe:
+    """Reads the entries as plain data, and measures the handed-in objects."""
+
+    measure: Measure
+
+    def __call__(self, answer: Any, case: Case) -> Observation:
+        seen = read_quiz(answer, case)
+        handed = case.options["handed"]
+        if seen.facts["types"]["quiz"] != "dict":
+            return seen
+        if any(seen.facts["types"][name] in ("missing", "...") for name in handed):
+            return seen
+        try:
+            seen.facts["measured"], seen.facts["unfit"] = self.measure(answer)
+        except Exception as error:
+            said = f"measuring it raised {class_name(error)}: {first_lines(error)}"
+            seen.facts["unfit"] = {handed[0]: said}
+        return seen
 
 
 def judge_account(exercise: Exercise, seen: Observation) -> Report:
@@ -86,14 +117,23 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
         return refused
     kinds, given = seen.facts["types"], {}
     rows = []
+    unfit = seen.facts.get("unfit", {})
     for e in exercise.entries:
         value = _of_kind(e.answer, seen.facts["given"].get(e.name))
+        if e.handed and (e.name in unfit or kinds.get(e.name) in ("missing", "...")):
+            said = f"{unfit[e.name]}." if e.name in unfit else _open(kinds.get(e.name), e)
+            rows.append(BehaviourResult(e.name, f"{e.name}: {said}", False, worded=True))
+            continue
+        if e.handed:
+            given[e.name] = kinds[e.name]
+            continue
         if value is None or (value == "" and not e.optional):
             said = _open(kinds.get(e.name), e)
             rows.append(BehaviourResult(e.name, f"{e.name}: {said}", False, worded=True))
         else:
             given[e.name] = value
     still_open = len(rows)
+    given |= seen.facts.get("measured", {})
     if not still_open:
         rows.append(BehaviourResult("entries", "Every entry exists and has the right type", True))
     trial = Trial(Case(exercise.id, {}), replace(seen, facts={**seen.facts, "given": given}), {})

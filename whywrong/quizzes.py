@@ -32,13 +32,17 @@ def quiz(
         about: the subject of the questions ("B, T, C = 4, 8, 2 and t = 2").
         misconceptions: their `entries` are only the ones that they answer differently.
     """
+    asked = {
+        "entries": tuple(e.name for e in entries),
+        "handed": tuple(e.name for e in entries if e.handed),
+    }
     return Exercise(
         id,
         lesson,
         call=id,
         points=points,
         kind="quiz",
-        cases=lambda seed: [Case(about, {}, options={"entries": tuple(e.name for e in entries)})],
+        cases=lambda seed: [Case(about, {}, options=asked)],
         probe=read_quiz,
         expect=lambda case: {},
         reference={e.name: e.answer for e in entries},
@@ -48,9 +52,9 @@ def quiz(
     )
 
 
-def filled(exercise: Exercise, misconception: Misconception) -> dict[str, Any]:
-    """The whole dict that a student with this misconception submits."""
-    return exercise.reference | dict(misconception.entries)
+def filled(exercise: Exercise, misconception: Misconception | None = None) -> dict[str, Any]:
+    """The whole dict that a student with this misconception submits; without one, the right one."""
+    return exercise.made(exercise.reference | dict(misconception.entries if misconception else {}))
 
 
 # ---------------------------------------------------------------- reading
@@ -70,7 +74,7 @@ def read_quiz(answer: Any, case: Case) -> Observation:
             kinds[name] = "..."
         else:
             kinds[name] = class_name(answer[name])
-            value = _plain(answer[name])
+            value = None if name in case.options["handed"] else _plain(answer[name])
             if value is not None:
                 given[name] = value
     seen.facts |= {"types": kinds, "given": given}
