@@ -55,7 +55,7 @@ def start(notebook) -> None:
     for text in ("the dogs", "the dogs near", "the dogs near the", "the dogs near the cat"):
         shown.get_by_role("textbox").fill(text)
         keep(700)
-    for part in ("L0 H0", "L0 MLP", "L1 H0"):
+    for part in ("block 0 head 0", "block 0 network", "block 1 head 0"):
         shown.get_by_role("button", name=part).click()
         keep(1400)
     for pause in (2600, 1400):

@@ -4,7 +4,9 @@
  */
 
 import { create as make, hideTable, shield } from "../page/nodes.js";
-import { drawn, forward, makeModel, readSafetensors } from "./lm.js";
+import { drawn, forward, makeModel, readSafetensors, softmax } from "./lm.js";
+import { readAddress, writeAddress } from "./address.js";
+import { drawHeadline } from "./headline.js";
 import { builtIn, drawBars, drawControls, drawLens, drawTokens, GHOSTS, ROW, SHOWN, withWord } from "./parts.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
@@ -14,10 +16,13 @@ const STEM = 3; // pixels for a branch whose addition is as long as the stream's
 /** The name of the part that a station's switch turns off. */
 const switched = (station) => station.offName ?? station.name;
 
+/** A word without the punctuation around it, unless the model knows the word with it. */
+const bare = (part, words) => (words.includes(part) ? part : part.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, ""));
+
 /** The tokens of a text that the model sees, and those that it doesn't know. */
 function read(text, { words, begin, longest }) {
   const letters = words.every((word) => [...word].length === 1);
-  const parts = letters ? [...text] : text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
+  const parts = letters ? [...text] : text.toLowerCase().replaceAll(".", " . ").split(/\s+/).map((part) => bare(part, words)).filter(Boolean);
   const known = parts.filter((part) => words.includes(part));
   const unknown = [...new Set(parts.filter((part) => !words.includes(part)))];
   const labels = [...(begin ? [begin] : []), ...known].slice(-longest);
@@ -33,9 +38,11 @@ function compute(state) {
   state.pass = forward(model, state.ids, state.off);
   const last = (pass) => pass.logits.subarray(-model.vocabulary);
   state.all = drawn(last(state.pass), state);
+  state.uncut = softmax(last(state.pass), state.temperature);
   const whole = state.off.size ? drawn(last(forward(model, state.ids)), state) : state.all;
+  Object.assign(state, { shares: state.all, wholeShares: whole });
   const before = state.kept ?? (state.off.size ? whole : []);
-  state.next = likeliest(state.all, words, { before, count: SHOWN, besides: GHOSTS });
+  state.next = likeliest(state.all, words, { before, count: SHOWN, besides: GHOSTS, uncut: state.uncut });
   state.before = new Map(words.map((word, id) => [word, before[id]]));
   [state.whole] = likeliest(whole, words);
 }
@@ -102,13 +109,14 @@ function drawStation(station, state, act) {
     column.classList.toggle("chosen", state.chosen === station);
     title.setAttribute("aria-pressed", String(state.chosen === station));
     toggle.setAttribute("aria-pressed", String(!isOff));
-    toggle.textContent = isOff ? "off" : "on";
+    toggle.textContent = `${station.switchName ?? ""}${isOff ? "off" : "on"}`;
+    if (station.switchName) toggle.setAttribute("aria-label", `${toggle.textContent}: switch on or off`);
     paint(canvas, station, state, ROW);
     if (station.adds) stem.style.width = `${isOff ? 0 : stemWidth(station.adds(state, state.token), state)}px`;
     const said = station.tell(state, state.token).filter((part) => typeof part === "string");
     canvas.setAttribute("aria-label", said.join(" "));
     if (state.walking && state.chosen === station) {
-      const flow = column.parentElement; // the page itself doesn't scroll
+      const flow = column.closest(".flow"); // the page itself doesn't scroll
       if (flow) flow.scrollLeft = column.offsetLeft - flow.offsetLeft - flow.clientWidth / 2;
     }
   };
@@ -144,6 +152,7 @@ function walker(state, refresh) {
     timer = setTimeout(next, STEP_MS[0] + STEP_MS[1] * state.walking.length);
   };
   const isOn = () => timer !== 0;
+  const ends = () => ({ first: place <= 0, last: place === steps.length - 1 });
   const stepBy = (change) => {
     pause();
     place = Math.min(Math.max(place + change, 0), steps.length - 1);
@@ -154,7 +163,7 @@ function walker(state, refresh) {
     pause();
     return refresh();
   };
-  return { stop, play, toggle, isOn, stepBy };
+  return { stop, toggle, isOn, stepBy, ends };
 }
 
 /** The state, and the actions with which a reader changes it. */
@@ -166,9 +175,10 @@ function controller(kernel) {
   const state = {
     model, words, stations, off: new Set(), temperature: 1, text: kernel.get("text"), walking: "",
     begin: kernel.get("_begin"), examples: kernel.get("_examples"), built: kernel.get("_built"),
-    gap: words.every((word) => [...word].length === 1) ? "" : " ",
+    gap: words.every((word) => [...word].length === 1) ? "" : " ", linked: kernel.get("_linked"),
   };
   state.chosen = stations.find((s) => s.id === kernel.get("_first")) ?? stations[1];
+  if (state.linked) readAddress(state);
   return state;
 }
 
@@ -218,6 +228,7 @@ function render({ model: kernel, el }) {
     says.textContent = sentence(state);
     story.textContent = state.walking;
     parts.forEach((part) => part.update());
+    if (state.linked) writeAddress(state);
   };
   const input = make("input", { type: "text", spellcheck: false, autocomplete: "off", value: state.text });
   const act = actions(state, refresh, kernel, input);
@@ -225,47 +236,42 @@ function render({ model: kernel, el }) {
   input.addEventListener("input", () => act.write(input.value));
 
   const bars = drawBars(state, act.write);
+  const headline = drawHeadline(state, act);
   const controls = drawControls(state, act);
   const tokens = drawTokens(state, act);
   const columns = state.stations.map((station) => drawStation(station, state, act));
   const lens = drawLens(state);
-  parts.push(bars, controls, tokens, ...columns, lens);
+  parts.push(bars, headline, controls, tokens, ...columns, lens);
   const flow = make("div", { className: "flow", tabIndex: 0 }, tokens.column, ...columns.map((c) => c.column));
   flow.setAttribute("role", "group");
   flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");
   const label = make("label", {}, "Write, and see what comes next", input);
-  const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.row, says, controls.more), bars.box);
+  const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.known, says), bars.box);
   const legend =
-    "L0 H1 is layer 0, head 1. In a head, each row is a word; its squares are the words up to it, from left to right, and the " +
-    "stronger a square, the more the word attends to that word. In the other columns, each stripe is one number of a vector: " +
-    "blue is positive, orange negative. A thicker branch adds a longer vector to the residual stream; what it changes, its switch shows.";
-  const root = make("section", { className: "explorer" }, top, story, flow, lens.box, make("details", {}, make("summary", {}, "How to read this picture"), legend));
+    "The whole model, from left to right. In a head, each row is a word; its squares are the words up to it, in their order, and the " +
+    "darker a square, the more the word attends to that word. In the other columns, each stripe is one number of a vector: " +
+    "blue is positive, orange negative. A thicker branch adds a longer vector to the residual stream; its switch shows what it changes.";
+  const root = make("section", { className: "explorer", tabIndex: -1 }, top, headline.box, controls.row, controls.more, story, flow, lens.box, make("details", {}, make("summary", {}, "How to read this picture"), legend));
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
   el.append(root);
   hideTable(root, "next-word-static");
   refresh();
-  return autoplay(root, act.walker);
+  return listen(root, act.walker);
 }
 
-/** Plays the walk once when it is first visible, unless the reader prefers no motion. */
-function autoplay(root, walk) {
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const seen = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    seen.disconnect();
-    if (!still) walk.play();
+/** A press elsewhere stops the walk, and arrow keys step through it. */
+function listen(root, walk) {
+  root.addEventListener("pointerdown", (event) => {
+    // Without the focus, the keys that follow a press on a text would be commands to the notebook.
+    if (!event.target.closest("input, button, summary, [tabindex='0']")) root.focus({ preventScroll: true });
+    if (event.target.className !== "walk" && walk.isOn()) walk.stop();
   });
-  seen.observe(root);
-  root.addEventListener("pointerdown", (event) => event.target.className !== "walk" && walk.isOn() && walk.stop());
   root.addEventListener("keydown", (event) => {
     const change = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (change && event.target.className === "walk") walk.stepBy(change);
   });
-  return () => {
-    walk.stop();
-    seen.disconnect();
-  };
+  return () => walk.stop();
 }
 
 export default { render };

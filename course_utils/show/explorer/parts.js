@@ -1,6 +1,7 @@
 /** Parts of the explorer that show its state: bars, tokens, lens, controls. */
 
 import { create as make } from "../page/nodes.js";
+import { addressOf } from "./address.js";
 import { sign } from "../page/words.js";
 import { percent } from "./stations.js";
 
@@ -33,7 +34,8 @@ export function drawBars(state, write) {
       const [name, share] = state.next[place] ?? ["", 0];
       row.button.style.visibility = state.next[place] ? "visible" : "hidden";
       row.word.textContent = sign(name);
-      row.share.textContent = percent(share);
+      const cut = share === 0 && state.uncut[state.words.indexOf(name)] > 0;
+      row.share.textContent = cut ? "cut" : percent(share);
       row.bar.style.width = `${100 * share}%`;
       row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
     });
@@ -76,7 +78,8 @@ export function drawLens(state) {
     const told = chosen.tell(state, token);
     const parts = told.filter((part) => typeof part === "string").map((part) => make("p", {}, part));
     const tables = told.filter((part) => typeof part !== "string").map(table);
-    const title = make("p", {}, make("strong", {}, `${chosen.title}: ${chosen.name}. `), builtIn(chosen, state));
+    const name = chosen.name[0].toUpperCase() + chosen.name.slice(1);
+    const title = make("p", {}, make("strong", {}, `${name}. `), builtIn(chosen, state));
     box.replaceChildren(make("div", {}, title, ...parts), ...tables);
   };
   return { box, update };
@@ -123,10 +126,12 @@ export function drawControls(state, act) {
     dial("topK", "top-k (draw only from the k most likely words)", { min: 1, max: V, step: 1, value: V }),
     dial("topP", "top-p (draw only from the most likely words that together reach p)", { min: 0.05, max: 1, step: 0.05, value: 1 }),
   ];
+  const known = make("details", { className: "known" }, make("summary", {}, `The ${V} ${state.gap ? "words" : "signs"} it knows`), make("p", {}, state.words.map(sign).join("  ")));
+  const link = make("a", { className: "link", hidden: !state.linked }, "link to this");
   const more = make(
     "details",
-    {},
-    make("summary", {}, "More"),
+    { className: "more" },
+    make("summary", {}, "How words are drawn, and a comparison"),
     ...dials,
     button("keep these bars to compare", act.keep),
     button("reset everything", () => {
@@ -136,11 +141,14 @@ export function drawControls(state, act) {
       }
       act.reset();
     }),
-    make("p", {}, `All ${V} words it knows: ${state.words.map(sign).join("  ")}`),
   );
   const update = () => {
-    walk.textContent = act.walker.isOn() ? "❚❚ pause" : state.walking ? "▶ go on" : "▶ walk through";
+    const { first, last } = act.walker.ends();
+    const paused = last ? "▶ once more" : "▶ go on";
+    walk.textContent = act.walker.isOn() ? "❚❚ pause" : state.walking ? paused : "▶ walk through the model";
+    [steps[0].disabled, steps[1].disabled] = [first, last];
+    if (state.linked) link.href = addressOf(state);
   };
-  const row = make("p", { className: "controls" }, walk, ...steps, button("draw a word", act.draw));
-  return { examples, row, more, update };
+  const row = make("p", { className: "controls" }, walk, ...steps, button("draw a word", act.draw), link);
+  return { examples, known, row, more, update };
 }

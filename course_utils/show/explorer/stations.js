@@ -18,9 +18,9 @@ export const percent = (share) =>
   share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)}\u00a0%` : "<\u00a01\u00a0%";
 
 /** The most likely words, and `besides` words that were the most likely `before`: `[[word, share], …]`. */
-export function likeliest(shares, words, { count = 3, before = [], besides = 0 } = {}) {
-  const named = shares.map((share, id) => [words[id], share, before[id] ?? 0]);
-  const now = [...named].sort((a, b) => b[1] - a[1]).slice(0, count);
+export function likeliest(shares, words, { count = 3, before = [], besides = 0, uncut = shares } = {}) {
+  const named = shares.map((share, id) => [words[id], share, before[id] ?? 0, uncut[id]]);
+  const now = [...named].sort((a, b) => b[1] - a[1] || b[3] - a[3]).slice(0, count);
   const then = named.filter((word) => word[2] > 0).sort((a, b) => b[2] - a[2]).slice(0, 4);
   const added = then.filter((word) => !now.includes(word)).slice(0, besides);
   return [...now, ...added];
@@ -53,9 +53,10 @@ function streamStation(at, title, name, extra = {}) {
 }
 
 function embedding() {
-  const station = streamStation(0, "embed", "the embedding", {
+  const station = streamStation(0, "words as\nvectors", "the embedding", {
     off: "positions",
     offName: "the positions",
+    switchName: "positions ",
     lesson: "09",
   });
   const { tell } = station;
@@ -80,8 +81,8 @@ function head(l, h) {
   const part = `${l}.head.${h}`;
   return {
     id: part,
-    title: `L${l} H${h}`,
-    name: `head ${h} of layer ${l}`,
+    title: `block ${l}\nhead ${h}`,
+    name: `head ${h} of block ${l}`,
     lesson: "04",
     off: part,
     map: ({ pass }) => pass.layers[l].heads[h].weights,
@@ -105,7 +106,7 @@ function head(l, h) {
             ...shown.map((s) => [
               sign(labels[s]), number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
             ]),
-            ["all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
+            [row.length > KEYS ? `all ${row.length} (${KEYS} shown)` : "all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
           ],
         },
       ];
@@ -118,8 +119,8 @@ function mlp(l) {
   const adds = ({ model, pass }, t) => rowOf(pass.layers[l].added, t, model.width);
   return {
     id: part,
-    title: `L${l} MLP`,
-    name: `the MLP of layer ${l}`,
+    title: `block ${l}\nnetwork`,
+    name: `the feed-forward network of block ${l}`,
     lesson: "08",
     off: part,
     adds,
@@ -150,8 +151,8 @@ export function stationsOf(model) {
   const stations = [embedding()];
   for (let l = 0; l < model.layers; l += 1) {
     for (let h = 0; h < model.heads; h += 1) stations.push(head(l, h));
-    stations.push(streamStation(2 * l + 1, "+ heads", `the stream after the heads of layer ${l}`), mlp(l));
-    stations.push(streamStation(2 * l + 2, "+ MLP", `the stream after the MLP of layer ${l}`));
+    stations.push(streamStation(2 * l + 1, "after\nheads", `the stream after the heads of block ${l}`), mlp(l));
+    stations.push(streamStation(2 * l + 2, "after\nnetwork", `the stream after the feed-forward network of block ${l}`));
   }
   return stations;
 }
@@ -168,11 +169,11 @@ export function walkOf(stations, { layers }) {
     [at("stream.0"), () => "Each word becomes a vector: a row of a table, plus a row for its position."],
     [at("0.head.0"), () => "A head compares each word with those before it and mixes their vectors by these weights."],
     [at("stream.1"), () => "The results of the heads are added to the vector. The line below runs through the whole model: the residual stream."],
-    [at("0.mlp"), () => "A small network, the MLP, works on each word alone, and its result is added too."],
+    [at("0.mlp"), () => "A small network, the feed-forward network, works on each word alone, and its result is added too."],
     [at(`stream.${2 * last}`), (state) => `If the model ended here, it would expect “${top(state, 2 * last)}”.`],
     [
       at(`${last}.head.0`),
-      (state) => `After the heads of this last layer it would expect “${top(state, 2 * last + 1)}”. Switch heads off and watch the bars.`,
+      (state) => `After the heads of this last block it would expect “${top(state, 2 * last + 1)}”. Switch heads off and watch the bars.`,
     ],
     [stations.length - 1, () => "From the last vector of the last word come the bars: what the model expects next."],
   ];

@@ -7,7 +7,7 @@ from typing import Any
 
 from .language import END, WORDS
 
-EXAMPLES = ["the dog near the cats", "the dogs near the cat", "the king that the mice follow"]
+EXAMPLES = ["the dogs near the cat", "the dog near the cats", "the king that the mice follow"]
 SUBJECT = "1.head.0"  # the head that attends past the nearest noun to the subject
 
 

@@ -1,0 +1,89 @@
+/** The sentence with an arc from a word to the words that a head attends to, and one large button. */
+
+import { create as make } from "../page/nodes.js";
+import { sign } from "../page/words.js";
+import { percent } from "./stations.js";
+
+const LEAST = 0.1; // the smallest weight that gets an arc
+const ARC = 44; // the height of the arcs, in pixels
+const CHANGE = 0.02; // the smallest change of a probability that is told
+
+/** The words whose probabilities rose and fell most because parts are switched off. */
+function changes({ shares, wholeShares, words }) {
+  const moved = words.map((word, id) => [word, wholeShares[id], shares[id]]);
+  const by = (sign) => [...moved].sort((a, b) => sign * (a[2] - a[1] - (b[2] - b[1])))[0];
+  const [fell, rose] = [by(1), by(-1)];
+  const told = ([word, before, after], verb) =>
+    Math.abs(after - before) < CHANGE ? "" : `“${sign(word)}” ${verb} from ${percent(before)} to ${percent(after)}`;
+  return [told(fell, "falls"), told(rose, "rises")].filter(Boolean).join(", and ");
+}
+
+/** What the head does at the chosen word, or what changes without it, in words that need no lesson. */
+function tell(state, station) {
+  const { labels, token, off } = state;
+  if (off.has(station.off)) {
+    const changed = changes(state);
+    return changed ? `Without it, ${changed}. Why? That word is no longer looked at.` : "Without it, hardly anything changes here: other parts do this work.";
+  }
+  const row = station.map(state)[token];
+  const most = row.indexOf(Math.max(...row));
+  const start = most === 0 && labels[0] === state.begin;
+  const there = most === token ? "at itself" : `back to ${start ? "the start" : `“${sign(labels[most])}”`}`;
+  return `One part of the model, an attention head, looks from “${sign(labels[token])}” ${there}. What does the model say without it?`;
+}
+
+export function drawHeadline(state, act) {
+  const box = make("div", { className: "headline", hidden: !state.gap });
+  const [words, drawn] = [make("div", { className: "words" }), make("div")];
+  drawn.innerHTML = "<svg aria-hidden='true'></svg>";
+  const arcs = drawn.firstChild;
+  const said = make("p", { className: "why" });
+  said.setAttribute("aria-live", "polite");
+  const button = make("button", { type: "button", className: "cut" });
+  let station = state.stations.find((s) => s.map);
+  button.addEventListener("click", () => act.toggle(station.off));
+  box.append(make("div", { className: "line" }, drawn, words), make("div", { className: "act" }, button, said));
+
+  const middle = (t) => words.children[t].offsetLeft + words.children[t].offsetWidth / 2;
+  const drawArcs = () => {
+    if (!words.children.length || !words.isConnected) return;
+    arcs.setAttribute("width", String(words.scrollWidth));
+    const isOff = state.off.has(station.off);
+    const from = middle(state.token);
+    const paths = station.map(state)[state.token].map((weight, s) => {
+      if (weight < LEAST || s === state.token) return "";
+      const to = middle(s);
+      const top = Math.max(2, ARC - Math.abs(from - to) / 3);
+      const line = `M${from} ${ARC}C${from} ${top - 8} ${to} ${top - 8} ${to} ${ARC - 2}`;
+      return `<path d="${line}" stroke-width="${1 + 5 * weight}" pathLength="1" class="${isOff ? "gone" : "arc"}"/>`;
+    });
+    arcs.innerHTML = paths.join("");
+  };
+  let shown = "";
+  const update = () => {
+    if (!state.gap) return;
+    if (state.chosen.map) station = state.chosen;
+    const { labels, token } = state;
+    if (shown !== JSON.stringify(labels)) {
+      shown = JSON.stringify(labels);
+      const nodes = labels.map((label, t) => {
+        const isStart = t === 0 && label === state.begin;
+        const node = make("button", { type: "button", textContent: isStart ? "start" : sign(label), className: isStart ? "start" : "" });
+        node.addEventListener("click", () => act.choose(state.chosen, t));
+        return node;
+      });
+      words.replaceChildren(...nodes, make("span", { className: "blank" }, "?"));
+    }
+    const row = station.map(state)[token];
+    [...words.children].forEach((node, t) => {
+      node.classList.toggle("from", t === token);
+      node.classList.toggle("to", t !== token && !state.off.has(station.off) && row[t] === Math.max(...row));
+    });
+    button.textContent = state.off.has(station.off) ? "Switch it on again" : "Switch this head off";
+    said.textContent = tell(state, station);
+    drawArcs();
+  };
+  const sized = new ResizeObserver(drawArcs);
+  sized.observe(words);
+  return { box, update };
+}
