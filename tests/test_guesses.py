@@ -124,6 +124,15 @@ def test_the_lesson_sets_the_tolerance_of_a_prediction(capsys):
     assert SAME in said(capsys, 0.7, 0.66, within=0.05)
 
 
+def test_an_explanation_follows_the_result_and_is_folded_with_it(capsys):
+    shown = said(capsys, [14, 16], torch.tensor([8.0, 11.0]), why="02 row")
+    assert shown.splitlines()[2].startswith("Row 1 of the weights is 1, 1, 0")
+    assert max(map(len, shown.splitlines())) <= 90
+    folded = Folded(NONE_YET, "")
+    assert "Row 1" not in repr(folded)
+    assert said(capsys, ..., 1.0, why="02 row").strip() == NONE_YET
+
+
 def test_a_title_is_stored_by_name():
     words = caption("01 shares")
     assert words.keys() == {"title", "alt"}
@@ -133,11 +142,13 @@ def test_a_title_is_stored_by_name():
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_stored_captions_of_a_lesson_are_the_ones_it_uses(path):
     number = path.stem[:2]
-    kept = captions().get(number, {})
+    kept = dict(captions().get(number, {}))
+    explained = kept.pop("why", {})
     code = "\n".join(cell.source for cell in code_cells(path))
     used = {figure for lesson, figure in CAPTION.findall(code) if lesson == number}
     used |= {"recall"} if f'recall("{number}", [..., ..., ...])' in code else set()
     assert used == kept.keys()
+    assert set(re.findall(rf'why="{number} ([^"]+)"', code)) == explained.keys()
     if "recall" in kept:
         assert [len(part) for part in kept["recall"].values()] == [3, 3]
 

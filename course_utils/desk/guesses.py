@@ -14,6 +14,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import textwrap
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -72,7 +73,9 @@ class Folded:
         shell.events.register("post_run_cell", end)
 
 
-def reveal(guess: Any, result: Any, *, within: float = 0.01, digits: int = 2) -> None:
+def reveal(
+    guess: Any, result: Any, *, within: float = 0.01, digits: int = 2, why: str = ""
+) -> None:
     """Show a prediction next to the result, and whether they agree; never raise an error.
 
     Without a prediction, a page shows the result folded, together with the rest of the cell.
@@ -83,14 +86,21 @@ def reveal(guess: Any, result: Any, *, within: float = 0.01, digits: int = 2) ->
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
         digits: how many digits after the point are shown.
+        why: the name of an explanation in captions.toml, such as "03 hidden rows", which is shown
+            below the result.
     """
     guess, result = _plain(guess), _plain(result)
     if _unanswered(guess):
-        Folded(NONE_YET, _shown(result, digits)).show()
+        Folded(NONE_YET, "\n".join([_shown(result, digits), *_explained(why)])).show()
         return
     verdict = SAME if _same(guess, result, within) else OTHER
     print(f"your prediction: {_shown(guess, digits)}")
-    print(f"the result: {_shown(result, digits)}  ({verdict})")
+    print(f"the result: {_shown(result, digits)}  ({verdict})", *_explained(why), sep="\n")
+
+
+def _explained(name: str) -> list[str]:
+    lesson, _, which = name.partition(" ")
+    return textwrap.wrap(captions()[lesson]["why"][which], 90) if name else []
 
 
 def recall(lesson: str, answers: list[Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.colors import Normalize
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator
 from torch import Tensor
 
@@ -540,3 +541,51 @@ def bars(
         for name, pieces in values.items()
     )
     return Picture(figure, alt or f"Bars: {drawing.sentence(title)} {xlabel}. {described}.")
+
+
+def product(
+    weights: Tensor,
+    x: Tensor,
+    title: str,
+    *,
+    row: int,
+    names: Sequence[str],
+    alt: str | None = None,
+) -> Picture:
+    """Draw `weights @ x` as three tables, with frames around a row of the result and what it uses.
+
+    Args:
+        weights, x: matrices `(T, T)` and `(T, C)`.
+        title: what the figure shows.
+        row: the framed row of the weights and of the result.
+        names: T labels, one per token.
+        alt: the text alternative; by default, the framed row and its result.
+    """
+    tables = [array(part) for part in (weights, x, weights @ x)]
+    tokens, channels = list(names), [str(c) for c in range(x.shape[1])]
+    with drawing.style():
+        widths = [table.shape[1] for table in tables]
+        figure = drawing.figure(0.5 * sum(widths) + 3.4, 0.5 * len(tokens) + 1.5, title)
+        panels = list(figure.subplots(1, 3, width_ratios=widths))
+        for panel, (axes, table) in enumerate(zip(panels, tables, strict=True)):
+            hidden = np.zeros(table.shape, dtype=bool)
+            colormap, norm = drawing.paint(table, hidden, None)
+            drawing.draw_cells(axes, table, hidden, colormap, norm)
+            xlabel = "token" if panel == 0 else "channel"
+            drawing.label_cells(axes, tokens, channels if panel else tokens, xlabel)
+            axes.set_title(["weights", "@  x", "=  result"][panel], fontsize=10)
+            for (t, s), value in np.ndenumerate(table):
+                dark = np.dot(colormap(norm(value))[:3], (0.3, 0.6, 0.1)) < 0.55
+                text = fixed(value, 2).rstrip("0").rstrip(".")
+                axes.text(s, t, text, ha="center", va="center", color="w" if dark else "k", size=9)
+            top, height = (-0.5, len(tokens)) if panel == 1 else (row - 0.5, 1)
+            box = Rectangle((-0.5, top), widths[panel], height, fill=False, linewidth=2.5, zorder=3)
+            box.set_clip_on(False)
+            axes.add_patch(box)
+        drawing.fit(figure, panels)
+    sums = " + ".join(
+        f"{fixed(share, 2)} × {name}" for share, name in zip(tables[0][row], tokens, strict=True)
+    )
+    result = ", ".join(fixed(value, 2) for value in tables[2][row])
+    said = f"A product of two tables. Row {row} of the result is {sums}, which gives {result}."
+    return Picture(figure, alt or said)
