@@ -180,6 +180,12 @@ def test_copied_matrices_give_the_linear_layers_output(dtype):
         assert torch.equal(value, before[name])
 
 
+def test_matrices_begin_with_a_scale_that_falls_with_the_width():
+    wide = MatrixSelfAttention(400, 300)
+    for matrix in (wide.W_query, wide.W_key, wide.W_value):
+        assert float(matrix.detach().std()) == pytest.approx(1 / 20, rel=0.02)
+
+
 def test_copying_matrices_of_different_sizes_is_refused_and_copies_nothing():
     matrix = MatrixSelfAttention(1, 4)
     with torch.no_grad():

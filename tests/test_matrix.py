@@ -80,6 +80,11 @@ Points: 0.25
 
     "Named: text"
 
+## Another way
+Named: right
+
+    def one(x): return torch.sum(x)
+
 # two
 
 ## Nothing

@@ -1,4 +1,4 @@
-"""First attempts: wrong answers that newcomers type, and the misconceptions that cards name.
+"""First attempts: answers that newcomers type, and the misconceptions that cards name.
 
 `tests/answers/LESSON/first-attempts.md` has a section for each exercise, with entries of the form
 
@@ -7,8 +7,9 @@
     Points: 0.25
 
 followed by the whole answer, indented. `Named: id + id` means that two are named together, `Named:
-nothing` that none is. `python -m tools.matrix --keep` writes the points. As in a notebook, an
-answer may use the names in its exercise's text and those of earlier exercises.
+nothing` that none is, and `Named: right`, without points, that the answer is right. `python -m
+tools.matrix --keep` writes the points. As in a notebook, an answer may use the names in its
+exercise's text and those of earlier exercises.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from whywrong.texts import Section, Text, TextError
 from . import ANSWERS, EXERCISES
 
 FORM = re.compile(r"Named: (.+)(?:\nPoints: ([\d.]+))?")
-WRITTEN = re.compile(r"^(Named: .+)(?:\nPoints: .+)?", re.M)
+WRITTEN = re.compile(r"^(Named: (?!right$).+)(?:\nPoints: .+)?", re.M)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One first attempt: what is named (nothing, if empty), and the points beside it, if any."""
+    """One first attempt: the misconceptions named (no misconception if empty, None if it is right),
+    and the points beside it, if any."""
 
     sentence: str
-    named: tuple[str, ...]
+    named: tuple[str, ...] | None
     points: float | None
     program: Program
 
@@ -77,10 +79,11 @@ def _attempts(section: Section, path: Path) -> Iterator[Attempt]:
                 f"first-attempts.md, line {one.first}: expected `Named: id` and `Points: number`, "
                 "then the answer."
             )
-        ids = () if said[1] == "nothing" else tuple(n.strip() for n in said[1].split("+"))
+        ids = tuple(n.strip() for n in said[1].split("+"))
+        named = {"nothing": (), "right": None}.get(said[1], ids)
         points = None if said[2] is None else float(said[2])
         program = Program(f"{code}\n", _with_earlier(given, path.stem, code))
-        yield Attempt(one.title, ids, points, program)
+        yield Attempt(one.title, named, points, program)
 
 
 def with_points(text: str, id: str, points: Sequence[float]) -> str:

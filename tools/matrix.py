@@ -169,9 +169,9 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
         answer = filled(e, m) if e.kind == "quiz" else m.answer
         yield Cell(e, answer, "misconception", name, (m.id,))
     for attempt in attempts(e.lesson).get(e.id, ()):
-        yield Cell(
-            e, attempt.answer, "first attempt", attempt.sentence, attempt.named, attempt.points
-        )
+        kind = "other right" if attempt.named is None else "first attempt"
+        wanted = "right" if attempt.named is None else attempt.named
+        yield Cell(e, attempt.answer, kind, attempt.sentence, wanted, attempt.points)
     for name, (points, answer) in wrong.items():
         yield Cell(e, answer, "not in catalogue", name, "wrong", points)
 

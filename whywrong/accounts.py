@@ -2,8 +2,8 @@
 
 A quiz has one right answer to each question; an account has none, because every run gives different
 numbers. A check can judge whether the entries are possible and whether they agree with each other.
-It reads them as plain data, like those of a quiz. What a handed-in object shows, such as a model, is
-measured by the check and not typed.
+It reads them as plain data, like those of a quiz. What a handed-in object shows, such as a model,
+is measured by the check and not typed.
 """
 
 from __future__ import annotations

@@ -11,18 +11,6 @@ from tests.answers.means import (
 )
 
 
-def by_hand(T):
-    out = torch.zeros(T, T)
-    for t in range(T):
-        out[t, : t + 1] = 1 / (t + 1)
-    return out
-
-
-def by_softmax(T):
-    future = torch.ones(T, T).triu(1).bool()
-    return torch.zeros(T, T).masked_fill(future, float("-inf")).softmax(-1)
-
-
 def by_comparison(T):
     i = torch.arange(T)
     return (i[None] <= i[:, None]) / (i[:, None] + 1)
@@ -51,8 +39,6 @@ def from_the_right(x):
 
 RIGHT = {
     "causal_mean_weights": {
-        "filled by hand": by_hand,
-        "softmax": by_softmax,
         "comparison": by_comparison,
         "nested lists": by_lists,
         "numpy inside": by_numpy,
