@@ -162,7 +162,8 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
     right, wrong = module.RIGHT.get(e.id, {}), module.WRONG.get(e.id, {})
     if e.finished:
         yield Cell(e, e.finished, "reference", "the finished part", "right")
-    yield Cell(e, e.reference, "other right", "the text's right answer", "right")
+    reference = filled(e) if e.kind == "quiz" else e.reference
+    yield Cell(e, reference, "other right", "the text's right answer", "right")
     for name, answer in right.items():
         yield Cell(e, answer, "other right", name, "right")
     for name, m in e.variants.items():

@@ -142,9 +142,11 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
     held, broken = sum(bool(r.holds) for r in results), [r.id for r in results if not r.holds]
     passed = not still_open and not broken
     named = _named(exercise, broken, given)
-    # A missing entry costs no more than one broken relation.
-    lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
-    held += max(0, lost - still_open)
+    if all(e.name in given for e in exercise.entries if e.handed):
+        # A missing entry costs no more than one broken relation; without an object to measure,
+        # nothing that would be measured holds.
+        lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
+        held += max(0, lost - still_open)
     share = math.floor(2 * exercise.points * held / len(exercise.properties)) / 4
     notes = [] if still_open else exercise.notes([trial.case], [trial.seen])  # type: ignore[misc]
     if seen.facts.get("unknown"):

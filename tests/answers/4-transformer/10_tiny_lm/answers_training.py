@@ -152,8 +152,8 @@ def make_step(returned=lambda loss: loss.item()):
 
 
 STEP_WRONG = {
-    "perplexity returned": (1, make_step(returned=lambda loss: math.exp(loss.item()))),
-    "loss in a list": (1, make_step(returned=lambda loss: [loss.item()])),
+    "perplexity returned": (1.125, make_step(returned=lambda loss: math.exp(loss.item()))),
+    "loss in a list": (1.125, make_step(returned=lambda loss: [loss.item()])),
     "of the course": (0, finished.training_step),
 }
 
