@@ -20,9 +20,10 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
+from course_utils.desk.guesses import NONE_YET, captions
 from course_utils.show import colours
 
-from . import NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
+from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
 from .address import binder, colab, repository
 
 SITE = ROOT / "site"
@@ -32,6 +33,8 @@ HTML = BUILD / "html"
 MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
+CHECK = re.compile(r'check\("(\w+)"')
+RECALL = re.compile(r'recall\("(\d\d)"')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # What the theme leaves out for those who don't see the page.
 FOR_READERS = {
@@ -104,7 +107,7 @@ def lesson_page(path: Path) -> NotebookNode:
         if cell.cell_type == "markdown":
             cells.append(new_markdown_cell(_linked(cell.source, path), id=cell.id))
             continue
-        outputs = _outputs(cell, states.get(cell.id, []))
+        outputs = [_to_read(cell, output) for output in _outputs(cell, states.get(cell.id, []))]
         shown = _code(student.source, cell)
         if "### BEGIN SOLUTION" in cell.source:
             answer = MARKERS.sub("", AS_FOUND.sub("", cell.source))
@@ -160,7 +163,37 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
     return outputs
 
 
+def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
+    """An output for somebody who reads: no request to type, and no card for an answer not given."""
+    page = "".join(output.get("data", {}).get("text/html", ""))
+    checked, recalled = CHECK.match(cell.source), RECALL.match(cell.source)
+    if checked and any(EXERCISES.glob(f"*/*/{checked[1]}.md")):
+        where = f"../exercises/{checked[1]}.html"
+        page = (
+            "<p>In the notebook, a card with your points appears here. For teachers: "
+            f'<a href="{where}">what it can say</a>.</p>'
+        )
+    elif recalled:
+        kept = captions()[recalled[1]]["recall"]
+        pairs = zip(kept["answers"], kept["because"], strict=True)
+        lines = "".join(
+            f"<li><code>{html.escape(str(answer))}</code>. {html.escape(why)}</li>"
+            for answer, why in pairs
+        )
+        page = f"<details><summary>Show the answers</summary><ol>{lines}</ol></details>"
+    elif NONE_YET in page:
+        page = page.replace(html.escape(NONE_YET), "Think first, then read on.")
+        page = page.replace("Or show the result.", "The result")
+        if "<img" in page or "<svg" in page:  # the text goes on to speak of the figure
+            page = page.replace("<details>", "<details open>", 1)
+    else:
+        return output
+    return new_output("display_data", {"text/html": page})
+
+
 def _alive(table: str, state: live.State) -> str:
+    if state["widget"] == "Explorer":
+        state["state"]["_built"] = None  # a page doesn't know its reader
     if "_data" in state["state"]:
         state["state"]["_data"]["colours"] = colours.for_the_page()
     given = json.dumps(state, ensure_ascii=False, sort_keys=True).replace("</", "<\\/")
@@ -232,7 +265,8 @@ def _start(cells: list[NotebookNode]) -> list[NotebookNode]:
         "\n\n:::{toctree}\n:hidden:\n:caption: Besides\n\nglossary.ipynb\nexercises/index.md\n:::"
     )
     place = Path("index.ipynb")
-    return [*shown, new_markdown_cell(how_to(place), id="how-to"), new_markdown_cell(toc, id="toc")]
+    way_in = new_markdown_cell(how_to(place), id="how-to")
+    return [*shown[:2], way_in, *shown[2:], new_markdown_cell(toc, id="toc")]
 
 
 if __name__ == "__main__":

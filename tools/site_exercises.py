@@ -50,7 +50,7 @@ def page(text: Text, lesson: Path) -> str:
     call = text.head.get("call", text.id)
     lines = [
         "---\norphan: true\n---",
-        f"# `{text.id}`",
+        f"# `{text.id}` (lesson {lesson.stem[:2]})",
         "",
         f"`{call}` · {text.points:g} {'point' if text.points == 1 else 'points'} · "
         f"[{title(lesson)}](../{lesson.parent.name}/{lesson.name}) · [all exercises](index.md)",
@@ -59,7 +59,8 @@ def page(text: Text, lesson: Path) -> str:
         "## Misconceptions",
         "",
         "The likeliest first. The card shows the sentences. An answer is compared by its results, "
-        "not by its lines."
+        "not by its lines. In the code, lines with − are those of the right answer, and lines with + "
+        "replace them."
         if text.misconceptions
         else "This exercise names none.",
         "",

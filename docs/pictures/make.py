@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 COURSE = Path(__file__).resolve().parents[2]
 PICTURES = Path(__file__).resolve().parent
@@ -55,12 +55,12 @@ def start(notebook) -> None:
     for text in ("the dogs", "the dogs near", "the dogs near the", "the dogs near the cat"):
         shown.get_by_role("textbox").fill(text)
         keep(700)
+    for press, pause in (("Switch this head off", 3200), ("Switch it on again", 1600)):
+        shown.get_by_role("button", name=press).click()
+        keep(pause)
     for part in ("block 0 head 0", "block 0 network", "block 1 head 0"):
         shown.get_by_role("button", name=part).click()
         keep(1400)
-    for pause in (2600, 1400):
-        shown.get_by_role("button", name="head 0 of layer 1: switch on or off").click()
-        keep(pause)
     for pause in (1200, 1800):
         shown.locator(".bars button").first.click()
         keep(pause)
@@ -81,8 +81,9 @@ def start(notebook) -> None:
 
 def _on_page(picture: Image.Image, high: int) -> Image.Image:
     """The picture on its own background, as high as the highest, so that frames don't jump."""
-    page = Image.new("RGB", (picture.width, high), picture.getpixel((1, 1)))
-    page.paste(picture, (0, 0))
+    page = Image.new("RGB", (picture.width, high or picture.height), picture.getpixel((1, 1)))
+    if high:
+        page.paste(picture, (0, 0))
     return page
 
 
@@ -94,8 +95,23 @@ def still(notebook) -> None:
     shown = output.locator(".explorer")
     shown.wait_for(timeout=60_000)
     notebook.page.wait_for_timeout(400)
-    picture = Image.open(io.BytesIO(shown.screenshot())).convert("RGB")
+    picture = _as_poster(Image.open(io.BytesIO(shown.screenshot())).convert("RGB"))
     picture.quantize(64, dither=Image.Dither.NONE).save(PICTURES / "start.png", optimize=True)
+
+
+def _as_poster(picture: Image.Image) -> Image.Image:
+    """The picture dimmed and under a play sign, so that nobody types into a picture of a line."""
+    picture = Image.blend(picture.filter(ImageFilter.GaussianBlur(2)), _on_page(picture, 0), 0.45)
+    middle, high, size = picture.width // 2, picture.height // 3, picture.width // 18
+    brush = ImageDraw.Draw(picture)
+    box = (middle - 6 * size, high - 2 * size, middle + 6 * size, high + 2.6 * size)
+    brush.rounded_rectangle(box, size // 3, fill="white", outline="#1f6bb8", width=4)
+    sign = [(middle - size // 2, high - 1.5 * size), (middle - size // 2, high + 0.3 * size)]
+    brush.polygon([*sign, (middle + size, high - 0.6 * size)], fill="#1f6bb8")
+    words = "Select this cell and press Shift + Enter to play"
+    font = ImageFont.load_default(size=size * 0.42)
+    brush.text((middle, high + 1.4 * size), words, "#111111", font, anchor="mm")
+    return picture
 
 
 def lesson_map(notebook) -> None:
