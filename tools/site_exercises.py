@@ -58,8 +58,8 @@ def page(text: Text, lesson: Path) -> str:
         *_entries(text),
         "## Misconceptions",
         "",
-        "The likeliest first. The card shows the sentences. An answer is compared by its results, "
-        "not by its lines. In the code, lines with − are those of the right answer, and lines with + "
+        "The most likely first. The card shows the sentences. An answer is compared by its results,"
+        " not by its lines. In the code, lines with − are those of the right answer; lines with + "
         "replace them."
         if text.misconceptions
         else "This exercise names none.",
