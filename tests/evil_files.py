@@ -83,12 +83,6 @@ def not_json(hand: Hand) -> None:
     hand.file(b"<!DOCTYPE html><html><script>alert('evil')</script></html>")
 
 
-@attack("files", points=0.0, said="can't be read", told="can't be read", own=True)
-def deep_json(hand: Hand) -> None:
-    """The notebook is a list nested a million deep."""
-    hand.file(b"[" * 1_000_000 + b"]" * 1_000_000)
-
-
 @attack("files", points=0.0, said="can't be read|not attempted|NameError", own=True)
 def cells_of_another_kind(hand: Hand) -> None:
     """A cell is a number, a source is a list of lists, and metadata is a string."""
@@ -143,15 +137,6 @@ def reordered_cells(hand: Hand) -> None:
     notebook = hand.lesson()
     notebook.solve()
     notebook.content.cells.reverse()
-
-
-@attack("files", said="naive_mean: not", own=True, paid=1.0)
-def edited_check(hand: Hand) -> None:
-    """The locked check is edited to check another exercise for more points."""
-    notebook = hand.quiz_done()
-    check = notebook.cell("check-naive_mean")
-    check.source = 'check("naive_mean_shapes", naive_mean_shapes)\n2.0'
-    check.metadata.nbgrader.update(points=1e308, locked=False, schema_version=99)
 
 
 @attack("files", said="naive_mean: not", own=True, paid=1.0)

@@ -52,21 +52,6 @@ def endless_in_c(hand: Hand) -> None:
     hand.answer("def naive_mean(x):\n    return pow(3, 10**9)")
 
 
-@attack("limits", said=STOPPED + "|can't be judged|naive_mean: not", own=True, paid=1.0)
-def endless_to_look_at(hand: Hand) -> None:
-    """An answer never ends when it is asked what it is, before it is called."""
-    hand.answer("""
-        class Evil:
-            def __call__(self, x): return x
-            def __getattr__(self, name):
-                while True:
-                    try:
-                        while True: pass
-                    except BaseException: pass
-        naive_mean = Evil()
-    """)
-
-
 @attack("limits", said=OVER, told=OVER, own=True, paid=1.0)
 def each_cell_slow(hand: Hand) -> None:
     """No cell takes too long, but many crash, and after each crash all run again."""
@@ -174,32 +159,6 @@ def fork_bomb(hand: Hand) -> None:
         while True:
             try: os.fork()
             except OSError: pass
-    """)
-
-
-@attack("limits", said=MEMORY, told=MEMORY, own=True, paid=1.0)
-def only_page_tables(hand: Hand) -> None:
-    """Terabytes are mapped for reading only, and one byte is read in every 2 MiB."""
-    hand.cell("""
-        import ctypes
-        libc, size = ctypes.CDLL(None), 2**42
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        begin = libc.mmap(None, size, 1, 0x4022, -1, 0)
-        libc.madvise(begin, size, 15)
-        for place in range(begin, begin + size, 2**21): ctypes.string_at(place, 1)
-    """)
-
-
-@attack("limits", said="Too many open files|OSError|naive_mean: not", own=True)
-def every_file_open(hand: Hand) -> None:
-    """A cell opens files until no more can be opened."""
-    hand.cell("""
-        import os
-        kept = []
-        while True:
-            kept.append(os.dup(0))
     """)
 
 

@@ -183,51 +183,6 @@ def replaced_observer(hand: Hand) -> None:
     )
 
 
-@attack("verdicts", said="naive_mean: not", own=True)
-def replaced_results(hand: Hand) -> None:
-    """The code that keeps results keeps zeros of the right kind, and facts that look honest."""
-    forging(
-        hand,
-        """
-        from whywrong import observation
-        from whywrong.observation import Observation
-        def put(self, name, value):
-            self.facts.setdefault("types", {})[name] = "Tensor"
-            self.tensors[name] = torch.zeros_like(value)
-        Observation.put = put
-        def packed(seen):
-            seen.facts = {"types": {"out": "Tensor"}, "traits": {}, "elsewhere": "there"}
-            seen.tensors = {n: torch.zeros_like(t) for n, t in seen.tensors.items()}
-            return observation.pack([seen])
-        server["_packed"] = packed
-        """,
-    )
-
-
-@attack("verdicts", said="naive_mean: not", own=True)
-def no_tensors_at_all(hand: Hand) -> None:
-    """Only facts come back and no tensors: all is well, and no gradient has to be read."""
-    forging(
-        hand,
-        """
-        well = {"types": {"out": "Tensor"}, "unread": ["grad:x"], "elsewhere": "there"}
-        server["_packed"] = lambda seen: safetensors(facts([well]))
-        """,
-    )
-
-
-@attack("verdicts", said="naive_mean: not", own=True)
-def every_case_refused(hand: Hand) -> None:
-    """Every case is answered with the error that only some cases should raise."""
-    forging(
-        hand,
-        """
-        error = {"type": "ValueError", "bases": ["ValueError"], "message": "x T C", "kind": "call"}
-        server["_packed"] = lambda seen: safetensors(facts([{"error": error}]))
-        """,
-    )
-
-
 @attack("verdicts", said="naive_mean: not|can't be judged", own=True)
 def facts_of_odd_kinds(hand: Hand) -> None:
     """Facts have unexpected types, very long texts and very large numbers."""
@@ -321,54 +276,8 @@ def borrows_bytecode(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts", QUIZ_AND_MEAN, said="", told="worth a look", own=True)
-def borrows_in_a_child(hand: Hand) -> None:
-    """An answer calls the finished part in another process."""
-    hand.answer("""
-        import io, subprocess, sys
-        def naive_mean(x):
-            data = io.BytesIO(); torch.save(x.detach(), data)
-            done = subprocess.run(
-                [sys.executable, "-c", "import io, sys, torch\\n"
-                 "from course_utils.attention import naive_mean\\n"
-                 "x = torch.load(io.BytesIO(sys.stdin.buffer.read()))\\n"
-                 "torch.save(naive_mean(x), sys.stdout.buffer)"],
-                input=data.getvalue(), capture_output=True)
-            return torch.load(io.BytesIO(done.stdout))
-    """)
-
-
 def softmax_by(hand: Hand, source: str) -> None:
     hand.lesson(THREE).write("softmax", dedent(source).strip())
-
-
-@attack("verdicts", 3.0, said="naive_mean: ", told="worth a look: it uses .*modules", own=True)
-def watched_by_nobody(hand: Hand) -> None:
-    """What notes calls of the finished part is switched off through `from sys import modules`."""
-    hand.cell(
-        """
-        from sys import modules as m
-        m["whywrong.watching"].Calls._note_code = lambda *_: None
-        part = m["course_utils.attention"].naive_mean
-        """,
-        "def naive_mean(x):\n    return part(x)",
-    )
-
-
-@attack("verdicts", 3.0, said="naive_mean: ", told="worth a look: it uses .*read_text", own=True)
-def borrows_the_text(hand: Hand) -> None:
-    """The finished part's text is read from its file, renamed, and run as a module of one's own."""
-    hand.cell(
-        """
-        import os, pathlib, sys
-        texts = [p.read_text() for p in pathlib.Path("/course").rglob("*.py")]
-        (text,) = [t for t in texts if "def naive_mean(" in t]
-        part = "def mine(" + text.split("def naive_mean(")[1].split("\\n\\n\\n")[0]
-        pathlib.Path("mine.py").write_text("import torch\\nfrom torch import Tensor\\n" + part)
-        sys.path.insert(0, os.getcwd())
-        """,
-        "from mine import mine\ndef naive_mean(x):\n    return mine(x)",
-    )
 
 
 @attack("verdicts", points=0.0, said="yours to build", own=True)
@@ -379,25 +288,5 @@ def forbidden_operator(hand: Hand) -> None:
         """
         def softmax(scores, dim=-1):
             return torch.ops.aten._softmax.default(scores, dim, False)
-        """,
-    )
-
-
-@attack("verdicts", points=2.0, said="", told="worth a look", own=True, paid=2.0)
-def forbidden_forgotten(hand: Hand) -> None:
-    """The record of the operators that ran is emptied."""
-    softmax_by(
-        hand,
-        """
-        import whywrong_nbgrader.inside.answers as answers
-        real = answers.run
-        def forgetful(*a, **k):
-            seen = real(*a, **k)
-            for one in seen:
-                one.facts["ops"] = one.facts["borrowed"] = []
-            return seen
-        answers.run = forgetful
-        def softmax(scores, dim=-1):
-            return torch.softmax(scores, dim)
         """,
     )

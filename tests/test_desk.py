@@ -200,6 +200,7 @@ class TestProgress:
             b"[]",
             b"\xff\xfe",
             b'{"exercises": {"naive_mean": {"points": "NaN", "max_points": 2}}}',
+            b'{"exercises": {"naive_mean": {"points": 3, "max_points": 2}}}',
             b'{"exercises": {"naive_mean": 2}}',
             b"[" * 100_000,
         ],

@@ -234,6 +234,12 @@ def test_targets_are_left_alone_and_shifted_once():
     assert targets.equal(before)
 
 
+def test_shorter_texts_are_padded_behind_with_the_given_id():
+    ids, mask = pad([torch.tensor([4, 5]), torch.tensor([6])], pad_id=7)
+    assert ids.tolist() == [[4, 5], [6, 7]]
+    assert mask.tolist() == [[False, False], [False, True]]
+
+
 def small_translator(dtype: torch.dtype = torch.float64) -> Translator:
     torch.manual_seed(0)
     return Translator(11, 9, 8, 2, 16, num_layers=2, context_length=6).to(dtype).eval()
