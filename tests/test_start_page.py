@@ -60,7 +60,7 @@ def test_the_probability_of_a_sentence_is_how_often_it_is_drawn():
 def test_the_weights_are_small_and_the_page_tells_their_number():
     assert WEIGHTS.stat().st_size < 2**20
     said = " ".join(" ".join(cell.source for cell in page().cells).split())
-    assert f"{count_parameters(trained()):,} numbers" in said
+    assert f"{count_parameters(trained()):,} parameters" in said
     assert f"{len(WORDS)} different words" in said
 
 
