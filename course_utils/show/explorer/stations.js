@@ -56,7 +56,7 @@ function embedding() {
   const station = streamStation(0, "words as\nvectors", "the embedding", {
     off: "positions",
     offName: "the positions",
-    switchName: "positions ",
+    switchName: "pos. ",
     lesson: "09",
   });
   const { tell } = station;
