@@ -8,6 +8,9 @@ from functools import partial
 
 import numpy as np
 import torch
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
+from matplotlib.patches import Patch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,6 +18,7 @@ from course_utils import attention
 from course_utils.desk.environment import use_threads
 from course_utils.experiments import lookup
 from course_utils.experiments.measuring import kept_bytes, seconds
+from course_utils.language_model import TinyLM
 from course_utils.show import drawing
 from course_utils.show.figures import Picture
 from course_utils.show.shapes import trace_shapes
@@ -148,24 +152,34 @@ def weights_with_padding_before(module: nn.Module) -> tuple[Tensor, Tensor]:
     return torch.cat(rows).cpu(), hidden.cpu()
 
 
-def token_tables(pieces: Mapping[str, Tensor], width: int, title: str, alt: str) -> Picture:
-    """Draw tables of numbered channels; the shading shows which token a number belongs to.
+def token_tables(
+    pieces: Mapping[str, Tensor], words: Sequence[str], title: str, alt: str
+) -> Picture:
+    """Draw tables of numbered channels; the shade shows the token that a channel belongs to.
 
     Args:
-        pieces: headings, each with a table `(T, D)` of the numbers 1, 2, …; the numbers 1 to
-            `width` belong to token 0.
+        pieces: headings, each with a table `(T, D)` of the numbers 1, 2, …; the first table is that
+            of the tokens, so that its width tells which numbers belong to token 0.
+        words: the tokens, for the legend.
     """
+    width = next(iter(pieces.values())).shape[1]
+    shade = Normalize(0, len(words) + 2)
     with drawing.style():
-        figure = drawing.figure(6.6, 2.4, title)
+        figure = drawing.figure(6.6, 2.7, title)
         row = figure.subplots(1, len(pieces))
         for axes, (name, numbers) in zip(row, pieces.items(), strict=True):
-            axes.imshow((numbers - 1) // width, cmap="Greys", vmin=0, vmax=5)
+            axes.imshow((numbers - 1) // width, cmap="Greys", norm=shade)
             for (t, d), number in np.ndenumerate(numbers.numpy()):
                 axes.text(d, t, number, ha="center", va="center")
             axes.spines[:].set_visible(True)
             axes.set(title=name, xlabel="channel")
             axes.set(xticks=range(numbers.shape[1]), yticks=range(numbers.shape[0]))
         row[0].set_ylabel("row")
+        shades = [
+            Patch(facecolor=colormaps["Greys"](shade(t)), edgecolor="black", label=word)
+            for t, word in enumerate(words)
+        ]
+        figure.legend(handles=shades, loc="outside lower center", ncols=len(words))
     return Picture(figure, alt)
 
 
@@ -196,6 +210,34 @@ def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.Mult
         twin.in_proj_bias.zero_()
     twin.out_proj.load_state_dict(split.out_proj.state_dict())
     return twin.to(weights[0].device)
+
+
+def start_page_with(module: Callable[..., nn.Module]) -> TinyLM:
+    """The start page's model, with its trained parameters in attention modules of this class.
+
+    Args:
+        module: a class with the arguments and the parameters' names of `MultiHeadAttention`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model = start_page.new()
+        model.load_state_dict(start_page.trained().state_dict())
+        for block in model.blocks:
+            assert isinstance(block, TransformerBlock)
+            C, T = start_page.WIDTH, start_page.CONTEXT_LENGTH
+            given = module(C, C, T, start_page.HEADS)
+            given.load_state_dict(block.attention.state_dict(), strict=False)
+            block.add_module("attention", given)
+    return model.eval()
+
+
+@torch.no_grad()
+def print_next_words(model: nn.Module, text: str, count: int = 3) -> None:
+    """Print the words that the model finds most likely after a text of the start page's language."""
+    words, _ = start_page.read(text)
+    ids = torch.tensor([[start_page.IDS[word] for word in words]])  # (1, T)
+    chances = torch.softmax(model(ids)[0, -1], dim=-1)  # (V,)
+    for chance, id in zip(*chances.topk(count), strict=True):
+        print(f"{start_page.WORDS[id]:8}{chance:.0%}")
 
 
 STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {

@@ -183,6 +183,8 @@ def _name(part: object) -> str:
     """What ran: "your tril_mean", "the finished tril_mean", or only a name."""
     if part is None:
         return "no part in between"
+    if isinstance(part, nn.Sequential) and len({type(layer) for layer in part}) == 1:
+        return f"{_name(part[0])} × {len(part)}"
     owner = type(part) if isinstance(part, nn.Module) else part
     name, home = getattr(owner, "__name__", type(part).__name__), getattr(owner, "__module__", None)
     if home == "__main__":

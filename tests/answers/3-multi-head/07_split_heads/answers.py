@@ -152,7 +152,6 @@ SHAPES = {
 
 REASONS = {
     "token in row 0 of head 1": 2,
-    "scores divided by": 4.0,
     "grows with more heads": "attention weights",
     "mask of text 1 hides keys from": "query 1 of every text",
     "also to be swapped": "columns of out_proj.weight",
@@ -177,7 +176,7 @@ RIGHT = {
         "hides by -1e9, empty rows cleared": Filled,
     },
     "split_reasons": {
-        "a whole number for the root": {**REASONS, "scores divided by": 4},
+        "with an entry that the exercise no longer has": {**REASONS, "scores divided by": 4},
         "in capitals, with blanks": {
             name: f" {a.upper()} " if isinstance(a, str) else a for name, a in REASONS.items()
         },
@@ -200,7 +199,6 @@ WRONG = {
     "split_reasons": {
         "token 3": (0.75, {**REASONS, "token in row 0 of head 1": 3}),
         "the number, not its token": (0.75, {**REASONS, "token in row 0 of head 1": 12}),
-        "multiplied": (0.75, {**REASONS, "scores divided by": 0.25}),
         "columns of another weight": (0.75, {**REASONS, "also to be swapped": "columns"}),
     },
     "head_shapes": {
