@@ -49,7 +49,7 @@ class Stack(nn.Module):
 def stream_size(
     wiring: Wiring, block_class: BlockClass = TransformerBlock, depth: int = 48, seed: int = 0
 ) -> float:
-    """The standard deviation of the numbers behind `depth` untrained blocks; at the input it is 1."""
+    """The standard deviation of the numbers after `depth` untrained blocks; 1 at the input."""
     B, T = 4, 8
     with torch.no_grad(), torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(seed)

@@ -232,7 +232,7 @@ def start_page_with(module: Callable[..., nn.Module]) -> TinyLM:
 
 @torch.no_grad()
 def print_next_words(model: nn.Module, text: str, count: int = 3) -> None:
-    """Print the words that the model finds most likely after a text of the start page's language."""
+    """Print the most likely next words after a text of the start page's language."""
     words, _ = start_page.read(text)
     ids = torch.tensor([[start_page.IDS[word] for word in words]])  # (1, T)
     chances = torch.softmax(model(ids)[0, -1], dim=-1)  # (V,)
