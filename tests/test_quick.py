@@ -23,6 +23,16 @@ def test_another_name_gets_the_list_of_lessons(said, capsys):
     assert all(path.stem in error for path in SOLUTIONS.glob("*/*.ipynb"))
 
 
+def test_two_lessons_of_one_number_are_told_apart_by_more_of_the_name(tmp_path):
+    for name in ("1-a/04_first", "2-b/04_second"):
+        path = tmp_path / "solutions" / f"{name}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text("")
+    with pytest.raises(ValueError, match="04_first, 04_second"):
+        quick.lesson("04", tmp_path)
+    assert quick.lesson("04_s", tmp_path) == "2-b/04_second"
+
+
 def test_every_part_names_the_lesson_and_existing_files():
     for part, command in quick.parts(HEADS).items():
         words = " ".join(command)
