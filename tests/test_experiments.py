@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from course_utils import attention
-from course_utils.experiments import depth, lookup, nan_hunt, saturation
+from course_utils.experiments import depth, lookup, loss_so_far, nan_hunt, padded, saturation
 from course_utils.transformer import TransformerBlock
 
 pytestmark = pytest.mark.full("the lessons' experiments")
@@ -34,7 +34,7 @@ class TestLookup:
     def test_the_mean_has_an_error_of_five_sixths(self):
         assert lookup.error_of_the_mean() == pytest.approx(5 / 6, abs=0.02)
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("width", [2, 4, 8])
     def test_three_matrices_learn_it_at_any_width(self, width, seed):
         assert lookup.error(lookup.train(width=width, seed=seed)) < 0.01
@@ -94,6 +94,40 @@ class TestSaturation:
         assert last < 1e-5 * first
         first, last = gradients["divided by √D"]
         assert last == pytest.approx(first, rel=0.1)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_without_scaling_the_language_model_s_head_is_worth_no_more_than_a_mean(self, seed):
+        row, losses = loss_so_far.ROWS["one head"], []
+        for make in (attention.CausalSelfAttention, saturation.Unscaled):
+            torch.manual_seed(seed)
+            losses.append(loss_so_far.measured(row, make(64, 64, 32), seed))
+        mean = loss_so_far.measured(row, attention.softmax_mean, seed)
+        assert losses[0] < mean - 0.02 and losses[1] > mean - 0.02
+
+    def test_to_a_trained_head_without_positions_both_the_are_the_same(self):
+        torch.manual_seed(0)
+        run = loss_so_far.train("one head", attention.CausalSelfAttention(64, 64, 32))
+        weights = loss_so_far.head_weights(run, [".", "the", "dogs", "near", "the", "cat"])
+        assert weights.sum(dim=-1) == pytest.approx(torch.ones(6))
+        assert torch.allclose(weights[4:, 1], weights[4:, 4], atol=1e-6)
+
+
+class TestPadded:
+    @pytest.mark.parametrize("seed", range(5))
+    def test_only_with_the_mask_a_text_alone_gets_the_loss_of_the_batch(self, seed):
+        make = attention.PaddedCausalSelfAttention
+        masked, not_masked = (padded.train(make, masked, seed) for masked in (True, False))
+        assert masked.in_a_batch == pytest.approx(masked.alone, abs=1e-4)
+        assert not_masked.alone > not_masked.in_a_batch + 0.05
+
+    def test_the_texts_are_sentences_with_the_padding_before_them(self):
+        texts = padded.sentences(32, seed=1)
+        batch = padded.left_padded(texts)
+        assert batch.shape == (32, 12) and min(map(len, texts)) >= 3
+        assert all(
+            torch.equal(row[12 - len(text) :], text) and (row[: 12 - len(text)] == padded.PAD).all()
+            for row, text in zip(batch, texts, strict=True)
+        )
 
 
 def big_negative(scores, hidden):

@@ -5,10 +5,10 @@ import torch
 
 from course_utils import attention
 from course_utils.experiments import heads, lookup, loss_so_far
-from course_utils.show.start.model import read
+from course_utils.show.start.model import read, scores
 
 full = pytest.mark.full("the lessons' experiments")
-more_seeds = [pytest.param(seed, marks=full) for seed in (1, 2)]
+more_seeds = [pytest.param(seed, marks=full) for seed in (1, 2, 3, 4)]
 
 
 def test_each_target_is_the_payload_of_the_next_and_of_the_previous_kind():
@@ -25,6 +25,20 @@ def test_each_target_is_the_payload_of_the_next_and_of_the_previous_kind():
 @pytest.mark.parametrize("width", [4, 8])
 def test_one_head_keeps_a_large_error_however_wide_it_is(width, seed):
     assert 0.35 < heads.error(heads.train(1, width, seed)) < 0.55
+
+
+@full
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("width", [4, 8])
+def test_weights_that_depend_on_the_kinds_alone_leave_one_payload_unknown(width, seed):
+    by_kind = heads.error(heads.train(1, width, seed, heads.ByKindAlone))
+    assert by_kind == pytest.approx(0.5, abs=0.01)
+
+
+@full
+@pytest.mark.parametrize("seed", range(5))
+def test_the_two_payloads_need_no_out_proj(seed):
+    assert heads.error(heads.train(2, 2, seed, heads.Joined)) < 0.005
 
 
 @pytest.mark.parametrize("seed", [0, *more_seeds])
@@ -49,6 +63,40 @@ def test_without_its_subject_head_the_start_page_s_model_expects_a_singular_verb
     assert heads.plural_share(words, silent=0) < 0.1
     assert min(heads.plural_share(words, silent=head) for head in (1, 2, 3)) > 0.95
     assert heads.plural_share(words) > 0.99, "no head stays silent"
+
+
+def test_over_all_such_sentences_the_model_gets_undecided_or_wrong_without_its_subject_head():
+    shares = {
+        subject: [heads.mean_plural_share(subject, silent) for silent in [(), 0, 1]]
+        for subject in ("many", "one")
+    }
+    assert shares["many"] == pytest.approx([1.0, 0.09, 1.0], abs=0.01)
+    assert shares["one"] == pytest.approx([0.0, 0.48, 0.0], abs=0.01)
+
+
+def test_two_heads_of_the_first_block_fetch_near_and_either_can_do_without_the_other():
+    shares = [heads.mean_plural_share("many", silent, block=0) for silent in [0, 1, (0, 1)]]
+    assert shares == pytest.approx([1.0, 1.0, 0.30], abs=0.01)
+    words, _ = read("the dogs near the cat")
+    weights = attention.masked_softmax(scores(words)[0], attention.causal_mask(6))
+    assert weights[:2, 5, 3].min() > 0.8  # from "cat" to "near"
+
+
+@full
+@pytest.mark.parametrize("seed", range(5))
+def test_in_the_language_model_four_heads_gain_much_and_out_proj_little(seed):
+    class NotMixed(attention.MultiHeadAttentionWrapper):
+        def forward(self, x):
+            return torch.cat([head(x) for head in self.heads], dim=-1)
+
+    def loss(row, make, *sizes):
+        torch.manual_seed(seed)
+        return loss_so_far.measured(loss_so_far.ROWS[row], make(64, *sizes), seed)
+
+    one = loss("one head", attention.CausalSelfAttention, 64, 32)
+    mixed = loss("four heads", attention.MultiHeadAttentionWrapper, 16, 32, 4)
+    not_mixed = loss("four heads", NotMixed, 16, 32, 4)
+    assert mixed < not_mixed < one - 0.03 and not_mixed - mixed < 0.03
 
 
 def test_padding_before_a_text_shows_that_the_mask_is_lost_and_padding_after_it_does_not():

@@ -23,7 +23,7 @@ from course_utils.show import drawing
 from course_utils.show.figures import Picture
 from course_utils.show.shapes import trace_shapes
 from course_utils.show.start import model as start_page
-from course_utils.show.start.language import VERBS, VERBS_WITH_OBJECT
+from course_utils.show.start.language import END, NOUNS, PLACES, VERBS, VERBS_WITH_OBJECT
 from course_utils.transformer import TransformerBlock
 
 
@@ -49,11 +49,29 @@ class SideBySide(nn.Module):
         return self.out_proj(torch.cat([head(x) for head in self.heads], dim=-1))
 
 
-def train(num_heads: int, width: int, seed: int = 0) -> SideBySide:
+class ByKindAlone(SideBySide):
+    """The control: one head whose attention weights depend on the tokens' kinds alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        (head,) = self.heads
+        kinds = x.masked_fill(torch.arange(8) >= len(lookup.KINDS), 0.0)  # (B, T, 8), no payload
+        return self.out_proj(_weights(head, kinds) @ head.value(x))
+
+
+class Joined(SideBySide):
+    """The heads' results side by side, without `out_proj`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([head(x) for head in self.heads], dim=-1)
+
+
+def train(
+    num_heads: int, width: int, seed: int = 0, make: type[SideBySide] = SideBySide
+) -> SideBySide:
     """Train heads to get both payloads, in 1,000 steps of Adam on 64 texts each."""
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = SideBySide(num_heads, width)
+        model = make(num_heads, width)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
         for step in range(1_000):
             tokens, wanted = two_payloads(64, 10_000 * seed + step)
@@ -88,23 +106,50 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
     return attention.safe_masked_softmax(scores, hidden)
 
 
-def plural_share(words: list[str], silent: int = -1) -> float:
-    """The probability of a plural verb after these words in the start page's model. Optionally, one
-    head of the second block is ablated: its channels become 0 before `out_proj`."""
+def plural_share(words: list[str], silent: int | Sequence[int] = (), block: int = 1) -> float:
+    """The probability of a plural verb after these words in the start page's model.
+
+    Args:
+        silent: one or several heads of a block to ablate: their channels become 0 before
+            `out_proj`.
+        block: which block, 0 or 1.
+    """
+    return _plural_shares([words], silent, block).item()
+
+
+def mean_plural_share(subject: str, silent: int | Sequence[int] = (), block: int = 1) -> float:
+    """`plural_share`, averaged over the 192 sentences like "the dogs near the cat", in which the
+    subject is "many" and the nearer noun "one", or the opposite."""
+    other = {"many": "one", "one": "many"}[subject]
+    sentences = [
+        [END, "the", noun, place, "the", nearer]
+        for noun in NOUNS[subject]
+        for place in PLACES
+        for nearer in NOUNS[other]
+    ]
+    return _plural_shares(sentences, silent, block).mean().item()
+
+
+@torch.no_grad()
+def _plural_shares(sentences: list[list[str]], silent: int | Sequence[int], block: int) -> Tensor:
+    heads = torch.tensor([silent] if isinstance(silent, int) else [*silent], dtype=torch.long)
 
     def silence(_: nn.Module, joined: tuple[Tensor]) -> Tensor:
         D = start_page.WIDTH // start_page.HEADS
         channels = torch.arange(start_page.WIDTH) // D  # (C,): the head of each channel
-        return joined[0].masked_fill(channels == silent, 0.0)  # (B, T, C)
+        return joined[0].masked_fill(torch.isin(channels, heads), 0.0)  # (B, T, C)
 
-    block = start_page.trained().blocks[-1]
-    assert isinstance(block, TransformerBlock)
-    hook = block.attention.out_proj.register_forward_pre_hook(silence)
+    model = start_page.trained()
+    ids = torch.tensor([[start_page.IDS[word] for word in words] for words in sentences])  # (B, T)
+    attending = model.blocks[block]
+    assert isinstance(attending, TransformerBlock)
+    hook = attending.attention.out_proj.register_forward_pre_hook(silence)
     try:
-        chances = start_page.next_words(words)
+        chances = torch.softmax(model(ids)[:, -1], dim=-1)  # (B, V)
     finally:
         hook.remove()
-    return sum(chances[verb] for verb in VERBS["many"] + VERBS_WITH_OBJECT["many"])
+    plural = [start_page.IDS[verb] for verb in VERBS["many"] + VERBS_WITH_OBJECT["many"]]
+    return chances[:, plural].sum(dim=-1)  # (B,)
 
 
 class ReviewedWrapper(attention.MultiHeadAttentionWrapper):

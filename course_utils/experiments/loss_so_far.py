@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -76,12 +76,14 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its row, its loss in nats per word, what ran, and what the model wrote."""
+    """One training run: its row, its loss in nats per word, what ran, what the model wrote, and the
+    trained model."""
 
     row: str
     loss: float
     part: str
     lines: tuple[str, ...]
+    model: nn.Module | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.row}, with {self.part}: {self.loss:.3f} nats per word"
@@ -128,7 +130,17 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> Run:
     if name in COUNTED:
         return Run(name, COUNTED[name](), "no model", _written(_counted(name)))
     loss, model = _trained(row, part, seed)
-    return Run(name, loss, _name(part), _written(_next_word(model)))
+    return Run(name, loss, _name(part), _written(_next_word(model)), model)
+
+
+@torch.no_grad()
+def head_weights(run: Run, words: Sequence[str]) -> Tensor:
+    """The attention weights of a run's only head on some words of the toy English, `(T, T)`."""
+    assert isinstance(run.model, Model) and isinstance(run.model.part, nn.Module)
+    x = run.model.token(torch.tensor([toy_english.words.index(word) for word in words]))  # (T, C)
+    head = run.model.part
+    scores = attention.attention_scores(head.query(x), head.key(x))  # (T, T)
+    return attention.masked_softmax(scores, attention.causal_mask(len(words)))
 
 
 def measured(row: Row, part: Part | None, seed: int) -> float:

@@ -1,10 +1,13 @@
-"""Lesson 04: the softmax and its gradients if the scores aren't scaled."""
+"""Lesson 04: the softmax, its gradients and a language model if the scores aren't scaled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
+
+from .. import attention
 
 QUERIES, KEYS = 500, 8
 
@@ -37,3 +40,12 @@ def by_width(widths: Sequence[int]) -> dict[str, dict[str, list[float]]]:
         "largest of 8 weights": {name: [top for top, _ in seen] for name, seen in looks.items()},
         "gradient of a row": {name: [grad for _, grad in seen] for name, seen in looks.items()},
     }
+
+
+class Unscaled(attention.CausalSelfAttention):
+    """The head of lesson 04 without the division by √D."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        T = x.shape[1]
+        scores = self.query(x) @ self.key(x).transpose(-2, -1)  # (B, T, T)
+        return attention.masked_softmax(scores, self.hidden[:T, :T]) @ self.value(x)

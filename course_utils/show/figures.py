@@ -431,6 +431,7 @@ def curves(
     values: Mapping[str, Tensor],
     title: str,
     *,
+    points: Mapping[float, float] | None = None,
     xlabel: str = "x",
     ylabel: str = "",
     alt: str,
@@ -441,6 +442,7 @@ def curves(
         x: N numbers in order.
         values: N numbers by name.
         title: what the figure shows.
+        points: pairs of x and y to mark.
         alt: the text alternative.
     """
     with drawing.style():
@@ -450,6 +452,8 @@ def curves(
         axes.axvline(0, color="#bbbbbb", linewidth=0.8)
         for i, (name, y) in enumerate(values.items()):
             axes.plot(array(x), array(y), label=name, **line_look(i))
+        if points:
+            axes.plot(list(points), list(points.values()), "D", color="black", markersize=7)
         axes.set(xlabel=xlabel, ylabel=ylabel)
         figure.legend(loc="outside right center", handlelength=3)
     return Picture(figure, alt)
