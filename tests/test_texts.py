@@ -56,7 +56,7 @@ def write(tmp_path):
 
 def test_the_example_of_the_readme(tmp_path, monkeypatch, capsys):
     for name, body in re.findall(r"^`(\S+)`:\n\n```\w+\n(.*?)^```", README, re.M | re.S):
-        path = tmp_path / "physics" / name
+        path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(body, encoding="utf-8")
     example, said = re.search(
@@ -65,8 +65,10 @@ def test_the_example_of_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(example, {})
     printed = capsys.readouterr().out
-    assert printed.startswith(said)
-    assert "What happened: The distance is twice as long as it should be." in printed
+    assert printed == said
+    assert "What happened: The distance is twice as long as it should be." in said
+    for row in re.findall(r"^\|.*$", README, re.M):
+        assert row.endswith("|"), "a wrapped row is no row of a table"
     lines = sum(len(p.read_text().splitlines()) for p in tmp_path.rglob("*.*"))
     assert lines < 40
 

@@ -206,6 +206,10 @@ class Elsewhere(Tensor):
     Like a tensor on a GPU, it can't be combined with CPU tensors, so a machine without a GPU shows
     which tensors an answer leaves on the CPU. Its numbers can be read; `.numpy()` fails, as on a
     GPU.
+
+    PyTorch's own `FakeTensorMode` has no numbers: it can't try an answer that calls `.tolist()` or
+    tests whether a mask hides anything, and without CUDA it refuses an index on the CPU, `copy_`
+    between devices, and `new_tensor`, which a GPU allows.
     """
 
     here: Tensor

@@ -15,6 +15,7 @@ def cases(seed):
 
     def case(name, logits, roles="", **named):
         by_name = {"keywords": tuple(n for n in named if n != "temperature")}
+        by_name |= {"once": "many" in roles}
         return Case(name, {"logits": logits, **named}, None, by_name, frozenset(roles.split()))
 
     def sizes():
@@ -42,6 +43,7 @@ def cases(seed):
         case("top_k beyond the vocabulary", drawn(), top_k=50),
         case("top_p 0.93, three dimensions", drawn(top_p=0.93, shape=third), top_p=0.93),
         case("top_p 1", even, top_p=1.0),
+        case("top_p 1, many rows", draw.normal(500, 50), "many", top_p=1.0),
         case("top_p below the likeliest", one_sure, top_p=0.5),
         case("top_k, then top_p", steep, "small", top_k=3, top_p=0.7),
         case("all three", drawn(0.8, 5, 0.75), temperature=0.8, top_k=5, top_p=0.75),
@@ -112,6 +114,10 @@ def see_ties(answer, case, seen):
             out = answer(tied.clone(), **{name: value})
             if out.shape == tied.shape and bool((out >= 0).all()) and bool(out.isfinite().all()):
                 kept[name] = int((out > 1e-6).sum())
+    with contextlib.suppress(Exception):
+        even = torch.zeros(1, 4, device=target_device())
+        if bool((answer(even.clone()) == 0.25).all()):  # else its sums are rounded
+            kept["an exact sum"] = int((answer(even.clone(), top_p=0.5) > 1e-6).sum())
     seen.facts["traits"] = {"ties": kept}
 
 
@@ -139,8 +145,8 @@ def sums(case, seen, expected):
 
 @true_of("top_k and top_p leave the right words, and no others", credit=True)
 def keeps(case, seen, expected):
-    if not {"top_k", "top_p"} & case.inputs.keys():
-        return None
+    if not {"top_k", "top_p"} & case.inputs.keys() or "many" in case.roles:
+        return None  # in some of many rows, the sum rounds to 1 before the last word
     return bool(((seen.tensors["out"] > 0) == (expected["out"] > 0)).all())
 
 
@@ -156,8 +162,10 @@ def cold(case, seen, expected):
 )
 def ties(case, seen, expected):
     kept = seen.traits["ties"]
-    if kept.keys() != TIES.keys():
+    if not kept.keys() >= TIES.keys():
         return None
+    if kept.get("an exact sum", 2) != 2:
+        return f"keeps {kept['an exact sum']} of four for top_p=0.5, though two are enough"
     wrong = [f"keeps {kept[n]} for {n}={v}" for n, (v, right) in TIES.items() if kept[n] != right]
     return wrong[0] if wrong else True
 

@@ -63,19 +63,43 @@ LAST_STEP_TRAP = {
     "a d": "e .8",
     "b c": "e .99",
 }
-LONG_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 1.6: 0.45 and 0.4 a word
+LONG_FOR_THE_WORD = {  # two words that lose 0.90 nats, four that lose 1.76: 0.45 and 0.44 a word
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .72 a .2",
+    "b c": "d .72 a .2",
+    "b c d": "e .72 a .2",
+}
+SHORT_FOR_THE_WORD = {  # two words that lose 0.90 nats, four that lose 1.85: 0.45 and 0.46 a word
+    "": "a .45 b .46",
+    "a": "e .9",
+    "b": "c .7 a .2",
+    "b c": "d .7 a .2",
+    "b c d": "e .7 a .2",
+}
+LONGER_BY_MORE = {  # 0.90 nats in two and 1.6 in four: divided by one word more, the short one wins
     "": "a .45 b .46",
     "a": "e .9",
     "b": "c .77 a .2",
     "b c": "d .77 a .2",
     "b c d": "e .76 a .2",
 }
-SHORT_FOR_THE_WORD = {  # two words that lose 0.9 nats, four that lose 2.15: 0.45 and 0.54 a word
-    "": "a .45 b .46",
-    "a": "e .9",
-    "b": "c .64 a .3",
-    "b c": "d .64 a .3",
-    "b c d": "e .63 a .3",
+THIRD_WORD_BETTER = {  # a beam of three or more finds c d e, which a beam of two has left
+    "": "a .5 b .37 c .1",
+    "a": "a .6",
+    "b": "a .5",
+    "c": "d .99",
+    "a a": "e .24 a .2 b .19 c .19 d .18",
+    "b a": "e .2 a .19 b .19 c .19 d .18",
+    "c d": "e .99",
+}
+THIRD_TEXT_BETTER = {  # the best two of each text, instead of two in all, keep b c e
+    "": "a .6 b .3",
+    "a": "c .45 d .42",
+    "b": "c .7",
+    "a c": "e .3 a .25 b .2 d .2",
+    "a d": "e .27 a .24 b .2 c .2",
+    "b c": "e .99",
 }
 LONG_AFTER_ALL = {  # 0.9 nats in two and 1.44 in four: divided by a root, the short one is better
     "": "a .45 b .46",
@@ -149,6 +173,9 @@ def cases(seed):
         case("the longer text is far better", LONG_AND_ALMOST_AS_LIKELY, 2, 6, **once),
         case("two have ended, a third is better", TWO_HAVE_ENDED, 2, 6, **once),
         case("sure of one word, unsure of the next", SURE_THEN_UNSURE, 2, 6, **once),
+        case("the longer text is better by more", LONGER_BY_MORE, 2, 6, **once),
+        case("a wider beam finds another text", THIRD_WORD_BETTER, 2, 3, **once),
+        case("the third best in all is left", THIRD_TEXT_BETTER, 2, 3, **once),
     ]
 
 

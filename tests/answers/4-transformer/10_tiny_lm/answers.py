@@ -106,7 +106,7 @@ def probabilities_by_shift(logits, temperature=1.0, top_k=None, top_p=None):
         logits = torch.full_like(logits, -1e9).scatter(-1, kept.indices, kept.values)
     if top_p is not None:
         ordered, order = torch.sort(logits, descending=True)
-        drop = ordered.softmax(-1).cumsum(-1) > top_p
+        drop = ordered.softmax(-1).cumsum(-1) >= top_p
         drop[..., 1:] = drop[..., :-1].clone()
         drop[..., 0] = False
         logits = logits.masked_fill(drop.scatter(-1, order, drop), -1e9)
