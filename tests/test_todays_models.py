@@ -14,7 +14,10 @@ from course_utils.todays_models import (
     RMSNorm,
     SwiGLU,
     gpt2_of_size,
+    llama_of_size,
     load_gpt2,
+    load_llama,
+    new_caches,
     sliding_window_mask,
 )
 from whywrong.course import catalogue
@@ -168,3 +171,61 @@ def test_the_table_of_edits(name):
         assert sum(p.numel() for p in block.parameters()) == count
         row = loss_so_far.Row("16", positions=positions, normed=True)
         assert loss_so_far.measured(row, block, seed) == pytest.approx(loss, abs=0.012)
+
+
+def llama_and_ours(**sizes):
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=53, hidden_size=24, num_attention_heads=6, num_key_value_heads=2,
+        intermediate_size=37, num_hidden_layers=3, max_position_embeddings=32,
+        tie_word_embeddings=True, rms_norm_eps=1e-6, attn_implementation="eager", **sizes,
+    )  # fmt: skip
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    for parameter in theirs.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    ours = llama_of_size(config).eval()
+    load_llama(ours, theirs.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize("base", [10_000.0, 500.0])
+def test_a_llama_with_random_parameters_gives_the_same_logits(base):
+    rotary = {"rope_type": "default", "rope_theta": base}
+    theirs, ours = llama_and_ours(rope_parameters=rotary)
+    ids = torch.randint(53, (3, 17))
+    with torch.no_grad():
+        expected = theirs(ids).logits
+        torch.testing.assert_close(ours(ids), expected, atol=1e-4, rtol=0)
+        caches = new_caches(ours)  # a prompt at once, then one by one
+        parts = [ours(part, caches) for part in ids.split([9, *[1] * 8], dim=1)]
+        torch.testing.assert_close(torch.cat(parts, dim=1), expected, atol=1e-4, rtol=0)
+        kept = theirs(ids[:, :9], use_cache=True)
+        step = theirs(ids[:, 9:10], past_key_values=kept.past_key_values).logits
+        torch.testing.assert_close(parts[1], step, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("window", [1, 3, 5, 40])
+@pytest.mark.parametrize("sizes", [[1] * 13, [5, 1, 2, 5], [13]])
+def test_with_a_window_and_a_cache_attention_agrees_with_itself(window, sizes):
+    torch.manual_seed(0)
+    attend = GroupedQueryAttention(12, 6, 3, context_length=16, window=window)
+    x, cache = torch.randn(2, 13, 12), {}
+    parts = [attend(part, cache) for part in x.split(sizes, dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), attend(x), atol=1e-6, rtol=0)
+    assert cache["key"].shape[2] == min(13, window - 1 if window <= 13 else 13)
+
+
+def test_an_output_layer_of_its_own_is_refused():
+    theirs, ours = llama_and_ours()
+    state = dict(theirs.state_dict())
+    state["lm_head.weight"] = state["lm_head.weight"] + 1
+    with pytest.raises(ValueError, match="aren't tied"):
+        load_llama(ours, state)
+
+
+def test_the_explorer_refuses_a_large_model():
+    from course_utils.show.explorer import explore
+
+    model = nn.Linear(2_000, 2_000)
+    with pytest.raises(ValueError, match="4,002,000 parameters"):
+        explore(model, ["a"])

@@ -20,6 +20,7 @@ from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
 SCRIPT = joined(FOLDER / "explorer.js")
+MOST_NUMBERS = 3_000_000  # 12 MB in a page
 SHOWN = 7  # the number of likeliest words in the table
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
 NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
@@ -40,6 +41,12 @@ def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) 
         ValueError: the parameters have other names, or the number of words isn't V.
     """
     names = model.state_dict()
+    size = sum(parameter.numel() for parameter in names.values())
+    if size > MOST_NUMBERS:
+        raise ValueError(
+            f"explore puts all of a model into the page, and this one has {size:,} parameters, "
+            f"which are {4 * size / 2**20:,.0f} MiB: more than {MOST_NUMBERS:,} are refused."
+        )
     lacking = [name for name in NEEDED if name not in names]
     if lacking:
         raise ValueError(f"explore needs the parameters of TinyLM; the model lacks {lacking[0]}.")

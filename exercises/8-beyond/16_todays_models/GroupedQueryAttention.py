@@ -13,7 +13,9 @@ from whywrong.modules import MODULE_PROPERTIES
 LAYERS = ("query", "key", "value", "out_proj")
 
 
-def attention_case(draw, name, sizes, roles="", by_name=False, dtype=torch.float32, **options):
+def attention_case(
+    draw, name, sizes, roles="", by_name=False, dtype=torch.float32, window=None, **options
+):
     """`sizes`: B, T, H, G, D and context_length."""
     B, T, H, G, D, length = sizes
     C = H * D
@@ -21,12 +23,13 @@ def attention_case(draw, name, sizes, roles="", by_name=False, dtype=torch.float
     named = {"d_model": C, "num_heads": H, "num_kv_heads": G, "context_length": length}
     options |= {
         "args": () if by_name else tuple(named.values()),
-        "kwargs": named if by_name else {},
+        "kwargs": (named if by_name else {}) | ({"window": window} if window else {}),
         "weights": {
             f"{layer}.weight": draw.normal(n, C, dtype=dtype) / C**0.5 for layer, n in rows.items()
         },
         "dtype": dtype,
         "heads": (H, G),
+        "window": window or T,
     }
     if "typical" in roles:
         options["others"] = [((4, 2, 1, 3), {})]
@@ -38,10 +41,11 @@ def cases(seed):
     draw = Draw(seed)
     double = torch.float64
     return [
-        attention_case(draw, "six heads share two", (3, 5, 6, 2, 4, 9), "typical device"),
+        attention_case(draw, "six heads share two", (3, 7, 6, 2, 4, 11), "typical device cached"),
         attention_case(
             draw, "float64, made by name", (2, 5, 6, 3, 4, 8), dtype=double, by_name=True
         ),
+        attention_case(draw, "a window of three tokens", (2, 8, 4, 2, 6, 11), "cached", window=3),
         attention_case(draw, "as many as there are heads", (2, 5, 3, 3, 4, 9), "small", once=True),
         attention_case(draw, "one for all heads", (2, 5, 4, 1, 6, 9), "small", once=True),
         attention_case(draw, "as many tokens as fit", (2, 7, 4, 2, 6, 7), "small", once=True),
@@ -57,13 +61,20 @@ def oracle(case, weights, x):
         for name, n in parts.items()
     )
     query, key = apply_rope(query), apply_rope(key)
-    seen = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()
+    back = torch.arange(T, device=x.device)[:, None] - torch.arange(T, device=x.device)
+    seen = (back >= 0) & (back < case.options["window"])
     out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, enable_gqa=True)
     return F.linear(out.transpose(1, 2).flatten(2), weights["out_proj.weight"])
 
 
+CHUNKS = (3, 1, 2)  # a prompt at once, one token, two tokens; then the others one by one
+
+
 def see_attention(make, case, seen):
-    """Another first and another last token; the tokens in another order."""
+    """The same text in parts, with a cache; another first and another last token; the tokens in
+    another order."""
+    if "cached" in case.roles:
+        see_cached(make, case, seen)
     if "typical" not in case.roles:
         return
     set_seed(1)  # a parameter that nobody asked for has the same numbers again
@@ -78,8 +89,28 @@ def see_attention(make, case, seen):
         seen.put("turned", module(turned.to(device)))
 
 
+def see_cached(make, case, seen):
+    set_seed(1)
+    module, x = make(), case["x"].to(target_device())
+    sizes = [*CHUNKS, *[1] * (x.shape[1] - sum(CHUNKS))]
+    cache, found = {}, []
+    with torch.no_grad():
+        for chunk in x.split(sizes, dim=1):
+            found.append(module(chunk.clone(), cache))
+    if all(torch.is_tensor(part) for part in found):
+        seen.put(IN_PARTS, torch.cat(found, dim=1))
+    else:
+        seen.put(IN_PARTS, found[0])
+
+
+IN_PARTS = "the same in parts, with a cache"
 probe = ModuleProbe(gradients=("x",), watch=False, extra=see_attention)
-expect = expect_module(oracle)
+at_once = expect_module(oracle)
+
+
+def expect(case):
+    expected = at_once(case)
+    return expected | ({IN_PARTS: expected["out"]} if "cached" in case.roles else {})
 
 
 @true_of("A token attends to the tokens before it", credit=True, gate=True, role="typical")
@@ -97,7 +128,22 @@ def positions(case, seen, expected):
     return not near(seen.tensors["out"][:, -1], seen.tensors["turned"][:, -1])
 
 
-properties = (listens, no_future, positions, *MODULE_PROPERTIES)
+@true_of(
+    "A text in parts, with a cache, gives the same as the text at once", credit=True, role="cached"
+)
+def in_parts(case, seen, expected):
+    return near(seen.tensors[IN_PARTS], seen.tensors["out"])
+
+
+@true_of("A token attends to `window` tokens, itself included", credit=True, role="cached")
+def windowed(case, seen, expected):
+    window = case.options["window"]
+    if window == case["x"].shape[1]:
+        return None
+    return near(seen.tensors["out"], expected["out"])
+
+
+properties = (listens, no_future, positions, in_parts, windowed, *MODULE_PROPERTIES)
 
 # The sizes that have to differ, by the letters of each input's dimensions, and of the weights.
 letters = {

@@ -55,46 +55,88 @@ class GatedByModule(GatedByFunction):
 
 
 class GroupsByExpand(nn.Module):
-    """Keys and values are expanded without a copy; attention by hand."""
+    """Keys and values are expanded without a copy; attention by hand; a cache of pairs."""
 
-    def __init__(self, d_model, num_heads, num_kv_heads, context_length):
+    def __init__(self, d_model, num_heads, num_kv_heads, context_length, window=None):
         super().__init__()
         self.H, self.G, self.D = num_heads, num_kv_heads, d_model // num_heads
+        self.window = window or context_length
         self.query = nn.Linear(d_model, d_model, bias=False)
         self.key = nn.Linear(d_model, self.G * self.D, bias=False)
         self.value = nn.Linear(d_model, self.G * self.D, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x):
+    def projected(self, x, cache):
+        """Queries, keys and values with those of the cache, and what is hidden."""
+        past = cache["pair"][0].shape[2] if cache else 0
         q, k = (
-            apply_rope(split_heads(f(x), n)) for f, n in ((self.query, self.H), (self.key, self.G))
+            apply_rope(split_heads(f(x), n), offset=past)
+            for f, n in ((self.query, self.H), (self.key, self.G))
         )
         v = split_heads(self.value(x), self.G)
+        if past:
+            k, v = (torch.cat(both, 2) for both in zip(cache["pair"], (k, v), strict=True))
+        if cache is not None:
+            cache["pair"] = k, v
+        S = past + x.shape[1]
+        older = torch.ones(S, S, dtype=torch.bool, device=x.device).tril(-self.window)
+        return q, k, v, (causal_mask(S, x.device) | older)[past:]
+
+    def forward(self, x, cache=None):
+        q, k, v, hidden = self.projected(x, cache)
         k, v = (
             t[:, :, None].expand(-1, -1, self.H // self.G, -1, -1).flatten(1, 2) for t in (k, v)
         )
-        scores = q @ k.mT / self.D**0.5
-        scores = scores.masked_fill(causal_mask(x.shape[1], x.device), -torch.inf)
+        scores = (q @ k.mT / self.D**0.5).masked_fill(hidden, -torch.inf)
         return self.out_proj(merge_heads(scores.softmax(-1) @ v))
 
 
 class GroupsByHead(GroupsByExpand):
     """One query head after the other."""
 
-    def forward(self, x):
-        query = apply_rope(split_heads(self.query(x), self.H))
-        key, value = (
-            apply_rope(split_heads(self.key(x), self.G)),
-            split_heads(self.value(x), self.G),
-        )
+    def forward(self, x, cache=None):
+        query, key, value, hidden = self.projected(x, cache)
         found = []
         for h in range(self.H):
             g = h * self.G // self.H
             out = F.scaled_dot_product_attention(
-                query[:, h], key[:, g], value[:, g], is_causal=True
+                query[:, h], key[:, g], value[:, g], attn_mask=~hidden
             )
             found.append(out)
         return self.out_proj(torch.cat(found, dim=-1))
+
+
+class ModelInOneClass(nn.Module):
+    """No class for a block: a list of parts for each layer."""
+
+    def __init__(
+        self, vocab_size, d_model, num_heads, num_kv_heads, context_length, num_layers, d_ff
+    ):
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, d_model)
+        nn.init.trunc_normal_(self.embed.weight, std=0.02)
+        self.norm = finished.RMSNorm(d_model)
+
+        def parts():
+            return nn.ModuleDict(
+                {
+                    "norm1": finished.RMSNorm(d_model),
+                    "attention": finished.GroupedQueryAttention(
+                        d_model, num_heads, num_kv_heads, context_length
+                    ),
+                    "norm2": finished.RMSNorm(d_model),
+                    "feed_forward": finished.SwiGLU(d_model, d_ff),
+                }
+            )
+
+        self.blocks = nn.ModuleList(parts() for _ in range(num_layers))
+
+    def forward(self, ids, caches=None):
+        x = self.embed(ids)
+        for i, block in enumerate(self.blocks):
+            x = x + block.attention(block.norm1(x), *(caches[i : i + 1] if caches else []))
+            x = x + block.feed_forward(block.norm2(x))
+        return torch.einsum("btc,vc->btv", self.norm(x), self.embed.weight)
 
 
 def window_by_loop(T, window):
@@ -155,6 +197,40 @@ def load_by_data(model, state_dict):
         mine.data.copy_(theirs.data)
 
 
+NAMES = {
+    "input_layernorm.weight": "norm1.scale",
+    "post_attention_layernorm.weight": "norm2.scale",
+    "embed_tokens": "embed",
+    "layers": "blocks",
+    "self_attn.q_proj": "attention.query",
+    "self_attn.k_proj": "attention.key",
+    "self_attn.v_proj": "attention.value",
+    "self_attn.o_proj": "attention.out_proj",
+    "mlp.gate_proj": "feed_forward.gate",
+    "mlp.up_proj": "feed_forward.expand",
+    "mlp.down_proj": "feed_forward.contract",
+}
+
+
+def load_llama_by_names(model, state_dict):
+    """Renamed entries and `load_state_dict`."""
+    given = {}
+    for name, value in state_dict.items():
+        name = name.removeprefix("model.")
+        for theirs, mine in NAMES.items():
+            name = name.replace(theirs, mine)
+        name = "norm.scale" if name == "norm.weight" else name
+        if name.endswith(("query.weight", "key.weight")):
+            D = len(value) // getattr(
+                model.blocks[0].attention, "num_heads" if "query" in name else "num_kv_heads"
+            )
+            rows = torch.arange(len(value)).view(-1, 2, D // 2).mT.flatten()
+            value = value[rows.to(value.device)]
+        if name != "lm_head.weight":
+            given[name] = value
+    model.load_state_dict(given)
+
+
 RIGHT = {
     "RMSNorm": {
         "by vector_norm": NormByVectorNorm,
@@ -163,6 +239,8 @@ RIGHT = {
     },
     "SwiGLU": {"by functions": GatedByFunction, "by a module": GatedByModule},
     "GroupedQueryAttention": {"expanded": GroupsByExpand, "head by head": GroupsByHead},
+    "ModernLM": {"in one class": ModelInOneClass},
+    "load_llama": {"by names": load_llama_by_names},
     "sliding_window_mask": {"by a loop": window_by_loop, "a difference": window_by_xor},
     "load_gpt2": {"by load_state_dict": load_by_state_dict, "by .data": load_by_data},
 }
@@ -178,4 +256,6 @@ WRONG = {
         "of the course": (0, finished.sliding_window_mask),
     },
     "load_gpt2": {"of the course": (0, finished.load_gpt2)},
+    "ModernLM": {"of the course": (0, finished.ModernLM)},
+    "load_llama": {"of the course": (0, finished.load_llama)},
 }

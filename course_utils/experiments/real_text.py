@@ -1,0 +1,323 @@
+"""Lesson 17: a small modern model on the source of Python's standard library.
+
+The stored model was trained by `python -m tools.train_real_text`; docs/benchmarks.md has the
+command and the curve.
+"""
+
+import ast
+import bz2
+import gzip
+import json
+import lzma
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from ..attention import attention_scores, causal_mask, split_heads
+from ..data.real_text import Merges, bits_per_byte, vocabulary
+from ..language_model import evaluating
+from ..todays_models import ModernLM
+from ..transformer import apply_rope
+
+STORED = Path(__file__).with_name("real_text.safetensors")
+
+VOCABULARY = 1_024
+SIZES = {
+    "d_model": 128,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "context_length": 256,
+    "num_layers": 4,
+    "d_ff": 344,
+}
+
+
+def token_lengths(merges: Merges) -> Tensor:
+    """The number of bytes of each token, `(V,)`."""
+    return torch.tensor([len(token) for token in vocabulary(merges)])
+
+
+@torch.no_grad()
+def held_out_bits(model: nn.Module, ids: Tensor, lengths: Tensor, context: int = 256) -> float:
+    """The bits per byte of a model on a text, read in windows side by side.
+
+    Args:
+        ids: the ids of the text, `(N,)`. The first token of the text and an incomplete last window
+            are not counted.
+        lengths: the number of bytes of each token, `(V,)`.
+        context: the number of tokens in a window. A window doesn't see the one before it, so the
+            first tokens of each have little context.
+    """
+    windows = ids.unfold(0, context + 1, context)  # (W, context + 1)
+    bits, count = 0.0, 0
+    with evaluating(model):
+        for batch in windows.split(16):
+            targets = batch[:, 1:]
+            size = int(lengths[targets].sum())
+            bits += size * bits_per_byte(model(batch[:, :-1]), targets, lengths)
+            count += size
+    return bits / count
+
+
+@lru_cache(maxsize=1)
+def stored_model() -> tuple[ModernLM, Merges]:
+    """The stored model in evaluation mode, and the merges of its tokenizer."""
+    with safe_open(STORED, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        sizes = json.loads(file.metadata()["sizes"])
+    merges = {tuple(pair): 256 + i for i, pair in enumerate(tensors.pop("merges").tolist())}
+    model = ModernLM(**sizes)
+    model.load_state_dict({name: value.float() for name, value in tensors.items()})
+    return model.eval().requires_grad_(False), merges
+
+
+# What compressors and counts make of it --------------------------------------------------------
+
+
+def compressed_bits(text: bytes, before: bytes = b"") -> dict[str, float]:
+    """The bits per byte of a text under three compressors that may read another text before it."""
+    programs: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": lambda data: gzip.compress(data, 9),
+        "bz2": lambda data: bz2.compress(data, 9),
+        "xz": lambda data: lzma.compress(data, preset=9),
+    }
+    found = {}
+    for name, program in programs.items():
+        alone = len(program(before)) if before else 0
+        found[name] = 8 * (len(program(before + text)) - alone) / len(text)
+    return found
+
+
+class NGram:
+    """A model that counts: the next token after the last `order - 1` tokens.
+
+    Counts of all orders are mixed as by Witten and Bell (1991): the more different tokens have
+    followed a context, the more weight has the next shorter context.
+
+    Args:
+        ids: the training text, `(N,)`.
+        vocab_size: the vocabulary size V, at most 4,096.
+        order: the number of tokens in the longest pattern.
+    """
+
+    def __init__(self, ids: Tensor, vocab_size: int, order: int = 5) -> None:
+        self.vocab_size, self.order = vocab_size, order
+        self.tables = []
+        for n in range(1, order + 1):
+            patterns, counts = self._keys(ids.unfold(0, n, 1)).unique(return_counts=True)
+            contexts, kinds = (patterns // vocab_size).unique_consecutive(return_counts=True)
+            at = torch.repeat_interleave(torch.arange(len(kinds)), kinds)
+            sums = torch.zeros(len(kinds), dtype=torch.int64).index_add(0, at, counts)
+            self.tables.append((patterns, counts, contexts, kinds, sums))
+
+    def _keys(self, rows: Tensor) -> Tensor:
+        """One number for each row of tokens, `(N, n)` -> `(N,)`; equal rows have equal numbers."""
+        keys = torch.zeros(len(rows), dtype=torch.int64)
+        for column in rows.T:
+            keys = keys * self.vocab_size + column
+        return keys
+
+    def probability(self, rows: Tensor) -> Tensor:
+        """The probability of the last token of each row, `(N, order)` -> `(N,)`, float64."""
+        mixed = torch.full((len(rows),), 1 / self.vocab_size, dtype=torch.float64)
+        for n, (patterns, counts, contexts, kinds, sums) in enumerate(self.tables, start=1):
+            keys = self._keys(rows[:, -n:])
+            often = _looked_up(keys, patterns, counts)
+            context = keys // self.vocab_size
+            kind, total = (_looked_up(context, contexts, table) for table in (kinds, sums))
+            known = total > 0
+            better = (often + kind * mixed) / (total + kind).clamp(min=1)
+            mixed = torch.where(known, better, mixed)
+        return mixed
+
+    def bits_per_byte(self, ids: Tensor, lengths: Tensor) -> float:
+        """The bits per byte of a text, from the token on that has a full context."""
+        rows = ids.unfold(0, self.order, 1)
+        bits = -self.probability(rows).log2().sum()
+        return float(bits / lengths[rows[:, -1]].sum())
+
+    def sample(self, ids: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Append `count` tokens to `(T,)` ids, each drawn by its probability."""
+        every = torch.arange(self.vocab_size)[:, None]
+        for _ in range(count):
+            context = (
+                F.pad(ids, (self.order - 1, 0))[1 - self.order :] if self.order > 1 else ids[:0]
+            )
+            rows = torch.cat([context.expand(self.vocab_size, -1), every], dim=1)
+            drawn = torch.multinomial(self.probability(rows), 1, generator=generator)
+            ids = torch.cat([ids, drawn])
+        return ids
+
+
+def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
+    """The value of each key, in float64; 0 for keys that aren't known. `known` is sorted."""
+    at = torch.searchsorted(known, keys).clamp(max=len(known) - 1)
+    return torch.where(known[at] == keys, values[at], 0).double()
+
+
+# What it writes ---------------------------------------------------------------------------------
+
+PROMPTS = ("def", "def get", "def _read(self", "def close(", "def parse", "def __init__(self")
+
+
+def functions(
+    write: Callable[[bytes, torch.Generator], bytes], count: int, seed: int = 0
+) -> list[str]:
+    """Let a model write functions: each text begins with a prompt and ends before the next line
+    that isn't indented.
+
+    Args:
+        write: continues a prompt.
+        count: the number of functions.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for i in range(count):
+        text = write(b"\n\n" + PROMPTS[i % len(PROMPTS)].encode(), generator)
+        lines = text.decode("utf-8", errors="replace").strip("\n").split("\n")
+        ends = (n for n, line in enumerate(lines) if n and line[:1] not in ("", " ", "\t"))
+        found.append("\n".join(lines[: next(ends, len(lines))]).rstrip())
+    return found
+
+
+def is_python(text: str) -> bool:
+    """Whether `ast.parse` accepts a text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of strange escapes, for example
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
+
+
+def accepted(texts: Sequence[str]) -> tuple[float, float]:
+    """The share of functions, and of their lines, that `ast.parse` accepts.
+
+    A line is tried alone, without its indentation; a line that opens a block gets a `pass`.
+    """
+    lines = [line.strip() for text in texts for line in text.split("\n") if line.strip()]
+    tried = [f"{line} pass" if line.endswith(":") else line for line in lines]
+    return (
+        sum(map(is_python, texts)) / len(texts),
+        sum(map(is_python, tried)) / len(tried),
+    )
+
+
+def longest_copy(text: bytes, training: bytes) -> bytes:
+    """The longest run of a text that stands in the training text, byte for byte."""
+    best = b""
+    for start in range(len(text)):
+        while text[start : start + len(best) + 1] in training:
+            if start + len(best) + 1 > len(text):
+                return best
+            best = text[start : start + len(best) + 1]
+    return best
+
+
+# What its heads do ------------------------------------------------------------------------------
+
+CLOSES = {b")": b"(", b"]": b"[", b"}": b"{"}
+
+
+def bracket_pairs(ids: Sequence[int], tokens: Sequence[bytes]) -> list[tuple[int, int]]:
+    """The positions of the tokens right before a closing bracket, each with the position of the
+    token that opened the bracket."""
+    stack: list[tuple[bytes, int]] = []
+    pairs = []
+    for at, id in enumerate(ids):
+        for i in range(len(tokens[id])):
+            byte = tokens[id][i : i + 1]
+            if byte in b"([{":
+                stack.append((byte, at))
+            elif byte in CLOSES:
+                if stack and stack[-1][0] == CLOSES[byte]:
+                    opened = stack.pop()[1]
+                    if at - opened > 2:
+                        pairs.append((at - 1, opened))
+                else:
+                    stack.clear()
+    return pairs
+
+
+@torch.no_grad()
+def attention_weights(model: ModernLM, ids: Tensor) -> Tensor:
+    """The attention weights of every head, `(B, T)` -> `(B, L, H, T, T)`."""
+    found = []
+    with evaluating(model):
+        x = model.embed(ids)
+        for block in model.blocks:
+            attention, normed = block.attention, block.norm1(x)
+            query = apply_rope(split_heads(attention.query(normed), attention.num_heads))
+            key = apply_rope(split_heads(attention.key(normed), attention.num_kv_heads))
+            key = key.repeat_interleave(attention.num_heads // attention.num_kv_heads, dim=1)
+            hidden = causal_mask(ids.shape[1], ids.device)
+            scores = attention_scores(query, key).masked_fill(hidden, -math.inf)
+            found.append(scores.softmax(-1))  # (B, H, T, T)
+            x = block(x)
+    return torch.stack(found, dim=1)
+
+
+def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple[Tensor, float]:
+    """How much weight each head puts on the opening bracket, right before the closing one.
+
+    Returns:
+        The mean weights, `(L, H)`, and the mean weight under even attention.
+    """
+    weights = attention_weights(model, ids)  # (B, L, H, T, T)
+    places = [
+        (b, q, k) for b, row in enumerate(ids.tolist()) for q, k in bracket_pairs(row, tokens)
+    ]
+    b, q, k = torch.tensor(places).T
+    return weights[b, :, :, q, k].mean(0), float((1 / (q + 1.0)).mean())
+
+
+@contextmanager
+def without_head(model: ModernLM, layer: int, head: int) -> Iterator[None]:
+    """Remove a head inside the context: its part of `out_proj` is 0."""
+    attention = model.blocks[layer].attention
+    D = attention.out_proj.in_features // attention.num_heads
+    part = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
+    kept = part.clone()
+    part.zero_()
+    try:
+        yield
+    finally:
+        part.copy_(kept)
+
+
+@torch.no_grad()
+def closing_loss(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple[float, float]:
+    """The mean loss, in nats, of tokens that close a distant bracket, and of all other tokens."""
+    losses = F.cross_entropy(
+        model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+    ).view(len(ids), -1)
+    closing = torch.zeros_like(losses, dtype=torch.bool)
+    for row, text in enumerate(ids.tolist()):
+        for before, _ in bracket_pairs(text, tokens):
+            closing[row, before] = True
+    return float(losses[closing].mean()), float(losses[~closing].mean())
+
+
+class Watched(list[Tensor]):
+    """Batches for a training loop; on the way, `look(step)` is called after every `every` steps."""
+
+    def __init__(
+        self, batches: Sequence[Tensor], every: int, look: Callable[[int], object]
+    ) -> None:
+        super().__init__(batches)
+        self.every, self.look = every, look
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for step in range(len(self)):
+            if step and step % self.every == 0:
+                self.look(step)
+            yield self[step]

@@ -1,0 +1,51 @@
+"""How an answer to `train_bpe` is judged."""
+
+from exercises.shared.byte_pairs import MERGES, PlainProbe, learn, merges_as_tensor, words
+from exercises.shared.draw import Draw
+from whywrong import Case, true_of
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, pieces, num_merges, roles=""):
+        inputs = {"pieces": pieces, "num_merges": num_merges}
+        return Case(name, inputs, roles=frozenset(roles.split()))
+
+    by_hand = [b"low", b"low", b"lot", b"low", b"slot"]
+    high = bytes([226, 130, 172])  # the three bytes of the euro sign
+    return [
+        case("five pieces by hand", by_hand, 2, "small"),
+        case("random pieces", words(draw, 9, 6), 6, "typical"),
+        case("more random pieces", words(draw, 14, 9, b"abcdefg"), 9),
+        case("a letter several times in a row", [b"aaaa", b"aaaa", b"ba", b"aaaa"], 2, "small"),
+        case("bytes above 127", [high + b"5", high, b"x" + high, high[:2]], 2, "small"),
+        case("no pair is left", [b"ab", b"ab", b"c", b"ab"], 5, "small"),
+        case("no merge", words(draw, 5, 2), 0, "small"),
+    ]
+
+
+probe = PlainProbe(MERGES, merges_as_tensor)
+
+
+def expect(case):
+    return {"out": merges_as_tensor(learn(case["pieces"], case["num_merges"])[0])}
+
+
+@true_of("The first merge is the most frequent pair of bytes", gate=True, role="typical")
+def first(case, seen, expected):
+    return bool((seen.tensors["out"][0, :2] == expected["out"][0, :2]).all())
+
+
+@true_of("New ids count up from 256", credit=True, role="typical")
+def counted(case, seen, expected):
+    return bool((seen.tensors["out"][:, 2] == expected["out"][:, 2]).all())
+
+
+@true_of("The second merge is the most frequent pair after the first", credit=True, role="typical")
+def second(case, seen, expected):
+    return bool((seen.tensors["out"][1, :2] == expected["out"][1, :2]).all())
+
+
+properties = (first, counted, second)
+letters = {"pieces": None, "num_merges": None}
