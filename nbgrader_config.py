@@ -10,8 +10,7 @@ from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as nbgrader
 
 from whywrong_nbgrader import preprocessors as course
-from whywrong_nbgrader.collecting import CollectFiles
-from whywrong_nbgrader.submissions import CarefulExporter
+from whywrong_nbgrader.collecting import CollectFiles, ReleaseFeedback
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
@@ -52,6 +51,7 @@ c.GenerateAssignment.preprocessors = [
 ]
 
 c.ExchangeFactory.collect = CollectFiles
+c.ExchangeFactory.release_feedback = ReleaseFeedback
 
 c.Autograde.sanitize_preprocessors = [
     nbgrader.ClearOutput,
@@ -59,7 +59,7 @@ c.Autograde.sanitize_preprocessors = [
     course.RestoreCells,
     nbgrader.CheckCellMetadata,
 ]
-c.Autograde.exporter_class = CarefulExporter
+c.Autograde.exporter_class = course.CarefulExporter
 # Replaces Execute: submissions run in a sandbox, and their points are computed outside.
 c.Autograde.autograde_preprocessors = [
     course.RunSubmission,
@@ -69,6 +69,8 @@ c.Autograde.autograde_preprocessors = [
     nbgrader.CheckCellMetadata,
 ]
 
+# Otherwise pages stay as they are when points or comments change in the gradebook.
+c.GenerateFeedback.force = True
 c.GenerateFeedback.preprocessors = [
     nbgrader.GetGrades,
     course.TidyFeedback,

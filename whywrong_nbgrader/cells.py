@@ -33,11 +33,12 @@ class Cell:
     locked: bool = False  # it is the course's own, not a student's
 
 
-def checked_exercise(cell: NotebookNode) -> str | None:
+def checked_exercise(cell: NotebookNode | str) -> str | None:
     """The exercise whose `check(...)` is a cell's only content besides hidden tests, or None."""
-    if cell.cell_type != "code":
+    if not isinstance(cell, str) and cell.cell_type != "code":
         return None
-    match = CHECK.fullmatch(without_hidden_tests(cell.source).strip())
+    source: str = cell if isinstance(cell, str) else cell.source
+    match = CHECK.fullmatch(without_hidden_tests(source).strip())
     return match and match[1]
 
 

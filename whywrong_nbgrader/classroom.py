@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import logging
-import multiprocessing
 import os
 import shlex
-import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,22 +26,22 @@ from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from whywrong.course import joined
+
 from . import submissions
 from .cells import Cell
 from .collecting import doubts
-from .notebooks import Graded
+from .notebooks import Graded, not_run
+from .preprocessors import lesson
 from .readable import in_a_line
-from .restoring import Released, cells_of, released, restore
-from .results import Results, Settings
+from .restoring import Released, code_cells
+from .results import FOLDER, Results, Settings
 from .room import NoRoom
 from .sandbox import NoSandbox
-from .work import end_with_parent
+from .work import Made, failed, results_of
 from .work import work as on_a_worker
 
 CONFIG = "nbgrader_config.py"
-# Bytes of a folder's name: a socket's name has at most 104 on macOS, 108 on Linux.
-LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
-ATTEMPTS = 3  # attempts to run the rest after one of our processes was killed
 
 
 class CantRun(RuntimeError):
@@ -58,7 +56,9 @@ class Work:
     notebook: str
     cells: list[Cell] = field(default_factory=list)
     name: str = ""  # of its result; empty if there can be none
+    notes: list[str] = field(default_factory=list)  # what was repaired
     trouble: list[str] = field(default_factory=list)  # that a person should look at
+    missing: bool = False  # it was not submitted
     graded: Graded | None = None
 
 
@@ -67,11 +67,17 @@ class Classroom:
     """An assignment with all its submissions."""
 
     course: Path  # its folder
+    directory: CourseDirectory
     handed_in: list[str]  # all students who submitted it
     assignment: str
     config: Config
     notebooks: list[str]
     works: list[Work]  # by student and name
+
+    @property
+    def lessons(self) -> Path:
+        """The folder with the course's own notebooks of the assignment."""
+        return self.course / self.directory.source_directory / self.assignment
 
     @property
     def students(self) -> list[str]:
@@ -81,8 +87,8 @@ class Classroom:
         return [work for work in self.works if work.student == student]
 
 
-def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> Classroom:
-    """Reads the submissions, or `only` this student's.
+def enter(course: Path, assignment: str, only: str = "") -> Classroom:
+    """The submissions to an assignment, or `only` this student's, not read yet.
 
     Raises:
         CantRun: there is no such course, assignment or student.
@@ -91,7 +97,7 @@ def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> 
         raise CantRun(f"There is no {CONFIG} here: run this in the course's folder.")
     config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
     config.CourseDirectory.root = str(course)
-    directory = CourseDirectory(config=config)
+    directory = CourseDirectory(config=config, assignment_id=assignment)
     notebooks = _notebooks(directory.db_url, assignment)
     folder = course / directory.submitted_directory
     handed_in = sorted(p.name for p in folder.glob("*") if (p / assignment).is_dir())
@@ -99,14 +105,25 @@ def enter(course: Path, assignment: str, settings: Settings, only: str = "") -> 
         raise CantRun(f"{only} has not submitted {assignment}: nbgrader collect {assignment}")
     if not handed_in:
         raise CantRun(f"Nobody has submitted {assignment}: nbgrader collect {assignment}")
-    cells = {n: released(directory.db_url, assignment, n) for n in notebooks}
-    directory.assignment_id, works = assignment, []
+    return Classroom(course, directory, handed_in, assignment, config, notebooks, [])
+
+
+def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
+    """Reads the submissions of a class, or `only` this student's."""
+    directory, assignment = classroom.directory, classroom.assignment
+    lessons = {
+        name: (
+            submissions.released(directory.db_url, assignment, name),
+            submissions.handed_out(lesson(directory, assignment, f"{name}.ipynb")),
+        )
+        for name in classroom.notebooks
+    }
     noted = doubts(directory)
-    for student in [only] if only else handed_in:
-        of = [*_of(student, folder / student / assignment, cells, settings)]
+    folder = classroom.course / directory.submitted_directory
+    for student in [only] if only else classroom.handed_in:
+        of = [*_of(student, folder / student / assignment, lessons, settings)]
         of[0].trouble += map(in_a_line, noted.get(student, ()))
-        works += of
-    return Classroom(course, handed_in, assignment, config, notebooks, works)
+        classroom.works += of
 
 
 def _notebooks(db_url: str, assignment: str) -> list[str]:
@@ -118,31 +135,30 @@ def _notebooks(db_url: str, assignment: str) -> list[str]:
             raise CantRun(f"{said}: nbgrader generate_assignment {assignment}") from None
 
 
-def _of(
-    student: str, folder: Path, notebooks: dict[str, dict[str, Released]], settings: Settings
-) -> Iterator[Work]:
+Lessons = Mapping[str, tuple[Mapping[str, Released], Sequence[str]]]
+
+
+def _of(student: str, folder: Path, lessons: Lessons, settings: Settings) -> Iterator[Work]:
     """One student's notebooks, ready to run, with the problems that a person should look at."""
-    strange = submissions.strange_in(folder)
-    strange += [
-        f"{in_a_line(p.name)} is not a notebook of this assignment"
-        for p in sorted(folder.glob("*.ipynb"))
-        if p.stem not in notebooks
-    ]
-    for notebook, cells in notebooks.items():
+    if not submissions.is_a_name(student):
+        said = "not graded: a folder's name can't be a student's if it is long or not printable"
+        yield from (Work(student, name, trouble=[said]) for name in lessons)
+        return
+    strange = submissions.strange_in(folder) + submissions.not_read_in(folder, [*lessons])
+    if submissions.submitted_at(folder) is None:
+        strange.append("it has no valid time of submission")
+    for notebook, (cells, given) in lessons.items():
         work = Work(student, notebook, trouble=strange)
         strange = []
         path = folder / f"{notebook}.ipynb"
         if os.path.lexists(path):
-            try:
-                nb = submissions.read(path)
-            except submissions.Unreadable as error:
-                work.trouble.append(f"the submission can't be read: {error}")
-                nb = submissions.stand_in(cells, str(error))
-            restore(nb, cells)
-            work.cells = cells_of(nb)
+            found = submissions.restored(path, cells, given)
+            work.trouble += found.trouble
+            work.notes += found.notes
+            work.cells = code_cells(found.cells)
             work.name = settings.name(work.cells)
         else:
-            work.trouble.append("it was not submitted")
+            work.missing = True
         yield work
 
 
@@ -176,26 +192,27 @@ def run(
         if work.name:
             alike[work.name].append(work)
             of[work.student].append(work)
-    todo = []
+    todo: dict[str, Sequence[Cell]] = {}
     for name, works in alike.items():
         if not force and (known := results.find(name)):
             _take(works, known)
         else:
-            todo.append(works[0])
+            todo[name] = works[0].cells
     told(0, len(todo))
     if not todo:
         return
     if scheduler:
         made = _on_a_cluster(todo, settings, scheduler)
     else:
-        made = _on_this_machine(todo, settings, min(workers or os.cpu_count() or 1, len(todo)))
+        made = results_of(todo, settings, min(workers or os.cpu_count() or 1, len(todo)))
     for number, (name, graded) in enumerate(made, 1):
-        if isinstance(graded, str):
-            for work in alike[name]:
-                work.trouble.append(graded)
-        else:
+        if isinstance(graded, Graded):
             results.keep(name, graded)
-            _take(alike[name], graded)
+        else:
+            if isinstance(graded, BaseException):
+                graded = _outcome(graded)
+            graded = failed[name] = not_run(todo[name], joined(settings.own), graded)
+        _take(alike[name], graded)
         told(number, len(todo))
         for student in dict.fromkeys(work.student for work in alike[name]):
             if all(work.graded for work in of[student]):
@@ -204,42 +221,14 @@ def run(
 
 def _take(works: Sequence[Work], graded: Graded) -> None:
     for work in works:
-        work.graded = graded
+        work.graded = replace(graded, outputs=[])  # they may be large, and nothing needs them here
         work.trouble += graded.happened
 
 
-Made = Iterator[tuple[str, Graded | str]]  # each result with its name, or with the error
-
-
-def _on_this_machine(todo: Sequence[Work], settings: Settings, workers: int) -> Made:
-    # The fork server loads PyTorch and the course once; if the temporary folder's name is too long
-    # for a socket, each worker loads them itself.
-    short = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE
-    context = multiprocessing.get_context("forkserver" if short else "spawn")
-    context.set_forkserver_preload([f"{__package__}.preloaded"])
-    left = {work.name: work for work in todo}
-    for _ in range(ATTEMPTS):
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
-            names = {
-                pool.submit(on_a_worker, [asdict(c) for c in work.cells], settings): name
-                for name, work in left.items()
-            }
-            for future in as_completed(names):
-                error = future.exception()
-                if isinstance(error, BrokenProcessPool):
-                    continue  # if one is killed, all are: try the rest again
-                del left[names[future]]
-                yield names[future], _outcome(error) if error else Graded(**future.result())
-        if not left:
-            return
-    for name in left:
-        yield name, "it could not be run: a process that grades was killed each time"
-
-
-def _on_a_cluster(todo: Sequence[Work], settings: Settings, scheduler: str) -> Made:
+def _on_a_cluster(todo: Mapping[str, Sequence[Cell]], settings: Settings, scheduler: str) -> Made:
     import dask
     from distributed import Client
-    from distributed import as_completed as results_of
+    from distributed import as_completed as results_as_completed
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
@@ -249,13 +238,13 @@ def _on_a_cluster(todo: Sequence[Work], settings: Settings, scheduler: str) -> M
         raise CantRun(f"The scheduler at {scheduler} does not answer: {error}") from None
     with client:
         names: dict[Any, str] = {}
-        for work in todo:
-            cells = [asdict(c) for c in work.cells]
-            how = {"key": work.name, "pure": False, "priority": -len(names)}
-            names[client.submit(on_a_worker, cells, settings, **how)] = work.name
-        for future in results_of(names):
-            failed = None if future.status == "finished" else future.exception()
-            yield names[future], _outcome(failed) if failed else Graded(**future.result())
+        for name, given in todo.items():
+            cells = [asdict(c) for c in given]
+            how = {"key": name, "pure": False, "priority": -len(names)}
+            names[client.submit(on_a_worker, cells, settings, **how)] = name
+        for future in results_as_completed(names):
+            failure = None if future.status == "finished" else future.exception()
+            yield names[future], failure or Graded(**future.result())
 
 
 def _outcome(error: BaseException) -> str:
@@ -272,7 +261,7 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
 
     Returns those who are left out; their submissions won't run."""
     may = Autograde(config=classroom.config).create_student
-    with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
+    with Gradebook(classroom.directory.db_url) as gradebook:
         known = {student.id for student in gradebook.students}
         new = [student for student in classroom.students if student not in known]
         if may and not known:
@@ -292,22 +281,31 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
 
 def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:
     """Lets nbgrader enter a student's results if they are missing; returns whether it could."""
-    if not force and _up_to_date(classroom, student):
+    works = [work for work in classroom.of(student) if work.name]
+    if not works:
+        return not any(work.trouble for work in classroom.of(student))
+    stamp = _stamp(classroom, student)
+    if not force and _entered(classroom, student) == stamp:
         _set_penalties(classroom, student)
         return True
     config = Config(classroom.config)
-    config.CourseDirectory.student_id = student
+    config.CourseDirectory.student_id = glob.escape(student)
     config.CourseDirectory.assignment_id = classroom.assignment
     converter = Autograde(coursedir=CourseDirectory(config=config), config=config)
     converter.force = True
-    converter.log.setLevel(logging.ERROR + 1)
+    converter.log.setLevel(logging.CRITICAL + 1)
     try:
         with warnings.catch_warnings(), patch.object(nbgrader.api, "create_engine", _engine):
             warnings.simplefilter("ignore")  # hides the log messages of nbgrader's database
             converter.start()
-    except Exception as error:
-        classroom.of(student)[0].trouble.append(f"nbgrader could not enter it: {error}")
+    except (Exception, SystemExit) as error:
+        locked = "the gradebook is used by another program: grade again when it has finished"
+        said = locked if "accessing the nbgrader database" in str(error) else str(error)
+        works[0].trouble.append(f"nbgrader could not enter it: {in_a_line(said)}")
         return False
+    place = _place(classroom, student)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(stamp), encoding="utf-8")
     return True
 
 
@@ -316,15 +314,32 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
 _engine = cache(sqlalchemy.create_engine)
 
 
-def _up_to_date(classroom: Classroom, student: str) -> bool:
-    """Whether each notebook was entered with its current result."""
-    folder = classroom.course / "autograded" / student / classroom.assignment
-    works = [work for work in classroom.of(student) if work.name]
-    try:
-        made = [submissions.read(folder / f"{work.notebook}.ipynb").metadata for work in works]
-    except submissions.Unreadable:
-        return False
-    return [m.get("course", {}).get("result") for m in made] == [work.name for work in works]
+def _place(classroom: Classroom, student: str) -> Path:
+    return classroom.course / FOLDER / "entered" / classroom.assignment / f"{student}.json"
+
+
+def _stamp(classroom: Classroom, student: str) -> dict[str, Any]:
+    """What a student's entry in the gradebook depends on."""
+    folder = classroom.course / classroom.directory.submitted_directory / student
+    handed_in = folder / classroom.assignment
+    return {
+        "results": {w.notebook: w.name for w in classroom.of(student) if w.name},
+        "notes": [said for w in classroom.of(student) for said in w.notes],
+        "time": str(submissions.submitted_at(handed_in)),
+        "secret": submissions.secret_of(handed_in),
+    }
+
+
+def _entered(classroom: Classroom, student: str) -> Any:
+    """The stamp of the last entry, if the gradebook and the folder still have it."""
+    made = classroom.course / "autograded" / student / classroom.assignment
+    with Gradebook(classroom.directory.db_url) as gradebook:
+        try:
+            gradebook.find_submission(classroom.assignment, student)
+            stamp = json.loads(_place(classroom, student).read_text(encoding="utf-8"))
+        except (MissingEntry, OSError, ValueError):
+            return None
+    return stamp if all((made / f"{n}.ipynb").is_file() for n in stamp["results"]) else None
 
 
 def _set_penalties(classroom: Classroom, student: str) -> None:
@@ -332,7 +347,7 @@ def _set_penalties(classroom: Classroom, student: str) -> None:
     rule = AssignLatePenalties(config=classroom.config)
     rule.log.setLevel(logging.ERROR + 1)
     ids = {"student": student, "assignment": classroom.assignment}
-    ids["db_url"] = CourseDirectory(config=classroom.config).db_url
+    ids["db_url"] = classroom.directory.db_url
     for work in classroom.of(student):
         if work.name:
             rule.preprocess(new_notebook(), {"nbgrader": ids | {"notebook": work.notebook}})

@@ -13,9 +13,10 @@ from filelock import FileLock, Timeout
 from sqlalchemy.exc import SQLAlchemyError
 
 from . import sandbox
-from .classroom import CantRun, enrol, enter, enter_grades, run
+from .classroom import CantRun, enrol, enter, enter_grades, read, run
 from .flags import flagged
 from .inside import calls
+from .readable import in_a_line
 from .results import FOLDER, CantKeep, Results, Settings
 from .room import remove_left
 from .tables import COLUMNS, Table
@@ -44,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def grade(args: argparse.Namespace) -> int:
     """Grades a class; its output is for people, its exit status for scripts."""
-    course = Path.cwd()
+    course, assignment = Path.cwd(), args.assignment.strip("/")
+    if args.lms and not args.csv:
+        return _stop("--lms needs --csv FILE, the file to be written.")
+    for file in filter(None, (args.csv, args.html)):
+        if not file.absolute().parent.is_dir():
+            return _stop(f"There is no folder {file.parent} for {file.name}.")
     try:
         if args.trust_submissions:
             os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
@@ -56,8 +62,9 @@ def grade(args: argparse.Namespace) -> int:
         tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
         (course / FOLDER).mkdir(exist_ok=True)
         with FileLock(course / FOLDER / "lock", timeout=0):
-            settings = Settings.of(course, tier)
-            classroom = enter(course, args.assignment, settings, args.student)
+            classroom = enter(course, assignment, args.student)
+            settings = Settings.of(course, tier, classroom.lessons)
+            read(classroom, settings, args.student)
             left_out = enrol(classroom, args.enrol)
             remove_left()  # there may be nothing to run, so no new sandbox
             entered: dict[str, bool] = {}
@@ -76,12 +83,16 @@ def grade(args: argparse.Namespace) -> int:
     except SQLAlchemyError as error:
         first = str(error).splitlines()[0]
         return _stop(f"The gradebook can't be used: {first}. Is it locked by another program?")
-    table = Table.of(classroom, *flagged(classroom))
+    not_entered = [student for student in classroom.students if not entered.get(student)]
+    table = Table.of(classroom, *flagged(classroom), not_entered)
     print(table.text())
     if not args.student:
-        _keep_counts(course / FOLDER / "misconceptions" / f"{args.assignment}.json", table)
+        _keep_counts(course / FOLDER / "misconceptions" / f"{assignment}.json", table)
     if args.csv:
         args.csv.write_text(table.csv(args.lms), encoding="utf-8")
+        for line in table.lines if args.lms else ():
+            if why := table.left_out(line, COLUMNS[args.lms]):
+                print(f"Not in {args.csv}: {in_a_line(line.student)} ({why})", file=sys.stderr)
     if args.html:
         args.html.write_text(table.html(), encoding="utf-8")
     return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED

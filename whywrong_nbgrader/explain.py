@@ -10,10 +10,10 @@ from pathlib import Path
 from torch import Tensor
 
 from whywrong import AnswerKey, Case, Exercise, Observation, kept_key
-from whywrong.course import joined
+from whywrong.course import joined, own_folders
 
 from . import sandbox
-from .classroom import CantRun, Work, enter
+from .classroom import CantRun, Work, enter, read
 from .flags import answers
 from .notebooks import watched_verdict
 from .preprocessors import trusted
@@ -34,12 +34,13 @@ def explain(args: argparse.Namespace) -> int:
     try:
         if tier == sandbox.SANDBOX:
             sandbox.demand()
-        settings = Settings.of(course, tier)
-        exercise = joined(settings.own).find(args.exercise)
+        exercise = joined(own_folders()).find(args.exercise)
         if exercise is None:
             raise CantRun(f"There is no exercise {args.exercise}: see `course progress`.")
         assignment, notebook = exercise.lesson.split("/", 1)
-        classroom = enter(course, assignment, settings, args.student)
+        classroom = enter(course, assignment, args.student)
+        settings = Settings.of(course, tier, classroom.lessons)
+        read(classroom, settings, args.student)
         work = next(w for w in classroom.works if w.notebook == notebook)
         print("\n".join(_told(work, exercise, settings)))
     except (CantRun, sandbox.NoSandbox, OSError) as error:
@@ -55,7 +56,8 @@ def _told(work: Work, exercise: Exercise, settings: Settings) -> Iterator[str]:
     yield readable(answers(work).get(exercise.id, "(no cell defines it)"))
     key = kept_key(exercise, seed_from(settings.secret)(exercise.id))
     report, seen, happened = watched_verdict(
-        room(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times
+        *(room(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times),
+        settings.files,
     )
     yield from ("", "Feedback", "", str(report))
     yield from (f"! {said}" for said in happened)

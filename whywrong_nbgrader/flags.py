@@ -1,103 +1,141 @@
-"""Flags for a person: answers that may be someone else's text. They cost no points."""
+"""Flags for a person: answers that may be someone else's work. They cost no points.
+
+Two comparisons: what an answer compiled to when it was checked with the course's finished part, and
+texts with the published solutions and with each other. docs/attacks.md says what they can't see.
+"""
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-import nbformat
-from nbgrader.coursedir import CourseDirectory
-
-from whywrong.course import catalogue, installed
+from whywrong.course import catalogue
 from whywrong.failed_runs import names_written
 
 from .classroom import Classroom, Work
-from .oddities import MOST_READ, understood
-from .restoring import released
+from .helper import TooMuch, helper
+from .preprocessors import lesson
+from .reading import read
+from .restoring import Released
+from .submissions import handed_out, released
 
-TELLING = 240  # below this many characters, two people may well write the same code
-FILES = {"open", "read_text"}  # an assignment whose lessons read files may do so
-PARTS = ("attention", "transformer", "language_model", "translation")  # modules of finished parts
-COMMON = 0.2  # an answer that a larger share of the class has is nobody's copy
+# Prints of a text, instructions of a program: with fewer, two people may well write the same.
+TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15
+ALIKE = 0.8  # the share of an answer's prints that the other text has, too
+COMMON = 0.2  # a print that a larger share of the class has is nobody's
+AT_ONCE = 100  # texts of a request
+
+Prints = Mapping[str, frozenset[int]]  # of an answer, by exercise
 
 
 def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     """What a person should look at, in words: by student, and for groups that share answers."""
     said: dict[str, list[str]] = defaultdict(list)
-    alike: dict[tuple[str, str], set[str]] = defaultdict(set)
-    texts: dict[str, dict[str, str]] = defaultdict(dict)
-    (published, given), handed_out = _published(classroom), _handed_out(classroom)
-    written_to = {id for work in classroom.works for id in answers(work)}
-    finished = {id: _finished(id) for id in written_to}
-    ours = [*published.values(), *handed_out.values(), *finished.values(), *given]
-    theirs = [(w.student, c.source) for w in classroom.works for c in w.cells if not c.locked]
-    read, stuck = understood([*(("", text) for text in ours), *theirs])
-
-    def normal(source: str) -> str:
-        return read.get(source[:MOST_READ], [""])[0]
-
-    usual = FILES & {w for source in given for w in read.get(source[:MOST_READ], [])[1:]}
-    for student in stuck:
-        said[student].append("some cells take too much time or memory to parse")
     for work in classroom.works:
-        own = [c.source for c in work.cells if not c.locked and c.source not in given]
-        if long := sum(len(source) > MOST_READ for source in own):
-            said[work.student].append(f"{work.notebook} has cells too long to compare: {long}")
-        words = {w for source in own for w in read.get(source[:MOST_READ], [])[1:]} - usual
-        reports = work.graded.reports.values() if work.graded else ()
-        if words and any(report["points"] for report in reports):
-            named = ", ".join(sorted(words)[:8])
-            said[work.student].append(f"{work.notebook} is worth a look: it uses {named}")
-        borrowed = _borrowed(work, own)
-        for exercise in sorted(borrowed):
-            said[work.student].append(f"{exercise} is the course's own finished part")
-        for exercise, source in answers(work).items():
-            if exercise in borrowed:
-                continue
-            text, stub = normal(source), normal(handed_out.get(exercise, ""))
-            if _is_own_work(exercise, text, stub):
-                texts[work.student][exercise] = text
-    for student, written in texts.items():
-        known = {e: {normal(published.get(e, "")), normal(finished[e])} for e in written}
-        taken = [e for e, text in written.items() if text in known[e]]
-        if sum(len(written[e]) for e in taken) >= TELLING:
+        _compiled(work, said[work.student])
+    given = _handed_out(classroom)
+    published = _published(classroom)
+    written = {(w.student, id): text for w in classroom.works for id, text in answers(w).items()}
+    finished = {id: _finished(id) for _, id in written}
+    texts = {*written.values(), *given.values(), *published.values(), *finished.values()}
+    prints, stuck = printed(texts)
+    for (student, id), text in written.items():
+        if text in stuck:
+            said[student].append(f"{id} takes too much time or memory to parse")
+    own: dict[str, dict[str, frozenset[int]]] = defaultdict(dict)
+    for (student, id), text in written.items():
+        if _is_telling(id):
+            own[student][id] = prints[text] - prints[given.get(id, "")]
+    known = {id: (prints[published.get(id, "")], prints[finished[id]]) for id in finished}
+    rare = _without_common(own)
+    for student, found in own.items():
+        taken = {id: n for id, p in found.items() if (n := max(_shared(p, k) for k in known[id]))}
+        if sum(taken.values()) >= TELLING:
             said[student].append(f"the text of the published solution: {', '.join(taken)}")
-        for exercise in written.keys() - set(taken):
-            alike[exercise, written[exercise]].add(student)
-    groups = _groups(alike, max(10, COMMON * len(texts)), said)
-    return dict(said), groups
+        for id in taken:
+            del rare[student][id]
+    groups = _groups(rare, said)
+    return {student: lines for student, lines in said.items() if lines}, groups
 
 
-def _is_own_work(exercise: str, text: str, handed_out: str) -> bool:
-    """Whether equal text is evidence: not for quizzes, handed-out programs or single lines."""
+def _compiled(work: Work, said: list[str]) -> None:
+    """What the answers of a notebook compiled to, if that is the course's own."""
+    if not work.graded:
+        return
+    same = work.graded.codes
+    if sum(max(n - USUAL_CODE, 0) for n in same.values()) >= TELLING_CODE:
+        said += [f"{id} compiles to the course's own finished part" for id in sorted(same)]
+    said += [f"{id} {how}" for id, how in sorted(work.graded.origins.items())]
+
+
+def printed(texts: Iterable[str]) -> tuple[dict[str, frozenset[int]], set[str]]:
+    """The prints of texts, and the texts that can't be parsed within limits."""
+    found: dict[str, frozenset[int]] = {"": frozenset()}
+    stuck: set[str] = set()
+    left = sorted({*texts} - {""})
+    batches = [left[n : n + AT_ONCE] for n in range(0, len(left), AT_ONCE)]
+    while batches:
+        batch = batches.pop()
+        try:
+            made = helper().ask("prints", batch, seconds=1 + 0.02 * len(batch))
+            found |= zip(batch, map(frozenset, made), strict=True)
+        except TooMuch:
+            half = len(batch) // 2
+            batches += [batch[:half], batch[half:]] if half else []
+            if not half:
+                stuck |= {*batch}
+                found[batch[0]] = frozenset()
+    return found, stuck
+
+
+def _shared(mine: frozenset[int], theirs: frozenset[int]) -> int:
+    """The number of shared prints, if they are most of mine."""
+    shared = len(mine & theirs)
+    return shared if mine and shared >= ALIKE * len(mine) else 0
+
+
+def _is_telling(exercise: str) -> bool:
+    """Whether equal text is evidence: not for quizzes and handed-out programs."""
     known = catalogue().find(exercise)
-    given = known is not None and (known.kind == "quiz" or known.rules.as_found is not None)
-    return not given and text != handed_out and text.count("\n") > 1
+    return known is None or (known.kind != "quiz" and known.rules.as_found is None)
 
 
-def _groups(
-    alike: Mapping[tuple[str, str], set[str]], most: float, said: dict[str, list[str]]
-) -> list[str]:
-    """One sentence per group that wrote texts `alike`, and a short note for each member; a text
-    that more than `most` students wrote is not evidence."""
-    shared: dict[tuple[str, str], set[str]] = defaultdict(set)
-    length: Counter[tuple[str, str]] = Counter()
-    for (exercise, text), students in alike.items():
-        for pair in combinations(sorted(students), 2) if len(students) <= most else ():
-            shared[pair].add(exercise)
-            length[pair] += len(text)
+def _without_common(own: Mapping[str, Prints]) -> dict[str, dict[str, frozenset[int]]]:
+    """Each answer's prints without those that many have: they come with the exercise."""
+    often = Counter(
+        (id, p) for found in own.values() for id, prints in found.items() for p in prints
+    )
+    most = max(10, COMMON * len(own))
+    return {
+        student: {
+            id: frozenset(p for p in prints if often[id, p] <= most) for id, prints in found.items()
+        }
+        for student, found in own.items()
+    }
+
+
+def _groups(rare: Mapping[str, Prints], said: dict[str, list[str]]) -> list[str]:
+    """One sentence per group of students with the same texts, and a short note for each member."""
     group: dict[str, set[str]] = {}
-    for a, b in (pair for pair, n in length.items() if n >= TELLING):
-        one = group.get(a, {a}) | group.get(b, {b})
-        group |= dict.fromkeys(one, one)
+    shared: dict[tuple[str, str], list[str]] = {}
+    for a, b in combinations(sorted(rare), 2):
+        same = {
+            id: n
+            for id in rare[a].keys() & rare[b].keys()
+            if (n := min(_shared(rare[a][id], rare[b][id]), _shared(rare[b][id], rare[a][id])))
+        }
+        if sum(same.values()) >= TELLING:
+            shared[a, b] = sorted(same)
+            one = group.get(a, {a}) | group.get(b, {b})
+            group |= dict.fromkeys(one, one)
     told = []
     for members in {id(g): sorted(g) for g in group.values()}.values():
-        same = {e for pair in combinations(members, 2) for e in shared[pair]}
-        told.append(f"{', '.join(members)}: the same text in {', '.join(sorted(same))}")
+        pairs = combinations(members, 2)
+        exercises = sorted({e for pair in pairs for e in shared.get(pair, ())})
+        told.append(f"{', '.join(members)}: the same text in {', '.join(exercises)}")
         for student in members:
             said[student].append("shares answers with others: see below")
     return told
@@ -113,14 +151,20 @@ def answers(work: Work) -> dict[str, str]:
     return found
 
 
-def _handed_out(classroom: Classroom) -> Mapping[str, str]:
+def _defining(cells: Iterable[str]) -> dict[str, str]:
+    return {name: source for source in cells for name in names_written(source)}
+
+
+def _handed_out(classroom: Classroom) -> dict[str, str]:
     """The answers' cells as they were released: stubs and broken programs."""
-    db_url = CourseDirectory(config=classroom.config).db_url
     found: dict[str, str] = {}
     for notebook in classroom.notebooks:
-        for cell in released(db_url, classroom.assignment, notebook).values():
-            if cell.cell_type == "code" and not cell.locked:
-                found |= dict.fromkeys(names_written(cell.source), cell.source)
+        path = lesson(classroom.directory, classroom.assignment, f"{notebook}.ipynb")
+        cells: Sequence[Released] = [
+            *released(classroom.directory.db_url, classroom.assignment, notebook).values()
+        ]
+        found |= _defining(handed_out(path))
+        found |= _defining(c.source for c in cells if c.cell_type == "code" and not c.locked)
     return found
 
 
@@ -133,48 +177,8 @@ def _finished(exercise: str) -> str:
         return ""
 
 
-def _published(classroom: Classroom) -> tuple[dict[str, str], set[str]]:
+def _published(classroom: Classroom) -> dict[str, str]:
     """The answers in the course's own solutions, which are public."""
-    folder = CourseDirectory(config=classroom.config).source_directory
-    found: dict[str, str] = {}
-    given = set()  # all code cells, of which some are handed out unchanged
-    for path in (classroom.course / folder / classroom.assignment).glob("*.ipynb"):
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "code":
-                given.add(cell.source)
-                if "### BEGIN SOLUTION" in cell.source:
-                    found |= dict.fromkeys(names_written(cell.source), cell.source)
-    return found, given
-
-
-def _borrowed(work: Work, own: list[str]) -> set[str]:
-    """The exercises whose answer uses its own finished part, or is the part when it is checked.
-    Answers to other exercises may use it: lessons say so."""
-    checked = {cell.checks for cell in work.cells if cell.checks}
-    found, taken, aliases = set[str](), set[str](), defaultdict[str, set[str]](set)
-    for cell in work.cells:
-        found |= {cell.checks} & taken
-        source = cell.source[:MOST_READ] if not cell.checks else ""
-        written = names_written(source) & checked
-        taken -= written
-        if cell.source not in own:
-            continue
-        for name, alias in _imported(source):
-            if alias not in ("", name):
-                aliases[name].add(alias)
-            else:
-                taken |= checked - written if name == "*" else {name} & checked
-        for exercise in written:
-            statements = [source] if len(written) == 1 else re.split(r"\n(?=[^\s)\]}#])", source)
-            text = "\n".join(s for s in statements if exercise in names_written(s))
-            used = re.search(rf"\b(?:{'|'.join(PARTS)})\.{exercise}\b", text)
-            if used or aliases[exercise] & set(re.findall(r"(?<![\w.])\w+", text)):
-                found.add(exercise)
-    return found
-
-
-def _imported(source: str) -> list[tuple[str, str]]:
-    """What a cell imports from the course by name, each with its `as`."""
-    package = re.escape(getattr(installed(), "package", "course_utils"))
-    line = re.compile(rf"^[ \t]*from {package}[\w.]* import (\([^()]{{0,2000}}\)|[^\n#]*)", re.M)
-    return re.findall(r"(\w+|\*)(?:\s+as\s+(\w+))?", " ".join(line.findall(source)))
+    paths = sorted(classroom.lessons.glob("*.ipynb"))
+    cells = [c["source"] for path in paths for c in read(path).cells]
+    return _defining(source for source in cells if "### BEGIN SOLUTION" in source)

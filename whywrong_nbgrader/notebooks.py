@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -20,17 +20,15 @@ from whywrong.failed_runs import names_written
 from whywrong.guard import time_budget
 
 from .cells import Cell
+from .helper import TooMuch, helper
 from .inside import wire
-from .readable import clean, math_at_rest, writable
+from .outputs import told
+from .readable import in_a_line
 from .room import Lodger, Room
-from .verdicts import verdict
+from .verdicts import same_code, verdict
 
-MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
-MOST_OPEN = 500  # nested tags; cleaning takes time quadratic in their number
-MOST_ALTOGETHER = 16_000_000  # characters of a notebook's outputs
-TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)")
-BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
-PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
+MOST_ALTOGETHER, MOST_OUTPUTS = 16_000_000, 2000  # characters and number of a notebook's outputs
+MOST_TOO_MUCH = 3  # cells whose outputs take too long to clean; then no other's are cleaned
 
 
 @dataclass(frozen=True)
@@ -64,20 +62,30 @@ class Graded:
     reports: dict[str, dict[str, Any]] = field(default_factory=dict)  # from `Report.to_dict`
     happened: list[str] = field(default_factory=list)  # that a person should know; usually none
     tier: str = ""  # the protection between the submission and this machine
+    codes: dict[str, int] = field(default_factory=dict)  # instructions shared with finished parts
+    origins: dict[str, str] = field(default_factory=dict)  # of answers that no cell has written
+    starved: bool = False  # the wall clock alone ended something: another run may give more points
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
+PYTHON = ".".join(platform.python_version_tuple()[:2])
+MISSING = re.compile(r"name '(\w+)' is not defined|No module named '(\w+)'")
 Judging = tuple[Exercise, Catalogue, AnswerKey, list[Observation]]
 
 
 class _Run:
     """A notebook in progress: its process, the cells that ran, those that must not run again."""
 
-    def __init__(self, room: Room, cells: Sequence[Cell], times: Times) -> None:
-        self.room, self.cells, self.times = room, cells, times
-        self.until = time.monotonic() + times.notebook
+    def __init__(
+        self, room: Room, cells: Sequence[Cell], times: Times, files: Mapping[str, bytes]
+    ) -> None:
+        self.room, self.cells, self.times, self.files = room, cells, times, files
+        self.begun, self.starved = room.used, False
+        self.codes: dict[str, int] = {}
+        self.origins: dict[str, str] = {}
+        self.outputs_left, self.too_much = MOST_OUTPUTS, 0
         self.lodger: Lodger | None = None
         self.done: list[int] = []  # cells that a new process needs
         self.failed: dict[str, str] = {}  # names whose cell failed, with the error
@@ -88,13 +96,16 @@ class _Run:
     def begin(self) -> None:
         self.leave()
         self.lodger = self._process.enter_context(self.room.lent())
+        for name, data in self.files.items():
+            with suppress(wire.Ended, wire.OutOfTime, wire.BadMessage):
+                self.lodger.ask({"do": "file", "name": name}, data, 10.0)
 
     def leave(self) -> None:
         self.lodger = None
         self._process.close()
 
     def left(self, most: float) -> float:
-        return min(most, self.until - time.monotonic())
+        return min(most, self.times.notebook - (self.room.used - self.begun))
 
     def begin_again(self) -> None:
         """Starts a new process and reruns the cells that had succeeded."""
@@ -124,22 +135,39 @@ class _Run:
         cell = self.cells[number]
         try:
             said = self._ask(cell.source)
-        except wire.OutOfTime:
+        except wire.OutOfTime as error:
+            self.starved |= isinstance(error, wire.Starved)
             return self._stopped(number)
         except (wire.Ended, wire.BadMessage) as error:
             why = self._why(error)
             self.begin_again()
             return self._refused(number, f"This cell ended the notebook's process ({why}).")
         self.done.append(number)
-        outputs = clean_outputs(said.get("outputs"))
-        self._note_names(number, outputs)
+        outputs = self._cleaned(number, said.get("outputs"))
+        self._note_names(number, said.get("outputs"))
         return self._kept(number, outputs)
+
+    def _cleaned(self, number: int, outputs: Any) -> list[dict[str, Any]]:
+        """A cell's outputs in a known form, made in a process that may end."""
+        try:
+            if not outputs:
+                return []
+            if self.too_much >= MOST_TOO_MUCH:
+                raise TooMuch("other outputs took too long")
+            cleaned: list[dict[str, Any]] = helper().ask("outputs", outputs)
+            return cleaned
+        except TooMuch as error:
+            self.too_much += 1
+            said = f"Its output is left out: {error}"
+            self.happened.append(f"cell {number + 1}: {said[0].lower()}{said[1:]}")
+            return [told(f"This cell ran. {said}.")]
 
     def _kept(self, number: int, outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """A cell's outputs, unless the outputs of all cells together are too large."""
         size = len(json.dumps(outputs)) if outputs else 0
-        if size <= self.room_left:
+        if size <= self.room_left and len(outputs) <= self.outputs_left:
             self.room_left -= size
+            self.outputs_left -= len(outputs)
             return outputs
         said = f"outputs are left out: the limit per notebook is {MOST_ALTOGETHER:,} characters"
         if self.room_left:
@@ -172,13 +200,21 @@ class _Run:
             self.failed[name] = said
         return [told(said)]
 
-    def _note_names(self, number: int, outputs: list[dict[str, Any]]) -> None:
-        errors = [o["ename"] for o in outputs if o["output_type"] == "error"]
-        for name in names_written(self.cells[number].source):
-            if errors:
-                self.failed[name] = f"The last run of its defining cell failed ({errors[0]})."
-            else:
+    def _note_names(self, number: int, outputs: Any) -> None:
+        outputs = outputs if isinstance(outputs, list) else []
+        names = names_written(self.cells[number].source)
+        errors = [o for o in outputs if isinstance(o, dict) and o.get("output_type") == "error"]
+        if not errors:
+            for name in names:
                 self.failed.pop(name, None)
+            return
+        kind, why = (in_a_line(str(errors[-1].get(n, ""))[:120]) for n in ("ename", "evalue"))
+        if kind in ("SyntaxError", "IndentationError", "TabError"):
+            said = f"Cell {number + 1} doesn't compile on Python {PYTHON}: {why}."
+            self.happened.append(f"{said[0].lower()}{said[1:-1]}")
+        else:
+            said = f"The last run of its defining cell failed ({kind})."
+        self.failed |= dict.fromkeys(names, said)
 
     def judged(
         self, exercise: Exercise, catalogue: Catalogue, key: AnswerKey, seen: list[Observation]
@@ -189,9 +225,26 @@ class _Run:
         if not lived and exercise.rules.uses:  # because of an earlier answer that it calls?
             with_parts, _ = self._verdict(judging, report)
             report = with_parts if with_parts.passed else report
-        if failure := self.failed.get(exercise.id):
+        if not report.passed and (failure := self.failed.get(exercise.id)):
             report = replace(report, notes=[failure, *report.notes])
-        return report
+        return self._with_missing_names(report, exercise)
+
+    def _with_missing_names(self, report: Report, exercise: Exercise) -> Report:
+        """Says where a name that an answer misses is defined, if anywhere."""
+        found = MISSING.search(report.message)
+        name = found[1] or found[2] if found else ""
+        if not found or report.passed or name == exercise.id:
+            return report
+        places = [n for n, c in enumerate(self.cells, 1) if name in names_written(c.source)]
+        if name in self.failed:
+            said = self.failed[name]
+        elif places:
+            said = f"`{name}` is defined in cell {places[-1]}, which runs later."
+        elif found[2]:
+            said = f"The file {name}.py isn't there when a class is graded: only notebooks are."
+        else:
+            said = f"No cell of the submitted notebook defines `{name}`."
+        return replace(report, notes=[said, *report.notes])
 
     def _verdict(self, judging: Judging, alone: Report | None = None) -> tuple[Report, bool]:
         """A report, and whether the notebook's process is still alive."""
@@ -199,8 +252,13 @@ class _Run:
         exercise, catalogue, key, seen = judging
         seconds = max(self.left(self.times.check), 0.1)
         try:
-            return verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone), True
-        except wire.OutOfTime:
+            report = verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone)
+            self.starved |= self.lodger.starved
+            self.codes |= same_code(exercise, self.lodger.codes)
+            self.origins |= {exercise.id: how} if (how := self.lodger.origin) else {}
+            return report, True
+        except wire.OutOfTime as error:
+            self.starved |= isinstance(error, wire.Starved)
             said = f"It was still running after {self.times.check:g} seconds, and could only be"
             report = Report.nothing(exercise, f"{said} stopped together with the whole notebook.")
         except wire.Ended as error:
@@ -216,10 +274,11 @@ def grade(
     room: Room,
     seed_of: Callable[[str], int],
     times: Times | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> Graded:
     """Runs a notebook's cells in order and judges its answers, on inputs from these seeds."""
     times = times or Times()
-    graded, run = Graded(tier=room.tier), _Run(room, cells, times)
+    graded, run = Graded(tier=room.tier), _Run(room, cells, times, files or {})
     said = f"The notebook's {times.notebook:g} seconds ended before this cell."
     try:
         run.begin()
@@ -239,7 +298,21 @@ def grade(
             graded.outputs.append([card(report, exercise)])
     finally:
         run.leave()
-    graded.happened = run.happened
+    graded.happened, graded.starved = run.happened, run.starved
+    graded.codes, graded.origins = run.codes, run.origins
+    return graded
+
+
+def not_run(cells: Sequence[Cell], catalogue: Catalogue, why: str) -> Graded:
+    """The result of a notebook that could not be run."""
+    graded = Graded(happened=[why])
+    for cell in cells:
+        exercise = catalogue.find(cell.checks) if cell.checks else None
+        graded.outputs.append([told(f"This notebook was not graded: {why}.")])
+        if exercise:
+            report = Report.nothing(exercise, f"It was not graded: {why}.")
+            graded.reports[exercise.id] = report.to_dict()
+            graded.outputs[-1] = [card(report, exercise)]
     return graded
 
 
@@ -250,10 +323,11 @@ def watched_verdict(
     catalogue: Catalogue,
     key: AnswerKey,
     times: Times,
+    files: Mapping[str, bytes],
 ) -> tuple[Report, list[Observation], list[str]]:
     """Checks one exercise of a notebook again: the report, the observations on each case, and the
     events on the way."""
-    run = _Run(room, cells, times)
+    run = _Run(room, cells, times, files)
     seen: list[Observation] = []
     try:
         run.begin()
@@ -267,9 +341,6 @@ def watched_verdict(
         run.leave()
 
 
-# Outputs -------------------------------------------------------------------------------------
-
-
 def card(report: Report, exercise: Exercise) -> dict[str, Any]:
     """The output of a graded cell: the points, for nbgrader, and the card."""
     report = replace(report, hints=exercise.hints, other_way=exercise.other_way)
@@ -279,76 +350,3 @@ def card(report: Report, exercise: Exercise) -> dict[str, Any]:
         "metadata": {},
         "execution_count": None,
     }
-
-
-def told(said: str) -> dict[str, Any]:
-    """An output that reports what happened to a cell."""
-    return {"output_type": "stream", "name": "stdout", "text": f"{said}\n"}
-
-
-def clean_outputs(outputs: Any) -> list[dict[str, Any]]:
-    """Outputs in a known form, in which nothing can run in a reader's browser."""
-    if not isinstance(outputs, list):
-        return []
-    return [o for o in map(_clean, outputs[:MOST_OUTPUTS]) if o]
-
-
-def _clean(output: Any) -> dict[str, Any]:
-    kind = output.get("output_type") if isinstance(output, dict) else None
-    if kind == "stream" and isinstance(output.get("text"), str):
-        name = "stderr" if output.get("name") == "stderr" else "stdout"
-        return {"output_type": "stream", "name": name, "text": _text(output["text"])}
-    if kind == "error":
-        lines = output.get("traceback")
-        return {
-            "output_type": "error",
-            "ename": _text(output.get("ename"))[:200],
-            "evalue": _text(output.get("evalue")),
-            "traceback": [_text(t) for t in lines[:200]] if isinstance(lines, list) else [],
-        }
-    if kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
-        made = {"output_type": kind, "data": clean_data(output["data"]), "metadata": {}}
-        return made | ({"execution_count": None} if kind == "execute_result" else {})
-    return {}
-
-
-def clean_data(data: dict[str, Any]) -> dict[str, str]:
-    """Text, bitmaps, and HTML without scripts or references to fetch."""
-    kept = {}
-    if isinstance(data.get("text/plain"), str):
-        kept["text/plain"] = _text(data["text/plain"])
-    picture = data.get("image/png")
-    if isinstance(picture, str) and len(picture) < MOST_PICTURE and BASE64.fullmatch(picture):
-        kept["image/png"] = picture
-    page = data.get("text/html")
-    if isinstance(page, str) and len(page) < MOST_HTML and _depth(page) < MOST_OPEN:
-        only = {"attribute_filter": _nothing_fetched, "url_schemes": {"data"}}
-        page = clean(writable(page), "html", **only)
-        if page.strip():  # otherwise it would be shown instead of the others
-            kept["text/html"] = math_at_rest(page)
-    return kept
-
-
-def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
-    """Keeps only bitmaps that are embedded in the page, and nothing that could cover a card."""
-    if attribute == "src" and (len(value) >= MOST_PICTURE or not PICTURE.fullmatch(value)):
-        return None
-    return None if attribute == "style" and re.search(r"margin[^;]*-", value) else value
-
-
-def _depth(page: str) -> int:
-    """An upper bound on the depth of nested tags, at least a browser's count."""
-    deepest, depth, open_now = 0, 0, Counter[str]()
-    for closes, name in TAG.findall(page.lower()):
-        step = 1 if not closes else -1 if open_now[name] else 0
-        open_now[name] += step
-        depth += step
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _text(value: Any) -> str:
-    text = writable(value) if isinstance(value, str) else ""
-    if len(text) > MOST_TEXT:
-        return text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
-    return text

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbgrader
-from latex2mathml.converter import convert
+from nbconvert.exporters import NotebookExporter
 from nbconvert.filters import Highlight2HTML
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
-from nbgrader.utils import is_grade
+from nbgrader.utils import is_grade, is_locked
 from traitlets import List
 
-from .cells import WIDGET_VIEW, as_found, without_hidden_tests
-from .readable import clean
-from .restoring import cells_of, released, restore
+from .cells import WIDGET_VIEW, Cell, as_found, checked_exercise, without_hidden_tests
+from .helper import TooMuch, helper
+from .restoring import PUT_BACK
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
-from .submissions import leave_out_what_is_strange, strange_in
+from .submissions import Submission, be_careful, handed_out, released, restored, strange_in
 
 if TYPE_CHECKING:
     from .notebooks import Graded
 
-MOST_COLOURED, LONGEST_LINE, LONGEST_FORMULA = 20_000, 300, 1000  # characters
 FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
 TEMPLATES = [str(Path(__file__).with_name("templates")), str(FORMGRADER / "templates")]
+MOST_LEFT = 20_000  # characters shown of a text that takes too long
+LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
-leave_out_what_is_strange()
+be_careful()
 
 
 class ClearAnswers(ClearSolutions):
@@ -53,22 +53,76 @@ class ClearAnswers(ClearSolutions):
         return replaced or cell.source != before
 
 
+class CarefulExporter(NotebookExporter):
+    """nbgrader's interface for reading and writing notebooks, for untrusted files, which it reads
+    in a process of its own and restores."""
+
+    def from_filename(self, filename: str, resources: Any = None, **how: Any) -> tuple[Any, Any]:
+        course = _coursedir(self)
+        ids, path = resources["nbgrader"], Path(filename)
+        submitted = course.format_path(
+            course.submitted_directory, ids["student"], ids["assignment"]
+        )
+        resources["metadata"] = {"name": resources["unique_key"], "path": str(path.parent)}
+        if path.parent.resolve() != Path(submitted).resolve():  # we wrote it ourselves
+            output, resources = super().from_filename(filename, resources=resources, **how)
+            return output, resources
+        cells = released(ids["db_url"], ids["assignment"], ids["notebook"])
+        found = restored(path, cells, handed_out(lesson(course, ids["assignment"], path.name)))
+        for said in (*found.trouble, *found.notes, *strange_in(path.parent)):
+            self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
+        output, resources = self.from_notebook_node(as_notebook(found), resources=resources)
+        return output, resources
+
+
+def lesson(course: Any, assignment: str, name: str) -> Path:
+    """The path of a lesson as students get it."""
+    return Path(course.format_path(course.release_directory, ".", assignment)) / name
+
+
+def as_notebook(found: Submission) -> NotebookNode:
+    """A restored submission as a notebook, in which its author reads what was noticed."""
+    made = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
+    cells = []
+    if said := [*found.trouble, *found.notes]:
+        told = "".join(f"\n- {_as_text(line)}" for line in said)
+        cells.append(new_markdown_cell(f"**About this submission**\n{told}"))
+    for kept in found.cells:
+        cells.append(made[kept.kind](kept.source))
+        if kept.metadata:
+            cells[-1].metadata["nbgrader"] = NotebookNode(kept.metadata)
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    about: dict[str, Any] = {"kernelspec": KERNEL, "language_info": LANGUAGE}
+    about["course"] = {"happened": [*found.trouble, *found.notes]}
+    return new_notebook(cells=cells, metadata=about, nbformat_minor=5)
+
+
+def _as_text(said: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>$#|!&])", r"\\\1", said)
+
+
+def cells_of(nb: NotebookNode) -> list[Cell]:
+    """The code cells of a restored notebook."""
+    cells = []
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            source = cell.source.removeprefix(PUT_BACK)
+            checks = (checked_exercise(source) or "") if is_grade(cell) else ""
+            cells.append(Cell(cell.source, checks, is_locked(cell)))
+    return cells
+
+
 class RestoreCells(NbGraderPreprocessor):
-    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`: see `restore`."""
+    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`, which `CarefulExporter` has done
+    already; stops if submissions can't run here."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        ids = resources["nbgrader"]
         if not trusted():
             try:
                 demand()
             except NoSandbox as error:  # else nbgrader would name a single student
                 raise SystemExit(f"\n{error}") from None
-        for said in strange_in(_course(self) / "submitted" / ids["student"] / ids["assignment"]):
-            self.log.warning("%s", said)
-        for name in restore(nb, released(ids["db_url"], ids["assignment"], ids["notebook"])):
-            self.log.warning("Cell %s was missing and is restored", name)
-        if "unreadable" in resources:
-            nb.metadata["course"] = {"unreadable": resources["unreadable"]}
         return nb, resources
 
 
@@ -81,9 +135,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str) -> None:
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = number
-    unreadable = nb.metadata.get("course", {}).get("unreadable")
-    happened = [f"the submission can't be read: {unreadable}"] if unreadable else []
-    happened += graded.happened
+    happened = [*nb.metadata.get("course", {}).get("happened", ()), *graded.happened]
     nb.metadata["course"] = NotebookNode(tier=graded.tier, happened=happened, result=name)
 
 
@@ -92,15 +144,16 @@ class RunSubmission(NbGraderPreprocessor):
     stored result of an earlier run."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        from .results import Results, Settings, graded_by
-        from .work import room
+        from .results import Results, Settings
+        from .work import result_of
 
-        course, ids = _course(self), resources["nbgrader"]
-        tier = TRUSTED if trusted() else SANDBOX
-        settings = Settings.of(course, tier)
-        name, graded = graded_by(lambda: room(tier), Results(course), cells_of(nb), settings)
+        directory, ids = _coursedir(self), resources["nbgrader"]
+        course = Path(directory.root).resolve()
+        lessons = course / directory.source_directory / ids["assignment"]
+        settings = Settings.of(course, TRUSTED if trusted() else SANDBOX, lessons)
+        name, graded = result_of(cells_of(nb), settings, Results(course))
         fill_in(nb, graded, name)
-        for said in nb.metadata["course"].happened:
+        for said in graded.happened:
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
         return nb, resources
 
@@ -110,49 +163,33 @@ def trusted() -> bool:
     return os.environ.get("COURSE_TRUST_SUBMISSIONS", "").lower() in ("1", "yes", "true")
 
 
-def _course(preprocessor: NbGraderPreprocessor) -> Path:
-    """The course's folder: that of this preprocessor's converter, or the current one."""
-    owner: Any = preprocessor
-    while owner is not None and not hasattr(owner, "coursedir"):
-        owner = owner.parent
-    return Path(owner.coursedir.root if owner is not None else ".").resolve()
+def _coursedir(of: Any) -> Any:
+    """The course's folders, as a preprocessor's or exporter's converter knows them."""
+    while not hasattr(of, "coursedir"):
+        of = of.parent
+    return of.coursedir
 
 
 class CarefulHighlight(Highlight2HTML):
-    """Highlights the code on a page, except where that takes hours: the time is quadratic in the
-    length of a line, and in the number of lines that end in blanks."""
+    """Highlights the code on a page, in a process that may end."""
 
     def __call__(
         self, source: str, language: str | None = None, metadata: dict | None = None
     ) -> str:
-        lines = [line.rstrip() for line in source.split("\n")]
-        if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:
-            return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
-        return str(super().__call__("\n".join(lines), language, metadata))
-
-
-class WithFormulas(IPythonRenderer):
-    """Markdown whose formulas are drawn by the browser itself, without a script."""
-
-    def inline_math(self, body: str) -> str:
-        return _mathml(body, "inline")
-
-    def block_math(self, body: str) -> str:
-        return _mathml(body, "block")
+        return _on_page("highlight", source, language or self.pygments_lexer)
 
 
 def markdown(source: str) -> str:
-    renderer = WithFormulas(escape=False, exclude_anchor_links=True)
-    return str(MarkdownWithMath(renderer=renderer).render(source))
+    """The page of a Markdown cell, made in a process that may end."""
+    return _on_page("markdown", source)
 
 
-@lru_cache(maxsize=4096)  # a class has the same formulas
-def _mathml(source: str, display: str) -> str:
-    """A formula; its source if it can't be converted, whose text may be a student's."""
-    with suppress(Exception):
-        if len(source) <= LONGEST_FORMULA:
-            return clean(convert(" ".join(source.split()), display=display), "mathml")
-    return f"<code>{html.escape(source)}</code>"
+@lru_cache(maxsize=2000)  # a class has the same cells
+def _on_page(task: str, source: str, *how: str) -> str:
+    try:
+        return str(helper().ask(task, source, *how))
+    except TooMuch:
+        return str(helper().ask("plainly", source[:MOST_LEFT]))
 
 
 class TidyFeedback(NbGraderPreprocessor):

@@ -1,19 +1,16 @@
-"""Restores in submissions what grading depends on, whatever students did to the cells."""
+"""Restores in submissions what grading depends on, whatever students did to the cells.
+
+It runs in the process that reads submissions (helper.py), so it doesn't import nbgrader."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell
-from nbgrader.api import Gradebook
-from nbgrader.utils import is_grade, is_locked
-
-from .cells import Cell, checked_exercise, defined_names, nbgrader_metadata
-from .readable import math_at_rest, writable
+from .cells import Cell, checked_exercise, defined_names, without_hidden_tests
+from .readable import math_at_rest
 
 IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
 TAG = re.compile(r"<(?=[a-zA-Z/!?])")  # the beginning of a tag for a browser
@@ -22,8 +19,8 @@ CHARACTER = re.compile(r"&(?=#|\w+;)")  # another way to write a link
 LINK = re.compile(r"\](?=[(:](?!\s{0,3}(?:https?://|#|[\w./-]*\s{0,3}\))))")
 MOST_TEXT, MOST_FORMULAS = 20_000, 100
 PICTURE = re.compile(r"!(?=\[)")
-LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 PUT_BACK = "# This cell was missing from the submission and was restored.\n"
+IMPORTED = "# The lesson's own imports, which were changed or missing.\n"
 
 
 @dataclass(frozen=True)
@@ -36,66 +33,141 @@ class Released:
     graded: bool
     metadata: dict[str, Any]
 
-    def new(self) -> NotebookNode:
-        made = new_code_cell if self.cell_type == "code" else new_markdown_cell
-        return made(self.source, metadata={"nbgrader": NotebookNode(self.metadata)})
+
+@dataclass(eq=False)
+class Kept:
+    """A cell of a restored notebook."""
+
+    kind: str
+    source: str
+    name: str = ""  # of a cell as it was released
+    metadata: dict[str, Any] | None = None  # nbgrader's
+
+    @property
+    def checks(self) -> str:
+        """The exercise whose points it holds."""
+        graded = self.kind == "code" and bool((self.metadata or {}).get("grade"))
+        return (checked_exercise(self.source.removeprefix(PUT_BACK)) or "") if graded else ""
+
+    @property
+    def locked(self) -> bool:
+        of = self.metadata or {}
+        return not of.get("solution") and bool(of.get("grade") or of.get("locked"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]:
-    """A notebook's cells in the gradebook, by name."""
-    with Gradebook(db_url) as gradebook:
-        kept = gradebook.find_notebook(notebook, assignment)
-        points = {c.name: c.max_score for c in (*kept.grade_cells, *kept.task_cells)}
-        of = {"grade": kept.grade_cells, "solution": kept.solution_cells, "task": kept.task_cells}
-        named = {kind: {cell.name for cell in found} for kind, found in of.items()}
-        cells = {}
-        for cell in kept.source_cells:
-            name, kinds = cell.name, {kind: cell.name in names for kind, names in named.items()}
-            metadata = nbgrader_metadata(name, points.get(name), locked=cell.locked, **kinds)
-            metadata |= {"checksum": cell.checksum, "cell_type": cell.cell_type}
-            graded = kinds["grade"] or kinds["task"]
-            cells[name] = Released(cell.source, cell.cell_type, cell.locked, graded, metadata)
-        return cells
+def plain(source: str) -> str:
+    """A cell's text without what an editor may change."""
+    return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
-def restore(nb: NotebookNode, cells: Mapping[str, Released]) -> list[str]:
-    """Restores in a submission, in place, what grading depends on, whatever a student did to its
-    cells, and lets nothing of theirs run in a browser; returns the names of the restored cells."""
-    found = set()
-    for cell in reversed(nb.cells):  # of two copies, the later one counts
-        claimed = cell.metadata.get("nbgrader")
-        name = str(claimed.get("grade_id")) if isinstance(claimed, dict) else ""
-        known = name in cells and name not in found
-        ours = known and (cells[name].locked or cells[name].source == cell.source)
-        _tame(cell, keep_text=ours)
-        if not known:
+def restore(
+    cells: Sequence[Mapping[str, str]], released: Mapping[str, Released], given: Sequence[str]
+) -> tuple[list[Kept], list[str]]:
+    """A submission's cells with everything that grading depends on, whatever a student did to
+    them, and without anything that could run in a browser; and what was noticed.
+
+    Args:
+        given: the texts of the lesson's code cells as they are handed out.
+    """
+    ours, noticed = {plain(text) for text in given}, []
+    chosen = _chosen(cells, released)
+    made: list[Kept] = []
+    for number, cell in enumerate(cells):
+        name = cell["name"] if chosen.get(cell["name"]) == number else ""
+        if not name:
+            made.append(Kept(cell["kind"], _tame(cell["kind"], cell["source"])))
             continue
-        found.add(name)
-        _retype(cell, cells[name].cell_type)
-        cell.metadata["nbgrader"] = NotebookNode(cells[name].metadata)
-        if cells[name].locked:
-            cell.source = cells[name].source
-    missing = sorted(name for name in cells if cells[name].graded and name not in found)
+        known = released[name]
+        kind, source, shown = known.cell_type, cell["source"], known.source
+        if known.locked:
+            if kind == "code":
+                shown = without_hidden_tests(shown)
+            if plain(source) not in {plain(shown), plain(known.source), *ours, ""}:
+                made.append(Kept(cell["kind"], _tame(cell["kind"], source)))
+                noticed.append(f"the locked cell {name} was edited: its text is kept above it")
+            source = known.source
+        elif source != known.source:
+            source = _tame(kind, source)
+        made.append(Kept(kind, source, name, known.metadata))
+    missing = sorted(n for n, cell in released.items() if cell.graded and n not in chosen)
     for name in missing:
-        cell = cells[name].new()
-        nb.cells.insert(_place(nb, checked_exercise(cell)), cell)
-        if cell.cell_type == "code":
-            cell.source = PUT_BACK + cell.source
-        if (nb.nbformat, nb.nbformat_minor) < (4, 5):
-            del cell["id"]
-    nb.metadata = NotebookNode({k: v for k, v in nb.metadata.items() if k == "kernelspec"})
-    nb.metadata["language_info"] = NotebookNode(LANGUAGE)  # the lexer's name is on each page
-    return missing
+        known = released[name]
+        put_back = PUT_BACK if known.cell_type == "code" else ""
+        new = Kept(known.cell_type, put_back + known.source, name, known.metadata)
+        made.insert(_place(made, new.checks), new)
+    noticed += [f"the cell {name} was missing and is restored" for name in missing]
+    noticed += _imports_first(made, given)
+    noticed += _checks_after_answers(made, released, ours)
+    return made, noticed
 
 
-def _tame(cell: NotebookNode, keep_text: bool) -> None:
-    """Removes from a cell everything that a browser would run or that misleads a page."""
-    kept = {k: v for k, v in cell.metadata.items() if k in ("deletable", "tags")}
-    cell.metadata = NotebookNode(kept)
-    cell.source = writable(cell.source)
-    if cell.cell_type != "code" and not keep_text:
-        cell.source = at_rest(cell.source)
-        cell.pop("attachments", None)
+def _chosen(cells: Sequence[Mapping[str, str]], released: Mapping[str, Released]) -> dict[str, int]:
+    """Which of the cells that claim to be a released one it is: the last that was changed, else
+    the last."""
+    chosen: dict[str, int] = {}
+    for number, cell in enumerate(cells):
+        known = released.get(cell["name"])
+        if known is None:
+            continue
+        untouched = not known.locked and plain(cell["source"]) == plain(known.source)
+        if not (untouched and cell["name"] in chosen):
+            chosen[cell["name"]] = number
+    return chosen
+
+
+def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
+    """Runs the lesson's own imports, unless the notebook still does, before anything can fail."""
+    imports = next((text for text in given if IMPORTS_CHECK.search(text)), "")
+    if not imports or any(plain(c.source) == plain(imports) for c in made if c.kind == "code"):
+        return []
+    first = next((n for n, cell in enumerate(made) if cell.kind == "code"), len(made))
+    made.insert(first, Kept("code", IMPORTED + imports))
+    return ["the lesson's imports were changed or missing, and run first"]
+
+
+def _checks_after_answers(
+    made: list[Kept], released: Mapping[str, Released], ours: set[str]
+) -> list[str]:
+    """Moves a check behind the answer where it would find only the stub, or nothing."""
+    noticed = []
+    for check in [cell for cell in made if cell.checks]:
+        exercise, at = check.checks, made.index(check)
+        defining = [
+            (number, plain(cell.source))
+            for number, cell in enumerate(made)
+            if cell.kind == "code" and not cell.checks and exercise in defined_names(cell.source)
+        ]
+        stub = plain(released[exercise].source) if exercise in released else ""
+        own = [(n, text) for n, text in defining if text != stub and _writes(exercise, text, ours)]
+        before = [text for n, text in defining if n < at]
+        if not own or (before and before[-1] != stub):
+            continue
+        place, _ = own[-1]
+        answer = made[place]
+        made.pop(at)
+        made.insert(made.index(answer) + 1, check)
+        where = [c for c in made if c.kind == "code"].index(answer) + 1
+        others = f", the last of {len(own)}" if len({text for _, text in own}) > 1 else ""
+        noticed.append(f"the answer to {exercise} was found in cell {where}{others}")
+    return noticed
+
+
+def _writes(exercise: str, text: str, ours: set[str]) -> bool:
+    """Whether a cell's text is a student's own definition of an answer."""
+    if text in ours:
+        return False
+    own = (
+        rf"^(?:(?:async +)?def|class) +{exercise}\b|^{exercise} *= *(?:\{{|lambda\b|torch\.compile)"
+    )
+    return re.search(own, text, re.M) is not None
+
+
+def _tame(kind: str, source: str) -> str:
+    """A student's cell without everything that a browser would run or that misleads a page."""
+    return source if kind == "code" else at_rest(source)
 
 
 def at_rest(text: str) -> str:
@@ -106,32 +178,17 @@ def at_rest(text: str) -> str:
     return math_at_rest(PICTURE.sub("! ", LINK.sub("&#93;", text)))
 
 
-def _place(nb: NotebookNode, exercise: str | None) -> int:
+def _place(made: Sequence[Kept], exercise: str) -> int:
     """The position after the last cell that defines the checked name."""
-    if exercise is None:
-        return len(nb.cells)
+    if not exercise:
+        return len(made)
     # Otherwise after the imports, before a demonstration can import the finished part by this name.
-    code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
-    places = [i for i in code if exercise in defined_names(nb.cells[i].source)]
-    imports = [i for i in code if IMPORTS_CHECK.search(nb.cells[i].source)]
+    code = [i for i, cell in enumerate(made) if cell.kind == "code"]
+    places = [i for i in code if exercise in defined_names(made[i].source)]
+    imports = [i for i in code if IMPORTS_CHECK.search(made[i].source)]
     return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
 
 
-def _retype(cell: NotebookNode, cell_type: str) -> None:
-    if cell.cell_type != cell_type:
-        cell.cell_type = cell_type
-        for name in ("attachments", "outputs", "execution_count"):
-            cell.pop(name, None)
-        if cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-
-
-def cells_of(nb: NotebookNode) -> list[Cell]:
-    """The code cells of a restored notebook."""
-    cells = []
-    for cell in nb.cells:
-        if cell.cell_type == "code":
-            bare = NotebookNode(cell_type="code", source=cell.source.removeprefix(PUT_BACK))
-            checks = (checked_exercise(bare) or "") if is_grade(cell) else ""
-            cells.append(Cell(cell.source, checks, is_locked(cell)))
-    return cells
+def code_cells(made: Sequence[Kept]) -> list[Cell]:
+    """The code cells of a restored notebook, for a run."""
+    return [Cell(cell.source, cell.checks, cell.locked) for cell in made if cell.kind == "code"]

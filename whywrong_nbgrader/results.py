@@ -11,20 +11,21 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
 import torch
 
-from whywrong.course import installed, joined, own_folders, package_folder
+from whywrong.course import installed, own_folders, package_folder
 
 from .cells import Cell
-from .notebooks import Graded, Times, grade
-from .room import HERE, Room
+from .notebooks import Graded, Times
+from .room import HERE
 
+MOST_FILES = 50 * 2**20  # bytes of the files beside the lessons
 FOLDER = ".grading"  # in the course's folder: the secret, and the results
 
 
@@ -77,17 +78,36 @@ class Settings:
     tier: str  # the protection between a submission and this machine
     times: Times
     own: tuple[Path, ...] = ()  # the folders of an instructor's own exercises
+    files: Mapping[str, bytes] = field(default_factory=dict)  # of the assignment, by name
 
     @classmethod
-    def of(cls, course: Path, tier: str) -> Settings:
-        """The settings of a course's folder."""
-        return cls(secret(course), tier, Times.usual(), own_folders())
+    def of(cls, course: Path, tier: str, assignment: Path | None = None) -> Settings:
+        """The settings of a course's folder; `assignment` is the folder with its lessons."""
+        files = files_of(assignment) if assignment else {}
+        return cls(secret(course), tier, Times.usual(), own_folders(), files)
 
     def name(self, cells: Sequence[Cell]) -> str:
         """The name of a result: a digest of everything that it depends on."""
         own = _digest(*(p.read_text(encoding="utf-8") for f in self.own for p in texts_of(f)))
         told = json.dumps([asdict(self.times), [asdict(c) for c in cells]])
-        return _digest(version(), own, self.secret, self.tier, told)
+        files = [f"{name} {hashlib.sha256(data).hexdigest()}" for name, data in self.files.items()]
+        return _digest(version(), own, self.secret, self.tier, told, *files)
+
+
+def files_of(assignment: Path) -> dict[str, bytes]:
+    """The files beside an assignment's lessons, such as their data, by path below its folder."""
+    found: dict[str, bytes] = {}
+    for path in sorted(assignment.rglob("*")):
+        name = path.relative_to(assignment)
+        hidden = any(part.startswith((".", "__")) for part in name.parts)
+        if path.is_file() and path.suffix != ".ipynb" and not hidden:
+            found[name.as_posix()] = path.read_bytes()
+    size = sum(map(len, found.values()))
+    if size > MOST_FILES:
+        raise CantKeep(
+            f"the files in {assignment} have {size / 2**20:.0f} MiB: at most 50 are used"
+        )
+    return found
 
 
 def _digest(*parts: str) -> str:
@@ -128,20 +148,3 @@ def _write(place: Path, text: str) -> None:
         with suppress(OSError):
             os.unlink(made)
         raise CantKeep(f"{place.parent} can't be written: {error.strerror or error}") from None
-
-
-def make(room: Room, cells: Sequence[Cell], settings: Settings) -> Graded:
-    """Runs and judges a notebook's cells in a sandbox process."""
-    return grade(cells, joined(settings.own), room, seed_from(settings.secret), settings.times)
-
-
-def graded_by(
-    room: Callable[[], Room], results: Results, cells: Sequence[Cell], settings: Settings
-) -> tuple[str, Graded]:
-    """The result of these cells, with its name: stored earlier, or computed and stored now."""
-    name = settings.name(cells)
-    graded = results.find(name)
-    if graded is None:
-        graded = make(room(), cells, settings)
-        results.keep(name, graded)
-    return name, graded

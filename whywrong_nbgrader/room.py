@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,8 @@ from .watch import Watch
 
 HERE = Path(__file__).resolve().parent
 INSIDE = "/course"
-START_SECONDS = 120.0
+START_SECONDS = 600.0  # even on a machine that is very busy
+BACKSTOP = 10  # times the limit: seconds after which a reply is late by the wall clock alone
 ENVIRONMENT = {"PYTHONPATH": INSIDE, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 ENVIRONMENT |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ENVIRONMENT |= {"COURSE_GRADED": "1"}
@@ -88,6 +88,7 @@ class Room(contextlib.AbstractContextManager):
         made = Path(tempfile.mkdtemp(prefix="course-making-"))  # shows that it is in use
         self._lock = os.open(made, os.O_RDONLY)  # locked while this process exists
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._before = 0.0  # seconds used in earlier processes
         self._folder = made.rename(made.with_name(made.name.replace("making", "room")))
         make_package(self._folder)
         self._begin()
@@ -109,7 +110,7 @@ class Room(contextlib.AbstractContextManager):
             argv = sandbox.command(argv, **inside, limits=self.limits, nested=True)
         self._process = sandbox.launch(argv, pass_fds=(theirs.fileno(),), **how)
         theirs.close()
-        self._watch = Watch(self._process.pid, self._note, self.limits)
+        self._watch = Watch(self._process.pid, self._note, self.limits, bare=self.trusted)
         if not self._hears(b"ready", START_SECONDS):
             self._process.kill()
             self._process.wait()
@@ -146,6 +147,20 @@ class Room(contextlib.AbstractContextManager):
                 self._end()
                 self._begin()
 
+    @property
+    def used(self) -> float:
+        return self._before + self._watch.used
+
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """While somebody waits for a reply, the time in which its process sleeps counts."""
+        watch = self._watch
+        watch.asked = True
+        try:
+            yield
+        finally:
+            watch.asked = False
+
     def say(self, word: bytes) -> None:
         """Interrupts the running code like Ctrl-C ("i"), or kills it ("k")."""
         with contextlib.suppress(OSError):
@@ -154,6 +169,7 @@ class Room(contextlib.AbstractContextManager):
 
     def _end(self) -> None:
         self._watch.stop()
+        self._before += self._watch.used
         self._control.close()
         with contextlib.suppress(psutil.Error):
             sandbox.end(psutil.Process(self._process.pid))
@@ -177,26 +193,50 @@ class Lodger:
     def __init__(self, room: Room, to: socket.socket) -> None:
         self._room, self._to = room, to
         self._token = ""  # of the last request; its reply repeats it
+        self.codes: dict[str, int] = {}  # of the last answer, as `inside.codes.prints` gives them
+        self.origin = ""  # of the last answer, if no cell has written it
+        self.starved = False  # a check was ended by the wall clock alone
 
     def ask(self, words: dict[str, Any], data: bytes, seconds: float) -> tuple[dict, bytes]:
         """The reply to a request, as untrusted data.
 
+        Args:
+            seconds: that the process may compute or sleep; waiting for a processor doesn't count.
+
         Raises:
             wire.Ended, wire.OutOfTime, wire.BadMessage: no reply, none in time, or an invalid one.
         """
-        until = time.monotonic() + seconds
         self._token = secrets.token_hex(8)
-        wire.send(self._to, words | {"token": self._token}, data, seconds)
-        return self._answer(until)
+        left = self._left(seconds)
+        with self._room.asked():
+            wire.send(self._to, words | {"token": self._token}, data, left)
+            return self._answer(left)
 
-    def _answer(self, until: float) -> tuple[dict, bytes]:
+    def _left(self, seconds: float) -> wire.Left:
+        begun, wall = self.used, wire.within(BACKSTOP * seconds)
+
+        def left() -> float:
+            rest = seconds - (self.used - begun)
+            if wall() <= 0 < rest:
+                raise wire.Starved
+            return rest
+
+        return left
+
+    @property
+    def used(self) -> float:
+        """The seconds that the processes of this room have used so far."""
+        return self._room.used
+
+    def _answer(self, left: wire.Left) -> tuple[dict, bytes]:
         """The reply to the last request; earlier messages are ignored."""
         while True:
-            said, data = wire.receive(self._to, until - time.monotonic())
+            said, data = wire.receive(self._to, left)
             if said.get("token") == self._token:
                 return said, data
 
     def interrupt(self, seconds: float) -> tuple[dict, bytes]:
         """The reply after an interrupt; raises the same errors as `ask`."""
         self._room.say(b"i")
-        return self._answer(time.monotonic() + seconds)
+        with self._room.asked():
+            return self._answer(self._left(seconds))

@@ -169,7 +169,11 @@ def _scope(limits: Limits) -> tuple[str, ...]:
     words = (_program("systemd-run"), *whose, "--scope", "--quiet", "--collect")
     # Higher than the limit that `watch.py` enforces, which says why it ends a program.
     most = f"MemoryMax={3 * limits.memory // 2}", f"TasksMax={8 * limits.processes}"
-    return (*words, *(f"--property={one}" for one in ("MemorySwapMax=0", *most)), "--")
+    return (
+        *words,
+        *(f"--property={one}" for one in ("MemorySwapMax=0", "CPUWeight=50", *most)),
+        "--",
+    )
 
 
 @cache

@@ -1,116 +1,244 @@
-"""Reads submissions as untrusted data: restores them, or replaces unreadable ones."""
+"""Submissions as untrusted data: what lies in their folders, and their notebooks, restored."""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import stat
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbconvert.exporters import NotebookExporter
-from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell, new_notebook
-
+from .cells import nbgrader_metadata
+from .helper import TooMuch, helper
 from .readable import in_a_line
-from .restoring import Released, released
+from .reading import Unreadable, contents, read
+from .restoring import Kept, Released, restore
 
-MOST_BYTES = 20 * 2**20  # of a notebook
-MOST_CELLS = 1000
-MOST_BESIDE = 100 * 2**20  # of another file
+MOST_BESIDE = 100 * 2**20  # bytes of a file that is not a notebook
+MOST_FILES, DEEPEST = 5000, 30  # files and folders of a submission, and how deep they are nested
+LONGEST_NAME = 100
+TIME = re.compile(
+    r"\d{4}-\d\d?-\d\d?[T ]\d\d?:\d\d(:\d\d(\.\d{1,9})?)? ?([A-Za-z/_]{1,40}|[+-]\d\d:?\d\d)?"
+)
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
+TEXTS = (".txt", ".json", ".html", ".htm", "")  # endings under which notebooks are saved
+NOT_THEIRS = (".ipynb_checkpoints", "feedback", "__pycache__", "__MACOSX")
 
 
-class Unreadable(Exception):
-    """The submission is not a notebook; the message says what it is."""
+# Notebooks -----------------------------------------------------------------------------------
 
 
-def read(path: Path) -> NotebookNode:
-    """A notebook from an untrusted file; raises `Unreadable` if it is none."""
+@dataclass
+class Submission:
+    """A submitted notebook, restored."""
+
+    cells: list[Kept]
+    notes: list[str] = field(default_factory=list)  # for the student and the instructor
+    trouble: list[str] = field(default_factory=list)  # that a person should also look at
+
+
+def notebook(
+    path: str, released: Mapping[str, Mapping[str, Any]], given: Sequence[str]
+) -> dict[str, Any]:
+    """Reads and restores a submitted notebook; runs in the helper."""
     try:
-        found = os.lstat(path)
-    except OSError:
-        raise Unreadable("it is missing") from None
-    if stat.S_ISLNK(found.st_mode):
-        raise Unreadable("it is a link to another file")
-    if not stat.S_ISREG(found.st_mode):
-        raise Unreadable("it is not a file")
-    if found.st_size > MOST_BYTES:
-        raise Unreadable(f"it has {found.st_size / 2**20:,.0f} MiB; delete its outputs")
-    if not found.st_size:
-        raise Unreadable("the file is empty")
+        found = read(path)
+    except Unreadable as error:
+        return {"unreadable": str(error)}
+    cells = {name: Released(**cell) for name, cell in released.items()}
+    made, noticed = restore(found.cells, cells, given)
+    return {
+        "cells": [cell.to_dict() for cell in made],
+        "notes": [*found.notes(), *noticed],
+        "broken": found.broken and f"only its first {len(found.cells)} cells: {found.broken}",
+    }
+
+
+def restored(path: Path, released: Mapping[str, Released], given: Sequence[str]) -> Submission:
+    """A notebook from an untrusted file; if it can't be read, the released cells, unsolved."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # of equal ids, once per cell
-            text = path.read_text(encoding="utf-8-sig")
-            notebook: NotebookNode = nbformat.reads(text, as_version=4)
-            nbformat.validate(notebook, relax_add_props=True)
-    except UnicodeDecodeError:
-        raise Unreadable("it is not UTF-8 text") from None
-    except (json.JSONDecodeError, nbformat.reader.NotJSONError):
-        raise Unreadable("it is not JSON, the format of notebooks") from None
-    except RecursionError:
-        raise Unreadable("it is nested too deeply") from None
-    except Exception as error:
-        raise Unreadable(f"it is not a notebook ({type(error).__name__})") from None
-    if len(notebook.cells) > MOST_CELLS:
-        raise Unreadable(f"it has {len(notebook.cells):,} cells")
-    return notebook
+        cells = {name: asdict(cell) for name, cell in released.items()}
+        said = helper().ask("notebook", str(path), cells, list(given))
+    except TooMuch as error:
+        said = {"unreadable": str(error)}
+    if why := said.get("unreadable"):
+        told = f"**This is not the submission.** It can't be read: {why}."
+        kept = [Kept(c.cell_type, c.source, n, c.metadata) for n, c in released.items()]
+        why = f"the submission can't be read: {why}"
+        return Submission([Kept("markdown", told), *kept], [], [why])
+    broken = said["broken"]
+    trouble = [f"the submission can't be read completely, {broken}"] if broken else []
+    return Submission([Kept(**cell) for cell in said["cells"]], said["notes"], trouble)
 
 
-def stand_in(cells: Mapping[str, Released], why: str) -> NotebookNode:
-    """Graded instead of an unreadable notebook: the released cells, unsolved."""
-    said = f"**This is not the submission.** It can't be read: {why}."
-    return new_notebook(cells=[new_markdown_cell(said), *(cell.new() for cell in cells.values())])
+def unreadable(path: Path) -> str:
+    """Why a notebook can't be read completely, or an empty string."""
+    try:
+        said = helper().ask("notebook", str(path), {}, [])
+    except TooMuch as error:
+        return str(error)
+    return str(said.get("unreadable") or said["broken"])
+
+
+@cache
+def handed_out(path: Path) -> tuple[str, ...]:
+    """The code cells of a lesson as students get it."""
+    with suppress(Unreadable):
+        return tuple(cell["source"] for cell in read(path).cells if cell["kind"] == "code")
+    return ()
+
+
+def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]:
+    """A notebook's cells in the gradebook, by name."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(db_url) as gradebook:
+        kept = gradebook.find_notebook(notebook, assignment)
+        points = {c.name: c.max_score for c in (*kept.grade_cells, *kept.task_cells)}
+        of = {"grade": kept.grade_cells, "solution": kept.solution_cells, "task": kept.task_cells}
+        named = {kind: {cell.name for cell in found} for kind, found in of.items()}
+        cells = {}
+        for cell in kept.source_cells:
+            name, kinds = cell.name, {kind: cell.name in names for kind, names in named.items()}
+            metadata = nbgrader_metadata(name, points.get(name), locked=cell.locked, **kinds)
+            metadata |= {"checksum": cell.checksum, "cell_type": cell.cell_type}
+            graded = kinds["grade"] or kinds["task"]
+            cells[name] = Released(cell.source, cell.cell_type, cell.locked, graded, metadata)
+        return cells
+
+
+# Folders -------------------------------------------------------------------------------------
+
+
+def is_a_name(name: str) -> bool:
+    """Whether a folder's name can be a student's."""
+    return (
+        0 < len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and not name.startswith(".")
+        and not re.search(r"[\\/\ud800-\udfff]", name)
+    )
+
+
+def below(folder: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
+    """The files and folders of a submission, but not endlessly many; None: the rest is left out."""
+    left, count = [(folder, 0)], 0
+    while left:
+        at, depth = left.pop()
+        try:
+            entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+        except OSError:
+            yield at, None
+            continue
+        for entry in entries:
+            count += 1
+            if count > MOST_FILES or depth >= DEEPEST:
+                yield at, None
+                break
+            with suppress(OSError):
+                about = entry.stat(follow_symlinks=False)
+                yield Path(entry.path), about
+                if stat.S_ISDIR(about.st_mode):
+                    left.append((Path(entry.path), depth + 1))
+        if count > MOST_FILES:
+            return
 
 
 def strange_in(folder: Path) -> list[str]:
     """Everything in a submission that is not a file or folder of normal size, in words."""
     found = []
-    for at, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(at) / name
-            if said := _strange(path):
-                found.append(f"{in_a_line(str(path.relative_to(folder)))} {said}")
-    return found
+    for path, about in below(folder):
+        if about is None:
+            known = in_a_line(str(path.relative_to(folder)))
+            found.append(f"{known} can't be read, or has too much in it, and the rest is ignored")
+        elif said := _strange(about):
+            found.append(f"{in_a_line(str(path.relative_to(folder)))} {said}")
+    return found[:20]
 
 
-def _strange(path: Path | str) -> str:
-    kind = os.lstat(path)
-    if stat.S_ISDIR(kind.st_mode):
+def _strange(about: os.stat_result) -> str:
+    if stat.S_ISDIR(about.st_mode):
         return ""
-    if not stat.S_ISREG(kind.st_mode):
+    if not stat.S_ISREG(about.st_mode):
         return "is a link or not a file, and is ignored"
-    large = kind.st_size > MOST_BESIDE
-    return f"has {kind.st_size / 2**20:,.0f} MiB, and is ignored" if large else ""
+    large = about.st_size > MOST_BESIDE
+    return f"has {about.st_size / 2**20:,.0f} MiB, and is ignored" if large else ""
 
 
-def leave_out_what_is_strange() -> None:
-    """From now on, nbgrader copies only files of normal size that are next to a notebook: a link
-    may lead to anyone's file, or to one that never ends."""
+def not_read_in(folder: Path, notebooks: Sequence[str]) -> list[str]:
+    """What looks like a student's work in a submission, but is not where it is graded."""
+    found = []
+    for path, about in below(folder):
+        inside = path.relative_to(folder)
+        if about is None or not stat.S_ISREG(about.st_mode) or {*inside.parts} & {*NOT_THEIRS}:
+            continue
+        if len(inside.parts) == 1 and path.suffix == ".ipynb" and path.stem in notebooks:
+            continue
+        name = path.name.lower()
+        if ".ipynb" in name:
+            found.append(f"{in_a_line(str(inside))} is not a notebook of this assignment")
+        elif name.endswith(ARCHIVES):
+            found.append(f"{in_a_line(str(inside))} is an archive and was not read")
+        elif path.suffix.lower() in TEXTS and _is_notebook(path):
+            found.append(f"{in_a_line(str(inside))} is a notebook under another name; not read")
+    return found[:20]
+
+
+def _is_notebook(path: Path) -> bool:
+    with suppress(OSError), open(path, "rb") as file:
+        begin = file.read(4000)
+        return begin.lstrip(b"\xef\xbb\xbf \n")[:1] == b"{" and bool(
+            re.search(rb'"(cells|nbformat|worksheets)"', begin)
+        )
+    return False
+
+
+def submitted_at(folder: str | Path) -> datetime | None:
+    """The time in a submission's timestamp.txt, in UTC; None if it has no valid one."""
+    from nbgrader.utils import parse_utc
+
+    with suppress(Unreadable, OSError, ValueError, OverflowError, TypeError, AttributeError):
+        found = _word(Path(folder) / "timestamp.txt")
+        if TIME.fullmatch(found):
+            parsed: datetime = parse_utc(found)
+            return parsed
+    return None
+
+
+def secret_of(folder: Path) -> str:
+    """The secret in a submission, which names its feedback."""
+    with suppress(Unreadable, ValueError):
+        return _word(folder / "submission_secret.txt")
+    return ""
+
+
+def _word(path: Path) -> str:
+    return contents(path)[:200].decode("utf-8-sig").strip()
+
+
+def be_careful() -> None:
+    """From now on, nbgrader copies only files of normal size that are next to a notebook, and reads
+    a time as data: a link may lead to anyone's file, or to one that never ends."""
     from nbgrader.converters import base
+    from nbgrader.coursedir import CourseDirectory
 
-    found = base.find_all_files
-
-    def files_alone(path: str, exclude: list[str] | None = None) -> list[str]:
-        return [name for name in found(path, exclude) if not _strange(name)]
+    def files_alone(path: str, exclude: Sequence[str] | None = None) -> list[str]:
+        return [
+            str(file)
+            for file, about in below(Path(path))
+            if about is not None and stat.S_ISREG(about.st_mode) and not _strange(about)
+            if not any(
+                fnmatch(part, pattern)
+                for part in file.relative_to(path).parts
+                for pattern in exclude or ()
+            )
+        ]
 
     base.find_all_files = files_alone
-
-
-class CarefulExporter(NotebookExporter):
-    """nbgrader's interface for reading and writing notebooks, for untrusted files."""
-
-    def from_filename(self, filename: str, resources: Any = None, **_: Any) -> tuple[Any, Any]:
-        ids, folder = resources["nbgrader"], os.path.dirname(filename)
-        resources["metadata"] = {"name": resources["unique_key"], "path": folder}
-        try:
-            notebook = read(Path(filename))
-        except Unreadable as error:
-            resources["unreadable"] = str(error)
-            self.log.warning("%s can't be read: %s", filename, error)
-            cells = released(ids["db_url"], ids["assignment"], ids["notebook"])
-            notebook = stand_in(cells, str(error))
-        output, resources = self.from_notebook_node(notebook, resources=resources)
-        return output, resources
+    CourseDirectory.get_existing_timestamp = lambda self, folder: submitted_at(folder)

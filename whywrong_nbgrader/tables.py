@@ -6,18 +6,17 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.coursedir import CourseDirectory
 
 from whywrong.rows import plain_text
 
-from .classroom import Classroom
+from .classroom import Classroom, Work
 from .readable import in_a_line
 
 STATES = ("right", "partly right", "not right", "not attempted")
@@ -36,9 +35,12 @@ class Line:
     reports: dict[str, dict[str, Any]]
     notes: list[str] = field(default_factory=list)
     needs_a_person: bool = False
+    graded: bool = True  # its points are a result, and not just missing
 
     def failures(self) -> str:
         """The wrong exercises, with reasons."""
+        if not self.graded:
+            return "not graded"
         said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
         return ", ".join(said) or ("all right" if self.reports else "nothing was graded")
 
@@ -66,7 +68,11 @@ class Table:
 
     @classmethod
     def of(
-        cls, classroom: Classroom, flags: Mapping[str, Sequence[str]], groups: Sequence[str] = ()
+        cls,
+        classroom: Classroom,
+        flags: Mapping[str, Sequence[str]],
+        groups: Sequence[str] = (),
+        not_entered: Collection[str] = (),
     ) -> Table:
         """The table of a graded class, with what `flagged` says of it."""
         lines = []
@@ -74,12 +80,12 @@ class Table:
         for student in classroom.students:
             works = classroom.of(student)
             reports = {id: r for w in works if w.graded for id, r in w.graded.reports.items()}
-            score, late = scores.get(student, (0.0, 0.0))
+            score, late = (0.0, 0.0) if student in not_entered else scores.get(student, (0.0, 0.0))
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
-            line.notes = [f"{w.notebook}: {said}" for w in works for said in w.trouble]
+            line.graded = student in scores and student not in not_entered
+            line.notes = [f"{w.notebook}: {said}" for w in works for said in _notes(w)]
             line.notes += flags.get(student, ())
-            missing = all(said == "it was not submitted" for w in works for said in w.trouble)
-            line.needs_a_person = bool(flags.get(student)) or not missing
+            line.needs_a_person = bool(flags.get(student)) or any(w.trouble for w in works)
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
         return cls(classroom.assignment, full, lines, _items(lines), tiers, groups, people)
@@ -127,10 +133,20 @@ class Table:
         if with_maximum:  # a new assignment takes its maximum from this row
             yield ["    Points Possible", *[""] * (len(columns) - 2), about["full"]]
         for line in self.lines:
+            if self.left_out(line, columns):
+                continue
             known = dict.fromkeys(("first_name", "last_name", "email", "lms_user_id"), "")
             known |= {k: str(v) for k, v in self.people.get(line.student, {}).items() if v}
             known |= {**about, "id": line.student, "score": f"{line.score:g}"}
             yield [_unarmed(cell.format_map(known).strip(", ")) for cell in columns.values()]
+
+    def left_out(self, line: Line, columns: Mapping[str, str]) -> str:
+        """Why a student has no row in a file for another system, where a 0 would be a grade."""
+        if not line.graded:
+            return "not graded"
+        person = {"id": line.student, **self.people.get(line.student, {})}
+        names = [n for n in ("id", "email", "lms_user_id") if f"{{{n}}}" in columns.values()]
+        return "" if any(person.get(n) for n in names) else f"no {' or '.join(names)}"
 
     def html(self) -> str:
         """A printable page: common mistakes, each student's points, and their distribution."""
@@ -147,9 +163,14 @@ class Table:
         return pages.get_template(template).render(how)
 
 
+def _notes(work: Work) -> list[str]:
+    missing = ["it was not submitted"] if work.missing else []
+    return list(dict.fromkeys([*missing, *work.trouble, *work.notes]))
+
+
 def _scores(classroom: Classroom) -> tuple[float, dict[str, Any], dict[str, dict[str, Any]]]:
     """From the gradebook: the maximum score, each student's score and penalty, and their names."""
-    with Gradebook(CourseDirectory(config=classroom.config).db_url) as gradebook:
+    with Gradebook(classroom.directory.db_url) as gradebook:
         full = gradebook.find_assignment(classroom.assignment).max_score
         scores, people = {}, {s.id: s.to_dict() for s in gradebook.students}
         for student in classroom.students:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import pickle
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,11 +25,12 @@ from whywrong.observation import MAX_ELEMENTS
 
 from .inside import wire
 from .inside.answers import Probing
+from .inside.codes import MOST_CODES, prints
 from .readable import all_readable, readable
-from .room import Lodger
+from .room import BACKSTOP, Lodger
 
-PATIENCE = 6  # on a busy machine, an answer may take this many times its processor time
 GRACE = 3.0  # seconds after the time limit that an honest process needs to report it
+ALIKE = 0.8  # the share of an answer's instructions that make it another's
 NOT_INSIDE = "exercises", "own_exercises_"  # only needed parts of these are sent
 KEPT_CASES = 2000  # all cases of the course are about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
@@ -229,6 +229,30 @@ def _signature(arguments: Any) -> inspect.Signature | None:
         return None
 
 
+# What the sandbox says about where an answer comes from.
+ORIGINS = {
+    "package": "is a function of the course's own package",
+    "torch": "is a program that PyTorch made, not one of a cell",
+}
+
+
+def _codes(said: Any) -> dict[str, int]:
+    if not isinstance(said, dict) or len(said) > MOST_CODES:
+        return {}
+    return {k: n for k, n in said.items() if isinstance(n, int) and 0 < n < 10_000}
+
+
+def same_code(exercise: Exercise, found: Mapping[str, int]) -> dict[str, int]:
+    """The number of instructions that an answer shares with its exercise's finished part, if they
+    are most of it."""
+    part = exercise.finished
+    if part is None or exercise.kind == "quiz" or exercise.rules.as_found is not None:
+        return {}
+    ours = prints(part)
+    shared = sum(n for digest, n in found.items() if digest in ours)
+    return {exercise.id: shared} if shared >= ALIKE * max(sum(found.values()), 1) else {}
+
+
 # Verdicts ------------------------------------------------------------------------------------
 
 
@@ -252,14 +276,17 @@ class There:
             raise NotThere
         if "described" not in said:
             raise Untrustworthy(readable(str(said.get("error", "it gave no description"))[:300]))
+        self.lodger.codes = _codes(said.get("codes"))
+        self.lodger.origin = ORIGINS.get(str(said.get("origin")), "")
         return described(said["described"])
 
     def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
-        until = time.monotonic() + PATIENCE * self.seconds
+        begun = self.lodger.used
         self.seen = observations = []
         for number, case in enumerate(cases):
-            left = max(until - time.monotonic(), 0.0)
-            asked = {"do": "observe", "seconds": left, "computing": self.seconds}
+            left = max(self.seconds - (self.lodger.used - begun), 0.1)
+            # Inside, the wall clock ends an answer only if nothing outside does.
+            asked = {"do": "observe", "seconds": BACKSTOP * left, "computing": self.seconds}
             asked |= {"first": number == 0, "parts": bool(parts)}
             said, data = self.lodger.ask(asked, shown_case(case), left + GRACE)
             if not data:
@@ -268,6 +295,8 @@ class There:
             error = observations[-1].error or {}
             if error.get("kind") == "time":
                 error["message"] = f"still running after {self.seconds:g} seconds"
+                used = self.lodger.used - begun
+                self.lodger.starved |= used < self.seconds / 2
                 break
         return observations
 

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ import psutil
 from .inside import calls
 from .sandbox import CGROUPS, MIB, TEMPORARY, Limits, end
 
+TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+MOST_READY = 8  # threads that may compute at the same priority as those of other sandboxes
 BLOCK = 512  # bytes in which a file's size on disk is counted
 BUFFER = 256 * 1024  # bytes that a socket or a pipe may hold, if its size can't be changed
 SHARED = re.compile(rb"^(\w+)-(\w+) ...s \w+ (\S+ \d+) +/(?:dev/zero|memfd:|SYSV)", re.M)
@@ -24,17 +27,24 @@ SHARED = re.compile(rb"^(\w+)-(\w+) ...s \w+ (\S+ \d+) +/(?:dev/zero|memfd:|SYSV
 
 @dataclass
 class Watch:
-    """Looks at a sandbox ten times per second until it ends."""
+    """Looks at a sandbox ten times per second until it ends: at what it holds, and at its time."""
 
     process: int  # which created the sandbox
     told: Callable[[str], None]  # is called once, with the exceeded limit
     limits: Limits
     own: Path | None = None  # the host's folder that is writable inside
+    bare: bool = False  # the process forks notebooks itself, without a sandbox
     # Process 1 inside, with which all others end, once it is known.
     first: list[psutil.Process] = field(default_factory=list, init=False)
+    # Seconds: the processor time of its notebooks, and the time in which one that was asked slept.
+    # Waiting for a processor that others use is not counted.
+    used: float = field(default=0.0, init=False)
+    asked: bool = field(default=False, init=False)  # whether somebody waits for its reply
 
     def __post_init__(self) -> None:
         self._over = threading.Event()
+        self._computed: dict[int, float] = {}  # seconds of each process
+        self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
 
@@ -50,6 +60,7 @@ class Watch:
                 self.first = outside.children() or self.first
                 family = outside.children(recursive=True)
                 try:
+                    self._count_time(family)
                     said = self._too_much(family)
                 except Exception as error:  # such as a folder that can't be read
                     reason = getattr(error, "strerror", None) or error
@@ -58,6 +69,23 @@ class Watch:
                     self.told(said)
                     end(outside)
                     return
+
+    def _count_time(self, family: list[psutil.Process]) -> None:
+        now = time.monotonic()
+        passed, self._looked = now - self._looked, now
+        ours = set() if self.bare else {self.process, *(p.pid for p in self.first)}
+        seconds, ready = 0.0, []
+        for pid in [p.pid for p in family if p.pid not in ours]:
+            computed, parent, waiting = _time_of(pid)
+            if parent not in ours:  # the server's children: one may have its number again
+                before = self._computed.get(pid, 0.0)
+                seconds += computed - before if computed >= before else computed
+                self._computed[pid] = computed
+                ready += waiting
+        if len(ready) > MOST_READY:
+            _yield_to_others(ready)
+        slept = passed if self.asked and not ready else 0.0
+        self.used += max(seconds, slept)
 
     def _too_much(self, family: list[psutil.Process]) -> str:
         limits = self.limits
@@ -104,6 +132,28 @@ class Watch:
                 if not server and process not in self.first:
                     raise
         return {}
+
+
+def _time_of(process: int) -> tuple[float, int, list[int]]:
+    """A process's seconds of processor time, its parent, and its threads that could compute."""
+    seconds, parent, ready = 0.0, 0, []
+    with suppress(OSError):
+        told = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        seconds, parent = (int(told[11]) + int(told[12])) / TICK, int(told[1])
+        for thread in os.listdir(f"/proc/{process}/task"):
+            about = Path(f"/proc/{process}/task/{thread}/stat").read_text(errors="replace")
+            if about.rpartition(")")[2].split()[0] == "R":
+                ready.append(int(thread))
+    return seconds, parent, ready
+
+
+def _yield_to_others(threads: list[int]) -> None:
+    """Lets many threads together have less of the machine than one of another sandbox."""
+    for thread in threads:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, 19)
+        with suppress(OSError):  # a session of its own counts as one program
+            Path(f"/proc/{thread}/autogroup").write_text("19")
 
 
 Held = dict[tuple[object, object], int]  # bytes by device and inode, because processes share them

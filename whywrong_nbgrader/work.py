@@ -1,22 +1,42 @@
-"""The work of a grading process. It imports only what running a notebook needs."""
+"""The work of a grading process, and the pools of such processes on this machine.
+
+No submission runs in the process that grades a class, whatever happens to the others."""
 
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
+import os
+import resource
 import signal
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from multiprocessing.util import Finalize
 from typing import Any
 
 import torch
 
+from whywrong.course import joined
+
 from .cells import Cell
-from .results import Settings, make
+from .notebooks import Graded, grade, not_run
+from .results import Results, Settings, seed_from
 from .room import Room
 from .sandbox import TRUSTED
 
 PR_SET_PDEATHSIG = 1
+# Bytes of a folder's name: a socket's name has at most 104 on macOS, 108 on Linux.
+LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
+ATTEMPTS = 2  # to run a notebook alone, after a process that ran it was killed
+MEMORY, SECONDS = 4 * 2**30, 600.0  # of a grading process: bytes of data, processor time a notebook
+KILLED = "it could not be run: a process that grades was killed each time"
+
+Made = Iterator[tuple[str, Graded | BaseException | str]]  # by the result's name, or why not
 
 
 @cache
@@ -30,10 +50,94 @@ def room(tier: str) -> Room:
 
 def work(cells: list[dict[str, Any]], settings: Settings) -> dict[str, Any]:
     """A notebook's result; the submission runs in a child of this process."""
-    return make(room(settings.tier), [Cell(**c) for c in cells], settings).to_dict()
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its signal ends this process
+    given = [Cell(**c) for c in cells]
+    seed_of = seed_from(settings.secret)
+    place, own = room(settings.tier), joined(settings.own)
+    return grade(given, own, place, seed_of, settings.times, settings.files).to_dict()
 
 
-def end_with_parent() -> None:
-    """On Linux, makes a grading process end with the process that started it."""
+def begin() -> None:
+    """Limits a grading process, and on Linux makes it end with the one that started it."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    with suppress(AttributeError, ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, most))  # the sandbox sets its own
+
+
+def results_of(todo: Mapping[str, Sequence[Cell]], settings: Settings, workers: int) -> Made:
+    """The results of notebooks, by name. What ran when a process was killed runs again, alone; so
+    does, at the end, what only the wall clock stopped."""
+    left, alone, slow = dict(todo), list[str](), list[str]()
+    while left:
+        for name, graded in _together(left, alone, settings, workers):
+            if isinstance(graded, Graded) and graded.starved:
+                slow.append(name)
+            else:
+                yield name, graded
+    for name in [*alone, *slow]:
+        outcome: Graded | BaseException | str = KILLED
+        for _ in range(ATTEMPTS):
+            for _, found in _together({name: todo[name]}, [], settings, 1):
+                outcome = found
+            if not isinstance(outcome, str):
+                break
+        if isinstance(outcome, Graded) and outcome.starved:
+            said = "this machine was too busy to run it in time, twice: grade it again (--force)"
+            outcome.happened.append(said)
+        yield name, outcome
+
+
+def _together(
+    left: dict[str, Sequence[Cell]], killed: list[str], settings: Settings, workers: int
+) -> Made:
+    """Runs notebooks in a pool until none is left or a process is killed; removes from `left` what
+    has run, and adds to `killed` what ran at that moment."""
+    # The fork server loads PyTorch and the course once; if the temporary folder's name is too long
+    # for a socket, each worker loads them itself.
+    short = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE
+    context = multiprocessing.get_context("forkserver" if short else "spawn")
+    context.set_forkserver_preload([f"{__package__}.preloaded"])
+    running: dict[Future, str] = {}
+    broken = False
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=begin) as pool:
+        while running or (left and not broken):
+            while left and len(running) < workers and not broken:
+                name = next(iter(left))
+                cells = [asdict(cell) for cell in left[name]]
+                try:
+                    running[pool.submit(work, cells, settings)] = name
+                except BrokenProcessPool:
+                    broken = True
+                    break
+                del left[name]
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                name, error = running.pop(future), future.exception()
+                if isinstance(error, BrokenProcessPool):
+                    broken = True
+                    killed.append(name)
+                else:
+                    yield name, error or Graded(**future.result())
+
+
+failed: dict[str, Graded] = {}  # results of this run that are not stored
+
+
+def result_of(cells: Sequence[Cell], settings: Settings, results: Results) -> tuple[str, Graded]:
+    """The result of these cells, with its name: stored earlier, or computed now, but never in this
+    process."""
+    name = settings.name(cells)
+    graded = results.find(name) or failed.get(name)
+    if graded is None:
+        ((_, made),) = results_of({name: cells}, settings, 1)
+        if isinstance(made, BaseException):
+            raise made
+        if isinstance(made, Graded):
+            graded = made
+            results.keep(name, graded)
+        else:
+            graded = failed[name] = not_run(cells, joined(settings.own), made)
+    return name, graded

@@ -71,7 +71,7 @@ def _load(modules: Sequence[str]) -> None:
     torch.set_num_threads(1)
     from whywrong import errors
 
-    from . import answers  # noqa: F401
+    from . import answers, codes  # noqa: F401
 
     for name in modules:
         module = importlib.import_module(name)
@@ -212,6 +212,7 @@ def _run(host: socket.socket, shell: Any) -> None:
 
     from . import wire
     from .answers import described, observe
+    from .codes import origin, prints
 
     probing: Any = None
     parts: Any = None
@@ -229,11 +230,15 @@ def _run(host: socket.socket, shell: Any) -> None:
             if asked["do"] == "run":
                 outputs, success = shell.run(asked["source"])
                 wire.send(host, reply | {"outputs": outputs, "success": success})
+            elif asked["do"] == "file":
+                _put(asked["name"], data)
+                wire.send(host, reply)
             elif asked["do"] == "look":
                 probing, parts = pickle.loads(data)
                 answer = shell.user_ns.get(asked["name"])
                 there = asked["name"] in shell.user_ns
-                wire.send(host, reply | {"described": described(answer), "there": there})
+                reply |= {"described": described(answer), "there": there}
+                wire.send(host, reply | {"codes": prints(answer), "origin": origin(answer)})
             elif asked["do"] == "observe":
                 case = pickle.loads(data)
                 bound = parts if asked["parts"] else {}
@@ -247,6 +252,13 @@ def _run(host: socket.socket, shell: Any) -> None:
             return
         except BaseException as error:
             wire.send(host, reply | {"error": f"{type(error).__name__}: {error}"[:1000]})
+
+
+def _put(name: str, data: bytes) -> None:
+    """Puts a file of the lesson where a notebook finds it."""
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "wb") as file:
+        file.write(data)
 
 
 def _packed(seen: Any) -> bytes:

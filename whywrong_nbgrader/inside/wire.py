@@ -6,10 +6,12 @@ import json
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 HEAD = struct.Struct("<IQ")  # the lengths of both
 MAX_WORDS, MAX_BYTES = 8 * 2**20, 64 * 2**20
+LOOKING = 0.1  # seconds between two looks at the time that is left
 
 
 class BadMessage(Exception):
@@ -28,8 +30,20 @@ class OutOfTime(Exception):
     """The other side didn't reply in time."""
 
 
+class Starved(OutOfTime):
+    """Only the wall clock says so: the other side may have had no processor."""
+
+
+Left = Callable[[], float]  # the seconds that are left; it may raise OutOfTime itself
+
+
+def within(seconds: float) -> Left:
+    until = time.monotonic() + seconds
+    return lambda: until - time.monotonic()
+
+
 def send(
-    to: socket.socket, words: dict[str, Any], data: bytes = b"", seconds: float = 60.0
+    to: socket.socket, words: dict[str, Any], data: bytes = b"", left: Left | None = None
 ) -> None:
     """Sends a message.
 
@@ -39,32 +53,37 @@ def send(
         OutOfTime: no time is left.
     """
     said = json.dumps(words).encode()
-    if seconds <= 0:
+    left = left or within(60.0)
+    if left() <= 0:
         raise OutOfTime
+    rest = memoryview(HEAD.pack(len(said), len(data)) + said + data)
     try:
-        to.settimeout(seconds)
-        to.sendall(HEAD.pack(len(said), len(data)) + said + data)
-    except TimeoutError:
-        raise Deaf("it no longer reads requests") from None
+        to.settimeout(LOOKING)
+        while rest and left() > 0:
+            try:
+                rest = rest[to.send(rest) :]
+            except TimeoutError:
+                continue
     except OSError as error:
         raise Ended(str(error)) from None
+    if rest:
+        raise Deaf("it no longer reads requests")
 
 
 def receive(
-    source: socket.socket, seconds: float | None = None, most: int = MAX_BYTES
+    source: socket.socket, left: Left | None = None, most: int = MAX_BYTES, words: int = MAX_WORDS
 ) -> tuple[dict[str, Any], bytes]:
     """The next message.
 
     Raises:
         Ended: no further message will come.
         OutOfTime: the whole message did not arrive within the time limit.
-        BadMessage: it is not a message, or longer than `most` bytes.
+        BadMessage: it is not a message, or longer than `most` bytes of data or `words`.
     """
-    until = None if seconds is None else time.monotonic() + seconds
-    words, data = HEAD.unpack(_exactly(source, HEAD.size, until))
-    if words > MAX_WORDS or data > most:
-        raise BadMessage(f"a message of {words + data:,} bytes")
-    text = _exactly(source, words, until)
+    length, size = HEAD.unpack(_exactly(source, HEAD.size, left))
+    if length > words or size > most:
+        raise BadMessage(f"a message of {length + size:,} bytes")
+    text = _exactly(source, length, left)
     try:
         # NaN and infinity are not JSON; our messages contain none.
         said = json.loads(text, parse_constant=lambda _: None)
@@ -72,20 +91,19 @@ def receive(
         raise BadMessage("the data is not JSON") from None
     if not isinstance(said, dict):
         raise BadMessage("the data is not a message")
-    return said, _exactly(source, data, until)
+    return said, _exactly(source, size, left)
 
 
-def _exactly(source: socket.socket, count: int, until: float | None) -> bytes:
+def _exactly(source: socket.socket, count: int, left: Left | None) -> bytes:
     parts = []
     while count:
-        left = None if until is None else until - time.monotonic()
-        if left is not None and left <= 0:
+        if left is not None and left() <= 0:
             raise OutOfTime
-        source.settimeout(left)
+        source.settimeout(None if left is None else LOOKING)
         try:
             part = source.recv(min(count, 2**20))
         except TimeoutError:
-            raise OutOfTime from None
+            continue
         except OSError as error:
             raise Ended(str(error)) from None
         if not part:

@@ -1,0 +1,43 @@
+"""Prints of texts, for comparing them: winnowing (Schleimer, Wilkerson and Aiken, 2003).
+
+It parses what students wrote, so it runs in a process of its own (helper.py)."""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+import zlib
+from typing import Any
+
+MOST_READ = 20_000  # characters of a cell
+GRAM, WINDOW = 6, 4  # words of a print, and of which number of neighbours one is kept
+
+
+def prepared(sources: list[str]) -> list[list[int]]:
+    """The prints of each text; two texts that share eight words in a row share one."""
+    return [sorted(winnowed(normal(source[:MOST_READ]))) for source in sources]
+
+
+def normal(source: str) -> str:
+    """Code without comments, docstrings and layout; unchanged if it can't be parsed."""
+    source = unicodedata.normalize("NFKC", source)
+    try:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            body: Any = getattr(node, "body", None)
+            first = body[0] if isinstance(body, list) and len(body) > 1 else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                del body[0]  # a docstring
+        return ast.unparse(tree)
+    except (SyntaxError, ValueError, RecursionError):
+        return source
+
+
+def winnowed(text: str) -> set[int]:
+    words = re.findall(r"\w+|[^\w\s]", text)
+    grams = [
+        zlib.crc32(" ".join(words[n : n + GRAM]).encode("utf-8", "replace"))
+        for n in range(max(len(words) - GRAM + 1, 1))
+    ]
+    return {min(grams[n : n + WINDOW]) for n in range(max(len(grams) - WINDOW + 1, 1))}

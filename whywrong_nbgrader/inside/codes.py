@@ -1,0 +1,96 @@
+"""What an answer's functions compile to, whatever their names and wherever they came from."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import hashlib
+import os
+import types
+from collections.abc import Iterator
+from typing import Any
+
+MOST_CODES = 200
+PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NO_WORK = {"RESUME", "NOP", "CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS"}
+
+
+def prints(answer: Any) -> dict[str, int]:
+    """A print of each code of an answer, with its number of instructions: equal prints have the
+    same instructions, names of attributes and constants; local names may differ."""
+    found: dict[str, int] = {}
+    for code in _codes(answer):
+        words = list(_words(code))
+        digest = hashlib.sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()[:24]
+        found[digest] = len(words)
+    return found
+
+
+def _codes(answer: Any) -> Iterator[types.CodeType]:
+    """The code of functions and methods of an answer, and of what they call in the notebook."""
+    left, seen = [answer], set[int]()
+    while left and len(seen) < MOST_CODES:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, types.CodeType):
+            yield one
+            left += [c for c in one.co_consts if isinstance(c, types.CodeType)]
+        elif isinstance(one, types.FunctionType):
+            left.append(one.__code__)
+            left += [c.cell_contents for c in one.__closure__ or () if _is_filled(c)]
+            left += [o for n in one.__code__.co_names if _is_own(o := one.__globals__.get(n))]
+            left.append(vars(one).get("__wrapped__"))
+        elif isinstance(one, types.MethodType | staticmethod | classmethod):
+            left.append(one.__func__)
+        elif isinstance(one, functools.partial):
+            left.append(one.func)
+        elif isinstance(one, property):
+            left += [one.fget, one.fset]
+        elif isinstance(one, type):
+            if _is_own(one) or one is answer:
+                left += [*vars(one).values(), *one.__bases__]
+        elif one is answer and one is not None:  # an object that can be called
+            left += [type(one), *getattr(one, "__dict__", {}).values()]
+
+
+def origin(answer: Any) -> str:
+    """Where an answer comes from, if no cell has written it: "package" or "torch"."""
+    names = [getattr(answer, "__module__", ""), *(c.__module__ for c in type(answer).__mro__)]
+    if any(str(name).startswith(("torch.jit", "torch.fx", "torch._C")) for name in names):
+        return "torch"
+    code = next((c for c in _codes(answer) if c.co_name != "<module>"), None)
+    inside = code is not None and code.co_filename.startswith(f"{PACKAGES}{os.sep}course")
+    return "package" if inside else ""
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return _is_own(cell.cell_contents)
+    except ValueError:
+        return False
+
+
+def _is_own(value: Any) -> bool:
+    """Whether a function or class comes from a notebook, not from a package."""
+    if not isinstance(value, types.FunctionType | type):
+        return False
+    return getattr(value, "__module__", None) in ("__main__", None)
+
+
+def _words(code: types.CodeType) -> Iterator[str]:
+    """A code's instructions, with local variables by the order of their first use."""
+    order: dict[Any, int] = {}
+    for step in dis.get_instructions(code):
+        name = step.opname
+        if name in NO_WORK:
+            continue
+        if name.endswith(("_FAST", "_DEREF", "_CLOSURE", "_CELL")):
+            yield f"{name} {order.setdefault(step.argval, len(order))}"
+        elif "JUMP" in name or step.argval is None or "FOR_ITER" in name or name == "SEND":
+            yield name
+        elif isinstance(step.argval, types.CodeType):
+            yield f"{name} code"
+        else:
+            yield f"{name} {step.argval!r}"[:200]

@@ -1,0 +1,111 @@
+"""Outputs of a submission in a known form, in which nothing can run in a reader's browser.
+
+It runs in a process of its own (helper.py), because cleaning may take any time and memory."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from .readable import clean, math_at_rest, writable
+
+MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
+MOST_OPEN, MOST_TAGS = 500, 20_000  # nested elements; all tags of a page
+MOST_REOPENED = 400_000  # both multiplied: a parser may open all again for each tag
+MOST_COLOURS = 1000  # of a text: pages take quadratic time to show them
+BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
+VOID = {"br", "img", "input", "hr", "wbr", "col", "meta", "link", "area", "base", "embed"}
+
+
+def told(said: str) -> dict[str, Any]:
+    """An output that reports what happened to a cell."""
+    return {"output_type": "stream", "name": "stdout", "text": f"{said}\n"}
+
+
+def clean_outputs(outputs: Any) -> list[dict[str, Any]]:
+    """Outputs in a known form, in which nothing can run in a reader's browser."""
+    if not isinstance(outputs, list):
+        return []
+    return [o for o in map(_clean, outputs[:MOST_OUTPUTS]) if o]
+
+
+def _clean(output: Any) -> dict[str, Any]:
+    kind = output.get("output_type") if isinstance(output, dict) else None
+    if kind == "stream" and isinstance(output.get("text"), str):
+        name = "stderr" if output.get("name") == "stderr" else "stdout"
+        return {"output_type": "stream", "name": name, "text": _text(output["text"])}
+    if kind == "error":
+        lines = output.get("traceback")
+        return {
+            "output_type": "error",
+            "ename": _text(output.get("ename"))[:200],
+            "evalue": _text(output.get("evalue")),
+            "traceback": [_text(t) for t in lines[:200]] if isinstance(lines, list) else [],
+        }
+    if kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
+        made = {"output_type": kind, "data": clean_data(output["data"]), "metadata": {}}
+        return made | ({"execution_count": None} if kind == "execute_result" else {})
+    return {}
+
+
+def clean_data(data: dict[str, Any]) -> dict[str, str]:
+    """Text, bitmaps, and HTML without scripts or references to fetch."""
+    kept = {}
+    if isinstance(data.get("text/plain"), str):
+        kept["text/plain"] = _text(data["text/plain"])
+    picture = data.get("image/png")
+    if isinstance(picture, str) and len(picture) < MOST_PICTURE and BASE64.fullmatch(picture):
+        kept["image/png"] = picture
+    page = data.get("text/html")
+    if isinstance(page, str) and len(page) < MOST_HTML and _is_small(writable(page)):
+        only = {"attribute_filter": _nothing_fetched, "url_schemes": {"data"}}
+        page = clean(writable(page), "html", **only)
+        if page.strip() and len(page) < 2 * MOST_HTML and _is_small(page):
+            kept["text/html"] = math_at_rest(page)  # an empty one would be shown, not the others
+    return kept
+
+
+def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
+    """Keeps only bitmaps that are embedded in the page, and nothing that could cover a card."""
+    if attribute == "src" and (len(value) >= MOST_PICTURE or not PICTURE.fullmatch(value)):
+        return None
+    return None if attribute == "style" and "margin" in value and "-" in value else value
+
+
+class _Depth(HTMLParser):
+    """Counts the elements that a parser opens, however they are written."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.open: list[str] = []
+        self.deepest = self.tags = self.attributes = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags += 1
+        self.attributes += len(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+            self.deepest = max(self.deepest, len(self.open))
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:  # others may not close anything
+            self.open.pop()
+
+
+def _is_small(page: str) -> bool:
+    """Whether a page can be cleaned and shown quickly."""
+    if page.count("<") > 2 * MOST_TAGS:
+        return False
+    depth = _Depth()
+    depth.feed(page)
+    many = max(depth.tags, depth.attributes)
+    return many <= MOST_TAGS and depth.deepest < MOST_OPEN and many * depth.deepest <= MOST_REOPENED
+
+
+def _text(value: Any) -> str:
+    text = writable(value) if isinstance(value, str) else ""
+    if len(text) > MOST_TEXT:
+        text = text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
+    return text if text.count("\x1b") <= MOST_COLOURS else text.replace("\x1b", "")

@@ -1,0 +1,279 @@
+"""Reads a notebook file in whatever form editors, converters, sync tools and habits leave it.
+
+Only what grading needs is read: each cell's kind, text and name. The rest may be missing, damaged
+or large. Students run this too (`course look`), so it imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 100 * 2**20  # of a notebook, with its outputs
+MOST_CELLS, MOST_TEXT = 1000, 3_000_000  # characters of all cells
+KINDS = {"code": "code", "raw": "raw", "rawnbconvert": "raw", "": ""}  # all others are text
+# The beginnings of files that are sometimes saved under a notebook's name.
+OTHERS = {
+    rb"version https://git-lfs": "it is a pointer of Git LFS, not the file (`git lfs pull`)",
+    rb"\s*(<!doctype html|<html|<head|<\?xml)": "it is a web page, not a notebook: download it raw",
+    rb"PK\x03\x04|\x1f\x8b|7z\xbc\xaf|Rar!": "it is an archive, not a notebook: unpack it",
+    rb"%PDF": "it is a PDF, not a notebook",
+    rb"\0+\Z": "it contains only zeros, as after a full disk or a power failure",
+    rb"\s*(#|import |from |\"\"\"|---|%%)": "it is a program or a text, not a notebook",
+}
+CONFLICT = re.compile(r"^(<<<<<<<|=======|>>>>>>>)", re.M)
+CELLS = re.compile(r'"cells"\s{0,9}:\s{0,9}\[')
+WRAPPERS = "content", "notebook", "ipynb", "nb"  # keys below which interfaces put a notebook
+PARTS = {"metadata": dict, "outputs": list, "execution_count": (int, type(None))}
+
+
+class Unreadable(Exception):
+    """The file is not a notebook; the message says what it is."""
+
+
+@dataclass
+class Read:
+    """A notebook's cells, and what was repaired."""
+
+    cells: list[dict[str, str]] = field(default_factory=list)  # kind, source, name
+    repairs: Counter[str] = field(default_factory=Counter)
+    broken: str = ""  # why only the first cells could be read
+
+    def notes(self) -> list[str]:
+        """The repairs in one line, if there are any."""
+        said = [f"{what} ({n} cells)" if n > 1 else what for what, n in self.repairs.items()]
+        return [f"the file was repaired when it was read: {', '.join(said)}"] if said else []
+
+
+def contents(path: str | Path) -> bytes:
+    """The bytes of a notebook file, which may be anything; links are not followed."""
+    try:
+        found = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise Unreadable("it is missing") from None
+    except OSError as error:
+        link = os.path.islink(path)
+        why = "it is a link to another file" if link else f"it can't be opened ({error.strerror})"
+        raise Unreadable(why) from None
+    with open(found, "rb") as file:
+        about = os.fstat(found)
+        if not stat.S_ISREG(about.st_mode):
+            raise Unreadable("it is not a file")
+        if about.st_size > MOST_BYTES:
+            raise Unreadable(f"it has {about.st_size / 2**20:,.0f} MiB; delete its outputs")
+        data = file.read(MOST_BYTES)
+    if not data.strip():
+        raise Unreadable("the file is empty")
+    return data
+
+
+def read(path: str | Path) -> Read:
+    return parsed(contents(path))
+
+
+def parsed(data: bytes) -> Read:
+    """A notebook's cells from its bytes; raises `Unreadable` if there are none to be read."""
+    for beginning, said in OTHERS.items():
+        if re.match(beginning, data[:2000] if b"Z" not in beginning else data, re.I):
+            raise Unreadable(said)
+    made = Read()
+    text = _decoded(data, made.repairs)
+    try:
+        found, broken = _json(text, made.repairs)
+        made.broken = broken
+        _fill(made, _unwrapped(found))
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None
+    if not made.cells and made.broken:
+        raise Unreadable(made.broken)
+    return made
+
+
+def _decoded(data: bytes, repairs: Counter[str]) -> str:
+    encoding = json.detect_encoding(data[:4])
+    if not encoding.startswith("utf-8"):
+        repairs[f"it was {encoding.upper()[:6]} text"] += 1
+        return data.decode(encoding, "replace").strip("\ufeff\0")
+    text = data.removeprefix(codecs.BOM_UTF8).rstrip(b"\0 \r\n").decode("utf-8", "replace")
+    if data.rstrip(b" \r\n").endswith(b"\0"):
+        repairs["zeros at its end were left out"] += 1
+    lost = text.count("\N{REPLACEMENT CHARACTER}")
+    if lost > 1 or (lost and not text.endswith("\N{REPLACEMENT CHARACTER}")):
+        # Text of another encoding has hardly any valid letters besides those of ASCII.
+        others = sum(1 for letter in text if ord(letter) > 127) - lost
+        if lost > others:
+            repairs["it was Windows-1252 text"] += 1
+            return data.rstrip(b"\0").decode("cp1252", "replace")
+        repairs["some letters were not UTF-8"] += 1
+    return text
+
+
+def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
+    """The object in a text, or as much of it as there is, with the reason."""
+    decoder = json.JSONDecoder(strict=False, parse_int=_whole, parse_constant=lambda _: None)
+    begin = len(text) - len(text.lstrip())
+    try:
+        found, end = decoder.raw_decode(text, begin)
+        if isinstance(found, str) and found.lstrip().startswith("{"):
+            repairs["it was a notebook inside a string"] += 1
+            found, end = decoder.decode(found), len(text)
+        if text[end:].strip():
+            repairs["text after its end was left out"] += 1
+        return found, ""
+    except json.JSONDecodeError as error:
+        if isinstance(error.doc, str) and error.doc is not text:
+            raise Unreadable("it is not JSON, the format of notebooks") from None
+        line = text.count("\n", 0, error.pos) + 1
+        conflict = CONFLICT.search(text)
+        if conflict:
+            line = text.count("\n", 0, conflict.start()) + 1
+            said = f"it has the marks of a merge conflict in line {line} (Git)"
+        elif error.pos >= len(text) - 2 or error.msg.startswith("Unterminated"):
+            said = f"it is cut off in line {line}"
+        else:
+            said = f"it is not JSON, the format of notebooks, from line {line} on"
+    place = CELLS.search(text)
+    if place is None:
+        raise Unreadable(said if text.lstrip()[:1] in "{[" else said.split(", from")[0]) from None
+    return {"cells": list(_first_cells(decoder, text, place.end()))}, said
+
+
+def _whole(digits: str) -> int:
+    return int(digits[:18])
+
+
+def _first_cells(decoder: json.JSONDecoder, text: str, at: int) -> Iterator[Any]:
+    gap = re.compile(r"[\s,]*")
+    while True:
+        between = gap.match(text, at)
+        assert between is not None
+        try:
+            cell, at = decoder.raw_decode(text, between.end())
+        except (json.JSONDecodeError, StopIteration):
+            return
+        yield cell
+
+
+def _unwrapped(found: Any) -> dict[str, Any]:
+    """The notebook in an object."""
+    for _ in range(3):
+        if isinstance(found, list):
+            whole = found and isinstance(found[0], dict) and "cell_type" in found[0]
+            found = {"cells": found} if whole else found[0] if found else None
+        if not isinstance(found, dict):
+            raise Unreadable("it is not a notebook")
+        if "cells" in found or "worksheets" in found:
+            return found
+        found = next((found[key] for key in WRAPPERS if key in found), None)
+    raise Unreadable("it is not a notebook: it has no cells")
+
+
+def _fill(made: Read, notebook: dict[str, Any]) -> None:
+    if not made.broken:
+        lacks = {"nbformat": int, "nbformat_minor": int, "metadata": dict}
+        made.repairs.update(
+            f"it had no valid `{part}`"
+            for part, kind in lacks.items()
+            if not isinstance(notebook.get(part), kind)
+        )
+        about = notebook.get("metadata")
+        kernel = about.get("kernelspec", {"name": ""}) if isinstance(about, dict) else {"name": ""}
+        if not (isinstance(kernel, dict) and isinstance(kernel.get("name"), str)):
+            made.repairs["its kernel had no name"] += 1
+    cells = notebook.get("cells")
+    if cells is None:  # notebooks before 2015
+        sheets = notebook["worksheets"] if isinstance(notebook["worksheets"], list) else []
+        cells = [c for s in sheets if isinstance(s, dict) for c in s.get("cells") or ()]
+    if isinstance(cells, dict):
+        cells = list(cells.values())
+    if not isinstance(cells, list):
+        raise Unreadable("it is not a notebook: its cells are no list")
+    if len(cells) > MOST_CELLS:
+        raise Unreadable(f"it has {len(cells):,} cells")
+    ids = Counter[str]()
+    for cell in cells:
+        if isinstance(cell, dict):
+            made.cells.append(_cell(cell, made.repairs))
+            ids[str(cell.get("id", f"none {len(ids)}"))[:80]] += 1
+        else:
+            made.repairs["something between the cells was left out"] += 1
+    if any(number > 1 for number in ids.values()):
+        made.repairs["cells had the same id"] += 1
+    if sum(len(cell["source"]) for cell in made.cells) > MOST_TEXT:
+        raise Unreadable(f"its cells have more than {MOST_TEXT:,} characters of text")
+
+
+def _cell(cell: dict[str, Any], repairs: Counter[str]) -> dict[str, str]:
+    given = str(cell.get("cell_type") or "").lower()[:20]
+    kind = KINDS.get(given, "markdown")
+    if not kind:
+        kind = "code" if cell.keys() & {"outputs", "execution_count", "input"} else "markdown"
+        repairs["a cell had no type"] += 1
+    old = "input" in cell and "source" not in cell  # notebooks before 2015
+    wanted: dict[str, Any] = PARTS if kind == "code" and not old else {"metadata": dict}
+    for part, form in wanted.items():
+        if part not in cell or not isinstance(cell[part], form):
+            repairs[f"cells had no valid `{part}`"] += 1
+    id = cell.get("id", "none")
+    if not (isinstance(id, str) and re.fullmatch(r"[a-zA-Z0-9-_]{1,64}", id)):
+        repairs["cells had no valid `id`"] += 1
+    source = _source(cell.get("input") if old else cell.get("source"), repairs)
+    if given == "heading":
+        source = f"# {source}"
+    about = cell.get("metadata")
+    claimed = about.get("nbgrader") if isinstance(about, dict) else None
+    name = claimed.get("grade_id") if isinstance(claimed, dict) else ""
+    return {"kind": kind, "source": source, "name": name if isinstance(name, str) else ""}
+
+
+def _source(given: Any, repairs: Counter[str]) -> str:
+    """A cell's text, with lines that end as in Python."""
+    if isinstance(given, list):
+        lines = [line for line in given if isinstance(line, str)]
+        if len(lines) < len(given):
+            repairs["cells had lines that are no text"] += 1
+        if any(line and len(line.splitlines()[-1]) == len(line) for line in lines[:-1]):
+            repairs["cells had lines without ends"] += 1
+            ended = [x if x.endswith(("\n", "\r")) else f"{x}\n" for x in lines[:-1]]
+            lines = ended + lines[-1:]
+        text = "".join(lines)
+    elif isinstance(given, str):
+        text = given
+    else:
+        repairs["cells had no valid `source`"] += 1
+        text = ""
+    text = text.encode("utf-8", "replace").decode().removeprefix("\ufeff")  # without half letters
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def look(paths: list[Path]) -> Iterator[tuple[Path, str, bool]]:
+    """For each notebook of these files and folders: what will happen to it, and whether it is
+    fine."""
+    for path in paths:
+        found = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
+        if not found:
+            yield path, "there is no notebook in this folder", False
+        for file in found:
+            yield file, *_looked(file)
+
+
+def _looked(path: Path) -> tuple[str, bool]:
+    try:
+        made = read(path)
+    except Unreadable as error:
+        return f"this file can't be read: {error}", False
+    except MemoryError:
+        return "this file can't be read: it takes too much memory", False
+    if made.broken:
+        known = f"only its first {len(made.cells)} cells can be read"
+        return f"{known}: {made.broken}. Open it in Jupyter, save it again, and look again", False
+    said = "this file will be read"
+    return f"{said}; {made.notes()[0]}" if made.notes() else said, True
