@@ -17,6 +17,10 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("progress", help="list all lessons and exercises with your points")
     new = commands.add_parser("new", help="copy the lessons into a folder of your own")
     new.add_argument("folder", type=Path)
+    looking = commands.add_parser("look", help="before you hand in: will these notebooks be read?")
+    looking.add_argument(
+        "places", type=Path, nargs="+", help="notebooks, or folders with notebooks"
+    )
     grading = commands.add_parser("grade", help="grade a class; for instructors")
     explaining = commands.add_parser("explain", help="show which part of a student's answer ran")
     missing = None
@@ -39,6 +43,12 @@ def main(argv: list[str] | None = None) -> int:
             print(said, file=sys.stderr)
             return 2
         return command.grade(args) if args.command == "grade" else explain.explain(args)
+    if args.command == "look":
+        from whywrong_nbgrader.reading import look
+
+        found = list(look(args.places))
+        print("\n".join(f"{place}: {said}" for place, said, _ in found))
+        return 0 if all(fine for *_, fine in found) else 1
     if args.command == "doctor":
         lines = check_environment()
         print("\n".join(lines))

@@ -62,14 +62,14 @@ def no_notebook(hand: Hand) -> None:
     """The submitted folder is empty."""
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="", told="", before=True)
+@attack("files", points=QUIZ_AND_MEAN, said="", told="not a notebook of this", before=True)
 def renamed_notebook(hand: Hand) -> None:
     """The notebook was downloaded twice: `01_naive_mean (1).ipynb`."""
     hand.lesson().solve()
     hand.opened[0].path = hand.folder / f"{ONE} (1).ipynb"
 
 
-@attack("files", said="naive_mean: not", told="", paid=1.0)
+@attack("files", said="naive_mean: not", told="not a notebook of this", paid=1.0)
 def two_notebooks(hand: Hand) -> None:
     """The notebook has a copy with more right answers."""
     hand.quiz_done()

@@ -168,7 +168,7 @@ def frames_from_a_thread(hand: Hand) -> None:
     )
 
 
-@attack("verdicts", QUIZ_AND_MEAN, said="", told="worth a look", own=True, paid=2.0)
+@attack("verdicts", QUIZ_AND_MEAN, said="", told="", own=True, paid=2.0)
 def replaced_observer(hand: Hand) -> None:
     """The code that observes the answer is made to observe the course's own part instead."""
     forging(
@@ -263,7 +263,7 @@ def borrows_plainly(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts", QUIZ_AND_MEAN, said="", told="worth a look", own=True, paid=QUIZ_AND_MEAN)
+@attack("verdicts", QUIZ_AND_MEAN, said="", told="compiles to the course", own=True, paid=QUIZ_AND_MEAN)
 def borrows_bytecode(hand: Hand) -> None:
     """An answer calls the finished part's bytecode under another name."""
     hand.answer("""

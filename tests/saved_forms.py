@@ -116,7 +116,9 @@ def put(nb: Notebook, place: int, *sources: str) -> None:
 
 
 def imports(nb: Notebook) -> dict[str, Any]:
-    return next(c for c in coded(nb) if "from course_utils import attention" in "".join(c["source"]))
+    return next(
+        c for c in coded(nb) if "from course_utils import attention" in "".join(c["source"])
+    )
 
 
 # Not quite the format of notebooks --------------------------------------------------------------
@@ -266,7 +268,8 @@ def a_bare_list_of_cells(nb):
 def version_3(nb):  # notebook#5228
     import nbformat
 
-    return nbformat.writes(nbformat.convert(nbformat.from_dict(nb), 3), version=3).encode()
+    read = nbformat.reads(dumps(nb).decode(), 4)
+    return nbformat.writes(nbformat.convert(read, 3), version=3).encode()
 
 
 @form()
@@ -440,7 +443,7 @@ def a_merge_conflict_in_a_later_answer(nb):
     return dumps(nb).replace(b'   "def masked_softmax', mark, 1)
 
 
-@form(0, noted="cut off in line")
+@form(2, noted="cut off in line")
 def cut_off_early(nb):
     return dumps(nb)[:9000]
 
@@ -533,7 +536,7 @@ def through_jupytext(nb):
     import jupytext
     import nbformat
 
-    text = jupytext.writes(nbformat.from_dict(nb), "py:percent", version=4)
+    text = jupytext.writes(nbformat.reads(dumps(nb).decode(), 4), "py:percent")
     return nbformat.writes(jupytext.reads(text, "py:percent")).encode()
 
 
@@ -709,7 +712,8 @@ def google_colab(nb):
 @form(noted="imports were changed")
 def pip_by_subprocess(nb):
     above_the_imports(
-        nb, "import subprocess, sys; subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'x'])"
+        nb,
+        "import subprocess, sys; subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'x'])",
     )
 
 
@@ -765,7 +769,9 @@ def resets_all_before(nb):
 
 @form()
 def prints_in_its_answer(nb):
-    cell(nb, "softmax")["source"] = lines(RIGHT["softmax"].replace("    z =", "    print(scores)\n    z ="))
+    cell(nb, "softmax")["source"] = lines(
+        RIGHT["softmax"].replace("    z =", "    print(scores)\n    z =")
+    )
 
 
 @form()
@@ -781,7 +787,9 @@ def syntax_of_a_newer_python(nb):
 
 
 HELPER = "def largest(scores, dim):\n    return torch.amax(scores, dim, keepdim=True)"
-WITH_HELPER = RIGHT["softmax"].replace("torch.amax(scores, dim, keepdim=True)", "largest(scores, dim)")
+WITH_HELPER = RIGHT["softmax"].replace(
+    "torch.amax(scores, dim, keepdim=True)", "largest(scores, dim)"
+)
 
 
 @form()

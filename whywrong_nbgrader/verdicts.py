@@ -30,7 +30,7 @@ from .readable import all_readable, readable
 from .room import BACKSTOP, Lodger
 
 GRACE = 3.0  # seconds after the time limit that an honest process needs to report it
-ALIKE = 0.8  # the share of an answer's instructions that make it another's
+ALIKE = 0.8  # the share of a finished part's instructions that make an answer the same
 NOT_INSIDE = "exercises", "own_exercises_"  # only needed parts of these are sent
 KEPT_CASES = 2000  # all cases of the course are about 30 MB
 MOST_TENSORS, MOST_FACTS = 400, 200_000
@@ -243,14 +243,14 @@ def _codes(said: Any) -> dict[str, int]:
 
 
 def same_code(exercise: Exercise, found: Mapping[str, int]) -> dict[str, int]:
-    """The number of instructions that an answer shares with its exercise's finished part, if they
-    are most of it."""
+    """The number of instructions of an exercise's finished part that its answer has, too, if they
+    are most of them."""
     part = exercise.finished
     if part is None or exercise.kind == "quiz" or exercise.rules.as_found is not None:
         return {}
-    ours = prints(part)
-    shared = sum(n for digest, n in found.items() if digest in ours)
-    return {exercise.id: shared} if shared >= ALIKE * max(sum(found.values()), 1) else {}
+    ours = prints(part, alone=True)
+    shared = sum(n for digest, n in ours.items() if digest in found)
+    return {exercise.id: shared} if shared >= ALIKE * max(sum(ours.values()), 1) else {}
 
 
 # Verdicts ------------------------------------------------------------------------------------

@@ -6,28 +6,31 @@ import dis
 import functools
 import hashlib
 import os
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
 MOST_CODES = 200
+LIBRARIES = {"torch", "numpy", "matplotlib", "IPython", "ipywidgets", "traitlets", "PIL"}
 PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NO_WORK = {"RESUME", "NOP", "CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "COPY_FREE_VARS"}
 
 
-def prints(answer: Any) -> dict[str, int]:
+def prints(answer: Any, alone: bool = False) -> dict[str, int]:
     """A print of each code of an answer, with its number of instructions: equal prints have the
-    same instructions, names of attributes and constants; local names may differ."""
+    same instructions, names of attributes and constants; local names may differ. With `alone`, what
+    it calls is left out."""
     found: dict[str, int] = {}
-    for code in _codes(answer):
+    for code in _codes(answer, alone):
         words = list(_words(code))
         digest = hashlib.sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()[:24]
         found[digest] = len(words)
     return found
 
 
-def _codes(answer: Any) -> Iterator[types.CodeType]:
-    """The code of functions and methods of an answer, and of what they call in the notebook."""
+def _codes(answer: Any, alone: bool) -> Iterator[types.CodeType]:
+    """The code of functions and methods of an answer, and of what they call, libraries apart."""
     left, seen = [answer], set[int]()
     while left and len(seen) < MOST_CODES:
         one = left.pop()
@@ -39,9 +42,10 @@ def _codes(answer: Any) -> Iterator[types.CodeType]:
             left += [c for c in one.co_consts if isinstance(c, types.CodeType)]
         elif isinstance(one, types.FunctionType):
             left.append(one.__code__)
-            left += [c.cell_contents for c in one.__closure__ or () if _is_filled(c)]
-            left += [o for n in one.__code__.co_names if _is_own(o := one.__globals__.get(n))]
-            left.append(vars(one).get("__wrapped__"))
+            if not alone:
+                left += [c.cell_contents for c in one.__closure__ or () if _is_filled(c)]
+                left += [o for n in one.__code__.co_names if _is_own(o := one.__globals__.get(n))]
+                left.append(vars(one).get("__wrapped__"))
         elif isinstance(one, types.MethodType | staticmethod | classmethod):
             left.append(one.__func__)
         elif isinstance(one, functools.partial):
@@ -50,7 +54,7 @@ def _codes(answer: Any) -> Iterator[types.CodeType]:
             left += [one.fget, one.fset]
         elif isinstance(one, type):
             if _is_own(one) or one is answer:
-                left += [*vars(one).values(), *one.__bases__]
+                left += [*vars(one).values(), *(() if alone else one.__bases__)]
         elif one is answer and one is not None:  # an object that can be called
             left += [type(one), *getattr(one, "__dict__", {}).values()]
 
@@ -60,8 +64,9 @@ def origin(answer: Any) -> str:
     names = [getattr(answer, "__module__", ""), *(c.__module__ for c in type(answer).__mro__)]
     if any(str(name).startswith(("torch.jit", "torch.fx", "torch._C")) for name in names):
         return "torch"
-    code = next((c for c in _codes(answer) if c.co_name != "<module>"), None)
-    inside = code is not None and code.co_filename.startswith(f"{PACKAGES}{os.sep}course")
+    functions = [answer, *(vars(answer).values() if isinstance(answer, type) else ())]
+    codes = [f.__code__ for f in functions if isinstance(f, types.FunctionType)]
+    inside = codes and codes[0].co_filename.startswith(f"{PACKAGES}{os.sep}course")
     return "package" if inside else ""
 
 
@@ -73,10 +78,14 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _is_own(value: Any) -> bool:
-    """Whether a function or class comes from a notebook, not from a package."""
+    """Whether it is a function or class, but not really one of a library."""
     if not isinstance(value, types.FunctionType | type):
         return False
-    return getattr(value, "__module__", None) in ("__main__", None)
+    home = str(getattr(value, "__module__", ""))
+    root = home.split(".")[0]
+    if root not in LIBRARIES and root not in sys.stdlib_module_names:
+        return True
+    return getattr(sys.modules.get(home), value.__name__, None) is not value
 
 
 def _words(code: types.CodeType) -> Iterator[str]:
