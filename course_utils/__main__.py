@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("progress", help="list all lessons and exercises with your points")
     new = commands.add_parser("new", help="copy the lessons into a folder of your own")
     new.add_argument("folder", type=Path)
-    looking = commands.add_parser("look", help="before you hand in: will these notebooks be read?")
+    looking = commands.add_parser("look", help="before handing in: will these be read?")
     looking.add_argument(
         "places", type=Path, nargs="+", help="notebooks, or folders with notebooks"
     )

@@ -64,9 +64,17 @@ Grading takes bounded time. `make test` does the same with five of the attacks.
 - **stock**: its points from nbgrader without this course's settings, if tried without harm.
 - *own*: its author knows this course's code.
 
-Two kinds of cheating get points that a person may take back: a well disguised use of the course's
-own finished part, or of a forbidden operator. The instructor's notes say where to look. They
-also list submissions under another's name, and times of submission that are too early or missing.
+Whose work an answer is, no program can know. Two comparisons look for signs, and what they find
+is listed for a person and costs no points. First, what the functions of an answer compile to when
+it is checked is compared with the finished part, whatever their names and however they came in.
+Second, the text of an answer, without comments and layout, is compared with the published
+solutions and with the texts of the other students. Neither sees a part that was rewritten in
+other statements; numbers that were computed beforehand with the finished part; a part that runs
+in another process; a copy of a quiz, or of an answer of few lines, which two people may well
+write the same; a forbidden operator whose record is erased; or a submission that changes, inside
+its own sandbox, what is reported about it. The table lists such attacks with the points that they
+get. A person may take these points back. Also listed are submissions under another's name, and
+times of submission that are too early or missing.
 
 {table}
 

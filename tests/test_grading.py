@@ -349,6 +349,27 @@ def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, e
     assert report["points"] == 2 and "course's version instead" in report["notes"][-1]
 
 
+EARLIER = {
+    "an executor": "from concurrent.futures import ThreadPoolExecutor\n"
+    "pool = ThreadPoolExecutor(1)\npool.submit(int).result()\n"
+    "elsewhere = lambda f: pool.submit(f).result()",
+    "an event loop": "import asyncio, threading\nloop = asyncio.new_event_loop()\n"
+    "threading.Thread(target=loop.run_forever, daemon=True).start()\n"
+    "async def call(f): return f()\n"
+    "elsewhere = lambda f: asyncio.run_coroutine_threadsafe(call(f), loop).result()",
+}
+
+
+@pytest.mark.parametrize("thread", EARLIER)
+def test_a_forbidden_part_is_seen_in_a_thread_of_an_earlier_cell(room, thread):
+    answer = "def softmax(scores, dim=-1):\n    return elsewhere(lambda: {}(scores, dim))"
+    check = Cell('check("softmax", softmax)', "softmax")
+    mine = "(lambda s, d: (s - s.amax(d, True)).exp() / (s - s.amax(d, True)).exp().sum(d, True))"
+    for by, points in (("torch.softmax", 0), (mine, 2)):
+        done = graded(room, START, Cell(EARLIER[thread]), Cell(answer.format(by)), check)
+        assert done.reports["softmax"]["points"] == points, done.reports["softmax"]["message"]
+
+
 WRONG = Cell("def naive_mean(x):\n    return x.flip(1).cumsum(1) * 2 + x.mean()")
 
 

@@ -16,6 +16,7 @@ from whywrong_nbgrader.helper import Helper, TooMuch
 from whywrong_nbgrader.reading import Unreadable, parsed
 from whywrong_nbgrader.restoring import Released, restore
 
+from . import saved_cells  # noqa: F401  (its forms)
 from .generated_class import make_course
 from .saved_forms import FORMS, LESSON, RIGHT, dumps, file_of, grade_id, is_alike, released, solved
 

@@ -113,6 +113,7 @@ class Calls:
     def watch(self) -> Iterator[None]:
         before = sys.getprofile(), threading.getprofile()
         _watching.calls = self
+        _active.append(self)
         threading.setprofile(self._note)
         try:
             self._profiler = _lsprof.Profiler(subcalls=False, builtins=self.wanted)
@@ -124,6 +125,7 @@ class Calls:
             yield
         finally:
             _watching.calls = None
+            _active.remove(self)
             self.stop()
             sys.setprofile(before[0])
             threading.setprofile(before[1])
@@ -174,6 +176,18 @@ def _named(builtin: str) -> tuple[str, ...]:
 
 
 _watching = threading.local()
+_active: list[Calls] = []
+
+
+def watch_later_threads() -> None:
+    """From now on, threads are also watched if they begin before the check that they compute for;
+    this makes them slow, so it is for graded notebooks alone."""
+    threading.setprofile(_note_for_others)
+
+
+def _note_for_others(frame: types.FrameType, event: str, argument: Any) -> None:
+    for calls in _active:
+        calls._note(frame, event, argument)
 
 
 def seen_enough() -> None:

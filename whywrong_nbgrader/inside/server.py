@@ -196,6 +196,9 @@ def _begin_anew() -> None:
     import numpy
     import torch
 
+    from whywrong.watching import watch_later_threads
+
+    watch_later_threads()
     random.seed(SEED)
     numpy.random.seed(SEED)
     torch.manual_seed(SEED)
