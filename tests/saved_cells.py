@@ -46,7 +46,7 @@ def metadata_is_lost(nb):  # nbgrader#1398
         c["metadata"] = {}
 
 
-@form(noted="was missing")
+@form()
 def through_jupytext(nb):
     import jupytext
 
@@ -59,7 +59,7 @@ def one_cell_holds_all(nb):  # downloaded as Python, and opened again
     nb["cells"] = [code("\n\n".join("".join(c["source"]) for c in coded(nb)))]
 
 
-@form(noted="locked cell check-softmax was edited.*found in cell")
+@form(noted="locked cell check-softmax was edited")
 def answer_in_the_check_s_cell(nb):  # editors that ignore locks
     stub(nb)
     source = RIGHT["softmax"] + '\n\ncheck("softmax", softmax)'

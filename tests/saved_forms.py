@@ -438,7 +438,7 @@ def a_merge_conflict(nb):
 
 @form(2, noted="merge conflict.*Git")
 def a_merge_conflict_in_a_later_answer(nb):
-    mark = b'<<<<<<< HEAD\n   "def masked_softmax'
+    mark = b'\n<<<<<<< HEAD\n   "def masked_softmax'
     return dumps(nb).replace(b'   "def masked_softmax', mark, 1)
 
 
@@ -488,7 +488,7 @@ def another_format_of_text(nb):
     return b"cells:\n  - code: 1\n"
 
 
-@form(0, noted="no cells")
+@form(0, noted="not a notebook")
 def from_github_s_interface(nb):
     return dumps({"name": "x", "encoding": "base64", "data": base64.b64encode(dumps(nb)).decode()})
 

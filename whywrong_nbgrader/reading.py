@@ -69,10 +69,7 @@ def contents(path: str | Path) -> bytes:
             raise Unreadable("it is not a file")
         if about.st_size > MOST_BYTES:
             raise Unreadable(f"it has {about.st_size / 2**20:,.0f} MiB; delete its outputs")
-        data = file.read(MOST_BYTES)
-    if not data.strip():
-        raise Unreadable("the file is empty")
-    return data
+        return file.read(MOST_BYTES)
 
 
 def read(path: str | Path) -> Read:
@@ -81,6 +78,8 @@ def read(path: str | Path) -> Read:
 
 def parsed(data: bytes) -> Read:
     """A notebook's cells from its bytes; raises `Unreadable` if there are none to be read."""
+    if not data.strip():
+        raise Unreadable("the file is empty")
     for beginning, said in OTHERS.items():
         if re.match(beginning, data[:2000] if b"Z" not in beginning else data, re.I):
             raise Unreadable(said)
