@@ -172,6 +172,8 @@ def _unwrapped(found: Any) -> dict[str, Any]:
         if "cells" in found or "worksheets" in found:
             return found
         found = next((found[key] for key in WRAPPERS if key in found), None)
+        if found is None:
+            break
     raise Unreadable("it is not a notebook: it has no cells")
 
 
