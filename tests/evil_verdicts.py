@@ -263,7 +263,7 @@ def borrows_plainly(hand: Hand) -> None:
     """)
 
 
-@attack("verdicts", QUIZ_AND_MEAN, said="", told="compiles to the course", own=True, paid=QUIZ_AND_MEAN)
+@attack("verdicts", QUIZ_AND_MEAN, said="", told="compiles to", own=True, paid=QUIZ_AND_MEAN)
 def borrows_bytecode(hand: Hand) -> None:
     """An answer calls the finished part's bytecode under another name."""
     hand.answer("""
