@@ -19,6 +19,7 @@ from .inside import calls
 from .sandbox import CGROUPS, MIB, TEMPORARY, Limits, end
 
 TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+EVERY = 0.1  # seconds between two looks
 MOST_READY = 8  # threads that may compute at the same priority as those of other sandboxes
 BLOCK = 512  # bytes in which a file's size on disk is counted
 BUFFER = 256 * 1024  # bytes that a socket or a pipe may hold, if its size can't be changed
@@ -56,7 +57,7 @@ class Watch:
     def _look(self) -> None:
         with suppress(psutil.NoSuchProcess):
             outside = psutil.Process(self.process)
-            while not self._over.wait(0.1):
+            while not self._over.wait(EVERY):
                 self.first = outside.children() or self.first
                 family = outside.children(recursive=True)
                 try:
@@ -84,7 +85,8 @@ class Watch:
                 ready += waiting
         if len(ready) > MOST_READY:
             _yield_to_others(ready)
-        slept = passed if self.asked and not ready else 0.0
+        # If more has passed than usual, this process itself had no processor.
+        slept = min(passed, 2 * EVERY) if self.asked and not ready else 0.0
         self.used += max(seconds, slept)
 
     def _too_much(self, family: list[psutil.Process]) -> str:
