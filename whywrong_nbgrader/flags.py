@@ -7,6 +7,7 @@ texts with the published solutions and with each other. docs/attacks.md says wha
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -26,6 +27,7 @@ from .submissions import handed_out, released
 TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15
 ALIKE = 0.8  # the share of an answer's prints that the other text has, too
 COMMON = 0.2  # a print that a larger share of the class has is nobody's
+INDENTED = re.compile(r"^[ \t]+(?:def|class) +(\w+)", re.M)  # such as below `if True:`
 AT_ONCE = 100  # texts of a request
 
 Prints = Mapping[str, frozenset[int]]  # of an answer, by exercise
@@ -147,7 +149,9 @@ def answers(work: Work) -> dict[str, str]:
     found: dict[str, str] = {}
     for cell in work.cells:
         if not cell.checks:
-            found |= dict.fromkeys(names_written(cell.source) & checked, cell.source)
+            names = names_written(cell.source) & checked
+            names |= {name for name in INDENTED.findall(cell.source) if name in checked}
+            found |= dict.fromkeys(names, cell.source)
     return found
 
 
