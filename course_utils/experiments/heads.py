@@ -54,6 +54,7 @@ class ByKindAlone(SideBySide):
 
     def forward(self, x: Tensor) -> Tensor:
         (head,) = self.heads
+        assert isinstance(head, attention.SelfAttention)
         kinds = x.masked_fill(torch.arange(8) >= len(lookup.KINDS), 0.0)  # (B, T, 8), no payload
         return self.out_proj(_weights(head, kinds) @ head.value(x))
 
