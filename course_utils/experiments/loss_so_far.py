@@ -138,7 +138,7 @@ def head_weights(run: Run, words: Sequence[str]) -> Tensor:
     """The attention weights of a run's only head on some words of the toy English, `(T, T)`."""
     assert isinstance(run.model, Model) and isinstance(run.model.part, nn.Module)
     x = run.model.token(torch.tensor([toy_english.words.index(word) for word in words]))  # (T, C)
-    head = run.model.part
+    head: Any = run.model.part
     scores = attention.attention_scores(head.query(x), head.key(x))  # (T, T)
     return attention.masked_softmax(scores, attention.causal_mask(len(words)))
 
