@@ -7,14 +7,16 @@ al. 2022 call a head that does this an *induction head*.
 
     python -m course_utils.experiments.induction
 
-This command trains both models and stores their parameters next to this file.
+This command trains both models as the lesson does, and stores their parameters and losses next to
+this file, for readers whose own model and loop don't pass their checks yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
+from math import log
 from pathlib import Path
 
 import torch
@@ -23,12 +25,12 @@ from torch import Tensor
 
 from ..attention import causal_mask, masked_softmax
 from ..desk.environment import use_threads
-from ..language_model import TinyLM, head_scores, next_token_loss, training_step
+from ..language_model import TinyLM, head_scores, train_lm
 from ..transformer import TransformerBlock
 
 WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14
 WIDTH, HEADS = 64, 2
-STEPS, TEXTS, LEARNING_RATE, LOOK_EVERY = 1_200, 32, 3e-3, 50
+STEPS, TEXTS, LEARNING_RATE = 500, 32, 6e-3
 KEPT = Path(__file__).with_name("induction.safetensors")
 ROLES = ("previous word", "same word before", "word after it")
 
@@ -59,26 +61,29 @@ def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
     return right[foretold(lengths)].double().mean().item()
 
 
-@torch.no_grad()
-def loss(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
-    """The mean loss where the next word is predictable."""
-    ids, lengths = texts(B, seed)
-    unknown = torch.where(foretold(lengths), ids[:, 1:], -1)
-    return next_token_loss(model(ids), torch.cat([ids[:, :1], unknown], dim=1), pad_id=-1).item()
+def floor() -> float:
+    """The lowest possible mean loss of the words 1 to 31 of a text.
+
+    A text is its first word, the length of its segment, and each new word of the segment, drawn
+    from those that are left; all further words follow from these.
+    """
+    lengths = range(SHORTEST, LONGEST + 1)
+    new_words = [sum(log(WORDS - i) for i in range(1, length)) for length in lengths]
+    return (log(len(lengths)) + sum(new_words) / len(lengths)) / (LENGTH - 1)
+
+
+def batches(steps: int = STEPS, seed: int = 0) -> list[Tensor]:
+    """Batches of 32 texts each, `(32, 32)`, for a training loop; every text is drawn afresh."""
+    return [texts(TEXTS, seed=1_000 * seed + step)[0] for step in range(1, steps + 1)]
 
 
 def train(num_layers: int, seed: int = 0, steps: int = STEPS) -> tuple[TinyLM, list[float]]:
-    """Train a model; return the model and its accuracy after every 50 steps."""
+    """Train a model as the lesson does; return it and its losses."""
     with use_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        seen = [accuracy(model)]
-        for step in range(1, steps + 1):
-            training_step(model, texts(TEXTS, seed=1_000 * seed + step)[0], optimizer)
-            if step % LOOK_EVERY == 0:
-                seen.append(accuracy(model))
-        return model.eval(), seen
+        losses = train_lm(model, batches(steps, seed), LEARNING_RATE)
+    return model.eval(), losses
 
 
 @cache
@@ -86,24 +91,14 @@ def _kept() -> dict[str, Tensor]:
     return load_file(KEPT)
 
 
-def trained(num_layers: int) -> TinyLM:
-    """The stored model with one or two layers, trained by `python -m
-    course_utils.experiments.induction`."""
+def stored(num_layers: int) -> tuple[TinyLM, list[float]]:
+    """The stored model with one or two layers, and the losses of its training."""
     with torch.random.fork_rng(devices=[]):
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
     mine = f"{num_layers}."
-    weights = {n.removeprefix(mine): w for n, w in _kept().items() if n.startswith(mine)}
-    model.load_state_dict(weights)
-    return model.eval()
-
-
-def accuracies() -> dict[str, dict[int, float]]:
-    """The accuracies after every 50 steps of training, by number of layers and by step."""
-    names = {"one layer": "accuracy of 1", "two layers": "accuracy of 2"}
-    return {
-        name: {50 * i: share for i, share in enumerate(_kept()[key].tolist())}
-        for name, key in names.items()
-    }
+    parameters = {n.removeprefix(mine): w for n, w in _kept().items() if n.startswith(mine)}
+    model.load_state_dict(parameters)
+    return model.eval(), _kept()[f"losses of {num_layers}"].tolist()
 
 
 def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
@@ -139,6 +134,14 @@ def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
     return torch.stack(scores, dim=-1)
 
 
+def without(model: TinyLM, *heads: tuple[int, int]) -> float:
+    """The accuracy without these heads, each given as its layer and its number."""
+    with ExitStack() as removed:
+        for layer, head in heads:
+            removed.enter_context(without_head(model, layer, head))
+        return accuracy(model)
+
+
 @contextmanager
 def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
     """Ablate one head inside the context: the columns of `out_proj` that read it become zeros."""
@@ -159,9 +162,9 @@ def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
 if __name__ == "__main__":
     tensors: dict[str, Tensor] = {}
     for layers in (1, 2):
-        model, seen = train(layers)
-        print(layers, [round(share, 2) for share in seen])
+        model, losses = train(layers)
+        print(layers, "layers:", round(accuracy(model), 3), round(losses[-1], 3))
         tensors |= {f"{layers}.{n}": w.contiguous() for n, w in model.state_dict().items()}
-        tensors[f"accuracy of {layers}"] = torch.tensor(seen)
+        tensors[f"losses of {layers}"] = torch.tensor(losses)
     save_file(tensors, KEPT)
     print(f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB")

@@ -1,23 +1,36 @@
 """Lesson 10: a small model of the toy English, trained without the shift or on too little text, and
-the attention of its heads.
+its heads: what they attend to, and what the model loses without each of them.
 
 The bigram model, computed from the grammar, is the best model that sees only one word.
+
+    python -m course_utils.experiments.tiny_lm
+
+This command trains the lesson's model once and stores its parameters next to this file, for
+lesson 13 and readers who haven't trained their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..attention import causal_mask, masked_softmax
 from ..data import agreement_prefixes, toy_english
 from ..desk.environment import use_threads
-from ..language_model import TinyLM, head_scores, held_out_loss, training_step
+from ..desk.points import progress_path
+from ..language_model import TinyLM, head_scores, held_out_loss, train_lm, training_step
 from ..show.figures import Picture
+from .induction import without_head
+
+STORED = Path(__file__).with_suffix(".safetensors")
+KEPT = ".course_tiny_lm.safetensors"  # the reader's own, next to their progress
 
 
 def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
@@ -25,6 +38,48 @@ def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return TinyLM(len(toy_english.words), width, num_heads=4, context_length=T, num_layers=2)
+
+
+def batches(steps: int = 300) -> list[Tensor]:
+    """The lesson's batches, `(32, 33)` each; every text is drawn afresh."""
+    return list(toy_english.draw(steps * 32, 33, seed=1).view(steps, 32, 33))
+
+
+def trained(seed: int = 0) -> TinyLM:
+    """A model trained as in the lesson."""
+    model = new_model(seed=seed)
+    with use_threads(1):
+        train_lm(model, batches(), learning_rate=6e-3)
+    return model.eval()
+
+
+# The reader's model, kept for lesson 13 ----------------------------------------------------------
+
+
+def keep(model: nn.Module) -> None:
+    """Store the parameters of the reader's model, if their progress is stored, and say so."""
+    path = progress_path()
+    if path is None:
+        return
+    save_file({name: w.contiguous() for name, w in model.state_dict().items()}, path.with_name(KEPT))
+    print(f"The parameters of your model are kept for lesson 13, in {KEPT}.")
+
+
+def kept() -> TinyLM:
+    """The reader's model of lesson 10, or the stored one; prints which."""
+    model, path = new_model(), progress_path()
+    own = path and path.with_name(KEPT)
+    try:
+        if own and own.exists():
+            model.load_state_dict(load_file(own))
+            print("the model: yours, as you trained it in lesson 10")
+            return model.eval()
+        why = "lesson 10 keeps yours once your own loop has trained it"
+    except Exception as error:  # a damaged file, or a model of another shape
+        why = f"yours can't be read: {type(error).__name__}"
+    print(f"the model: the stored one ({why})")
+    model.load_state_dict({name: w.float() for name, w in load_file(STORED).items()})
+    return model.eval()
 
 
 # One text, T predictions ------------------------------------------------------------------------
@@ -83,7 +138,7 @@ def overfit(
     few, fresh = toy_english.draw(texts, T, seed=1), toy_english.draw(400, T, seed=2)
     model = new_model(T=T)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    seen: dict[str, dict[int, float]] = {"the 24 texts it is trained on": {}, "fresh texts": {}}
+    seen: dict[str, dict[int, float]] = {"the 24 texts it is trained on": {}, "held-out texts": {}}
     with use_threads(1):
         for step in range(steps + 1):
             if step % look_every == 0:
@@ -146,12 +201,44 @@ def _weights(model: TinyLM, ids: Tensor) -> Tensor:
     return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
 
 
+@dataclass(frozen=True)
+class Ablated:
+    """One head: its mean weight on the subject, and the agreement of the model without it."""
+
+    layer: int
+    head: int
+    weight: float
+    agreement: float
+
+
+def by_weight(model: TinyLM) -> list[tuple[tuple[int, int], float]]:
+    """The layer and number of each head, and its mean weight on the subject, the largest first."""
+    rows = enumerate(on_the_subject(model).tolist())
+    heads = [((layer, head), share) for layer, row in rows for head, share in enumerate(row)]
+    return sorted(heads, key=lambda one: -one[1])
+
+
 def best_head(model: TinyLM) -> tuple[int, int]:
     """The layer and number of the head that attends most to the subject."""
-    scores = on_the_subject(model)
-    return divmod(int(scores.argmax()), scores.shape[1])
+    return by_weight(model)[0][0]
+
+
+def ablations(model: TinyLM) -> list[Ablated]:
+    """Remove each head in turn, the one with the most weight on the subject first."""
+    found = []
+    for (layer, head), weight in by_weight(model):
+        with without_head(model, layer, head):
+            found.append(Ablated(layer, head, weight, agreement(model)))
+    return found
 
 
 def ids_of(text: str) -> Tensor:
     """The ids `(1, T)` of words separated by blanks."""
     return torch.tensor([[toy_english.words.index(word) for word in text.split()]])
+
+
+if __name__ == "__main__":
+    model = trained()
+    print("agreement:", agreement(model))
+    save_file({n: w.half().contiguous() for n, w in model.state_dict().items()}, STORED)
+    print(f"{STORED.name}: {STORED.stat().st_size / 2**10:.0f} KiB")
