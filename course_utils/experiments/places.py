@@ -5,7 +5,8 @@ Letters in shapes have the same meaning as in `course_utils.transformer`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 from typing import Any
@@ -27,15 +28,35 @@ from ..attention import (
 )
 from ..desk.environment import use_threads
 from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
-from ..transformer import LayerNorm, TransformerBlock, apply_rope, sinusoidal_positions
+from ..transformer import (
+    LayerNorm,
+    TokenAndPosition,
+    TransformerBlock,
+    apply_rope,
+    sinusoidal_positions,
+)
 
 # A small model with one kind of positions --------------------------------------------------------
 
 WORDS, WIDTH, HEADS = 12, 32, 2
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The functions and the class that give a model its positions: the finished ones, or yours."""
+
+    table: Callable[[int, int, int], nn.Module] = TokenAndPosition
+    waves: Callable[[int, int], Tensor] = sinusoidal_positions
+    rope: Callable[[Tensor], Tensor] = apply_rope
+
+
+FINISHED = Parts()
+
+
 class RotaryAttention(MultiHeadAttention):
     """`MultiHeadAttention` with rotated queries and keys; values are unchanged."""
+
+    rope: Callable[[Tensor], Tensor] = staticmethod(apply_rope)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         layers = (self.query, self.key, self.value)
@@ -43,7 +64,7 @@ class RotaryAttention(MultiHeadAttention):
         hidden = causal_mask(x.shape[1], x.device)
         if pad_mask is not None:
             hidden = hidden | pad_mask[:, None, None, :]
-        scores = attention_scores(apply_rope(query), apply_rope(key))  # (B, H, T, T)
+        scores = attention_scores(self.rope(query), self.rope(key))  # (B, H, T, T)
         return self.out_proj(merge_heads(safe_masked_softmax(scores, hidden) @ value))
 
 
@@ -54,39 +75,43 @@ class Reader(nn.Module):
         kind: the kind of positions: "none", "learned", "sinusoidal" or "rotary".
         T: the number of tokens in training, which is the number of rows of a learned table.
         layers: the number of blocks.
+        parts: what computes the positions.
     """
 
-    def __init__(self, kind: str, T: int, layers: int = 1) -> None:
+    def __init__(self, kind: str, T: int, layers: int = 1, parts: Parts = FINISHED) -> None:
         super().__init__()
-        self.kind = kind
-        self.token = nn.Embedding(WORDS, WIDTH)
-        self.position = nn.Embedding(T, WIDTH)
+        self.kind, self.waves = kind, parts.waves
+        self.embed: Any = parts.table(WORDS, T, WIDTH)
         self.blocks = nn.ModuleList(TransformerBlock(WIDTH, HEADS, 8 * T) for _ in range(layers))
         if kind == "rotary":
             for block in self.blocks:
                 block.attention = RotaryAttention(WIDTH, WIDTH, 8 * T, HEADS)
+                block.attention.rope = parts.rope
         self.norm = LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        T = ids.shape[1]
-        x = self.token(ids)  # (B, T, C)
-        if self.kind == "learned":
-            x = x + self.position(torch.arange(T))
+        x = self.embed(ids) if self.kind == "learned" else self.embed.token(ids)  # (B, T, C)
         if self.kind == "sinusoidal":
-            x = x + sinusoidal_positions(T, WIDTH)
+            x = x + self.waves(ids.shape[1], WIDTH)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))  # (B, T, C) -> (B, T, V)
 
 
-def _made(kind: str, T: int, layers: int, seed: int) -> Reader:
+def _made(kind: str, T: int, layers: int, seed: int, parts: Parts) -> Reader:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Reader(kind, T, layers)
+        return Reader(kind, T, layers, parts)
 
 
-def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: int = 150) -> float:
+def first_of_three(
+    kind: str = "none",
+    layers: int = 1,
+    seed: int = 0,
+    steps: int = 150,
+    parts: Parts = FINISHED,
+) -> float:
     """Train a model to predict, at the last of three distinct words, the first one.
 
     Returns:
@@ -94,7 +119,7 @@ def first_of_three(kind: str = "none", layers: int = 1, seed: int = 0, steps: in
     """
     texts = torch.tensor(list(permutations(range(WORDS), 3)))  # (1320, 3)
     generator = torch.Generator().manual_seed(seed)
-    model = _made(kind, 3, layers, seed)
+    model = _made(kind, 3, layers, seed, parts)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     with use_threads(1):
         for _ in range(steps):
@@ -114,10 +139,12 @@ TRAINED = 16  # the number of tokens in training
 
 
 @cache
-def word_before(kind: str, seed: int = 0, steps: int = 200) -> Reader:
+def word_before(
+    kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINISHED
+) -> Reader:
     """Train a model with one block to predict, at each of 16 tokens, the previous word."""
     generator = torch.Generator().manual_seed(seed)
-    model = _made(kind, TRAINED, 1, seed)
+    model = _made(kind, TRAINED, 1, seed, parts)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     with use_threads(1):
         for _ in range(steps):
@@ -133,7 +160,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
     """The accuracy of predicting the previous word, at each of the tokens 1 to T - 1.
 
     Raises:
-        IndexError: a learned table has no row for a position.
+        Exception: a learned table has no row for a position; which error it is, depends on the table.
     """
     ids = torch.randint(WORDS, (texts, T), generator=torch.Generator().manual_seed(1_000))
     with torch.no_grad(), use_threads(1):
@@ -141,22 +168,40 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
     return right.float().mean(dim=0).tolist()
 
 
-def one_token_beyond(kind: str) -> str:
+def one_token_beyond(kind: str, parts: Parts = FINISHED) -> str:
     """The outcome with one token more than in training: "error", "drift" or "fine"."""
+    model = word_before(kind, parts=parts)
     try:
-        share = shares_right(word_before(kind), TRAINED + 1)[-1]
-    except IndexError:
+        share = shares_right(model, TRAINED + 1)[-1]
+    except Exception:  # each table of one's own has its own error
         return "error"
     return "fine" if share > 0.95 else "drift"
 
 
-def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
-    """Draw the accuracy by position, up to T tokens."""
+def beyond(
+    kinds: Sequence[str],
+    T: int,
+    title: str,
+    alt: str,
+    seeds: Mapping[str, int] | None = None,
+    parts: Parts = FINISHED,
+) -> Picture:
+    """Draw the accuracy by position, up to T tokens.
+
+    Args:
+        kinds: the kinds of positions.
+        T: the number of tokens.
+        seeds: the number of models of a kind, of which the mean and the range are drawn; by
+            default 1.
+        parts: what computes the positions.
+    """
     figure, axes = plt.subplots(figsize=(6.6, 3.2))
     axes.axvspan(TRAINED - 0.5, T, color="#eeeeee", zorder=0)
     for i, kind in enumerate(kinds):
         known = TRAINED if kind == "learned" else T
-        y = shares_right(word_before(kind), known)
+        count = (seeds or {}).get(kind, 1)
+        models = (word_before(kind, seed, parts=parts) for seed in range(count))
+        y = torch.tensor([shares_right(model, known) for model in models])  # (seeds, T - 1)
         look: dict[str, Any] = {
             "color": LINE_COLORS[i],
             "linestyle": LINE_STYLES[i],
@@ -164,14 +209,38 @@ def beyond(kinds: Sequence[str], T: int, title: str, alt: str) -> Picture:
         }
         if kind == "learned":  # wider than the other curves, which are drawn on top of it
             look |= {"markerfacecolor": "none", "markersize": 8}
-        axes.plot(range(1, known), y, label=kind, **({"markersize": 4, "linewidth": 1.4} | look))
+        look = {"markersize": 4, "linewidth": 1.4} | look
+        label = kind if count == 1 else f"{kind}, mean\nand range of {count}"
+        axes.plot(range(1, known), y.mean(dim=0), label=label, **look)
+        band = {"color": LINE_COLORS[i], "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(range(1, known), y.amin(dim=0), y.amax(dim=0), **band)
     axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
     axes.set(xlabel="position", ylabel="share right", ylim=(0, 1.1), xlim=(0, T - 0.5))
-    axes.text(T - 1, 0.92, "never trained", fontsize=9, ha="right", va="center")
+    axes.text(T - 1, 0.95, "never trained", fontsize=9, ha="right", va="center")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.suptitle(title, fontsize=11, fontweight="bold")
     figure.tight_layout()
+    return Picture(figure, alt)
+
+
+def wave_lines(rows: Tensor, title: str, alt: str, groups: int = 4) -> Picture:
+    """Draw a table of positions `(T, C)` as lines, one panel per group of neighbouring channels."""
+    T, C = rows.shape
+    size = C // groups
+    figure, panels = plt.subplots(
+        groups, 1, figsize=(6.6, 1.35 * groups + 0.6), sharex=True, layout="constrained"
+    )
+    for group, axes in enumerate(panels):
+        for i in range(size):
+            channel = group * size + i
+            look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}
+            axes.plot(range(T), rows[:, channel].detach(), label=f"channel {channel}", **look)
+        axes.set(ylim=(-1.15, 1.15), yticks=[-1, 0, 1], ylabel="value", xlim=(0, T - 1))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    panels[-1].set_xlabel("position")
+    figure.suptitle(title, fontsize=11, fontweight="bold")
     return Picture(figure, alt)
 
 
