@@ -9,13 +9,15 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
 from ..desk.environment import use_threads
-from ..language_model import TinyLM, generate, generate_cached
+from ..language_model import TinyLM, generate
 from ..show.colours import ABOVE, HATCHING
-from ..show.figures import Picture, cost_curve
+from ..show import drawing
+from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS
+from ..show.figures import Picture
 from .measuring import seconds
 
 VOCABULARY, WIDTH, HEADS, LAYERS = 50, 64, 4, 2
@@ -47,38 +49,87 @@ def positions_pushed(
     return pushed
 
 
-# The time of a token by length ------------------------------------------------------------------
+# The time to read a prompt and to write a token --------------------------------------------------
 
-FEW = 8  # tokens generated to measure the time of one token
-
-
-def token_seconds(model: TinyLM, T: int, cached: bool, rounds: int = 3) -> float:
-    """The time of one more token after T tokens, which the model reads before timing starts."""
-    ids = torch.arange(T, device=model.embed.token.weight.device)[None] % VOCABULARY
-    if not cached:
-        return seconds(partial(generate, model, ids, 1), rounds)
-    many, one = (seconds(partial(generate_cached, model, ids, new), rounds) for new in (FEW + 1, 1))
-    return max(many - one, 1e-6) / FEW
+Caches = list[tuple[Tensor, Tensor]]
+Push = Callable[[TinyLM, Tensor, Caches], tuple[Tensor, Caches]]
+Read = Callable[[TinyLM, Tensor], tuple[Tensor, Caches]]
 
 
-def against_length(
-    lengths: Sequence[int], device: torch.device, title: str, alt: str, rounds: int = 3
-) -> Picture:
-    """Measure and draw the time of one more token after texts of these lengths."""
-    model = new_model(max(lengths) + FEW + 1, device)
+def prompt(T: int, device: torch.device) -> Tensor:
+    """The ids `(1, T)` of a text that is as good as any other for measuring times."""
+    return torch.arange(T, device=device)[None] % VOCABULARY
+
+
+@torch.no_grad()
+def costs(
+    lengths: Sequence[int], device: torch.device, push: Push, read: Read, rounds: int = 3
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The milliseconds to read a prompt of each length, and to write one more token after it.
+
+    Args:
+        lengths: the lengths T of the prompt.
+        device: the device of the model.
+        push: a step of one token, such as `next_logits`.
+        read: reads a prompt at once, and returns the last logits and the caches.
+        rounds: the number of runs, of which the shortest counts.
+    """
+
+    def one_by_one(ids: Tensor) -> tuple[Tensor, Caches]:
+        logits, caches = read(model, ids[:, :1])
+        for t in range(1, ids.shape[1]):
+            logits, caches = push(model, ids[:, t : t + 1], caches)
+        return logits, caches
+
+    model = new_model(max(lengths) + 1, device)
+    reading: dict[str, list[float]] = {"token by token": [], "all at once": []}
+    writing: dict[str, list[float]] = {"without a cache": [], "with a cache": []}
     with use_threads(1):  # with two threads, each would wait for other programs
-        costs = {
-            name: [1e3 * token_seconds(model, T, cached, rounds) for T in lengths]
-            for name, cached in (("without a cache", False), ("with a cache", True))
-        }
-    return cost_curve(
-        lengths,
-        costs,
-        title,
-        xlabel="tokens written so far",
-        ylabel="milliseconds for one more",
-        alt=alt,
-    )
+        for T in lengths:
+            ids, newest = prompt(T, device), prompt(1, device)
+            caches = read(model, ids)[1]
+            calls: list[tuple[list[float], Callable[[], Tensor]]] = [
+                (reading["token by token"], lambda ids=ids: one_by_one(ids)[0]),
+                (reading["all at once"], lambda ids=ids: read(model, ids)[0]),
+                (writing["without a cache"], partial(generate, model, ids, 1)),
+                (
+                    writing["with a cache"],
+                    lambda caches=caches, newest=newest: push(model, newest, caches)[0],
+                ),
+            ]
+            for times, call in calls:
+                times.append(1e3 * seconds(call, rounds))
+    return reading, writing
+
+
+def prefill_and_decode(
+    lengths: Sequence[int],
+    device: torch.device,
+    push: Push,
+    read: Read,
+    title: str,
+    alt: str,
+    rounds: int = 3,
+) -> Picture:
+    """Measure and draw `costs`, a panel for reading and one for writing."""
+    measured = costs(lengths, device, push, read, rounds)
+    with drawing.style():
+        figure, panels = plt.subplots(1, 2, figsize=(8.0, 3.6), layout="constrained", sharey=True)
+        names = ("prefill: read T tokens", "decode: write one more")
+        for panel, (axes, lines, name) in enumerate(zip(panels, measured, names, strict=True)):
+            for i, (label, values) in enumerate(lines.items(), start=2 * panel):
+                look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}
+                axes.plot(lengths, values, marker=MARKERS[i], markersize=5, label=label, **look)
+            axes.set_title(name)
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log")
+            axes.set_xticks(lengths, [f"{T:,}" for T in lengths])
+            axes.minorticks_off()
+            axes.set_xlabel("tokens T so far, logarithmic")
+            axes.legend(loc="upper left", handlelength=3)
+        panels[0].set_ylabel("milliseconds, logarithmic")
+        figure.suptitle(title, fontsize=11, fontweight="bold")
+    return Picture(figure, alt)
 
 
 # The picture ------------------------------------------------------------------------------------
@@ -90,7 +141,7 @@ def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
     """Draw the cost of one more token for texts of these lengths. The top row shows the scores of
     all tokens; the bottom row shows the cached keys and values and one row of scores."""
     figure, rows = plt.subplots(
-        2, len(lengths), figsize=(8.0, 4.3), gridspec_kw={"height_ratios": [3, 2]}
+        2, len(lengths), figsize=(8.0, 4.6), gridspec_kw={"height_ratios": [3, 2]}
     )
     most = max(lengths)
     for T, above, below in zip(lengths, *rows, strict=True):
@@ -116,8 +167,17 @@ def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
     first.set_yticks([0.5, 1.5, 3.1], ["keys", "values", "scores"], fontsize=8)
     first.tick_params(length=0)
     first.set_ylabel("with a cache", fontsize=9)
+    shades = [
+        Patch(facecolor=shade, edgecolor=HATCHING, label=label)
+        for shade, label in (
+            (NEW, "of the newest token"),
+            (OLD, "of earlier tokens"),
+            (EMPTY, "hidden: the future"),
+        )
+    ]
+    figure.legend(handles=shades, loc="lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(title, fontweight="bold")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     return Picture(figure, alt)
 
 

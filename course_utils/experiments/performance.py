@@ -1,10 +1,8 @@
-"""Lesson 13, first sitting: the time, memory and kernel of attention on this machine."""
+"""Lesson 13, first sitting: the time and memory of attention on this machine."""
 
 from __future__ import annotations
 
 import math
-import re
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,9 +11,6 @@ import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from whywrong.watching import Operators
 
 from .. import attention
 from ..desk.environment import use_threads
@@ -73,56 +68,9 @@ def against_length(
         axes.set_yscale("log")
         axes.set_xticks(lengths, [f"{T:,}" for T in lengths])
         axes.minorticks_off()
-        axes.set(xlabel="tokens T", ylabel=label)
-        axes.legend(loc="upper left", handlelength=3)
+        axes.set(xlabel="tokens T, logarithmic", ylabel=f"{label}, logarithmic")
+        axes.legend(loc="upper left", handlelength=3, frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontweight="bold")
     figure.tight_layout()
     return Picture(figure, alt)
-
-
-# Which kernel ran -------------------------------------------------------------------------------
-
-KERNELS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-}
-
-
-def kernel_that_ran(query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> str:
-    """The kernel that PyTorch picks for a call of its attention: "flash", …, or "math"."""
-    ran = Operators()
-    with ran.watch():
-        F.scaled_dot_product_attention(query, key, value, **asked)
-    fused = [k for k in KERNELS if any(f"product_{k}_attention" in name for name in ran.executed)]
-    return fused[0] if fused else "math"
-
-
-def why_not(kernel: str, query: Tensor, key: Tensor, value: Tensor, **asked: Any) -> str:
-    """PyTorch's error message if only this kernel is allowed, or "" if the kernel runs."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            with sdpa_kernel(KERNELS[kernel]):
-                F.scaled_dot_product_attention(query, key, value, **asked)
-            return ""
-        except RuntimeError as error:
-            reasons = [str(warning.message).split(" (Triggered")[0] for warning in said]
-            reasons = [reason for reason in reasons if "not used because" not in reason]
-            return re.sub(r" - \([^;]*", "", (reasons or [str(error)])[0].split(". ")[0])
-
-
-def asked(device: torch.device, T: int = 64, H: int = 3, D: int = 16) -> dict[str, dict[str, Any]]:
-    """The arguments for several calls of the built-in, by description."""
-    generator = torch.Generator().manual_seed(0)
-    parts = torch.randn(3, 2, H, T, D, generator=generator).to(device).unbind(0)
-    plain: dict[str, Any] = dict(zip(("query", "key", "value"), parts, strict=True))
-    seen = ~attention.causal_mask(T, device)
-    return {
-        "nothing else": plain,
-        "is_causal=True": {**plain, "is_causal": True},
-        "attn_mask (T, T)": {**plain, "attn_mask": seen},
-        "attn_mask (H, T, T)": {**plain, "attn_mask": seen.expand(H, T, T)},
-        "dropout_p=0.1": {**plain, "dropout_p": 0.1},
-        "bfloat16": {name: part.bfloat16() for name, part in plain.items()},
-    }
