@@ -5,7 +5,7 @@ import torch
 
 from course_utils.data import agreement_prefixes, toy_english
 from course_utils.experiments import induction, tiny_lm
-from course_utils.language_model import TinyLM, generate
+from course_utils.language_model import TinyLM, generate, train_lm
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 
@@ -18,36 +18,96 @@ class TestRepeatedTexts:
             assert len(set(text[:L])) == L
             assert all(text[t] == text[t - L] for t in range(L, len(text)))
 
-    def test_one_layer_fails_and_two_succeed(self):
-        assert induction.accuracy(induction.trained(1)) < 1 / 3
-        assert induction.accuracy(induction.trained(2)) > 0.99
-        one, two = (list(curve.values()) for curve in induction.accuracies().values())
-        assert max(one) < 1 / 3 and two[-1] > 0.99 and two[2] < 0.5 < two[4]
+    def test_one_block_fails_and_two_succeed(self):
+        (one, losses), (two, fewer) = induction.stored(1), induction.stored(2)
+        assert induction.accuracy(one) < 1 / 3 and induction.accuracy(two) > 0.99
+        assert losses[-1] > 2 * induction.floor() and fewer[-1] < 1.1 * induction.floor()
+        assert len(losses) == len(fewer) == induction.STEPS
 
-    def test_three_heads_have_a_job_and_none_attends_to_the_same_word(self):
-        scores = induction.roles(induction.trained(2))  # (L, H, 3)
-        previous, same, behind = scores.unbind(-1)
-        assert divmod(int(previous.argmax()), 2) == (0, 1) and previous.max() > 0.95
-        assert behind[1].min() > 0.9
-        assert same.max() < 0.1
+    def test_the_floor_is_the_loss_of_a_model_that_knows_how_texts_are_made(self):
+        ids, lengths = induction.texts(4_000, seed=1)
+        possible = induction.LONGEST - induction.SHORTEST + 1
+        losses = []
+        for length in lengths.tolist():  # -log of the probability of each new word and of the end
+            new = [torch.log(torch.tensor(induction.WORDS - i)) for i in range(1, length)]
+            losses.append((sum(new) + torch.log(torch.tensor(possible))) / (ids.shape[1] - 1))
+        assert torch.tensor(losses).mean().item() == pytest.approx(induction.floor(), abs=0.02)
 
-    @pytest.mark.parametrize(
-        ("layer", "head", "left"), [(1, 0, 1.0), (1, 1, 0.3), (0, 1, 0.2), (0, 0, 1.0)]
-    )
-    def test_one_of_two_equal_heads_can_be_ablated(self, layer, head, left):
-        model = induction.trained(2)
+    @pytest.mark.parametrize("seed", [0, 3])
+    def test_both_heads_of_layer_1_have_the_job_but_one_is_enough(self, seed):
+        model, _ = induction.train(2, seed)
+        previous, same, after = induction.roles(model).unbind(-1)  # (L, H) each
+        assert induction.accuracy(model) > 0.99
+        assert previous[0].max() > 0.8 and after[1].min() > 0.9 and same.max() < 0.15
         before = {n: p.clone() for n, p in model.named_parameters()}
-        with induction.without_head(model, layer, head):
-            assert induction.accuracy(model) == pytest.approx(left, abs=0.03)
+        either = [induction.without(model, (1, head)) for head in (0, 1)]
+        assert max(either) > 0.98 > min(either)
+        assert induction.without(model, (1, 0), (1, 1)) < 0.15
         assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
-    def test_training_restores_the_seed_and_begins_at_chance(self):
+    def test_training_restores_the_seed(self):
         state = torch.get_rng_state()
-        _, seen = induction.train(1, steps=0)
-        assert torch.equal(state, torch.get_rng_state()) and seen[0] < 0.1
+        model, losses = induction.train(1, steps=0)
+        assert torch.equal(state, torch.get_rng_state())
+        assert losses == [] and induction.accuracy(model) < 0.1
 
     def test_the_stored_weights_are_small(self):
         assert induction.KEPT.stat().st_size < 2**20
+        assert tiny_lm.STORED.stat().st_size < 2**18
+
+
+class TestHeads:
+    """The table of five seeds in section 11."""
+
+    def test_a_head_can_be_needed_whatever_its_weight(self):
+        ablated = {seed: tiny_lm.ablations(tiny_lm.trained(seed)) for seed in (0, 2, 4)}
+        top = {seed: heads[0] for seed, heads in ablated.items()}
+        assert all(one.weight > 0.3 for one in top.values())
+        assert top[0].agreement < 0.5  # needed, with the most weight
+        assert top[4].agreement > 0.9  # not needed, with a weight of 0.82
+        unseen = [one for one in ablated[2] if one.weight < 0.1]
+        assert min(one.agreement for one in unseen) < 0.5  # needed, with no weight
+
+    def test_the_model_is_right_before(self):
+        model = tiny_lm.trained(1)
+        assert tiny_lm.agreement(model) == 1.0
+        parameters = [p.clone() for p in model.parameters()]
+        tiny_lm.ablations(model)
+        assert all(map(torch.equal, parameters, model.parameters()))
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_words_are_known_after_two_steps_and_pairs_after_thirty(self, seed):
+        levels = toy_english.levels(T=33)
+        model = tiny_lm.new_model(seed=seed)
+        losses = train_lm(model, tiny_lm.batches(), 6e-3)
+        unigram, bigram = (
+            next(i for i, loss in enumerate(losses) if loss < levels[name])
+            for name in ("unigram", "bigram")
+        )
+        assert unigram <= 3 and 20 <= bigram <= 35
+
+
+class TestKept:
+    def test_the_readers_own_model_comes_back(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+        mine = tiny_lm.new_model(seed=5)
+        tiny_lm.keep(mine)
+        again = tiny_lm.kept()
+        assert all(map(torch.equal, mine.parameters(), again.parameters()))
+        assert "the model: yours" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("content", [None, b"damaged"])
+    def test_otherwise_the_stored_one_does(self, content, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+        if content:
+            (tmp_path / tiny_lm.KEPT).write_bytes(content)
+        assert tiny_lm.agreement(tiny_lm.kept()) > 0.95
+        assert "the model: the stored one" in capsys.readouterr().out
+
+    def test_nothing_is_kept_without_progress(self, monkeypatch, capsys):
+        monkeypatch.setenv("COURSE_PROGRESS", "off")
+        tiny_lm.keep(tiny_lm.new_model())
+        assert capsys.readouterr().out == ""
 
 
 class TestTinyModel:

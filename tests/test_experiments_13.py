@@ -4,29 +4,13 @@ import pytest
 import torch
 
 from course_utils import attention
-from course_utils.experiments import caching, performance
+from course_utils.experiments import caching, performance, tiny_lm
 from course_utils.experiments.measuring import kept_bytes
-from course_utils.language_model import generate, generate_cached
+from course_utils.language_model import generate, generate_cached, next_logits
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 
 CPU = torch.device("cpu")
-
-
-class TestKernels:
-    ASKED = performance.asked(CPU)
-
-    def test_on_a_cpu_dropout_and_a_mask_of_three_dimensions_bring_math_back(self):
-        ran = {name: performance.kernel_that_ran(**call) for name, call in self.ASKED.items()}
-        by_hand = {name for name, kernel in ran.items() if kernel == "math"}
-        assert by_hand == {"attn_mask (H, T, T)", "dropout_p=0.1"}
-        assert set(ran.values()) == {"flash", "math"}
-
-    def test_pytorch_s_reason_is_shown(self):
-        said = {name: performance.why_not("flash", **call) for name, call in self.ASKED.items()}
-        assert "dropout" in said["dropout_p=0.1"]
-        assert said["attn_mask (H, T, T)"].endswith("2d; 4d")
-        assert said["nothing else"] == ""
 
 
 class TestAgainstLength:
@@ -64,21 +48,46 @@ def test_the_prompt_is_counted_too():
     assert caching.positions_pushed(generate, model, ids, 4) == 2 * (3 + 4 + 5 + 6)
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_only_the_new_token_is_timed(monkeypatch, cached):
-    """With a clock that counts what the model reads: one token, or all 20."""
-    model, read = caching.new_model(40, CPU), []
-    model.embed.token.register_forward_pre_hook(lambda _, given: read.append(given[0].numel()))
+def prefill(model, ids):
+    return next_logits(model, ids, [])
+
+
+def test_only_what_is_asked_is_timed(monkeypatch):
+    """With a clock that counts calls of the model and the tokens that it reads."""
+    calls = []
+    forward = torch.nn.Embedding.forward
 
     def counted(action, rounds):
-        read.clear()
+        calls.clear()
         action()
-        return float(sum(read))
+        return float(sum(calls)) + len(calls) / 100  # 4 tokens in 2 calls are 4.02
+
+    def look_up(self, ids):
+        if self.num_embeddings == caching.VOCABULARY:
+            calls.append(ids.numel())
+        return forward(self, ids)
 
     monkeypatch.setattr(caching, "seconds", counted)
-    assert caching.token_seconds(model, 20, cached) == (1 if cached else 20)
+    monkeypatch.setattr(torch.nn.Embedding, "forward", look_up)
+    reading, writing = caching.costs([4, 8], CPU, next_logits, prefill)
+    assert reading["token by token"] == pytest.approx([4_040, 8_080])
+    assert reading["all at once"] == pytest.approx([4_010, 8_010])
+    assert writing["without a cache"] == pytest.approx([4_010, 8_010])
+    assert writing["with a cache"] == pytest.approx([1_010, 1_010])
+
+
+def test_logits_with_and_without_a_cache_agree_to_about_six_digits():
+    model = tiny_lm.kept()
+    ids = tiny_lm.ids_of(". the dogs near the cat")
+    _, caches = prefill(model, ids[:, :-1])
+    ours, _ = next_logits(model, ids[:, -1:], caches)
+    torch.testing.assert_close(ours, model(ids)[:, -1], atol=2e-5, rtol=0)
 
 
 def test_the_picture_is_drawn():
     square = caching.square_and_strip([2, 3], "A title", "a text")
     assert square.alt == "a text" and square.width > 400
+    both = caching.prefill_and_decode(
+        [2, 3], CPU, next_logits, prefill, "A title", "a text", rounds=1
+    )
+    assert both.alt == "a text" and both.width > 400

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_utils.experiments import places
-from course_utils.transformer import sinusoidal_positions
+from course_utils.transformer import TokenAndPosition, apply_rope, sinusoidal_positions
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 
@@ -29,12 +29,42 @@ def test_one_token_beyond_training(kind, said):
     assert places.one_token_beyond(kind) == said
 
 
-@pytest.mark.parametrize("seed", SEEDS[1:])
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_the_same_with_other_seeds(seed):
     drifting = places.shares_right(places.word_before("sinusoidal", seed), 20)
-    assert min(drifting[:15]) > 0.99 and drifting[15] < 0.95 and drifting[-1] < 0.2
-    holding = places.shares_right(places.word_before("rotary", seed), 40)
-    assert min(holding[:16]) > 0.99 and holding[-1] < 0.7
+    assert min(drifting[:15]) > 0.98 and drifting[15] < 0.95 and drifting[-1] < 0.25
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rotary_positions_fall_twice(seed):
+    """Behind position 19 they are right in half of the texts or more, behind 38 in a third."""
+    holding = places.shares_right(places.word_before("rotary", seed), 48)
+    assert min(holding[:16]) > 0.98
+    assert all(0.4 < share < 0.95 for share in holding[20:36])
+    assert max(holding[39:]) < 0.45
+
+
+def test_parts_of_ones_own_are_used():
+    used = []
+
+    def waves(length, width):
+        used.append("waves")
+        return sinusoidal_positions(length, width)
+
+    def rope(x):
+        used.append("rope")
+        return apply_rope(x)
+
+    class Table(TokenAndPosition):
+        def forward(self, ids):
+            used.append("table")
+            return self.token(ids) + self.position.weight[: ids.shape[1]]
+
+    parts = places.Parts(Table, waves, rope)
+    for kind in ("learned", "sinusoidal", "rotary"):
+        places.first_of_three(kind, steps=1, parts=parts)
+    assert used == ["table"] * 2 + ["waves"] * 2 + ["rope"] * 4
+    assert places.one_token_beyond("learned", parts) == "error"
 
 
 def test_training_makes_neighbours_similar():

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..desk.environment import use_threads
 from ..language_model import TinyLM, generate
-from ..show.colours import ABOVE, HATCHING
 from ..show import drawing
+from ..show.colours import ABOVE, HATCHING
 from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS
 from ..show.figures import Picture
 from .measuring import seconds
@@ -51,7 +51,7 @@ def positions_pushed(
 
 # The time to read a prompt and to write a token --------------------------------------------------
 
-Caches = list[tuple[Tensor, Tensor]]
+Caches = list[Any]  # for each block, its keys and values
 Push = Callable[[TinyLM, Tensor, Caches], tuple[Tensor, Caches]]
 Read = Callable[[TinyLM, Tensor], tuple[Tensor, Caches]]
 
@@ -81,6 +81,9 @@ def costs(
             logits, caches = push(model, ids[:, t : t + 1], caches)
         return logits, caches
 
+    def first(call: Callable[..., tuple[Tensor, Caches]], *args: Any) -> Tensor:
+        return call(*args)[0]
+
     model = new_model(max(lengths) + 1, device)
     reading: dict[str, list[float]] = {"token by token": [], "all at once": []}
     writing: dict[str, list[float]] = {"without a cache": [], "with a cache": []}
@@ -88,14 +91,11 @@ def costs(
         for T in lengths:
             ids, newest = prompt(T, device), prompt(1, device)
             caches = read(model, ids)[1]
-            calls: list[tuple[list[float], Callable[[], Tensor]]] = [
-                (reading["token by token"], lambda ids=ids: one_by_one(ids)[0]),
-                (reading["all at once"], lambda ids=ids: read(model, ids)[0]),
+            calls = [
+                (reading["token by token"], partial(first, one_by_one, ids)),
+                (reading["all at once"], partial(first, read, model, ids)),
                 (writing["without a cache"], partial(generate, model, ids, 1)),
-                (
-                    writing["with a cache"],
-                    lambda caches=caches, newest=newest: push(model, newest, caches)[0],
-                ),
+                (writing["with a cache"], partial(first, push, model, newest, caches)),
             ]
             for times, call in calls:
                 times.append(1e3 * seconds(call, rounds))

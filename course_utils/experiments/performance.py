@@ -56,7 +56,7 @@ def against_length(
                 kept[name].append(kept_bytes(call) / 2**20)
     figure, panels = plt.subplots(1, 2, figsize=(8.0, 3.3))
     for axes, measured, label in zip(
-        panels, (times, kept), ("milliseconds", "MiB kept for backward"), strict=True
+        panels, (times, kept), ("milliseconds", "MiB kept"), strict=True
     ):
         for i, (name, values) in enumerate(measured.items()):
             look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}

@@ -139,9 +139,7 @@ TRAINED = 16  # the number of tokens in training
 
 
 @cache
-def word_before(
-    kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINISHED
-) -> Reader:
+def word_before(kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINISHED) -> Reader:
     """Train a model with one block to predict, at each of 16 tokens, the previous word."""
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, TRAINED, 1, seed, parts)
@@ -160,7 +158,7 @@ def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
     """The accuracy of predicting the previous word, at each of the tokens 1 to T - 1.
 
     Raises:
-        Exception: a learned table has no row for a position; which error it is, depends on the table.
+        Exception: a learned table has no row for a position; the kind depends on the table.
     """
     ids = torch.randint(WORDS, (texts, T), generator=torch.Generator().manual_seed(1_000))
     with torch.no_grad(), use_threads(1):

@@ -61,7 +61,9 @@ def keep(model: nn.Module) -> None:
     path = progress_path()
     if path is None:
         return
-    save_file({name: w.contiguous() for name, w in model.state_dict().items()}, path.with_name(KEPT))
+    save_file(
+        {name: w.contiguous() for name, w in model.state_dict().items()}, path.with_name(KEPT)
+    )
     print(f"The parameters of your model are kept for lesson 13, in {KEPT}.")
 
 
