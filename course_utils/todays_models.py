@@ -4,6 +4,7 @@ Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads
 heads, `D` head width, `V` vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -184,7 +185,8 @@ class ModernLM(nn.Module):
     def forward(self, ids: Tensor, caches: list[dict[str, Any]] | None = None) -> Tensor:
         check_ids(ids, self.embed.num_embeddings)
         x = self.embed(ids)  # (B, T) -> (B, T, C)
-        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+        known: Sequence[dict[str, Any] | None] = caches or [None] * len(self.blocks)
+        for block, cache in zip(self.blocks, known, strict=True):
             x = block(x, cache)  # (B, T, C) -> (B, T, C)
         return F.linear(self.norm(x), self.embed.weight)  # (B, T, C) -> (B, T, V)
 
@@ -200,7 +202,7 @@ def llama_of_size(config: Any) -> ModernLM:
         config.max_position_embeddings,
         config.num_hidden_layers,
         config.intermediate_size,
-        base=rotary.get("rope_theta") or getattr(config, "rope_theta", 10000.0),
+        base=float(rotary.get("rope_theta") or getattr(config, "rope_theta", 10000.0)),
         eps=config.rms_norm_eps,
     )
 
@@ -232,7 +234,7 @@ def sample_cached(
     Returns:
         Ids `(B, T + max_new_tokens)`.
     """
-    length = model.context_length
+    length: int = model.context_length  # type: ignore[assignment]
     with evaluating(model):
         first = max(0, ids.shape[1] - length)  # the first token that the caches contain
         caches, known = new_caches(model), first

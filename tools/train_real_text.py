@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -79,7 +80,10 @@ def main() -> None:
             tokens = (step + 1) * BATCH * context
             print(f"{tokens:,} tokens, {used:.0f} s, loss {loss:.3f}, {bits:.3f} bits", flush=True)
             if given.state:
-                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                state: dict[str, Any] = {
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                }
                 state |= {"generator": generator.get_state(), "step": step + 1, "used": used}
                 torch.save(state, given.state)
 

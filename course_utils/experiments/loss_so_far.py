@@ -277,9 +277,9 @@ def _of_row(name: str, now: list[Run], past: dict[str, dict[str, Any]]) -> Itera
     known = kept()[name]
     written = bool(now or past)
     yield from _line(ROWS[name].lesson, name, known | ({"lines": []} if written else {}))
-    for part, run in past.items():
-        yield f"        an earlier run with {part}: {run['loss']:.3f}"
-        yield from ([] if now else _quoted(run["lines"]))
+    for part, earlier in past.items():
+        yield f"        an earlier run with {part}: {earlier['loss']:.3f}"
+        yield from ([] if now else _quoted(earlier["lines"]))
     for run in now:
         yield f"        this run with {run.part}: {run.loss:.3f}"
         yield from _quoted(run.lines)
@@ -334,7 +334,8 @@ def finished(name: str) -> Part | None:
         "TinyLM": lambda: TinyLM(len(toy_english.words), C, 4, T, num_layers=2),
         "one block of today": _BlockOfToday,
     }
-    make = makers.get(_row(name) and name.removesuffix(" and positions"))
+    _row(name)  # an unknown name is refused
+    make = makers.get(name.removesuffix(" and positions"))
     return make() if make else None
 
 

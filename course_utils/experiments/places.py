@@ -210,8 +210,8 @@ def beyond(
         look = {"markersize": 4, "linewidth": 1.4} | look
         label = kind if count == 1 else f"{kind}, mean\nand range of {count}"
         axes.plot(range(1, known), y.mean(dim=0), label=label, **look)
-        band = {"color": LINE_COLORS[i], "alpha": 0.2, "linewidth": 0}
-        axes.fill_between(range(1, known), y.amin(dim=0), y.amax(dim=0), **band)
+        low, high = y.amin(dim=0).tolist(), y.amax(dim=0).tolist()
+        axes.fill_between(range(1, known), low, high, color=LINE_COLORS[i], alpha=0.2, linewidth=0)
     axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
     axes.set(xlabel="position", ylabel="share right", ylim=(0, 1.1), xlim=(0, T - 0.5))
     axes.text(T - 1, 0.95, "never trained", fontsize=9, ha="right", va="center")

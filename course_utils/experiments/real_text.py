@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -255,7 +256,8 @@ def attention_weights(model: ModernLM, ids: Tensor) -> Tensor:
     with evaluating(model):
         x = model.embed(ids)
         for block in model.blocks:
-            attention, normed = block.attention, block.norm1(x)
+            attention: Any = block.attention
+            normed = block.norm1(x)  # type: ignore[operator]
             query = apply_rope(split_heads(attention.query(normed), attention.num_heads))
             key = apply_rope(split_heads(attention.key(normed), attention.num_kv_heads))
             key = key.repeat_interleave(attention.num_heads // attention.num_kv_heads, dim=1)
@@ -283,7 +285,7 @@ def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tup
 @contextmanager
 def without_head(model: ModernLM, layer: int, head: int) -> Iterator[None]:
     """Remove a head inside the context: its part of `out_proj` is 0."""
-    attention = model.blocks[layer].attention
+    attention: Any = model.blocks[layer].attention
     D = attention.out_proj.in_features // attention.num_heads
     part = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
     kept = part.clone()
