@@ -185,7 +185,7 @@ class ModernLM(nn.Module):
     def forward(self, ids: Tensor, caches: list[dict[str, Any]] | None = None) -> Tensor:
         check_ids(ids, self.embed.num_embeddings)
         x = self.embed(ids)  # (B, T) -> (B, T, C)
-        known: Sequence[dict[str, Any] | None] = caches or [None] * len(self.blocks)
+        known: Sequence[Any] = [None] * len(self.blocks) if caches is None else caches
         for block, cache in zip(self.blocks, known, strict=True):
             x = block(x, cache)  # (B, T, C) -> (B, T, C)
         return F.linear(self.norm(x), self.embed.weight)  # (B, T, C) -> (B, T, V)
@@ -202,7 +202,7 @@ def llama_of_size(config: Any) -> ModernLM:
         config.max_position_embeddings,
         config.num_hidden_layers,
         config.intermediate_size,
-        base=float(rotary.get("rope_theta") or getattr(config, "rope_theta", 10000.0)),
+        base=rotary.get("rope_theta", getattr(config, "rope_theta", 10000.0)),
         eps=config.rms_norm_eps,
     )
 
