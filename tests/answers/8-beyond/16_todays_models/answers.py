@@ -231,6 +231,69 @@ def load_llama_by_names(model, state_dict):
     model.load_state_dict(given)
 
 
+@torch.no_grad()
+def load_llama_row_by_row(model, state_dict):
+    """Each head's rows are taken in turn from its first and its second half."""
+    given = {name.removeprefix("model."): value for name, value in state_dict.items()}
+
+    def turned(name, heads):
+        value = given[name]
+        D = len(value) // heads
+        rows = [
+            h * D + i + half for h in range(heads) for i in range(D // 2) for half in (0, D // 2)
+        ]
+        return value[rows]
+
+    model.embed.weight.copy_(given["embed_tokens.weight"])
+    model.norm.scale.copy_(given["norm.weight"])
+    for i, block in enumerate(model.blocks):
+        at, own = f"layers.{i}.", block.attention
+        own.query.weight.copy_(turned(f"{at}self_attn.q_proj.weight", own.num_heads))
+        own.key.weight.copy_(turned(f"{at}self_attn.k_proj.weight", own.num_kv_heads))
+        for theirs, mine in NAMES.items():
+            if theirs.endswith(("q_proj", "k_proj", "embed_tokens", "layers")):
+                continue
+            mine = mine if mine.endswith("scale") else f"{mine}.weight"
+            theirs = theirs if theirs.endswith("weight") else f"{theirs}.weight"
+            block.get_parameter(mine).copy_(given[at + theirs])
+
+
+class BlockOfBranches(nn.Module):
+    def __init__(self, d_model, num_heads, num_kv_heads, context_length, d_ff):
+        super().__init__()
+        sizes = d_model, num_heads, num_kv_heads, context_length
+        self.attention = finished.GroupedQueryAttention(*sizes)
+        self.feed_forward = finished.SwiGLU(d_model, d_ff)
+        self.norm1, self.norm2 = finished.RMSNorm(d_model), finished.RMSNorm(d_model)
+
+    def forward(self, x, cache=None):
+        for branch in (
+            lambda x: self.attention(self.norm1(x), cache),
+            lambda x: self.feed_forward(self.norm2(x)),
+        ):
+            x = branch(x) + x
+        return x
+
+
+class ModelOfBranches(nn.Module):
+    def __init__(
+        self, vocab_size, d_model, num_heads, num_kv_heads, context_length, num_layers, d_ff
+    ):
+        super().__init__()
+        sizes = d_model, num_heads, num_kv_heads, context_length, d_ff
+        self.embed = nn.Embedding(vocab_size, d_model)
+        self.embed.weight.data.mul_(0.02)
+        self.blocks = nn.ModuleList([BlockOfBranches(*sizes) for _ in range(num_layers)])
+        self.norm = finished.RMSNorm(d_model)
+        self.context_length = context_length
+
+    def forward(self, ids, caches=None):
+        x = F.embedding(ids, self.embed.weight)
+        for i in range(len(self.blocks)):
+            x = self.blocks[i](x) if caches is None else self.blocks[i](x, caches[i])
+        return torch.einsum("btc,vc->btv", self.norm(x), self.embed.weight)
+
+
 RIGHT = {
     "RMSNorm": {
         "by vector_norm": NormByVectorNorm,
@@ -239,8 +302,8 @@ RIGHT = {
     },
     "SwiGLU": {"by functions": GatedByFunction, "by a module": GatedByModule},
     "GroupedQueryAttention": {"expanded": GroupsByExpand, "head by head": GroupsByHead},
-    "ModernLM": {"in one class": ModelInOneClass},
-    "load_llama": {"by names": load_llama_by_names},
+    "ModernLM": {"in one class": ModelInOneClass, "of branches": ModelOfBranches},
+    "load_llama": {"by names": load_llama_by_names, "row by row": load_llama_row_by_row},
     "sliding_window_mask": {"by a loop": window_by_loop, "a difference": window_by_xor},
     "load_gpt2": {"by load_state_dict": load_by_state_dict, "by .data": load_by_data},
 }

@@ -65,11 +65,54 @@ def bits_of_each(logits, targets, lengths):
     return bits.sum().item() / lengths[targets].sum().item()
 
 
+def train_on_lists(pieces, num_merges):
+    """Counts in a plain dict; the finished `merged`."""
+    words, merges = [list(piece) for piece in pieces], {}
+    while len(merges) < num_merges:
+        counts = {}
+        for ids in words:
+            for i in range(len(ids) - 1):
+                pair = ids[i], ids[i + 1]
+                counts[pair] = counts.get(pair, 0) + 1
+        if not counts:
+            return merges
+        best = max(counts, key=lambda pair: counts[pair])
+        merges[best] = 256 + len(merges)
+        words = [finished.merged(ids, best, merges[best]) for ids in words]
+    return merges
+
+
+def encode_into_a_new_list(piece, merges):
+    ids = list(piece)
+    for pair, new in sorted(merges.items(), key=lambda merge: merge[1]):
+        out = []
+        for id in ids:
+            # The last id of `out` is old unless it was merged in this round.
+            if out and (out[-1], id) == pair:
+                out[-1] = new
+            else:
+                out.append(id)
+        ids = out
+    return ids
+
+
+def decode_from_a_list(ids, merges):
+    tokens = [bytes([i]) for i in range(256)]
+    for (left, right), _ in sorted(merges.items(), key=lambda merge: merge[1]):
+        tokens.append(tokens[left] + tokens[right])
+    return b"".join(map(tokens.__getitem__, ids))
+
+
+def bits_row_by_row(logits, targets, lengths):
+    nats = F.cross_entropy(logits.mT, targets, reduction="none").sum()
+    return (nats / lengths[targets].sum() / torch.log(torch.tensor(2.0))).item()
+
+
 RIGHT = {
-    "train_bpe": {"tuples": train_on_tuples},
-    "encode": {"by popping": encode_by_popping},
-    "decode": {"by recursion": decode_by_recursion},
-    "bits_per_byte": {"bit by bit": bits_of_each},
+    "train_bpe": {"tuples": train_on_tuples, "a plain dict": train_on_lists},
+    "encode": {"by popping": encode_by_popping, "into a new list": encode_into_a_new_list},
+    "decode": {"by recursion": decode_by_recursion, "from a list": decode_from_a_list},
+    "bits_per_byte": {"bit by bit": bits_of_each, "row by row": bits_row_by_row},
 }
 
 WRONG = {
