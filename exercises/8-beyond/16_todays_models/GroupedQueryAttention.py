@@ -45,7 +45,7 @@ def cases(seed):
         attention_case(
             draw, "float64, made by name", (2, 5, 6, 3, 4, 8), dtype=double, by_name=True
         ),
-        attention_case(draw, "a window of three tokens", (2, 8, 4, 2, 6, 11), "cached", window=3),
+        attention_case(draw, "a window of three tokens", (5, 8, 4, 2, 6, 11), "cached", window=3),
         attention_case(draw, "as many as there are heads", (2, 5, 3, 3, 4, 9), "small", once=True),
         attention_case(draw, "one for all heads", (2, 5, 4, 1, 6, 9), "small", once=True),
         attention_case(draw, "as many tokens as fit", (2, 7, 4, 2, 6, 7), "small", once=True),

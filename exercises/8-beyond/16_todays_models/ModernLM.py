@@ -63,11 +63,11 @@ def model_case(draw, name, sizes, roles="", by_name=False, dtype=torch.float32, 
 def cases(seed):
     draw = Draw(seed)
     return [
-        model_case(draw, "random tokens", (3, 6, 11, 4, 2, 4, 9, 2, 21), roles="typical cached"),
+        model_case(draw, "random tokens", (5, 7, 13, 4, 2, 6, 11, 3, 19), roles="typical cached"),
         model_case(
             draw,
             "float64, made by name",
-            (2, 7, 13, 6, 3, 2, 10, 3, 17),
+            (4, 7, 13, 6, 3, 8, 10, 2, 17),
             roles="cached",
             by_name=True,
             dtype=torch.float64,
@@ -169,4 +169,13 @@ def begins(case, seen, expected):
 # With rotary positions alone, a text of one repeated token has the same logits everywhere.
 TEXTS = tuple(p for p in TEXT_PROPERTIES if p.id != "places")
 properties = (*TEXTS, order, in_parts, begins, *MODULE_PROPERTIES)
-letters = {"ids": "B T"}
+_OF_A_BLOCK = {
+    "attention.key": "shared d_model",
+    "attention.value": "shared d_model",
+    "feed_forward.gate": "d_ff d_model",
+    "feed_forward.expand": "d_ff d_model",
+    "feed_forward.contract": "d_model d_ff",
+}
+letters = {"ids": "B T", "embed.weight": "vocab_size d_model"} | {
+    f"blocks.{i}.{name}.weight": sizes for i in range(3) for name, sizes in _OF_A_BLOCK.items()
+}
