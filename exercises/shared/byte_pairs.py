@@ -59,7 +59,7 @@ def words(draw: Draw, count: int, num_merges: int, letters: bytes = b"abcde") ->
             word = [draw.integer(0, len(letters) - 1)]
             for _ in range(draw.integer(1, 5)):
                 word.append((word[-1] + draw.integer(1, len(letters) - 1)) % len(letters))
-            pieces += [bytes(letters[i] for i in word)] * draw.integer(1, 9)
+            pieces += [bytes(letters[i] for i in word)] * draw.integer(1, 60)
         order = torch.randperm(len(pieces), generator=draw.generator).tolist()
         pieces = [pieces[i] for i in order]
         merges, clear = learn(pieces, num_merges)
