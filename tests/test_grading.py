@@ -429,7 +429,7 @@ def test_a_missing_name_is_reported_with_the_reason(room):
     done = graded(room, START, Cell("def naive_mean(x)\n    return x"), CHECK)
     report = done.reports["naive_mean"]
     assert "NameError: name 'naive_mean' is not defined" in report["message"]
-    assert "failed (SyntaxError)" in report["notes"][0]
+    assert "doesn't compile on Python" in report["notes"][0]
 
 
 def test_a_notebook_has_a_time_limit(room):

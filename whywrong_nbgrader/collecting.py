@@ -39,8 +39,8 @@ class CollectFiles(ExchangeCollect):
     def _path_to_record(self, path: str) -> dict[str, Any]:
         """As nbgrader's, but an invalid name or time is no reason to stop."""
         name = os.path.basename(path)
-        parts = name.rsplit("+", 2)
-        valid = len(parts) == 3 and is_a_name(parts[0]) and TIME.fullmatch(parts[2])
+        parts = name.rsplit("+", 3)  # name, assignment, time and, mostly, some random letters
+        valid = len(parts) >= 3 and is_a_name(parts[0]) and TIME.fullmatch(parts[2])
         try:
             named = parse_utc(parts[2]) if valid else None
         except (ValueError, OverflowError):
