@@ -1,11 +1,14 @@
 """A card's other way to write an answer is right, short, and begins with a sentence."""
 
 import ast
+import math
+from collections import Counter
 
 import pytest
 import torch
 
-from course_utils import attention, language_model, transformer
+from course_utils import attention, language_model, todays_models, transformer
+from course_utils.data import real_text
 from course_utils.desk.checks import catalogue
 from whywrong import check_exercise
 
@@ -18,6 +21,10 @@ def test_it_gets_full_points_unchanged(exercise):
     """It may use earlier exercises by name, like a reader."""
     lesson = {
         "torch": torch,
+        "math": math,
+        "Counter": Counter,
+        "merged": real_text.merged,
+        "todays_models": todays_models,
         "attention": attention,
         "transformer": transformer,
         "nn": torch.nn,
