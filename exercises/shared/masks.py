@@ -11,7 +11,7 @@ from whywrong.exercise import Trial
 
 
 def filled_with_a_number(trials: Sequence[Trial]) -> bool:
-    """Whether all wrong weights are those of one finite score in place of every hidden score,
+    """Whether all wrong weights are those of one finite score instead of every hidden score,
     whatever the number is; hidden weights may have been set to 0 afterwards."""
     wrong = [t for t in trials if not t.seen.error and _off(t)]
     return bool(wrong) and any(
