@@ -190,7 +190,7 @@ def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
 
 def test_the_feedback_page_shows_the_figures_with_their_text_alternatives(cycle):
     page = feedback_page(cycle.course, "misconception", lesson="03_softmax_masking")
-    (figure,) = re.findall(r"<img[^>]*With the mask after the softmax[^>]*>", page)
+    (figure,) = re.findall(r"<img[^>]*With the mask before the softmax[^>]*>", page)
     assert 'src="data:image/webp;base64,' in figure and 'alt="' in figure and 'width="' in figure
 
 
