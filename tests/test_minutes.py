@@ -178,8 +178,8 @@ def _minutes(lesson):
     return [count(cells, COURSE.points()).minutes for _, cells in sittings(cells)]
 
 
-def test_the_way_to_the_softmax_takes_at_most_110_minutes():
-    assert sum(sum(_minutes(lesson)) for lesson in ("01", "02", "03")) <= 110
+def test_the_way_to_the_softmax_takes_at_most_105_minutes():
+    assert sum(sum(_minutes(lesson)) for lesson in ("01", "02", "03")) <= 105
 
 
 def test_what_every_reader_needs_of_padding_takes_30_minutes():
