@@ -1,0 +1,255 @@
+"""`python -m tools.translations`: the lessons in other languages, kept in step with the English.
+
+A folder `translations/LANGUAGE/` has one text per notebook, with one block per text cell. Each
+block is headed by the id of its cell, as in `<!-- 45a4e4bf -->`. This id is a digest of the English
+text: once the English has changed, no cell has the old id, so the translation is known to be stale.
+
+    python -m tools.translations 01             what is wrong or missing in lesson 01
+    python -m tools.translations --missing 01   also puts the missing cells' English into its file
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from . import ROOT, SOLUTIONS
+
+TRANSLATIONS = ROOT / "translations"
+HEAD = re.compile(r"^<!-- ([\w-]+) -->\n", re.M)
+COMMENT = re.compile(r"<!--.*?-->\s*", re.S)
+ENGLISH, BEFORE = "English", "The translation of what was here before"
+
+FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
+CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
+FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$\n]+(?:\n[^$\n]+)?\$", re.S)
+WORDS = re.compile(r"(?<=\\text)\{[^{}]*\}")  # in a formula, they may be translated
+TARGET = re.compile(r"(?<=\])\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|https?://[^\s)>，。）]+")
+TAG = re.compile(r"</?\w[^>\n]*>")
+HEADING = re.compile(r"^(#+) ", re.M)
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+ROW = re.compile(r"^\|.*\|$", re.M)
+
+
+# ---------------------------------------------------------------- a language's folder
+
+
+@dataclass(frozen=True)
+class Language:
+    """What `language.toml` and `terms.md` in a language's folder say.
+
+    Args:
+        folder: its name is the language's code.
+        stale: the line above a cell that is still English.
+        never: patterns that no translation contains, and why.
+        terms: the English forms of each term, and the words of the language, one of which is used.
+    """
+
+    folder: Path
+    name: str
+    stale: str
+    never: Mapping[str, str]
+    terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+
+def languages() -> list[Language]:
+    return [language(path.parent) for path in sorted(TRANSLATIONS.glob("*/language.toml"))]
+
+
+@cache
+def language(folder: Path) -> Language:
+    told = tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
+    table = (folder / "terms.md").read_text(encoding="utf-8").partition("| note |")[2]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in ROW.findall(table)[1:]]
+    terms = [(tuple(row[0].split(" / ")), tuple(row[1].split(" / "))) for row in rows]
+    return Language(folder, told["name"], told["stale"], told.get("never", {}), tuple(terms))
+
+
+# ---------------------------------------------------------------- blocks
+
+
+def blocks(text: str) -> dict[str, str]:
+    """The translations in a file, by cell id; a block with nothing but comments is left out."""
+    parts = HEAD.split(text)[1:]
+    found = zip(parts[::2], parts[1::2], strict=True)
+    return {id: said for id, body in found if (said := COMMENT.sub("", body).strip())}
+
+
+def cells(path: Path) -> dict[str, str]:
+    """The English text cells of a notebook, by id."""
+    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return {c["id"]: "".join(c["source"]) for c in found if c["cell_type"] == "markdown"}
+
+
+def translated(folder: Path, path: Path) -> dict[str, str]:
+    """The blocks of a notebook of solutions/ in a language."""
+    file = place(folder, path)
+    return blocks(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def place(folder: Path, path: Path) -> Path:
+    return (folder / path.relative_to(SOLUTIONS)).with_suffix(".md")
+
+
+def put_missing(folder: Path, path: Path) -> int:
+    """Rewrite a notebook's file in the order of its cells, with the English of those that miss.
+
+    What translated an earlier text in the same place is kept in a comment beside the new English.
+
+    Returns:
+        The number of cells without a translation.
+    """
+    english, done = cells(path), translated(folder, path)
+    before: dict[str, str] = {}
+    old, new = list(done), list(english)
+    for _, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        unused = [done[id] for id in old[a:b] if id not in english]
+        missing = [id for id in new[c:d] if id not in done]
+        before |= dict(zip(missing, unused, strict=False))
+    parts = []
+    for id, text in english.items():
+        said = done.get(id) or f"<!-- {ENGLISH}:\n{text}\n-->"
+        if id in before:
+            said += f"\n<!-- {BEFORE}:\n{before[id]}\n-->"
+        parts.append(f"<!-- {id} -->\n{said}\n")
+    file = place(folder, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(parts), encoding="utf-8")
+    return sum(id not in done for id in english)
+
+
+# ---------------------------------------------------------------- what a translation must keep
+
+
+def differences(english: str, said: str, to: Language) -> list[str]:
+    """What a translation of one cell changes although it must not; empty if all is well."""
+    ours, theirs = _kept(english), _kept(said)
+    found = []
+    for what in ours:
+        missing, extra = ours[what] - theirs[what], theirs[what] - ours[what]
+        for name, counted in (("missing", missing), ("too many", extra)):
+            if counted:
+                found.append(f"{what} {name}: {', '.join(sorted(counted.elements()))}")
+    if HEADING.findall(_prose(english)) != HEADING.findall(_prose(said)):
+        found.append("heading levels differ")
+    words = _prose(said)
+    for forms, answers in _used(english, to):
+        if not any(answer.casefold() in said.casefold() for answer in answers):
+            found.append(f"term: {forms[0]} is {' / '.join(answers)}")
+    for pattern, why in to.never.items():
+        found += [f"{why}: {match[0]!r}" for match in re.finditer(pattern, words)]
+    return found
+
+
+def _kept(text: str) -> dict[str, Counter[str]]:
+    fenced = FENCED.findall(text)
+    rest = FENCED.sub(" ", text)
+    code = [match[2] for match in CODE.finditer(rest)]
+    rest = CODE.sub(" ", rest)
+    formulas = [re.sub(r"\s+", " ", WORDS.sub("", f)) for f in FORMULA.findall(rest)]
+    rest = FORMULA.sub(" ", rest)
+    targets = TARGET.findall(rest)
+    rest = TARGET.sub(" ", rest)
+    return {
+        "code": Counter(fenced + code),
+        "formula": Counter(formulas),
+        "link": Counter(targets),
+        "tag": Counter(TAG.findall(rest)),
+        "number": Counter(NUMBER.findall(TAG.sub(" ", rest))),
+        **_emphasis(text),
+        "table row": Counter("|" for _ in ROW.findall(rest)),
+    }
+
+
+def _emphasis(text: str) -> dict[str, Counter[str]]:
+    """What a page shows bold or slanted: next to punctuation, stars may stay stars."""
+    for pattern in (FENCED, CODE, FORMULA):
+        text = pattern.sub("x", text)
+    page = MarkdownIt().render(text)
+    names = {"bold": "strong", "emphasis": "em"}
+    counts = {what: Counter([f"<{tag}>"] * page.count(f"<{tag}>")) for what, tag in names.items()}
+    return counts | {"star that is no emphasis": Counter(re.findall(r"\*+", page))}
+
+
+def _prose(text: str) -> str:
+    """The text without code, formulas and addresses; each leaves a mark, so words don't join."""
+    for pattern in (FENCED, CODE, FORMULA, TARGET):
+        text = pattern.sub("\N{OBJECT REPLACEMENT CHARACTER}", text)
+    return TAG.sub("\n", text)
+
+
+def _used(english: str, to: Language) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The terms in an English text; "attention weights" isn't also found as "weights"."""
+    text = _prose(english)
+    longest = sorted(to.terms, key=lambda term: -max(map(len, term[0])))
+    for forms, answers in longest:
+        for form in sorted(forms, key=len, reverse=True):
+            words = re.escape(form).replace(r"\ ", r"[\s-]+").replace(r"\-", r"[\s-]")
+            text, count = re.subn(rf"(?<![\w-]){words}(?:s|es)?(?![\w-])", "\n", text, flags=re.I)
+            if count:
+                yield forms, answers
+
+
+# ---------------------------------------------------------------- all notebooks
+
+
+def notebooks(begins: tuple[str, ...] = ("",)) -> list[Path]:
+    """The notebooks of solutions/, or those whose names begin this way."""
+    found = sorted(SOLUTIONS.rglob("*.ipynb"))
+    return [p for p in found if ".ipynb_checkpoints" not in p.parts and p.name.startswith(begins)]
+
+
+def problems(to: Language, path: Path) -> list[str]:
+    """What is wrong in the translations of one notebook, cell by cell."""
+    english = cells(path)
+    return [
+        f"{place(to.folder, path).relative_to(ROOT)}, {id}: {wrong}"
+        for id, said in translated(to.folder, path).items()
+        if id in english
+        for wrong in differences(english[id], said, to)
+    ]
+
+
+def coverage(to: Language, path: Path) -> tuple[int, int, int]:
+    """The number of text cells that are translated, of all, and of blocks whose cell changed."""
+    english, done = cells(path), translated(to.folder, path)
+    return len(english.keys() & done.keys()), len(english), len(done.keys() - english.keys())
+
+
+def covered(to: Language, paths: list[Path]) -> Iterator[str]:
+    """A line for each notebook, and their sum."""
+    counts = [coverage(to, path) for path in paths]
+    for path, (done, all_, old) in zip(paths, counts, strict=True):
+        said = f", {old} of an earlier text" if old else ""
+        yield f"{to.folder.name} {path.stem:26} {done:3} of {all_:3} cells{said}"
+    done, all_, old = map(sum, zip(*counts, strict=True))
+    yield f"{to.folder.name}: {done} of {all_} text cells in {to.name}, {old} stale"
+
+
+def main(arguments: list[str]) -> int:
+    put = "--missing" in arguments
+    paths = notebooks(tuple(a for a in arguments if not a.startswith("--")) or ("",))
+    wrong = []
+    for to in languages():
+        if put:
+            for path in paths:
+                put_missing(to.folder, path)
+                print(place(to.folder, path).relative_to(ROOT))
+        wrong += [line for path in paths for line in problems(to, path)]
+        print("\n".join(covered(to, paths)))
+    print("\n".join(wrong) or "Nothing is wrong in what is translated.")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
