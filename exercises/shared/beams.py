@@ -77,10 +77,10 @@ class ByChance(NextLogits):
 def clear_by_chance(
     draw: Draw, V: int, bos: int, eos: int, most: int, width: int, spread: float, end: float
 ) -> ByChance:
-    """Draws until all treatments of ended texts give the same result and no texts are close."""
+    """Draws until both treatments of ended texts give the same result and no texts are close."""
     while True:
         found = ByChance(V, bos, eos, draw.integer(0, 2**31), spread, end)
-        ways = (set_aside, shrinks, competes, stays_full)
+        ways = (set_aside, competes)
         results = [search(found, eos, most, width, treated) for treated in ways]
         if len({text for text, _ in results}) == 1 and min(gap for _, gap in results) > 1e-4:
             return found
@@ -103,22 +103,10 @@ def set_aside(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos:
     return longer, width, going, done + ended
 
 
-def shrinks(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: int) -> Step:
-    """Each ended text makes the beam narrower by one."""
-    return set_aside(longer, done, width - len(done), eos)
-
-
 def competes(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: int) -> Step:
     """Ended texts stay in the beam as long as they are among the best."""
     longer = sorted(longer + done, reverse=True)
     return longer, width, *_parted(longer[:width], eos)
-
-
-def stays_full(longer: list[Hypothesis], done: list[Hypothesis], width: int, eos: int) -> Step:
-    """The beam keeps its width until as many texts have ended."""
-    going = _parted(longer, eos)[0][:width]
-    kept = longer.index(going[-1]) + 1 if len(going) == width else len(longer)
-    return longer, kept, going, done + _parted(longer[:width], eos)[1]
 
 
 def search(
@@ -137,7 +125,7 @@ def search(
         longer, kept, going, done = treated(longer, done, width, eos)
         if len(longer) > kept > 0:
             gaps.append(longer[kept - 1][0] - longer[kept][0])
-        if not going or (treated is stays_full and len(done) >= width):
+        if not going:
             break
     final = sorted(((total / len(text), text) for total, text in done + going), reverse=True)
     if len(final) > 1:

@@ -45,8 +45,8 @@ def tree(case):
     return Tree(case).to(target_device()).train(case.options["training"])
 
 
-# Each is a tree and what it is there for. Widths are such that it doesn't matter whether ended
-# texts leave their place in the beam to others.
+# Each is a tree and what it is there for. In most, it doesn't matter whether ended texts leave
+# their place in the beam to others.
 GREEDY_TRAP = {
     "": "a .6 b .4",
     "a": "c .35 d .33 b .3",
@@ -144,6 +144,39 @@ SURE_THEN_UNSURE = {  # the larger sum of probabilities, 1.75 against 1.7, but t
     "a c": "e .3 d .2",
     "b c": "e .65",
 }
+SECOND_AFTER_AN_END = {  # a beam that gets narrower with each end keeps only a c
+    "": "a .6 e .2",
+    "a": "c .5 d .4",
+    "a c": "e .25 a .22 b .2 d .19",
+    "a d": "e .99",
+}
+TWO_END_ON_THE_WAY = {  # a search that stops after two ends returns a c without its end
+    "": "a .6 e .2",
+    "a": "c .5 e .35",
+    "a c": "e .98",
+}
+THIRD_AFTER_AN_END = {  # a e ended; if b c takes its place, b c e is better than a e
+    "": "a .5 b .45",
+    "a": "c .5 e .45",
+    "b": "c .4 d .2",
+    "a c": "e .25 a .22 b .2 d .19",
+    "b c": "e .99",
+}
+WIDER_AFTER_AN_END = {  # a beam of three after the first end keeps a b, which wins
+    "": "a .6 e .2",
+    "a": "c .4 d .3 b .2",
+    "a c": "e .28 a .22 b .2 d .18",
+    "a d": "e .24 a .21 b .2 c .19",
+    "a b": "e .99",
+}
+SEVENTH_IS_BEST = {  # of the second step's extensions, in a vocabulary of six words
+    "": "a .3 b .25 c .2 d .15 e .09",
+    "a": "a .31 b .27 c .22 d .1",
+    "b": "a .32 b .26 c .1",
+    "c": "a .26",
+    "d": "a .3",
+    "d a": "e .99",
+}
 ENDS_AT_ONCE = {"": "e .8 a .15", "a": "b .5 c .4", "a b": "c .6 d .3", "a c": "d .6 b .3"}
 
 
@@ -172,6 +205,11 @@ def cases(seed):
         case("the longer text is clearly better", LONG_AFTER_ALL, 2, 6, **once),
         case("the longer text is far better", LONG_AND_ALMOST_AS_LIKELY, 2, 6, **once),
         case("two have ended, a third is better", TWO_HAVE_ENDED, 2, 6, **once),
+        case("one has ended, and the second best wins", SECOND_AFTER_AN_END, 2, 4, **once),
+        case("two end on the way", TWO_END_ON_THE_WAY, 2, 5, **once),
+        case("one has ended, and the third best is left", THIRD_AFTER_AN_END, 2, 4, **once),
+        case("one has ended, and two are kept", WIDER_AFTER_AN_END, 2, 3, **once),
+        case("a beam wider than the vocabulary", SEVENTH_IS_BEST, 8, 3, V=6, **once),
         case("sure of one word, unsure of the next", SURE_THEN_UNSURE, 2, 6, **once),
         case("the longer text is better by more", LONGER_BY_MORE, 2, 6, **once),
         case("a wider beam finds another text", THIRD_WORD_BETTER, 2, 3, **once),

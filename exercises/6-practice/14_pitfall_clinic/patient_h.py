@@ -93,9 +93,19 @@ def explain_pushed(trial):
     explain=explain_pushed,
 )
 def positions(case, seen, expected):
-    """The newest word may be pushed too, for nothing."""
     return seen.traits["pushed"] <= case["ids"].shape[1] + case["max_new_tokens"]
 
 
-properties = (positions, *WRITING_PROPERTIES)
+@true_of(
+    "The last new token isn't pushed through the model",
+    secondary=True,
+    breaks="The last new token is pushed through the model, too, for nothing",
+)
+def last(case, seen, expected):
+    if not torch.equal(seen.tensors["out"], expected["out"]) or not case["max_new_tokens"]:
+        return None
+    return seen.traits["pushed"] != case["ids"].shape[1] + case["max_new_tokens"]
+
+
+properties = (positions, last, *WRITING_PROPERTIES)
 letters = {"model": None, "ids": "B T", "max_new_tokens": "new"}

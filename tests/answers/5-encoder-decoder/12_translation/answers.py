@@ -329,8 +329,6 @@ RIGHT = {
     },
     "beam_translate": {
         "pairs": make_beam(),
-        "the beam shrinks": make_beam("shrinks"),
-        "the beam stays full": make_beam("stays full"),
         "ended texts compete": make_beam("compete"),
         "tensors": beam(_by_tensors),
         "products in float64": beam(_products),
@@ -350,6 +348,10 @@ RIGHT = {
 WRONG = {
     "teacher_forcing": FORCING_WRONG,
     "Translator": {"of the course": (0, finished.Translator)},
+    "beam_translate": {
+        "the beam shrinks": (0.25, make_beam("shrinks")),
+        "the beam stays full": (0.25, make_beam("stays full")),
+    },
     "translation_reasons": {
         "bos missing": (0.75, REASONS | {"input for [9, eos, pad, pad]": (9, 2, 0, 0)}),
         "sum and greedy": (
