@@ -107,7 +107,7 @@ class Room(contextlib.AbstractContextManager):
             how |= {"env": environment, "cwd": self._folder}
         else:
             inside: Any = {"shown": {INSIDE: self._folder}, "environment": ENVIRONMENT}
-            argv = sandbox.command(argv, **inside, limits=self.limits, nested=True)
+            argv = sandbox.command(argv, **inside, limits=self.limits)
         self._process = sandbox.launch(argv, pass_fds=(theirs.fileno(),), **how)
         theirs.close()
         self._watch = Watch(self._process.pid, self._note, self.limits, bare=self.trusted)

@@ -1,7 +1,7 @@
 """The sandbox around a student's program: bubblewrap, and limits on resources.
 
 Inside, there is no network, no other process, no home folder and no course: only the system's and
-this environment's programs and libraries, read-only, and one private folder.
+this environment's programs and libraries, read-only, and folders in memory.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class Limits:
     memory: int = 2048 * MIB  # of all its processes; one of them may reserve twice as much
     processes: int = 64
     file_size: int = 64 * MIB  # of one file
-    folder_size: int = 256 * MIB  # of each: its own folder, its home, /tmp and /dev/shm
-    files: int = 1000  # in its own folder, with the folders
+    folder_size: int = 256 * MIB  # of each: its home, /tmp and /dev/shm
     open_files: int = 256  # of one process
 
 
@@ -84,20 +83,15 @@ def command(
     argv: Sequence[str],
     *,
     shown: Mapping[str | Path, str | Path] | None = None,
-    own: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
     limits: Limits = LIMITS,
-    nested: bool = False,
 ) -> list[str]:
     """The command line that runs a program in the sandbox.
 
     Args:
         argv: the program and its arguments, as seen inside.
         shown: readable folders and files of the host, by their path inside.
-        own: a writable folder of the host, with the same path inside; the only one that persists
-            afterwards.
         environment: all environment variables besides HOME, PATH and LANG.
-        nested: whether the program creates its own namespaces for its children.
     """
     # For each process; `watch.py` limits all of them together. Not of address space, of which the
     # GPU libraries reserve more than they use.
@@ -110,9 +104,9 @@ def command(
         # bwrap's own environment can be read inside, as the environment of process 1.
         () if no_cgroup() else _scope(limits),
         ("env", "-i", _program("prlimit"), *bounds, "--", _program("bwrap")),
-        ("--unshare-all", "--unshare-user", *(() if nested else _without_namespaces())),
+        ("--unshare-all", "--unshare-user"),
         NOBODY,
-        _files(shown or {}, own, limits, nested),
+        _files(shown or {}, limits),
         ("--chdir", HOME, "--clearenv"),
         *(("--setenv", name, value) for name, value in variables.items()),
         ("--", *argv),
@@ -127,10 +121,8 @@ NOBODY = (
 )
 
 
-def _files(
-    shown: Mapping[str | Path, str | Path], own: str | Path | None, limits: Limits, nested: bool
-) -> Iterator[str]:
-    """The readable files inside, and the one writable folder that persists."""
+def _files(shown: Mapping[str | Path, str | Path], limits: Limits) -> Iterator[str]:
+    """The readable files inside, and the folders in memory."""
     for place in (f"/{name}" for name in SYSTEM):
         if os.path.islink(place):
             yield from ("--symlink", os.readlink(place), place)
@@ -146,21 +138,10 @@ def _files(
     yield from _without_the_course()
     for inside, here in shown.items():
         yield from ("--ro-bind", str(here), str(inside))
-    if own:
-        yield from ("--bind", str(own), str(own))
-    # Root's programs may change the machine's settings in /proc/sys even here, and a nested sandbox
-    # hides /proc by itself. The others are in memory; the last two have no limit.
-    for place in ("/tmp" if nested else "/proc", "/dev", "/"):
+    # These are in memory, and the last two have no limit. Each notebook's process hides /proc, in
+    # whose /proc/sys root's programs may change the machine's settings even here.
+    for place in ("/tmp", "/dev", "/"):
         yield from ("--remount-ro", place)
-
-
-@cache
-def _without_namespaces() -> tuple[str, ...]:
-    """Forbids new namespaces, in which a program could mount more memory (bwrap from 0.8 on)."""
-    wanted = ("--unshare-user", "--disable-userns")
-    tried = [_program("bwrap"), *wanted, "--ro-bind", "/", "/", "--", "true"]
-    done = subprocess.run(tried, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    return () if done.returncode else ("--disable-userns",)
 
 
 def _scope(limits: Limits) -> tuple[str, ...]:

@@ -33,7 +33,6 @@ class Watch:
     process: int  # which created the sandbox
     told: Callable[[str], None]  # is called once, with the exceeded limit
     limits: Limits
-    own: Path | None = None  # the host's folder that is writable inside
     bare: bool = False  # the process forks notebooks itself, without a sandbox
     # Process 1 inside, with which all others end, once it is known.
     first: list[psutil.Process] = field(default_factory=list, init=False)
@@ -96,26 +95,14 @@ class Watch:
         held: Held = {}
         spaces: set[str] = set()
         used = _in_cgroup(self.process)
-        if self.own or used is None:
+        if used is None:
             for process in family:
                 held |= self._held(process, spaces)
-        if used is None:
             alone, shared = map(sum, zip((0, 0), *(_memory(p.pid) for p in family), strict=True))
             used = alone + max(shared, sum(held.values()))
         if used > limits.memory:
             return f"it used more than {limits.memory // MIB:,} MiB of memory"
-        if not self.own:
-            return ""
-        device = os.stat(self.own).st_dev
-        written = sum(size for (where, _), size in held.items() if where == device)
-        for files, path in enumerate(_below(self.own), 1):
-            if files > limits.files:
-                return f"it made more than {limits.files:,} files"
-            with suppress(FileNotFoundError):
-                file = os.lstat(path)
-                written += 0 if stat.S_ISDIR(file.st_mode) else file.st_blocks * BLOCK
-        too_full = written > limits.folder_size
-        return f"it wrote more than {limits.folder_size // MIB:,} MiB of files" if too_full else ""
+        return ""
 
     def _held(self, process: psutil.Process, spaces: set[str]) -> Held:
         """What a process holds; the folders of these mount namespaces are counted already."""
@@ -130,7 +117,7 @@ class Watch:
                 return held
         except PermissionError:
             with suppress(psutil.NoSuchProcess):
-                server = not self.own and process.ppid() in {p.pid for p in self.first}
+                server = process.ppid() in {p.pid for p in self.first}
                 if not server and process not in self.first:
                     raise
         return {}
@@ -212,12 +199,3 @@ def _on_disks(process: int) -> Iterator[tuple[tuple[object, object], int]]:
         with suppress(FileNotFoundError):
             disk, device = os.statvfs(root + place), os.stat(root + place).st_dev
             yield (device, "all"), (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-
-
-def _below(folder: str | Path) -> Iterator[str]:
-    def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    for at, folders, files in os.walk(folder, onerror=fail):
-        yield from (os.path.join(at, name) for name in (*folders, *files))
