@@ -10,7 +10,7 @@ shared memory counted once (PSS or, if that can't be read, resident minus shared
 
 `--predict` computes how long 1,000 students × 14 lessons would take on machines of several sizes,
 from three measured numbers: seconds per notebook on a worker, seconds per notebook for the single
-writer of the gradebook, and seconds until a worker has its room.
+writer of the gradebook, and seconds until a worker has its server.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Costs:
     Args:
         notebook: for a notebook on a worker, until it has a result.
         writer: for the single process that enters a notebook into the gradebook.
-        start: until a worker has its room.
+        start: until a worker has its server.
         client: for the central process to read, send and store one notebook.
     """
 

@@ -22,13 +22,13 @@ from whywrong import Observation, kept_key, pack
 from whywrong.course import joined
 from whywrong_nbgrader import outputs, reading, results, verdicts
 from whywrong_nbgrader.cells import Cell
+from whywrong_nbgrader.fork_server import ForkServer
 from whywrong_nbgrader.inside import wire
 from whywrong_nbgrader.inside.answers import Probing
 from whywrong_nbgrader.notebooks import Graded, Times, grade
 from whywrong_nbgrader.outputs import clean_data, clean_outputs
 from whywrong_nbgrader.preprocessors import CarefulHighlight
 from whywrong_nbgrader.results import CantKeep, Results, Settings
-from whywrong_nbgrader.room import Room
 from whywrong_nbgrader.verdicts import Untrustworthy, facts, goes_in, observation, shown_case
 
 COURSE = joined(())
@@ -39,9 +39,9 @@ EXERCISES = [pytest.param(e, id=e.id) for e in COURSE]
 
 
 @pytest.fixture(scope="module")
-def room():
-    with Room() as room:
-        yield room
+def server():
+    with ForkServer() as server:
+        yield server
 
 
 def seed_of(_):
@@ -87,10 +87,10 @@ def test_nothing_sent_to_the_sandbox_reveals_the_answer(exercise):
     assert probing.id == exercise.id
 
 
-def test_no_answers_are_inside(room):
+def test_no_answers_are_inside(server):
     shown = "import os; print({at: sorted(n) for at, _, n in os.walk('/course')})"
-    with room.lent() as lodger:
-        said, _ = lodger.ask({"do": "run", "source": shown}, b"", 30)
+    with server.fork() as fork:
+        said, _ = fork.ask({"do": "run", "source": shown}, b"", 30)
         files = ast.literal_eval(said["outputs"][0]["text"])
         assert {at.split("/")[2] for at in files if at != "/course"} == {
             *("course_utils", "whywrong", "whywrong_nbgrader")
@@ -101,7 +101,7 @@ def test_no_answers_are_inside(room):
         assert set(grader) == {"/course/whywrong_nbgrader", "/course/whywrong_nbgrader/inside"}
         assert grader["/course/whywrong_nbgrader"] == ["__init__.py"]
         look = "import sys; print([k for k in sys.modules if 'exercises' in k])"
-        said, _ = lodger.ask({"do": "run", "source": look}, b"", 30)
+        said, _ = fork.ask({"do": "run", "source": look}, b"", 30)
         assert said["outputs"][0]["text"] == "[]\n"
 
 
@@ -307,20 +307,20 @@ RIGHT = Cell(
 CHECK = Cell('check("naive_mean", naive_mean)', "naive_mean")
 
 
-def graded(room, *cells, **times):
-    return grade(cells, COURSE, room, seed_of, Times(**times))
+def graded(server, *cells, **times):
+    return grade(cells, COURSE, server, seed_of, Times(**times))
 
 
-def test_a_right_answer_has_all_points_and_the_card(room):
-    done = graded(room, START, RIGHT, CHECK)
+def test_a_right_answer_has_all_points_and_the_card(server):
+    done = graded(server, START, RIGHT, CHECK)
     assert done.reports["naive_mean"]["points"] == 2 and not done.happened
     (output,) = done.outputs[2]
     assert output["data"]["text/plain"] == "2.0" and "Right on every case" in str(output)
     assert done.tier == "sandbox"
 
 
-def test_notebooks_share_loaded_modules_and_no_collection_copies_them(room):
-    done = graded(room, Cell("import gc\nprint(gc.get_freeze_count() > 100_000, gc.isenabled())"))
+def test_notebooks_share_loaded_modules_and_no_collection_copies_them(server):
+    done = graded(server, Cell("import gc\nprint(gc.get_freeze_count() > 100_000, gc.isenabled())"))
     assert done.outputs[0][0]["text"] == "True True\n"
 
 
@@ -335,7 +335,7 @@ def test_workers_share_loaded_modules():
     "ending",
     [*("import os; os._exit(1)", "return 1"), pytest.param("return pow(3, 10**9)", marks=full)],
 )
-def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, ending):
+def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(server, ending):
     name = "softmax_mean"
     answer = (
         "def softmax_mean(x):\n"
@@ -345,7 +345,7 @@ def test_an_answer_does_not_pay_for_an_earlier_one_that_ends_its_process(room, e
     )
     earlier = Cell(f"def masked_softmax(scores, hidden):\n    {ending}")
     cells = START, earlier, Cell(answer), Cell(f'check("{name}", {name})', name)
-    report = graded(room, *cells, check=1.0).reports[name]
+    report = graded(server, *cells, check=1.0).reports[name]
     assert report["points"] == 2 and "course's version instead" in report["notes"][-1]
 
 
@@ -361,29 +361,29 @@ EARLIER = {
 
 
 @pytest.mark.parametrize("thread", EARLIER)
-def test_a_forbidden_part_is_seen_in_a_thread_of_an_earlier_cell(room, thread):
+def test_a_forbidden_part_is_seen_in_a_thread_of_an_earlier_cell(server, thread):
     answer = "def softmax(scores, dim=-1):\n    return elsewhere(lambda: {}(scores, dim))"
     check = Cell('check("softmax", softmax)', "softmax")
     mine = "(lambda s, d: (s - s.amax(d, True)).exp() / (s - s.amax(d, True)).exp().sum(d, True))"
     for by, points in (("torch.softmax", 0), (mine, 2)):
-        done = graded(room, START, Cell(EARLIER[thread]), Cell(answer.format(by)), check)
+        done = graded(server, START, Cell(EARLIER[thread]), Cell(answer.format(by)), check)
         assert done.reports["softmax"]["points"] == points, done.reports["softmax"]["message"]
 
 
 WRONG = Cell("def naive_mean(x):\n    return x.flip(1).cumsum(1) * 2 + x.mean()")
 
 
-def test_the_same_cells_give_the_same_whatever_was_graded_between(room):
-    first = graded(room, START, WRONG, CHECK)
-    graded(room, START, Cell("def naive_mean(x):\n    return x.cumsum(1) / 2"), CHECK)
-    graded(room, START, Cell("naive_mean = 3"), CHECK)
-    assert graded(room, START, WRONG, CHECK).to_dict() == first.to_dict()
+def test_the_same_cells_give_the_same_whatever_was_graded_between(server):
+    first = graded(server, START, WRONG, CHECK)
+    graded(server, START, Cell("def naive_mean(x):\n    return x.cumsum(1) / 2"), CHECK)
+    graded(server, START, Cell("naive_mean = 3"), CHECK)
+    assert graded(server, START, WRONG, CHECK).to_dict() == first.to_dict()
 
 
 @full
-def test_the_same_cells_give_the_same_in_another_room(room):
-    first = graded(room, START, WRONG, CHECK)
-    with Room() as another:
+def test_the_same_cells_give_the_same_in_another_server(server):
+    first = graded(server, START, WRONG, CHECK)
+    with ForkServer() as another:
         assert graded(another, START, WRONG, CHECK).to_dict() == first.to_dict()
 
 
@@ -399,8 +399,8 @@ def test_the_same_cells_give_the_same_in_another_room(room):
         pytest.param("x = []\nwhile True: x.append(bytearray(2**26))", "", marks=full),
     ],
 )
-def test_the_rest_of_a_notebook_is_graded_whatever_a_cell_does(room, source, said):
-    done = graded(room, START, RIGHT, Cell(source), Cell("print(1 + 1)"), CHECK, cell=1.0)
+def test_the_rest_of_a_notebook_is_graded_whatever_a_cell_does(server, source, said):
+    done = graded(server, START, RIGHT, Cell(source), Cell("print(1 + 1)"), CHECK, cell=1.0)
     assert done.reports["naive_mean"]["points"] == 2
     assert "2\n" in str(done.outputs[3][0].get("text"))
     assert any(said in line for line in done.happened) if said else True
@@ -415,45 +415,45 @@ def test_the_rest_of_a_notebook_is_graded_whatever_a_cell_does(room, source, sai
         "import ctypes; ctypes.string_at(0)",
     ],
 )
-def test_an_answer_that_ends_badly_loses_its_own_points(room, body):
+def test_an_answer_that_ends_badly_loses_its_own_points(server, body):
     bad = Cell(f"def naive_mean(x):\n    {body}")
     shapes = COURSE.find("naive_mean_shapes")
     quiz = Cell(f"naive_mean_shapes = {shapes.reference!r}")
     cells = START, bad, CHECK, quiz, Cell("", "naive_mean_shapes")
-    done = graded(room, *cells, check=1.0)
+    done = graded(server, *cells, check=1.0)
     assert done.reports["naive_mean"]["points"] == 0
     assert done.reports["naive_mean_shapes"]["points"] == shapes.points
 
 
-def test_a_missing_name_is_reported_with_the_reason(room):
-    done = graded(room, START, Cell("def naive_mean(x)\n    return x"), CHECK)
+def test_a_missing_name_is_reported_with_the_reason(server):
+    done = graded(server, START, Cell("def naive_mean(x)\n    return x"), CHECK)
     report = done.reports["naive_mean"]
     assert "NameError: name 'naive_mean' is not defined" in report["message"]
     assert "doesn't compile on Python" in report["notes"][0]
 
 
-def test_a_notebook_has_a_time_limit(room):
+def test_a_notebook_has_a_time_limit(server):
     slow = Cell("import time; time.sleep(1.2)")
-    done = graded(room, START, RIGHT, slow, slow, CHECK, notebook=2.0)
+    done = graded(server, START, RIGHT, slow, slow, CHECK, notebook=2.0)
     assert done.reports["naive_mean"]["points"] == 0
     assert "seconds ended" in done.reports["naive_mean"]["message"]
 
 
-def test_nothing_of_one_notebook_is_left_for_the_next(room):
+def test_nothing_of_one_notebook_is_left_for_the_next(server):
     leave = "open('left', 'w').write('x'); open('/tmp/left', 'w').write('x'); import torch\n"
     leave += "torch.left = 1; torch.manual_seed(5)"
     look = "import os, torch; print(os.path.exists('left'), os.path.exists('/tmp/left'), "
     look += "hasattr(torch, 'left'), torch.initial_seed(), len(os.listdir('/proc')))"
-    graded(room, Cell(leave))
-    assert graded(room, Cell(look)).outputs[0][0]["text"] == "False False False 0 0\n"
+    graded(server, Cell(leave))
+    assert graded(server, Cell(look)).outputs[0][0]["text"] == "False False False 0 0\n"
 
 
 @full
 def test_without_a_sandbox_the_tier_is_recorded_and_answers_are_still_judged_outside():
-    with Room(trusted=True) as room:
-        done = graded(room, START, RIGHT, CHECK)
+    with ForkServer(trusted=True) as server:
+        done = graded(server, START, RIGHT, CHECK)
         assert done.tier == "trusted" and done.reports["naive_mean"]["points"] == 2
-        done = graded(room, START, Cell("while True: pass"), RIGHT, CHECK, cell=1.0)
+        done = graded(server, START, Cell("while True: pass"), RIGHT, CHECK, cell=1.0)
         assert done.reports["naive_mean"]["points"] == 2
 
 
@@ -494,8 +494,8 @@ def test_a_result_depends_on_cells_secret_tier_and_times():
     assert settings.name([START, RIGHT]) == name and len({name, *others}) == 6
 
 
-def test_a_stored_result_is_found_but_a_damaged_one_is_not(tmp_path, room):
-    kept, done = Results(tmp_path), graded(room, START, RIGHT, CHECK)
+def test_a_stored_result_is_found_but_a_damaged_one_is_not(tmp_path, server):
+    kept, done = Results(tmp_path), graded(server, START, RIGHT, CHECK)
     kept.keep("ab" * 32, done)
     assert kept.find("ab" * 32).to_dict() == json.loads(json.dumps(done.to_dict()))
     assert kept.find("cd" * 32) is None

@@ -63,7 +63,7 @@ class Done:
 
 
 class Course:
-    """A course folder in which the command runs; its rooms are created in `tmp`."""
+    """A course folder in which the command runs; its servers are created in `tmp`."""
 
     def __init__(self, folder, warm):
         self.folder, self.warm = folder, warm
@@ -256,7 +256,9 @@ def test_a_killed_run_continues_and_ends_with_the_points_of_a_fair_teacher(resum
     assert sorted(students[n].kind for n in honest) == sorted(FEW)
     assert_fair(honest, students)
     assert 0 < resumed.kept and done.ran + resumed.kept == resumed.course.kept()
-    assert list(resumed.course.tmp.glob("course-room-*")) == [], "rooms of the killed run are left"
+    assert list(resumed.course.tmp.glob("course-server-*")) == [], (
+        "servers of the killed run are left"
+    )
 
 
 @needs_walls
@@ -351,14 +353,14 @@ def test_killed_ten_times_and_resumed_it_ends_with_the_same_table(undisturbed, d
         entered = gradebook.assignment_submissions(ASSIGNMENT)
         assert sorted(s.student.id for s in entered) == sorted(done.rows)
         assert all(len(s.notebooks) == 3 for s in entered)
-    assert list(course.tmp.glob("course-room-*")) == [], "rooms of killed runs are left"
+    assert list(course.tmp.glob("course-server-*")) == [], "servers of killed runs are left"
 
 
 @full
 @needs_walls
-def test_rooms_of_killed_runs_are_removed_where_nothing_is_left_to_run(undisturbed_course):
+def test_layers_of_killed_runs_are_removed_where_nothing_is_left_to_run(undisturbed_course):
     course, undisturbed = undisturbed_course
-    left = course.tmp / "course-room-of-a-killed-run"
+    left = course.tmp / "course-server-of-a-killed-run"
     left.mkdir()
     again = course.grade()
     assert (again.ran, again.table) == (0, undisturbed.table)
@@ -441,15 +443,15 @@ def test_workers_of_another_machine_give_the_same_table(undisturbed, disturbed):
         dask("dask_worker", address, "--nthreads", "1", "--no-dashboard", **alone) as worker,
     ):
         process = course.start(ASSIGNMENT, "--scheduler", address)
-        rooms = []
+        servers = []
 
         def seen():
-            rooms[:] = [p for p in family(process) if "inside.server" in typed(p)]
+            servers[:] = [p for p in family(process) if "inside.server" in typed(p)]
             return course.kept() > 0
 
         course.wait_for(seen, process)
         done = course.end(process)
-        assert rooms == []
+        assert servers == []
         assert worker.poll() is None
         left = family(worker)
     assert (done.table, done.status) == (undisturbed.table, undisturbed.status)

@@ -1,4 +1,4 @@
-"""A real room: what the program of a submission can see and do in it, and how it ends."""
+"""A real fork server: what the program of a submission can see and do in it, and how it ends."""
 
 import os
 import socket
@@ -13,8 +13,8 @@ import torch
 
 from tools import ROOT as COURSE
 from whywrong_nbgrader import sandbox
+from whywrong_nbgrader.fork_server import ForkServer
 from whywrong_nbgrader.inside import calls
-from whywrong_nbgrader.room import Room
 
 full = pytest.mark.full("the sandbox in detail")
 SECRET = "no-business-of-a-student"
@@ -29,16 +29,16 @@ def run(process, program):
 
 
 @pytest.fixture(scope="module")
-def room():
+def server():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COURSE_SECRET", SECRET)
-        with Room() as made:
+        with ForkServer() as made:
             yield made
 
 
 @pytest.fixture
-def inside(room):
-    with room.lent() as process:
+def inside(server):
+    with server.fork() as process:
         yield lambda program: run(process, program)
 
 
@@ -190,7 +190,7 @@ class TestInside:
 
 
 def test_without_bubblewrap_a_room_says_what_to_do(tmp_path):
-    program = "from whywrong_nbgrader.room import Room; Room()"
+    program = "from whywrong_nbgrader.fork_server import ForkServer; ForkServer()"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PATH": str(tmp_path)},
@@ -204,17 +204,17 @@ def test_without_bubblewrap_a_room_says_what_to_do(tmp_path):
         assert choice in said
 
 
-def test_files_end_with_the_notebook(room):
+def test_files_end_with_the_notebook(server):
     places = ["/tmp/written", "/dev/shm/written", f"{sandbox.HOME}/written"]
     there = f"import os; print(sum(os.path.exists(p) for p in {places}))"
-    with room.lent() as process:
+    with server.fork() as process:
         assert run(process, f"for p in {places}: open(p, 'w').close()\n{there}") == "3"
-    with room.lent() as process:
+    with server.fork() as process:
         assert run(process, there) == "0"
 
 
-def test_background_processes_end_with_the_notebook(room):
-    with room.lent() as process:
+def test_background_processes_end_with_the_notebook(server):
+    with server.fork() as process:
         run(process, "import subprocess; subprocess.Popen(['setsid', 'sleep', '4323'])")
         assert _sleeping()
     assert not _sleeping()

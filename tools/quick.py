@@ -24,7 +24,7 @@ THE_MATRIX = "the exercises"
 # Test files whose tests are named after a lesson or an exercise.
 ABOUT_LESSONS = (
     *("test_editions", "test_minutes", "test_guesses", "test_exercises"),
-    *("test_other_ways", "test_judging", "test_rooms", "test_families"),
+    *("test_other_ways", "test_judging", "test_layers", "test_families"),
 )
 # Tests in these files about all lessons at once.
 ABOUT_ALL = (
@@ -55,7 +55,7 @@ def parts(name: str) -> dict[str, list[str]]:
     pytest = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider"]
     stem = name.split("/")[1]
     ids = [one.id for one in catalogue().outline.get(name, ())]
-    about = " or ".join([stem, "index", "is_what_solutions", "test_rooms", *ABOUT_ALL, *ids])
+    about = " or ".join([stem, "index", "is_what_solutions", "test_layers", *ABOUT_ALL, *ids])
     found = {
         "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
         "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],

@@ -31,12 +31,12 @@ from whywrong.course import joined
 from . import submissions
 from .cells import Cell
 from .collecting import doubts
+from .fork_server import NoForkServer
 from .notebooks import Graded, not_run
 from .preprocessors import lesson
 from .readable import in_a_line
 from .restoring import Released, code_cells
 from .results import FOLDER, Results, Settings
-from .room import NoRoom
 from .sandbox import NoSandbox
 from .work import Made, failed, results_of
 from .work import work as on_a_worker
@@ -248,7 +248,7 @@ def _on_a_cluster(todo: Mapping[str, Sequence[Cell]], settings: Settings, schedu
 
 
 def _outcome(error: BaseException) -> str:
-    if isinstance(error, NoRoom | NoSandbox):
+    if isinstance(error, NoForkServer | NoSandbox):
         raise CantRun(f"A worker can't sandbox submissions: {error}")
     return f"it could not be run: {error}"
 

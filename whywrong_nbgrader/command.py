@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from . import sandbox
 from .classroom import CantRun, enrol, enter, enter_grades, read, run
 from .flags import flagged
+from .fork_server import remove_left
 from .inside import calls
 from .readable import in_a_line
 from .results import FOLDER, CantKeep, Results, Settings
-from .room import remove_left
 from .tables import COLUMNS, Table
 
 WITHOUT: dict[str, Callable[[], str]] = {

@@ -19,7 +19,7 @@ from .notebooks import watched_verdict
 from .preprocessors import trusted
 from .readable import readable
 from .results import Settings, seed_from
-from .work import room
+from .work import server
 
 WIDTH = 96
 
@@ -56,7 +56,7 @@ def _told(work: Work, exercise: Exercise, settings: Settings) -> Iterator[str]:
     yield readable(answers(work).get(exercise.id, "(no cell defines it)"))
     key = kept_key(exercise, seed_from(settings.secret)(exercise.id))
     report, seen, happened = watched_verdict(
-        *(room(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times),
+        *(server(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times),
         settings.files,
     )
     yield from ("", "Feedback", "", str(report))

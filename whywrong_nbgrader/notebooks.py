@@ -20,11 +20,11 @@ from whywrong.failed_runs import names_written
 from whywrong.guard import time_budget
 
 from .cells import Cell
+from .fork_server import Fork, ForkServer
 from .helper import TooMuch, helper
 from .inside import wire
 from .outputs import told
 from .readable import in_a_line
-from .room import Lodger, Room
 from .verdicts import same_code, verdict
 
 MOST_ALTOGETHER, MOST_OUTPUTS = 16_000_000, 2000  # characters and number of a notebook's outputs
@@ -79,14 +79,14 @@ class _Run:
     """A notebook in progress: its process, the cells that ran, those that must not run again."""
 
     def __init__(
-        self, room: Room, cells: Sequence[Cell], times: Times, files: Mapping[str, bytes]
+        self, server: ForkServer, cells: Sequence[Cell], times: Times, files: Mapping[str, bytes]
     ) -> None:
-        self.room, self.cells, self.times, self.files = room, cells, times, files
-        self.begun, self.starved = room.used, False
+        self.server, self.cells, self.times, self.files = server, cells, times, files
+        self.begun, self.starved = server.used, False
         self.codes: dict[str, int] = {}
         self.origins: dict[str, str] = {}
         self.outputs_left, self.too_much = MOST_OUTPUTS, 0
-        self.lodger: Lodger | None = None
+        self.fork: Fork | None = None
         self.done: list[int] = []  # cells that a new process needs
         self.failed: dict[str, str] = {}  # names whose cell failed, with the error
         self.happened: list[str] = []
@@ -95,17 +95,17 @@ class _Run:
 
     def begin(self) -> None:
         self.leave()
-        self.lodger = self._process.enter_context(self.room.lent())
+        self.fork = self._process.enter_context(self.server.fork())
         for name, data in self.files.items():
             with suppress(wire.Ended, wire.OutOfTime, wire.BadMessage):
-                self.lodger.ask({"do": "file", "name": name}, data, 10.0)
+                self.fork.ask({"do": "file", "name": name}, data, 10.0)
 
     def leave(self) -> None:
-        self.lodger = None
+        self.fork = None
         self._process.close()
 
     def left(self, most: float) -> float:
-        return min(most, self.times.notebook - (self.room.used - self.begun))
+        return min(most, self.times.notebook - (self.server.used - self.begun))
 
     def begin_again(self) -> None:
         """Starts a new process and reruns the cells that had succeeded."""
@@ -126,8 +126,8 @@ class _Run:
         self.begin()
 
     def _ask(self, source: str) -> dict[str, Any]:
-        assert self.lodger is not None
-        said, _ = self.lodger.ask({"do": "run", "source": source}, b"", self.left(self.times.cell))
+        assert self.fork is not None
+        said, _ = self.fork.ask({"do": "run", "source": source}, b"", self.left(self.times.cell))
         return said
 
     def cell(self, number: int) -> list[dict[str, Any]]:
@@ -177,20 +177,20 @@ class _Run:
 
     def _why(self, error: Exception) -> str:
         time.sleep(0.15)  # the watch checks ten times per second
-        if self.room.too_much or isinstance(error, wire.BadMessage | wire.Deaf):
-            return self.room.too_much or str(error)
+        if self.server.too_much or isinstance(error, wire.BadMessage | wire.Deaf):
+            return self.server.too_much or str(error)
         return "it exited or crashed"
 
     def _stopped(self, number: int) -> list[dict[str, Any]]:
         """Interrupts a cell that does not end; if it still goes on, ends its process."""
-        assert self.lodger is not None
+        assert self.fork is not None
         said = f"This cell was still running after {self.times.cell:g} seconds and was stopped."
         try:
-            self.lodger.interrupt(2.0)
+            self.fork.interrupt(2.0)
             self.done.append(number)
         except (wire.Ended, wire.OutOfTime, wire.BadMessage):
-            if self.room.too_much:
-                said = f"This cell ended the notebook's process ({self.room.too_much})."
+            if self.server.too_much:
+                said = f"This cell ended the notebook's process ({self.server.too_much})."
             self.begin_again()
         return self._refused(number, said)
 
@@ -248,14 +248,14 @@ class _Run:
 
     def _verdict(self, judging: Judging, alone: Report | None = None) -> tuple[Report, bool]:
         """A report, and whether the notebook's process is still alive."""
-        assert self.lodger is not None
+        assert self.fork is not None
         exercise, catalogue, key, seen = judging
         seconds = max(self.left(self.times.check), 0.1)
         try:
-            report = verdict(exercise, catalogue, self.lodger, key, seconds, seen, alone)
-            self.starved |= self.lodger.starved
-            self.codes |= same_code(exercise, self.lodger.codes)
-            self.origins |= {exercise.id: how} if (how := self.lodger.origin) else {}
+            report = verdict(exercise, catalogue, self.fork, key, seconds, seen, alone)
+            self.starved |= self.fork.starved
+            self.codes |= same_code(exercise, self.fork.codes)
+            self.origins |= {exercise.id: how} if (how := self.fork.origin) else {}
             return report, True
         except wire.OutOfTime as error:
             self.starved |= isinstance(error, wire.Starved)
@@ -271,14 +271,14 @@ class _Run:
 def grade(
     cells: Sequence[Cell],
     catalogue: Catalogue,
-    room: Room,
+    server: ForkServer,
     seed_of: Callable[[str], int],
     times: Times | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> Graded:
     """Runs a notebook's cells in order and judges its answers, on inputs from these seeds."""
     times = times or Times()
-    graded, run = Graded(tier=room.tier), _Run(room, cells, times, files or {})
+    graded, run = Graded(tier=server.tier), _Run(server, cells, times, files or {})
     said = f"The notebook's {times.notebook:g} seconds ended before this cell."
     try:
         run.begin()
@@ -317,7 +317,7 @@ def not_run(cells: Sequence[Cell], catalogue: Catalogue, why: str) -> Graded:
 
 
 def watched_verdict(
-    room: Room,
+    server: ForkServer,
     cells: Sequence[Cell],
     exercise: Exercise,
     catalogue: Catalogue,
@@ -327,7 +327,7 @@ def watched_verdict(
 ) -> tuple[Report, list[Observation], list[str]]:
     """Checks one exercise of a notebook again: the report, the observations on each case, and the
     events on the way."""
-    run = _Run(room, cells, times, files)
+    run = _Run(server, cells, times, files)
     seen: list[Observation] = []
     try:
         run.begin()

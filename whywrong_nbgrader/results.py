@@ -22,8 +22,8 @@ import torch
 from whywrong.course import installed, own_folders, package_folder
 
 from .cells import Cell
+from .fork_server import HERE
 from .notebooks import Graded, Times
-from .room import HERE
 
 MOST_FILES = 50 * 2**20  # bytes of the files beside the lessons
 FOLDER = ".grading"  # in the course's folder: the secret, and the results

@@ -23,11 +23,11 @@ from whywrong.course import installed
 from whywrong.exercise import Rules
 from whywrong.observation import MAX_ELEMENTS
 
+from .fork_server import BACKSTOP, Fork
 from .inside import wire
 from .inside.answers import Probing
 from .inside.codes import MOST_CODES, prints
 from .readable import all_readable, readable
-from .room import BACKSTOP, Lodger
 
 GRACE = 3.0  # seconds after the time limit that an honest process needs to report it
 ALIKE = 0.8  # the share of a finished part's instructions that make an answer the same
@@ -257,12 +257,12 @@ def same_code(exercise: Exercise, found: Mapping[str, int]) -> dict[str, int]:
 
 
 @dataclass
-class There:
+class SandboxedAnswer:
     """An answer in a notebook's process, with the interface `HandedIn` for `report_on`."""
 
     exercise: Exercise
     catalogue: Catalogue
-    lodger: Lodger
+    fork: Fork
     seconds: float  # its limit on processor time
     seen: list[Observation] = field(default_factory=list)  # the last
 
@@ -271,32 +271,32 @@ class There:
         parts = self.catalogue.earlier_parts(self.exercise, set(self.exercise.rules.uses))
         parts |= _finished(self.catalogue, sorted(parts))
         data = goes_in(self.exercise, self.catalogue, parts)
-        said, _ = self.lodger.ask(asked, data, self.seconds + GRACE)
+        said, _ = self.fork.ask(asked, data, self.seconds + GRACE)
         if said.get("there") is False:
             raise NotThere
         if "described" not in said:
             raise Untrustworthy(readable(str(said.get("error", "it gave no description"))[:300]))
-        self.lodger.codes = _codes(said.get("codes"))
-        self.lodger.origin = ORIGINS.get(str(said.get("origin")), "")
+        self.fork.codes = _codes(said.get("codes"))
+        self.fork.origin = ORIGINS.get(str(said.get("origin")), "")
         return described(said["described"])
 
     def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
-        begun = self.lodger.used
+        begun = self.fork.used
         self.seen = observations = []
         for number, case in enumerate(cases):
-            left = max(self.seconds - (self.lodger.used - begun), 0.1)
+            left = max(self.seconds - (self.fork.used - begun), 0.1)
             # Inside, the wall clock ends an answer only if nothing outside does.
             asked = {"do": "observe", "seconds": BACKSTOP * left, "computing": self.seconds}
             asked |= {"first": number == 0, "parts": bool(parts)}
-            said, data = self.lodger.ask(asked, shown_case(case), left + GRACE)
+            said, data = self.fork.ask(asked, shown_case(case), left + GRACE)
             if not data:
                 raise Untrustworthy(readable(str(said.get("error", "nothing was observed"))[:300]))
             observations.append(observation(data))
             error = observations[-1].error or {}
             if error.get("kind") == "time":
                 error["message"] = f"still running after {self.seconds:g} seconds"
-                used = self.lodger.used - begun
-                self.lodger.starved |= used < self.seconds / 2
+                used = self.fork.used - begun
+                self.fork.starved |= used < self.seconds / 2
                 break
         return observations
 
@@ -304,7 +304,7 @@ class There:
 def verdict(
     exercise: Exercise,
     catalogue: Catalogue,
-    lodger: Lodger,
+    fork: Fork,
     key: AnswerKey,
     seconds: float,
     seen: list[Observation] | None = None,
@@ -316,9 +316,9 @@ def verdict(
     Raises:
         wire.Ended, wire.OutOfTime: the process has ended, or no longer replies.
     """
-    there = There(exercise, catalogue, lodger, seconds)
+    answer = SandboxedAnswer(exercise, catalogue, fork, seconds)
     try:
-        return report_on(exercise, there, key, catalogue, alone)
+        return report_on(exercise, answer, key, catalogue, alone)
     except NotThere:
         said = f"NameError: name '{exercise.id}' is not defined. No cell that ran defines it."
     except (Untrustworthy, wire.BadMessage) as error:
@@ -329,5 +329,5 @@ def verdict(
         said = f"The results of this answer can't be judged ({type(error).__name__})."
     finally:
         if seen is not None:
-            seen[:] = there.seen
+            seen[:] = answer.seen
     return Report.nothing(exercise, said)

@@ -24,9 +24,9 @@ import torch
 from whywrong.course import joined
 
 from .cells import Cell
+from .fork_server import ForkServer
 from .notebooks import Graded, grade, not_run
 from .results import Results, Settings, seed_from
-from .room import Room
 from .sandbox import TRUSTED
 
 PR_SET_PDEATHSIG = 1
@@ -40,10 +40,10 @@ Made = Iterator[tuple[str, Graded | BaseException | str]]  # by the result's nam
 
 
 @cache
-def room(tier: str) -> Room:
-    """This process's room, created on first use."""
+def server(tier: str) -> ForkServer:
+    """This process's server, created on first use."""
     torch.set_num_threads(1)  # as inside; a result must be the same on a machine of any size
-    made = Room(trusted=tier == TRUSTED)
+    made = ForkServer(trusted=tier == TRUSTED)
     Finalize(None, made.close, exitpriority=0)  # a forked worker doesn't run `atexit`
     return made
 
@@ -54,7 +54,7 @@ def work(cells: list[dict[str, Any]], settings: Settings) -> dict[str, Any]:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # its signal ends this process
     given = [Cell(**c) for c in cells]
     seed_of = seed_from(settings.secret)
-    place, own = room(settings.tier), joined(settings.own)
+    place, own = server(settings.tier), joined(settings.own)
     return grade(given, own, place, seed_of, settings.times, settings.files).to_dict()
 
 

@@ -1,4 +1,4 @@
-"""Rooms: sandboxes that load everything once and then serve one notebook after another."""
+"""Fork servers: sandboxes that load everything once and then serve one notebook after another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENVIRONMENT |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NU
 ENVIRONMENT |= {"COURSE_GRADED": "1"}
 
 
-class NoRoom(RuntimeError):
+class NoForkServer(RuntimeError):
     """The sandbox exists, but its program did not start; the message contains its output."""
 
 
@@ -64,8 +64,8 @@ def _without(folder: Path, *names: str) -> Callable[[str, list[str]], set[str]]:
 
 
 def remove_left() -> None:
-    """Removes the folders of rooms whose process was killed."""
-    for left in Path(tempfile.gettempdir()).glob("course-room-*"):
+    """Removes the folders of servers whose process was killed."""
+    for left in Path(tempfile.gettempdir()).glob("course-server-*"):
         with contextlib.suppress(OSError):
             lock = os.open(left, os.O_RDONLY)
             try:
@@ -75,7 +75,7 @@ def remove_left() -> None:
                 os.close(lock)
 
 
-class Room(contextlib.AbstractContextManager):
+class ForkServer(contextlib.AbstractContextManager):
     """A sandboxed process in which PyTorch, matplotlib and the course are loaded; if the instructor
     trusts submissions, a child process with the same rights."""
 
@@ -89,7 +89,7 @@ class Room(contextlib.AbstractContextManager):
         self._lock = os.open(made, os.O_RDONLY)  # locked while this process exists
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._before = 0.0  # seconds used in earlier processes
-        self._folder = made.rename(made.with_name(made.name.replace("making", "room")))
+        self._folder = made.rename(made.with_name(made.name.replace("making", "server")))
         make_package(self._folder)
         self._begin()
 
@@ -117,7 +117,7 @@ class Room(contextlib.AbstractContextManager):
             self._said.seek(0)
             said = self._said.read().decode(errors="replace").strip()
             self.close()
-            raise NoRoom(said[-2000:] or "it gave no reason")
+            raise NoForkServer(said[-2000:] or "it gave no reason")
 
     def _note(self, said: str) -> None:
         self.too_much = said
@@ -130,7 +130,7 @@ class Room(contextlib.AbstractContextManager):
             return False
 
     @contextlib.contextmanager
-    def lent(self) -> Iterator[Lodger]:
+    def fork(self) -> Iterator[Fork]:
         """A separate process for one notebook; it and its children end with the context."""
         if self._process.poll() is not None:
             self._end()
@@ -139,7 +139,7 @@ class Room(contextlib.AbstractContextManager):
         try:
             socket.send_fds(self._control, [b"f"], [theirs.fileno()])
             theirs.close()
-            yield Lodger(self, mine)
+            yield Fork(self, mine)
         finally:
             mine.close()
             self.say(b"k")
@@ -187,11 +187,11 @@ class Room(contextlib.AbstractContextManager):
         self.close()
 
 
-class Lodger:
+class Fork:
     """The process of one notebook."""
 
-    def __init__(self, room: Room, to: socket.socket) -> None:
-        self._room, self._to = room, to
+    def __init__(self, server: ForkServer, to: socket.socket) -> None:
+        self._server, self._to = server, to
         self._token = ""  # of the last request; its reply repeats it
         self.codes: dict[str, int] = {}  # of the last answer, as `inside.codes.prints` gives them
         self.origin = ""  # of the last answer, if no cell has written it
@@ -208,7 +208,7 @@ class Lodger:
         """
         self._token = secrets.token_hex(8)
         left = self._left(seconds)
-        with self._room.asked():
+        with self._server.asked():
             wire.send(self._to, words | {"token": self._token}, data, left)
             return self._answer(left)
 
@@ -225,8 +225,8 @@ class Lodger:
 
     @property
     def used(self) -> float:
-        """The seconds that the processes of this room have used so far."""
-        return self._room.used
+        """The seconds that the processes of this server have used so far."""
+        return self._server.used
 
     def _answer(self, left: wire.Left) -> tuple[dict, bytes]:
         """The reply to the last request; earlier messages are ignored."""
@@ -237,6 +237,6 @@ class Lodger:
 
     def interrupt(self, seconds: float) -> tuple[dict, bytes]:
         """The reply after an interrupt; raises the same errors as `ask`."""
-        self._room.say(b"i")
-        with self._room.asked():
+        self._server.say(b"i")
+        with self._server.asked():
             return self._answer(self._left(seconds))
