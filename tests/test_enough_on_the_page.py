@@ -18,13 +18,6 @@ KNOWN = {
 }
 # The one thing that an exercise asks the reader to find out, and says so.
 TO_FIND_OUT = {"naive_mean": {"zeros_like"}, "tril_mean": {"to"}}
-# Not shown yet: an entry leaves this list as soon as its lesson shows the function.
-OWED = {
-    "copy_linear_to_matrix": {"copy_"},
-    "padding_mask": {"arange"},
-    "safe_masked_softmax": {"expand_as"},
-    "count_parameters": {"numel"},
-}
 SAME = {"new_zeros": "new_full"}  # the exercise's text names another function for the same
 SOLUTION = re.compile(r"### BEGIN SOLUTION\n(.*?)\s*### END SOLUTION", re.DOTALL)
 
@@ -74,12 +67,7 @@ def test_what_an_answer_needs_was_on_the_page_before(solved):
             continue  # a quiz
         earlier = set(re.findall(r"\w+", above + SOLUTION.sub("", answer)))
         earlier |= {function for function, named in SAME.items() if named in earlier}
-        if (
-            lacking := names_of(answer)
-            - earlier
-            - TO_FIND_OUT.get(name, set())
-            - OWED.get(name, set())
-        ):
+        if lacking := names_of(answer) - earlier - TO_FIND_OUT.get(name, set()):
             missing[name] = lacking
     assert missing == {}
 

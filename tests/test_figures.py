@@ -225,6 +225,8 @@ def test_a_mask_is_described_by_what_each_query_sees():
     ).alt == ("Mask: What to see. query 0 sees a; query 1 sees nothing.")
     batch = mask_picture(torch.tensor([[[False]], [[True]]]), TITLE)
     assert "sequence 0, query 0 sees 0; sequence 1, query 0 sees nothing." in batch.alt
+    each = mask_picture(torch.tensor([[[False]], [[False]]]), TITLE, keys=[["a"], ["b"]])
+    assert "sequence 0, query 0 sees a; sequence 1, query 0 sees b." in each.alt
 
 
 def test_hidden_cells_are_distinguishable_without_colour():

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.colors import Normalize
+from matplotlib.mlab import GaussianKDE
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator
 from torch import Tensor
@@ -148,7 +149,7 @@ def mask_picture(
     title: str,
     *,
     queries: Sequence[str] | None = None,
-    keys: Sequence[str] | None = None,
+    keys: Sequence[str] | Sequence[Sequence[str]] | None = None,
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
@@ -157,7 +158,7 @@ def mask_picture(
     Args:
         hidden: a bool mask; `True` means hidden.
         title: what the figure shows.
-        queries, keys: T and S labels; by default positions.
+        queries, keys: T and S labels, or S labels for each of B masks; by default positions.
         names: B headings; by default "sequence 0", ….
         alt: the text alternative; by default, the keys that are visible to each row.
     """
@@ -167,7 +168,8 @@ def mask_picture(
     _, is_hidden = drawing.grid(torch.zeros(batch.shape), batch, ndim=3)
     B, T, S = is_hidden.shape
     row_names = drawing.names(queries, T, "queries")
-    column_names = drawing.names(keys, S, "keys")
+    each: Any = keys if keys and not isinstance(keys[0], str) else [keys] * B
+    columns = [drawing.names(labels, S, "keys") for labels in each]
     one = hidden.ndim == 2 and names is None
     headings = (
         [""] if one else drawing.names(names or [f"sequence {b}" for b in range(B)], B, "headings")
@@ -177,17 +179,17 @@ def mask_picture(
         width = max(cell * S, 1.1) + 0.25
         figure = drawing.figure(
             drawing.label_inches(row_names) + B * width + 0.5,
-            max(cell * T, 1.1) + drawing.label_inches(column_names) + 1.1,
+            max(cell * T, 1.1) + max(map(drawing.label_inches, columns)) + 1.1,
             title,
         )
         for b, axes in enumerate(figure.subplots(1, B, sharey=True, squeeze=False).flat):
             drawing.draw_cells(axes, np.zeros((T, S)), is_hidden[b], SEEN, Normalize(0, 1))
-            drawing.label_cells(axes, row_names, column_names, "key", "query" if b == 0 else "")
+            drawing.label_cells(axes, row_names, columns[b], "key", "query" if b == 0 else "")
             axes.set_title(headings[b], fontsize=10)
         drawing.hidden_legend(figure, is_hidden, seen=True)
         drawing.fit(figure, figure.axes)
     rows = []
-    for name, mask in zip(headings, is_hidden, strict=True):
+    for name, mask, column_names in zip(headings, is_hidden, columns, strict=True):
         for t in range(T) if mask.size <= CELLS_DESCRIBED else ():
             seen = ", ".join(column_names[s] for s in np.flatnonzero(~mask[t])) or "nothing"
             rows.append(f"{name + ', ' if name else ''}query {row_names[t]} sees {seen}")
@@ -201,7 +203,7 @@ def score_distributions(
     *,
     alt: str | None = None,
 ) -> Picture:
-    """Draw the distribution of dot products, unscaled and divided by √D.
+    """Draw the distribution of dot products, unscaled and divided by √D, as smooth curves.
 
     Args:
         scores: for each width D of the vectors, their unscaled dot products in any shape.
@@ -219,12 +221,11 @@ def score_distributions(
         left, right = figure.subplots(1, 2)
         for axes, (name, groups) in zip((left, right), panels.items(), strict=True):
             limit = max(float(np.abs(values).max()) for values in groups.values())
-            edges = np.linspace(-limit, limit, 161 if axes is left else 61)
+            shown = np.linspace(-limit, limit, 801)
             lines = []
             for i, (D, values) in enumerate(groups.items()):
                 spread = f"{values.std():.1f}"
-                density = np.histogram(values, edges, density=True)[0]
-                lines.append(axes.stairs(density, edges, **line_look(i)))
+                lines += axes.plot(shown, GaussianKDE(values)(shown), **line_look(i))
                 named[D] += f" {spread}," if axes is left else f" scaled {spread}"
                 described.append(f"{name.split(':')[0]}, D = {D}: {spread}")
             axes.set_title(name, fontsize=10)
@@ -232,7 +233,7 @@ def score_distributions(
             axes.set_ylabel("density")
             axes.set_ylim(bottom=0)
         figure.legend(lines, named.values(), loc="outside right center", handlelength=2.6)
-    text = f"Histograms: {drawing.sentence(title)} Standard deviations: {'; '.join(described)}."
+    text = f"Curves: {drawing.sentence(title)} Standard deviations: {'; '.join(described)}."
     return Picture(figure, alt or text)
 
 
