@@ -86,3 +86,14 @@ def test_the_rule_sees_a_function_that_was_never_shown():
         "diagonal",
         "arange",
     }
+
+
+IMPORT = re.compile(r"\bfrom course_utils[\w.]* import [\w, ]*\w")
+
+
+def test_what_a_text_says_to_import_can_be_imported():
+    pages = [path.read_text(encoding="utf-8") for path in SOLUTIONS.glob("*/*.ipynb")]
+    typed = sorted({line for page in pages for line in IMPORT.findall(page)})
+    assert typed
+    for line in typed:
+        exec(line, {})

@@ -26,7 +26,16 @@ BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_e
 NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
 
 
-def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) -> Explorer:
+def explore(
+    model: nn.Module,
+    words: Sequence[str],
+    text: str = "",
+    *,
+    begin: str = "",
+    examples: Sequence[str] = (),
+    first: str = "0.head.0",
+    heads: int = 0,
+) -> Explorer:
     """Show a model in the page: every step of its computation, and the words expected after `text`.
 
     The page computes everything without a kernel. If scripts don't run, the page shows a table.
@@ -34,8 +43,11 @@ def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) 
     Args:
         model: a `TinyLM`, or another module with the same parameter names.
         words: the V words or letters that the ids stand for. Letters are joined without spaces.
-        how: options: `begin`, a word before every text; `examples`; `first`, the selected step; and
-            `heads`, the number of heads, otherwise read from the first block.
+        text: what the page computes first.
+        begin: a word that is put before every text.
+        examples: texts that can be chosen.
+        first: the station that is open first, such as "0.head.1", head 1 of block 0.
+        heads: the number of heads in each block; 0 means that the first block says it.
 
     Raises:
         ValueError: the parameters have other names, or the number of words isn't V.
@@ -53,21 +65,29 @@ def explore(model: nn.Module, words: Sequence[str], text: str = "", **how: Any) 
     if len(words) != len(names["embed.token.weight"]):
         V = len(names["embed.token.weight"])
         raise ValueError(f"explore got {len(words)} words for a vocabulary of {V}.")
-    return Explorer(model, words, text, **how)
+    return Explorer(model, words, text, begin, examples, first, heads)
 
 
 def share(
-    model: nn.Module, words: Sequence[str], path: str | Path, text: str = "", **how: Any
+    model: nn.Module,
+    words: Sequence[str],
+    path: str | Path,
+    text: str = "",
+    *,
+    title: str = "A small language model, whole",
+    **options: Any,
 ) -> Path:
-    """Write `explore(model, words, text)` as one HTML file that needs no server and no network.
+    """Write what `explore` shows as one HTML file that needs no server and no network.
 
-    The model's parameters are rounded to float16.
+    Args:
+        path: the file, which is overwritten. The model's parameters are rounded to float16 in it.
+        title: of the page.
+        options: `begin`, `examples`, `first` and `heads`, as in `explore`.
     """
-    shown = explore(model, words, text, **how)
+    shown = explore(model, words, text, **options)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
     values["_built"] = None  # the file's reader is unknown
     values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
-    title = str(how.get("title", "A small language model, whole"))
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
     for name, part in {
         "title": html.escape(title),
@@ -106,12 +126,10 @@ class Explorer(WithTable):
         model: nn.Module,
         words: Sequence[str],
         text: str = "",
-        *,
         begin: str = "",
         examples: Sequence[str] = (),
         first: str = "0.head.0",
         heads: int = 0,
-        title: str = "",
     ) -> None:
         points = load(progress_path())[0]
         built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
