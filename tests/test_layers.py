@@ -20,6 +20,7 @@ MAY_IMPORT = {
 }
 ONLY_IN = {
     ("course_utils", "exercises"): {"desk/checks"},
+    ("course_utils", "whywrong"): {"desk/checks", "desk/lessons", "desk/points"},
     ("course_utils", "whywrong_nbgrader"): {"__main__"},
 }
 FILES = {
@@ -91,6 +92,14 @@ def test_packages_depend_on_each_other_one_way(package):
             ):
                 wrong.add(f"{file} imports {module}")
     assert sorted(wrong) == []
+
+
+def test_the_parts_that_students_read_import_no_drawing_and_no_desk():
+    course = [f.split("/") for f in FILES if f.startswith("course_utils/")]
+    parts = ["/".join(f) for f in course if len(f) == 2 and not f[1].startswith("__")]
+    parts += ["/".join(f) for f in course if f[1] == "data"]
+    used = {m.split(".")[1] for f in parts for m, _ in imported(f) if m.startswith("course_utils.")}
+    assert len(parts) > 8 and not used & {"show", "desk", "experiments"}
 
 
 def test_there_are_no_import_cycles():

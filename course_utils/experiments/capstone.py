@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
-
-from whywrong.modules import part
 
 from ..attention import causal_mask, masked_softmax
 from ..language_model import TinyLM, head_scores, held_out_loss
@@ -33,7 +34,7 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
         made = TinyLM(*sizes)
     wanted, theirs, state = made.state_dict(), {}, model.state_dict()
     for name, weight in wanted.items():
-        value = state[name] if name in state else part(model, name)
+        value = state[name] if name in state else _attribute(model, name)
         if not isinstance(value, Tensor) or value.shape != weight.shape:
             came = ", ".join([*state][:4]) or "nothing"
             raise _told(
@@ -46,6 +47,18 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
     made.to(next(iter(theirs.values())).device).eval()
     _compare(model, made)
     return made
+
+
+def _attribute(model: Any, name: str) -> Any:
+    """What a dotted name such as "blocks.0.norm1.scale" refers to, or None."""
+    for step in name.split("."):
+        if not step.isdigit():
+            model = getattr(model, step, None)
+        elif isinstance(model, Sequence | nn.ModuleList | nn.Sequential) and int(step) < len(model):
+            model = model[int(step)]
+        else:
+            return None
+    return model
 
 
 @torch.no_grad()

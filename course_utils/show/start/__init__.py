@@ -24,9 +24,9 @@ def write_page(path: str | Path) -> Path:
     from ..explorer import share
     from .model import trained
 
+    how: Any = {"begin": END, "examples": EXAMPLES, "first": SUBJECT}
     title = "A language model that you are going to build"
-    how = {"begin": END, "examples": EXAMPLES, "first": SUBJECT, "title": title}
-    return share(trained(), WORDS, path, EXAMPLES[0], **how)
+    return share(trained(), WORDS, path, EXAMPLES[0], title=title, **how)
 
 
 __all__ = ["playground", "write_page"]
