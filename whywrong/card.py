@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from .language import said
 from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
 
 INK = "var(--jp-ui-font-color1, #1f1f1f)"
@@ -65,8 +66,8 @@ STYLES = {
 def tag(name: str, style: str, body: str, colour: str = "", **attributes: str) -> str:
     """An element in one of the styles, with a colour for its border or sign."""
     look = STYLES[style].replace("EDGE", colour)
-    said = "".join(f' {n.replace("_", "-")}="{escaped(v)}"' for n, v in attributes.items())
-    return f'<{name}{said} style="{look}">{body}</{name}>'
+    more = "".join(f' {n.replace("_", "-")}="{escaped(v)}"' for n, v in attributes.items())
+    return f'<{name}{more} style="{look}">{body}</{name}>'
 
 
 def frame(body: str, edge: str, label: str) -> str:
@@ -77,8 +78,8 @@ def frame(body: str, edge: str, label: str) -> str:
 def card(report: Any) -> str:
     """The whole card of a `Report`."""
     edge, sign = STATUS[report.status]
-    title = f"{rich(f'`{report.exercise}`')}: <strong>{report.status}</strong>"
-    points = f"{report.points:g} of {points_word(report.max_points)}"
+    title = f"{rich(f'`{report.exercise}`')}{said(': ')}<strong>{said(report.status)}</strong>"
+    points = said(f"{report.points:g} of {points_word(report.max_points)}")
     head = f"<span>{tag('span', 'sign', sign, edge, aria_hidden='true')} {title}</span>"
     body = [tag("div", "head", f"{head}<span>{points}</span>")]
     if report.stale:
@@ -88,7 +89,7 @@ def card(report: Any) -> str:
         body += [_result(report), _hints(report), _other_way(report)]
     if report.place:
         body.append(tag("p", "last", rich(report.place)))
-    return frame("".join(body), edge, f"Check of {report.exercise}")
+    return frame("".join(body), edge, said(f"Check of {report.exercise}"))
 
 
 def _result(report: Any) -> str:
@@ -101,8 +102,8 @@ def _result(report: Any) -> str:
 
 def _what_is_wrong(report: Any) -> str:
     """One sentence in bold: the misconception if there is one, else the message."""
-    said = report.advice[0][0] if report.advice else report.message
-    return tag("p", "line", rich(said) if report.passed else f"<strong>{rich(said)}</strong>")
+    what = rich(report.advice[0][0] if report.advice else report.message)
+    return tag("p", "line", what if report.passed else f"<strong>{what}</strong>")
 
 
 def _advice(report: Any) -> list[str]:
@@ -111,7 +112,9 @@ def _advice(report: Any) -> list[str]:
         lines = [("Why it matters:", why), ("Where to look:", look)][not why :]
         if number:
             lines.insert(0, ("And at the same time:", what))
-        rows = "".join(f"<div><strong>{name}</strong> {rich(text)}</div>" for name, text in lines)
+        rows = "".join(
+            f"<div><strong>{said(name)}</strong> {rich(text)}</div>" for name, text in lines
+        )
         parts.append(tag("div", "box", rows))
     return parts
 
@@ -128,7 +131,7 @@ def _evidence(report: Any) -> str:
     if report.row is not None:
         detail = detail.split("First difference at")[0].rstrip()
     if detail:
-        parts.append(pre(detail))
+        parts.append(pre(said(detail)))
     if report.row is not None:
         parts.append(row_table(report.row))
     return "".join(parts)
@@ -138,10 +141,10 @@ def row_table(row: Row) -> str:
     """A row of numbers, expected above got; wrong ones are framed, underlined and bold."""
 
     def line(head: str, numbers: tuple[str, ...], mark: bool) -> str:
-        cells = [tag("th", "row head", head, scope="row")]
+        cells = [tag("th", "row head", said(head), scope="row")]
         for n, bad in zip(numbers, row.wrong, strict=True):
             if mark and bad:
-                cells.append(tag("td", "wrong number", escaped(n), title="wrong"))
+                cells.append(tag("td", "wrong number", escaped(n), title=said("wrong")))
             else:
                 cells.append(tag("td", "number", escaped(n)))
         return tag("tr", "row", "".join(cells))
@@ -166,7 +169,9 @@ def _failing(report: Any) -> str:
         "Still wrong": [r for r in failing if r.worded],
     }
     return "".join(
-        f"<div>{title}:{_list(rows, marked)}</div>" for title, rows in lists.items() if rows
+        f"<div>{said(f'{title}:')}{_list(rows, marked)}</div>"
+        for title, rows in lists.items()
+        if rows
     )
 
 
@@ -192,9 +197,10 @@ def _item(row: BehaviourResult, carries: bool) -> str:
         False: ("✗", "not yet", BAD),
         None: ("–", "not tried", INK),
     }
-    mark, said, colour = marks[row.holds]
-    sign = ' <span role="img" title="scored" aria-label="scored">●</span>' if carries else ""
-    shown = tag("span", "mark", mark, colour, role="img", aria_label=said)
+    mark, word, colour = marks[row.holds]
+    scored = said("scored")
+    sign = f' <span role="img" title="{scored}" aria-label="{scored}">●</span>' if carries else ""
+    shown = tag("span", "mark", mark, colour, role="img", aria_label=said(word))
     return tag("li", "item", f"{shown}{rich(row.text)}{sign}")
 
 
@@ -203,7 +209,8 @@ def _item(row: BehaviourResult, carries: bool) -> str:
 
 def _note(note: str) -> str:
     first, *rest = note.splitlines()
-    return tag("p", "line", f"Note: {rich(first)}") + (pre("\n".join(rest)) if rest else "")
+    about = tag("p", "line", f"{said('Note:')} {rich(first)}")
+    return about + (pre("\n".join(rest)) if rest else "")
 
 
 def _hints(report: Any) -> str:
@@ -243,8 +250,8 @@ def escaped(text: str) -> str:
 
 
 def rich(text: str) -> str:
-    """Escaped text in which `code` is set as code and *words* are emphasised."""
-    parts = re.split(r"`([^`]+)`", escaped(text))
+    """Text in the reader's language, escaped; `code` is set as code, *words* are emphasised."""
+    parts = re.split(r"`([^`]+)`", escaped(said(text)))
     parts[::2] = [
         re.sub(r"(?<![\w*])\*(\w[^*]*\w|\w)\*(?![\w*])", r"<em>\1</em>", p) for p in parts[::2]
     ]
@@ -260,8 +267,8 @@ class Message:
     text: str
 
     def __repr__(self) -> str:
-        return f"{self.title}\n{plain_text(self.text)}".strip()
+        return f"{said(self.title)}\n{plain_text(self.text)}".strip()
 
     def _repr_html_(self) -> str:
         body = "".join(f'<p style="margin:0.3em 0">{rich(p)}</p>' for p in self.text.split("\n"))
-        return frame(f"<strong>{rich(self.title)}</strong>{body}", LINE, self.title)
+        return frame(f"<strong>{rich(self.title)}</strong>{body}", LINE, said(self.title))

@@ -8,6 +8,7 @@ from typing import Any
 
 from .card import card
 from .exercise import Exercise
+from .language import said
 from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
 
 
@@ -94,31 +95,32 @@ class Report:
 
     def _lines(self) -> Iterable[str]:
         head = f"{self.exercise}: {self.status}, {self.points:g} of {points_word(self.max_points)}"
-        yield head
+        yield said(head)
         if self.stale:
             yield f"  {plain_text(self.stale)}"
         if self.message != NOT_ATTEMPTED:
             yield f"  {plain_text(self.message)}"
         for line in self.detail.splitlines():
-            yield f"    {line}"
+            yield f"    {said(line)}"
         for number, (what, why, look) in enumerate(self.advice):
             if number:
-                yield "  And at the same time:"
-            yield f"  What happened: {plain_text(what)}"
+                yield f"  {said('And at the same time:')}"
+            yield f"  {said('What happened: ')}{plain_text(what)}"
             if why:
-                yield f"  Why it matters: {plain_text(why)}"
-            yield f"  Where to look: {plain_text(look)}"
+                yield f"  {said('Why it matters: ')}{plain_text(why)}"
+            yield f"  {said('Where to look: ')}{plain_text(look)}"
         for row in self.behaviours:
             mark = "[ok]" if row.holds else "[wrong]" if row.worded else "[not yet]"
-            yield f"  {mark:<9} {plain_text(row.text)}{' ●' * (row.credit and bool(self.because))}"
+            scored = " ●" * (row.credit and bool(self.because))
+            yield f"  {said(mark):<9} {plain_text(row.text)}{scored}"
         if self.because:
             yield f"  {plain_text(self.because)}"
         for note in self.notes:
             first, *rest = note.splitlines()
-            yield f"  Note: {plain_text(first)}"
+            yield f"  {said('Note: ')}{plain_text(first)}"
             yield from (f"    {line}" for line in rest)
         if self.hints_left and not self.passed:
-            yield f'  Stuck? hint("{self.exercise}")'
+            yield f'  {said("Stuck? ")}hint("{self.exercise}")'
 
 
 def _in_terminal() -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .language import said
+
 NOT_ATTEMPTED = "Not attempted yet."
 
 
@@ -38,5 +40,6 @@ def points_word(points: float) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Catalogue text without its backticks and stars."""
-    return re.sub(r"(?<![\w*])\*(\w[^*\n]*\w|\w)\*(?![\w*])", r"\1", text).replace("`", "")
+    """Catalogue text without its backticks and stars, in the reader's language."""
+    text = re.sub(r"(?<![\w*])\*(\w[^*\n]*\w|\w)\*(?![\w*])", r"\1", said(text))
+    return text.replace("`", "")

@@ -11,6 +11,7 @@ from typing import Any
 
 from whywrong import Catalogue, Exercise, Message, Report, check_exercise, failed_runs
 from whywrong.course import catalogue, joined
+from whywrong.language import said
 
 from .points import Progress, load, progress_path, record
 
@@ -123,13 +124,13 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
     alone = replace(exercise, rules=replace(exercise.rules, uses=()))
     report = check_exercise(alone, answer, 0, catalogue())
     if report.passed:
-        print(f"{exercise_id}: yours runs here.")
+        print(said(f"{exercise_id}: yours runs here."))
         return answer
     why = "isn't written yet"
     if report.attempted:
         passes = exercise.rules.uses and check_exercise(exercise, answer, 0, catalogue()).passed
         why = "needs an earlier part that isn't right yet" if passes else "isn't right yet"
-    print(f"{exercise_id}: the finished one runs here, because yours {why}.")
+    print(said(f"{exercise_id}: the finished one runs here, because yours {why}."))
     return finished
 
 

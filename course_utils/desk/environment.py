@@ -47,7 +47,7 @@ def report_environment() -> None:
     If something is missing, later failing imports in a notebook show the same words instead of a
     traceback.
     """
-    lines = check_environment()
+    lines = _said(check_environment())
     print(*lines, sep="\n")
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None:
@@ -56,7 +56,16 @@ def report_environment() -> None:
     def say(shell: object, kind: type, error: Exception, *_: object, **__: object) -> None:
         print(f"{error}.", *lines, sep="\n")
 
-    shell.set_custom_exc(() if lines == [READY] else (ImportError,), say)
+    shell.set_custom_exc(() if lines == _said([READY]) else (ImportError,), say)
+
+
+def _said(lines: list[str]) -> list[str]:
+    """In the reader's language, if what is needed to find it is here."""
+    try:
+        from whywrong.language import said
+    except ImportError:
+        return lines
+    return [said(line) for line in lines]
 
 
 def _unmet(requirements: list[str]) -> list[str]:

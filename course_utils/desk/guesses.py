@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+from whywrong.language import language, said
+
 from .rounding import fixed
 
 SAME = "as you predicted"
@@ -44,7 +46,8 @@ class Folded:
         return self.said
 
     def _repr_html_(self) -> str:
-        shown = f"<details><summary>Or show the result.</summary>{self.shown}</details>"
+        ask = said("Or show the result.")
+        shown = f"<details><summary>{ask}</summary>{self.shown}</details>"
         return f"<p>{html.escape(self.said)}</p>{shown}"
 
     def show(self) -> None:
@@ -91,16 +94,19 @@ def reveal(
     """
     guess, result = _plain(guess), _plain(result)
     if _unanswered(guess):
-        Folded(NONE_YET, "\n".join([_shown(result, digits), *_explained(why)])).show()
+        Folded(said(NONE_YET), "\n".join([_shown(result, digits), *_explained(why)])).show()
         return
     verdict = SAME if _same(guess, result, within) else OTHER
-    print(f"your prediction: {_shown(guess, digits)}")
-    print(f"the result: {_shown(result, digits)}  ({verdict})", *_explained(why), sep="\n")
+    print(said(f"your prediction: {_shown(guess, digits)}"))
+    print(said(f"the result: {_shown(result, digits)}  ({verdict})"), *_explained(why), sep="\n")
 
 
 def _explained(name: str) -> list[str]:
     lesson, _, which = name.partition(" ")
-    return textwrap.wrap(captions()[lesson]["why"][which], 90) if name else []
+    if not name:
+        return []
+    text = said(captions()[lesson]["why"][which])
+    return [text] if language() else textwrap.wrap(text, 90)  # the page wraps lines without blanks
 
 
 def recall(lesson: str, answers: list[Any]) -> None:
@@ -112,17 +118,18 @@ def recall(lesson: str, answers: list[Any]) -> None:
     """
     kept = captions()[lesson]["recall"]
     if not isinstance(answers, list) or len(answers) != len(kept["answers"]):
-        print(f"Type {len(kept['answers'])} answers in square brackets, one per question.")
+        count = len(kept["answers"])
+        print(said(f"Type {count} answers in square brackets, one per question."))
         return
     for number, (answer, right, why) in enumerate(
         zip(answers, kept["answers"], kept["because"], strict=True), start=1
     ):
         if _unanswered(answer):
-            print(f"{number}: no answer yet")
+            print(said(f"{number}: no answer yet"))
         elif _same(_plain(answer), right, 0.01):
-            print(f"{number}: right. {why}")
+            print(said(f"{number}: right. {why}"))
         else:
-            print(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up.")
+            print(said(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up."))
 
 
 def caption(name: str, **numbers: Any) -> dict[str, str]:
@@ -138,7 +145,7 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
     """
     lesson, _, figure = name.partition(" ")
     kept = captions()[lesson][figure]
-    return {part: text.format(**numbers) for part, text in kept.items()}
+    return {part: said(text).format(**numbers) for part, text in kept.items()}
 
 
 @cache

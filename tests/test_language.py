@@ -1,0 +1,98 @@
+"""What is shown is in the reader's language; what is stored and graded is English."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from tools import sentences
+from tools.translations import languages
+from whywrong import language
+from whywrong.language import MARKER, Strings, said, speaking
+from whywrong.report import Report
+
+WORDS = {
+    "right": "richtig",
+    "not right yet": "noch falsch",
+    "{name:w}: {status}, {points:g} of {all:g} points": "{name}: {status}, {points}/{all}",
+    "It runs.": "Es läuft.",
+    "Each token is its mean.": "Jeder ist sein Mittel.",
+    "{name} is {answer:v}. {why:s}": "{name} ist {answer}. {why}",
+    "{count:g} lines": "{count} Zeilen",
+    "Your code printed {lines}.": "Dein Code schrieb {lines}.",
+    "Untranslated": "",
+}
+
+
+@pytest.fixture(autouse=True)
+def german(tmp_path, monkeypatch):
+    """A course with one language, "xx"."""
+    folder = tmp_path / "xx" / "strings"
+    folder.mkdir(parents=True)
+    (folder / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
+    monkeypatch.setattr(language, "installed", lambda: SimpleNamespace(translations=tmp_path))
+    monkeypatch.delenv("COURSE_LANGUAGE", raising=False)
+    language.strings.cache_clear()
+    yield
+    language.strings.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("english", "shown"),
+    [
+        ("right", "richtig"),
+        ("It runs. Each token is its mean.", "Es läuft.Jeder ist sein Mittel."),
+        ("It runs. It falls.", "It runs. It falls."),
+        ("  It runs.\nIt falls.", "  Es läuft.\nIt falls."),
+        ("x[0, 1] is (3, 2). It runs.", "x[0, 1] ist (3, 2). Es läuft."),
+        ("x is (3, 2). It falls.", "x is (3, 2). It falls."),
+        ("All is well. It runs.", "All is well. It runs."),
+        ("Your code printed 12 lines.", "Dein Code schrieb 12 Zeilen."),
+        ("Untranslated", "Untranslated"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_is_looked_up_as_a_whole_or_part_by_part(english, shown):
+    with speaking("xx"):
+        assert said(english) == shown
+    assert said(english) == english
+
+
+def test_the_language_is_that_of_the_folder_or_of_the_environment(tmp_path, monkeypatch):
+    inside = tmp_path / "edition" / "1-averages"
+    inside.mkdir(parents=True)
+    (tmp_path / "edition" / MARKER).write_text("xx\n", encoding="utf-8")
+    monkeypatch.chdir(inside)
+    assert said("right") == "richtig"
+    monkeypatch.setenv("COURSE_LANGUAGE", "en")
+    assert said("right") == "right"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_LANGUAGE", "xx")
+    assert said("right") == "richtig"
+
+
+@pytest.mark.parametrize("name", ["none-such", "../xx", "xx/../xx", "."])
+def test_an_unknown_language_is_english(name):
+    with speaking(name):
+        assert said("right") == "right"
+
+
+def test_a_report_stays_english_and_its_card_does_not():
+    report = Report("softmax", 0.0, 2.0, False, message="It runs.")
+    with speaking("xx"):
+        assert "Es läuft." in report._repr_html_() and "noch falsch" in report._repr_html_()
+        assert str(report).startswith("softmax: noch falsch, 0/2")
+        assert repr(report) == "0.0" and report.status == "not right yet"
+        assert report.to_dict()["message"] == "It runs."
+        assert replace(report, points=2.0, passed=True).status == "right"
+
+
+def test_the_most_specific_pattern_counts():
+    words = Strings({"{a} is {b}": "1 {a} {b}", "{a} is not {b}": "2 {a} {b}"})
+    assert words.find("x is not y") == "2 x y"
+
+
+@pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)
+def test_every_translated_sentence_keeps_what_the_english_has(to):
+    assert sentences.problems(to) == []

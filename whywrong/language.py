@@ -1,0 +1,154 @@
+"""The reader's language: what is shown is looked up here, in the moment in which it is shown.
+
+Reports keep their English sentences, so an instructor's tables don't depend on a reader's language.
+A course's translations are folders, one per language, in which `strings/*.json` give for each
+English sentence the one to show. An English sentence may have placeholders, as in
+"{done:g} of {total:g} exercises are done.": `:g` stands for a number, `:w` for a word without
+blanks, `:v` for a value of Python, `:s` for sentences that are also translated, and a name alone
+for any text, which is looked up too. A sentence that isn't found stays English.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, lru_cache, partial
+from pathlib import Path
+
+from .installed import installed
+
+MARKER = ".course-language"  # beside the notebooks of an edition; contains the folder's name
+PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w))?\}")
+SENTENCES = "_s"
+STANDS_FOR = {
+    "g": r"-?\d+(?:\.\d+)?",
+    "w": r"\S+",
+    "v": r"[-\d(\['\"].*?|True|False|\.\.\.",
+    "s": ".+",
+    None: ".+?",
+}
+BOUNDARY = re.compile(r"(?<=[.:?!]) (?=\S)")
+_spoken: ContextVar[str | None] = ContextVar("spoken", default=None)
+
+
+def language() -> str:
+    """The name of the language's folder, or "" for English: see the README of the course."""
+    spoken = _spoken.get()
+    if spoken is None:
+        spoken = os.environ.get("COURSE_LANGUAGE") or _marked(Path.cwd())
+    return spoken if re.fullmatch(r"[\w-]+", spoken) else ""
+
+
+@contextmanager
+def speaking(name: str) -> Iterator[None]:
+    """Show everything in this language inside the context; "" is English."""
+    token = _spoken.set(name)
+    try:
+        yield
+    finally:
+        _spoken.reset(token)
+
+
+def _marked(here: Path) -> str:
+    for folder in (here, *here.parents):
+        try:
+            return (folder / MARKER).read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+    return ""
+
+
+def said(text: str) -> str:
+    """An English text in the reader's language, or unchanged: each line, or its sentences."""
+    name = language()
+    if not name or not text.strip():
+        return text
+    known = strings(name)
+    return "\n".join(_line(line, known) for line in text.split("\n")) if known else text
+
+
+class Strings:
+    """The sentences of a language: those without placeholders, and patterns of the others."""
+
+    def __init__(self, sentences: dict[str, str]) -> None:
+        self.exact = {english: own for english, own in sentences.items() if own}
+        templates = [english for english in self.exact if PLACEHOLDER.search(english)]
+        templates.sort(key=lambda english: -len(PLACEHOLDER.sub("", english)))
+        self.patterns = [(_begin(e), _pattern(e), self.exact[e]) for e in templates]
+
+    def __bool__(self) -> bool:
+        return bool(self.exact)
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - one object per language, and it stays
+    def find(self, text: str) -> str | None:
+        if text in self.exact:
+            return self.exact[text]
+        for begin, pattern, own in self.patterns:
+            if text.startswith(begin) and (found := pattern.fullmatch(text)):
+                values = {n: self._value(value, n) for n, value in found.groupdict().items()}
+                if None not in values.values():
+                    return PLACEHOLDER.sub(partial(_put, values), own)
+        return None
+
+    def _value(self, value: str, name: str) -> str | None:
+        """What a placeholder stands for; None if it should be translated, but isn't."""
+        if name.endswith(SENTENCES):
+            return _sentences(value, self)
+        return _line(value, self) if " " in value else value
+
+
+def _put(values: dict[str, str], placeholder: re.Match[str]) -> str:
+    return values.get(placeholder[1]) or values[f"{placeholder[1]}{SENTENCES}"]
+
+
+@cache
+def strings(name: str) -> Strings:
+    """The sentences of a language of the installed course; empty if it has none."""
+    course = installed()
+    files = sorted((course.translations / name / "strings").glob("*.json")) if course else []
+    sentences: dict[str, str] = {}
+    for file in files:
+        sentences |= json.loads(file.read_text(encoding="utf-8"))
+    return Strings(sentences)
+
+
+def _line(text: str, known: Strings) -> str:
+    """A line as a whole, else all its sentences, or the English if one of them is missing."""
+    if text in known.exact:
+        return known.exact[text]
+    body = text.strip(" ")
+    left = text[: len(text) - len(text.lstrip(" "))]
+    found = _sentences(body, known) if body else None
+    return text if found is None else left + found
+
+
+def _sentences(text: str, known: Strings) -> str | None:
+    whole = known.find(text)
+    if whole is not None:
+        return whole
+    for boundary in BOUNDARY.finditer(text):
+        first = known.find(text[: boundary.start()])
+        if first is not None and (rest := _sentences(text[boundary.end() :], known)) is not None:
+            return first + rest
+    return None
+
+
+def _begin(english: str) -> str:
+    return PLACEHOLDER.split(english)[0]
+
+
+def _pattern(english: str) -> re.Pattern[str]:
+    pieces = PLACEHOLDER.split(english)
+    found = re.escape(pieces[0])
+    seen: set[str] = set()
+    # the name of a group also says whether it must be sentences
+    for name, kind, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        name += SENTENCES * (kind == "s")
+        found += f"(?P={name})" if name in seen else f"(?P<{name}>{STANDS_FOR[kind]})"
+        found += re.escape(text)
+        seen.add(name)
+    return re.compile(found)
