@@ -9,6 +9,7 @@
 # make matrix     exercises × answers: passed or failed, and the misconception named
 # make clean      remove the environment
 #
+# In another language that translations/ has: make lab COURSE_LANGUAGE=zh
 # With an NVIDIA GPU on Linux, the first time: make lab TORCH_INDEX=
 # (PyPI's own build of PyTorch, which includes CUDA).
 
@@ -55,8 +56,12 @@ endif
 # Without it a question about news lies over the first page.
 NO_NEWS := $(VENV)/share/jupyter/lab/settings/overrides.json
 
-lab: $(VENV)/.lab $(NO_NEWS)
-	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(LAB_ARGS) $(ARGS)
+# The other languages' notebooks, made where they are missing.
+EDITIONS := $(patsubst %/language.toml,%/notebooks/.course-language,$(wildcard translations/*/language.toml))
+STARTS := $(if $(COURSE_LANGUAGE),translations/$(COURSE_LANGUAGE)/)notebooks/index.ipynb
+
+lab: $(VENV)/.lab $(NO_NEWS) $(EDITIONS)
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/$(STARTS) $(LAB_ARGS) $(ARGS)
 
 # Tests, notebooks, and the examples in docstrings.
 EXAMPLES := course_utils exercises/shared tools whywrong whywrong_nbgrader
@@ -104,6 +109,9 @@ $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@$(COMPILE)
 	@$(USED)
 	@touch $@
+
+$(EDITIONS): | $(VENV)/.lab
+	@$(BIN)/python -m course_utils.desk.translated
 
 $(NO_NEWS): | $(VENV)/.lab
 	@mkdir -p $(@D)

@@ -14,6 +14,9 @@ class WithLessons(build_py):
             target = Path(self.build_lib, "course_utils", "notebooks")
             leave = shutil.ignore_patterns(".ipynb_checkpoints", ".course_progress*")
             shutil.copytree("notebooks", target, ignore=leave, dirs_exist_ok=True)
+            target = target.with_name("translations")
+            leave = shutil.ignore_patterns("notebooks", "terms.md")  # made from the rest
+            shutil.copytree("translations", target, ignore=leave, dirs_exist_ok=True)
 
 
 setup(cmdclass={"build_py": WithLessons})

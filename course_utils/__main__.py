@@ -17,6 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("progress", help="list all lessons and exercises with your points")
     new = commands.add_parser("new", help="copy the lessons into a folder of your own")
     new.add_argument("folder", type=Path)
+    new.add_argument("--language", default="", help="such as zh; English if left out")
     looking = commands.add_parser("look", help="before handing in: will these be read?")
     looking.add_argument(
         "places", type=Path, nargs="+", help="notebooks, or folders with notebooks"
@@ -57,9 +58,10 @@ def main(argv: list[str] | None = None) -> int:
         from .desk.lessons import lay_out
 
         try:
-            print(lay_out(args.folder))
-        except FileExistsError:
-            print(f"{args.folder} is there already: name a new folder.", file=sys.stderr)
+            print(lay_out(args.folder, args.language))
+        except (FileExistsError, ValueError) as error:
+            there = f"{args.folder} is there already: name a new folder."
+            print(error if isinstance(error, ValueError) else there, file=sys.stderr)
             return 1
         return 0
     from .desk.checks import progress

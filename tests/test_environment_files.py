@@ -134,6 +134,7 @@ def test_neither_the_wheel_nor_a_new_course_contains_the_answers(tmp_path):
         assert not [n for n in names if re.search("^tests/|first-attempts|solutions/", n)]
         lesson = re.compile(r"course_utils/notebooks/.*\.ipynb")
         assert {n for n in names if n.endswith("ipynb")} == set(filter(lesson.match, names))
+        assert {"course_utils/translations/zh/strings/frame.json"} < set(names)
     lay_out(lessons)
     for path in lessons.rglob("*.ipynb"):
         assert not re.search("BEGIN SOLUTION|HIDDEN TESTS", path.read_text())

@@ -1,9 +1,14 @@
 """Translations keep what the English has and use the table's terms; an old one is known as old."""
 
+import json
+import re
+
 import pytest
 
-from tools import SOLUTIONS, translations
-from tools.translations import TRANSLATIONS, Language, blocks, differences, languages
+from course_utils.desk.translated import blocks, build, translated
+from tools import NOTEBOOKS, SOLUTIONS, translations
+from tools.translations import TRANSLATIONS, Language, differences, languages
+from whywrong.language import MARKER
 
 PLAIN = Language(TRANSLATIONS / "xx", "Plain", "> old", {"bad": "a bad word"}, ())
 TERMS = Language(
@@ -49,6 +54,71 @@ def test_a_block_is_found_by_the_id_of_its_cell_and_comments_are_left_out():
 )
 def test_a_difference_is_named(english, said, wrong):
     assert differences(english, said, PLAIN)[: len(wrong) or None] == wrong
+
+
+@pytest.fixture(scope="module", params=languages(), ids=lambda to: to.folder.name)
+def edition(request, tmp_path_factory):
+    """A built edition and the folder of its translations."""
+    out = tmp_path_factory.mktemp("edition") / "notebooks"
+    build(request.param.folder, out)
+    return request.param, out
+
+
+def test_an_edition_is_the_english_one_but_for_its_texts(edition):
+    """So one gradebook grades both: code, outputs, ids and metadata are the same."""
+    to, out = edition
+    for path in sorted(NOTEBOOKS.rglob("*.ipynb")):
+        ours, theirs = read(path), read(out / path.relative_to(NOTEBOOKS))
+        assert theirs["metadata"].pop("course") == {"language": to.folder.name}
+        for cell, own in zip(ours["cells"], theirs["cells"], strict=True):
+            if cell["cell_type"] == "markdown":
+                cell["source"] = own["source"]
+        assert theirs == ours
+
+
+def test_a_cell_without_a_translation_is_english_and_says_so(edition):
+    to, out = edition
+    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    first, second, *_ = translations.cells(path)
+    (out.parent / "own.md").write_text(f"<!-- {second} -->\nText\n", encoding="utf-8")
+    made = translated(read(path), out.parent / "own.md", to.stale)["cells"]
+    said = ["".join(cell["source"]) for cell in made if cell["cell_type"] == "markdown"]
+    assert said[:2] == [f"{to.stale}\n\n{translations.cells(path)[first]}", "Text"]
+
+
+def test_every_link_in_an_edition_leads_somewhere(edition):
+    """Also the links into the glossary, whose headings stay as they are."""
+    _, out = edition
+    anchors = {
+        f"#{h.strip().replace(' ', '-')}" for h in re.findall(r"^### (.*)$", glossary(out), re.M)
+    }
+    for path in out.rglob("*.ipynb"):
+        for cell in read(path)["cells"]:
+            if cell["cell_type"] == "markdown":
+                for target in re.findall(r"\]\(([^):\s]+)\)", "".join(cell["source"])):
+                    file, anchor, name = target.partition("#")
+                    if file.endswith(".ipynb"):
+                        assert (path.parent / file).exists(), (path.name, target)
+                    if file.endswith("glossary.ipynb") and anchor:
+                        assert f"#{name}" in anchors, (path.name, target)
+
+
+def test_what_a_reader_has_written_stays(edition, tmp_path):
+    to, _ = edition
+    build(to.folder, tmp_path)
+    mine = tmp_path / "1-averages" / "01_naive_mean.ipynb"
+    mine.write_text("my answers", encoding="utf-8")
+    build(to.folder, tmp_path)
+    assert mine.read_text(encoding="utf-8") == "my answers"
+    assert (tmp_path / MARKER).read_text(encoding="utf-8").strip() == to.folder.name
+
+
+def glossary(out):
+    return "\n\n".join("".join(cell["source"]) for cell in read(out / "glossary.ipynb")["cells"])
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def test_stars_beside_punctuation_that_stay_stars_are_found():

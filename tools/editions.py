@@ -26,7 +26,7 @@ from nbformat import NotebookNode
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import WIDGET_VIEW, checked_exercise, defined_names, nbgrader_metadata
 
-from . import NOTEBOOKS, ROOT, SOLUTIONS, START_PAGE, first_cell, live, minutes
+from . import NOTEBOOKS, ROOT, SOLUTIONS, START_PAGE, first_cell, live, minutes, translations
 
 CELL_SECONDS = 600
 KERNEL_ARGUMENTS = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
@@ -326,6 +326,7 @@ def main(arguments: list[str]) -> None:
     normalise(start)  # a cell whose totals have changed has a new id
     (SOLUTIONS / START_PAGE).write_text(written(start), encoding="utf-8")
     make_student_edition()
+    translations.build_editions()
     print(f"{NOTEBOOKS.name}/ is up to date with {SOLUTIONS.name}/")
 
 

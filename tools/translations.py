@@ -23,11 +23,11 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from . import ROOT, SOLUTIONS
+from course_utils.desk.translated import EDITION, blocks, build
+
+from . import NOTEBOOKS, ROOT, SOLUTIONS
 
 TRANSLATIONS = ROOT / "translations"
-HEAD = re.compile(r"^<!-- ([\w-]+) -->\n", re.M)
-COMMENT = re.compile(r"<!--.*?-->\s*", re.S)
 ENGLISH, BEFORE = "English", "The translation of what was here before"
 
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
@@ -76,13 +76,6 @@ def language(folder: Path) -> Language:
 
 
 # ---------------------------------------------------------------- blocks
-
-
-def blocks(text: str) -> dict[str, str]:
-    """The translations in a file, by cell id; a block with nothing but comments is left out."""
-    parts = HEAD.split(text)[1:]
-    found = zip(parts[::2], parts[1::2], strict=True)
-    return {id: said for id, body in found if (said := COMMENT.sub("", body).strip())}
 
 
 def cells(path: Path) -> dict[str, str]:
@@ -234,6 +227,12 @@ def covered(to: Language, paths: list[Path]) -> Iterator[str]:
         yield f"{to.folder.name} {path.stem:26} {done:3} of {all_:3} cells{said}"
     done, all_, old = map(sum, zip(*counts, strict=True))
     yield f"{to.folder.name}: {done} of {all_} text cells in {to.name}, {old} stale"
+
+
+def build_editions() -> None:
+    """Write the student edition in all languages, over what is there."""
+    for to in languages():
+        build(to.folder, to.folder / EDITION, NOTEBOOKS, again=True)
 
 
 def main(arguments: list[str]) -> int:

@@ -89,8 +89,9 @@ class Strings:
             return self.exact[text]
         for begin, pattern, own in self.patterns:
             if text.startswith(begin) and (found := pattern.fullmatch(text)):
-                values = {n: self._value(value, n) for n, value in found.groupdict().items()}
-                if None not in values.values():
+                parts = found.groupdict().items()
+                values = {n: v for n, part in parts if (v := self._value(part, n)) is not None}
+                if len(values) == len(parts):
                     return PLACEHOLDER.sub(partial(_put, values), own)
         return None
 

@@ -11,20 +11,27 @@ from IPython.core.getipython import get_ipython
 from whywrong.card import Message
 
 from .points import FILE_NAME
-
-HERE = Path(__file__).resolve().parent.parent
-PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
-HANDED_OUT = next((place for place in PLACES if place.is_dir()), PLACES[0])
+from .translated import HANDED_OUT, build, folders
 
 
-def lay_out(folder: Path) -> str:
+def lay_out(folder: Path, language: str = "") -> str:
     """Copy the lessons into a new folder, which then stores its own progress.
+
+    Args:
+        language: the code of a language that the course is translated into; "" is English.
 
     Raises:
         FileExistsError: the folder exists already.
+        ValueError: the course isn't translated into this language.
     """
-    left_out = shutil.ignore_patterns(".ipynb_checkpoints", f"{FILE_NAME}*")
-    shutil.copytree(HANDED_OUT, folder, ignore=left_out)
+    if language and language not in folders():
+        raise ValueError(f"There is no {language!r}; there are: {', '.join(folders()) or 'none'}.")
+    if language:
+        folder.mkdir(parents=True)
+        build(folders()[language], folder)
+    else:
+        left_out = shutil.ignore_patterns(".ipynb_checkpoints", f"{FILE_NAME}*")
+        shutil.copytree(HANDED_OUT, folder, ignore=left_out)
     (folder / FILE_NAME).write_text('{"exercises": {}}', encoding="utf-8")
     return f"The lessons are in {folder}. Begin with: jupyter lab {folder / 'index.ipynb'}"
 

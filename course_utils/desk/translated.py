@@ -1,0 +1,104 @@
+"""The lessons in another language, made from the English ones and a folder of translations.
+
+    python -m course_utils.desk.translated
+
+makes what is missing of all editions in a clone, in `translations/LANGUAGE/notebooks/`, and leaves
+what is there, because it may hold a reader's answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from whywrong.installed import installed
+from whywrong.language import MARKER
+
+HERE = Path(__file__).resolve().parent.parent
+PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
+HANDED_OUT = next((place for place in PLACES if place.is_dir()), PLACES[0])
+EDITION = "notebooks"
+
+HEAD = re.compile(r"^<!-- ([\w-]+) -->\n", re.M)
+COMMENT = re.compile(r"<!--.*?-->\s*", re.S)
+LINK = re.compile(r"(?<=\]\()([^):#\s]+)(?=[)#])")
+
+
+def blocks(text: str) -> dict[str, str]:
+    """The translations in a file, by cell id; a block with nothing but comments is left out."""
+    parts = HEAD.split(text)[1:]
+    found = zip(parts[::2], parts[1::2], strict=True)
+    return {id: said for id, body in found if (said := COMMENT.sub("", body).strip())}
+
+
+def folders() -> dict[str, Path]:
+    """The folders of the languages that the course is translated into."""
+    course = installed()
+    found = course.translations.glob("*/language.toml") if course else ()
+    return {path.parent.name: path.parent for path in sorted(found)}
+
+
+def translated(notebook: dict[str, Any], file: Path, stale: str) -> dict[str, Any]:
+    """A notebook with its text cells translated; code, outputs, ids and metadata stay.
+
+    Args:
+        file: the translations, which need not exist.
+        stale: the line above a cell that stays English.
+    """
+    own = blocks(file.read_text(encoding="utf-8")) if file.exists() else {}
+    cells = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            english = "".join(cell["source"])
+            text = own.get(cell["id"]) or f"{stale}\n\n{english}"
+            cell = cell | {"source": text.splitlines(keepends=True)}
+        cells.append(cell)
+    return notebook | {"cells": cells}
+
+
+def build(folder: Path, out: Path, notebooks: Path = HANDED_OUT, *, again: bool = False) -> None:
+    """Write the edition of a language's folder.
+
+    Args:
+        folder: `translations/LANGUAGE`.
+        out: where to; its notebooks are kept unless `again`.
+        notebooks: the English edition.
+    """
+    told = tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
+    for path in sorted(notebooks.rglob("*.ipynb")):
+        name = path.relative_to(notebooks)
+        target = out / name
+        if ".ipynb_checkpoints" in name.parts or (target.exists() and not again):
+            continue
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        made = translated(notebook, (folder / name).with_suffix(".md"), told["stale"])
+        made["metadata"] = made["metadata"] | {"course": {"language": folder.name}}
+        _lead(made, path, target, notebooks)
+        text = json.dumps(made, ensure_ascii=False, indent=1, sort_keys=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"{text}\n", encoding="utf-8")
+    (out / MARKER).write_text(f"{folder.name}\n", encoding="utf-8")
+
+
+def _lead(notebook: dict[str, Any], path: Path, target: Path, notebooks: Path) -> None:
+    """Links out of the folder of notebooks lead to the same files from the new place."""
+
+    def led(match: re.Match[str]) -> str:
+        there = Path(os.path.normpath(path.parent / match[1]))
+        if notebooks in there.parents:
+            return match[1]
+        return Path(os.path.relpath(there, target.parent)).as_posix()
+
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = list(map(partial(LINK.sub, led), cell["source"]))
+
+
+if __name__ == "__main__":
+    for place in folders().values():
+        build(place, place / EDITION)
