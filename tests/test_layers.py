@@ -20,7 +20,7 @@ MAY_IMPORT = {
 }
 ONLY_IN = {
     ("course_utils", "exercises"): {"desk/checks"},
-    ("course_utils", "whywrong"): {"desk/checks", "desk/lessons", "desk/points"},
+    ("course_utils", "whywrong"): {"desk/checks", "desk/language", "desk/lessons", "desk/points"},
     ("course_utils", "whywrong_nbgrader"): {"__main__"},
 }
 FILES = {

@@ -62,7 +62,7 @@ def report_environment() -> None:
 def _said(lines: list[str]) -> list[str]:
     """In the reader's language, if what is needed to find it is here."""
     try:
-        from whywrong.language import said
+        from .language import said
     except ImportError:
         return lines
     return [said(line) for line in lines]

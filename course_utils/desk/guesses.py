@@ -22,8 +22,7 @@ from typing import Any
 
 import torch
 
-from whywrong.language import language, said
-
+from .language import language, said
 from .rounding import fixed
 
 SAME = "as you predicted"

@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from whywrong.installed import installed
-from whywrong.language import MARKER
+from .language import MARKER, installed
 
 HERE = Path(__file__).resolve().parent.parent
 PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
