@@ -211,6 +211,7 @@ class Entry:
         optional: for a string in an account, whether it may be empty.
         handed: in an account, whether it is an object that the check measures, such as a model;
             `answer` is then the word that stands for it in the catalogue.
+        formerly: an earlier name of the key, which older notebooks still have.
     """
 
     name: str
@@ -221,6 +222,7 @@ class Entry:
     ordered: bool = False
     optional: bool = False
     handed: bool = False
+    formerly: str = ""
 
 
 @dataclass(frozen=True)

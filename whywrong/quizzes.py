@@ -35,6 +35,7 @@ def quiz(
     asked = {
         "entries": tuple(e.name for e in entries),
         "handed": tuple(e.name for e in entries if e.handed),
+        "formerly": {e.formerly: e.name for e in entries if e.formerly},
     }
     return Exercise(
         id,
@@ -67,6 +68,8 @@ def read_quiz(answer: Any, case: Case) -> Observation:
         seen.facts["types"] = {"quiz": class_name(answer)}
         return seen
     kinds, given = {"quiz": "dict"}, {}
+    renamed = case.options.get("formerly", {})
+    answer = {renamed.get(name, name): value for name, value in answer.items()}
     for name in case.options["entries"]:
         if name not in answer:
             kinds[name] = "missing"

@@ -28,8 +28,9 @@ lines that begin with `+ `. A block that begins with `def`, `class` or `@` is a 
 Further blocks under one heading are the same idea written differently; between two blocks is `Or:`,
 or the sentences that differ. `As in: attention` takes the sentences from the section of the same
 name in `shared/attention.md`; the text may replace some of them. With `graded: no` in the head, the
-exercise can be checked, but no total contains its points. The Python file of the same name defines
-how an answer is judged: see `exercise_from`.
+exercise can be checked, but no total contains its points. `Formerly: name` below a question keeps
+the key that older notebooks have. The Python file of the same name defines how an answer is judged:
+see `exercise_from`.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ from torch import Tensor, nn
 """
 LABELS = {"Why": "why", "Look": "look", "As in": "as_in", "Breaks": "breaks"}
 LABELS |= {"Answer": "answer", "Ask": "ask", "Choices": "choices", "Example": "answer"}
+LABELS |= {"Formerly": "formerly"}
 LABEL = re.compile(rf"^({'|'.join(LABELS)}):\s*", re.M)
 
 
@@ -287,7 +289,8 @@ class Text:
         choices = tuple(c.strip() for c in said.get("choices", "").split("|") if c.strip())
         ordered = sentence.startswith("(in order) ")
         sentence = sentence.removeprefix("(in order) ")
-        return Entry(section.title, answer, sentence, said.get("ask", ""), choices, ordered)
+        asked, formerly = said.get("ask", ""), said.get("formerly", "")
+        return Entry(section.title, answer, sentence, asked, choices, ordered, formerly=formerly)
 
     def _value(self, source: str, line: int) -> Any:
         try:

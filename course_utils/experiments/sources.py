@@ -15,7 +15,6 @@ right.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -25,7 +24,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..data.toy_french import BOS_ID, EOS, EOS_ID, PAD_ID, Pair, english, french, three_sets
+from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french, three_sets
 from ..desk.environment import use_threads
 from ..language_model import evaluating
 from ..transformer import DecoderBlock, EncoderBlock, ReLUFeedForward
@@ -77,16 +76,14 @@ def _begun(prefix: str) -> Tensor:
 
 
 @torch.no_grad()
-def next_words(model: Translator, source: str | None, prefix: str, count: int) -> dict[str, float]:
+def next_words(model: Translator, source: str, prefix: str, count: int) -> dict[str, float]:
     """The most likely next French words after a prefix, with their rounded probabilities.
 
     Args:
-        source: an English sentence; None gives the decoder zeros to attend to.
+        source: an English sentence.
         prefix: the French words so far.
     """
-    context = torch.zeros(1, 1, WIDTH)  # (B, S, C)
-    if source is not None:
-        context = model.encode(english.encode(source)[None])
+    context = model.encode(english.encode(source)[None])  # (B, S, C)
     best = model.decode(_begun(prefix), context)[0, -1].softmax(dim=-1).topk(count)
     words = [french.vocabulary[i] for i in best.indices.tolist()]
     return dict(zip(words, [round(p, 2) for p in best.values.tolist()], strict=True))
@@ -101,14 +98,6 @@ def contexts_read() -> int:
         block.cross_attention.register_forward_pre_hook(lambda _, given: read.append(given[1]))
     next_words(model, "the cat sings", "le chat", count=1)
     return sum(not any(torch.equal(a, b) for b in read[:i]) for i, a in enumerate(read))
-
-
-def counted(prefix: str) -> dict[str, float]:
-    """The frequency of each word after this prefix in the training sentences."""
-    wanted = prefix.split()
-    texts = [[*pair.french.split(), EOS] for pair in sentences()[0]]
-    found = Counter(words[len(wanted)] for words in texts if words[: len(wanted)] == wanted)
-    return {word: round(count / found.total(), 2) for word, count in found.items()}
 
 
 def translate(model: nn.Module, text: str) -> str:

@@ -118,7 +118,7 @@ class ShapeTrace:
         )
 
     def _chips(self, shapes: Lettered) -> str:
-        return " &nbsp; ".join(f"({', '.join(map(self._chip, *shape))})" for shape in shapes)
+        return "<br>".join(f"({', '.join(map(self._chip, *shape))})" for shape in shapes)
 
     def _chip(self, size: int, letter: str) -> str:
         if letter not in self.letters:

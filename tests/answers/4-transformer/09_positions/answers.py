@@ -174,10 +174,10 @@ def recall(**given):
 
 
 RIGHT_REASONS = {
-    "all positions + 7": "rotary",
-    "at c": "the same",
+    "left padding, rotary": "the same",
+    "a a b c, a b b c": "different",
     "at b": "different",
-    "rotated": "Q and K",
+    "only keys rotated": "n",
     "same score": 15,
     "counted from the mask": (0, 0, 1, 1, 2),
 }
@@ -208,7 +208,7 @@ RIGHT = {
         "blanks": recall(swapped=" swap "),
     },
     "why_positions": {
-        "other case": RIGHT_REASONS | {"rotated": "q and k"},
+        "other case": RIGHT_REASONS | {"only keys rotated": "N"},
         "in another order": dict(reversed(RIGHT_REASONS.items())),
         "a whole number from a division": RIGHT_REASONS | {"same score": 15.0},
         "a list for a tuple": RIGHT_REASONS | {"counted from the mask": [0, 0, 1, 1, 2]},
@@ -228,6 +228,6 @@ WRONG = {
         "one left out": (0.25, {"attention reads": "norm1(x)", "out_proj mixes": "heads"}),
     },
     "why_positions": {
-        "two wrong": (0.5, RIGHT_REASONS | {"at c": "different", "rotated": "Q, K and V"}),
+        "two wrong": (0.5, RIGHT_REASONS | {"at b": "the same", "only keys rotated": "m - n"}),
     },
 }

@@ -195,7 +195,7 @@ REASONS = {
     "dropout, held-out loss lower": "dropout in training",
     "shifted twice, predicts": "the word after the next",
     "kept by top_p 0.7": 2,
-    "weight 0.9 on the subject": "where it looks",
+    "weight 0.9, agreement falls by": "the weight cannot say",
 }
 
 

@@ -193,7 +193,7 @@ SHAPES = {
     "key": (1, 8, 4, 96),
     "key transposed": (1, 8, 96, 4),
     "scores": (1, 8, 6, 4),
-    "context": (1, 8, 6, 96),
+    "mixed values": (1, 8, 6, 96),
     "result": (1, 6, 768),
 }
 
@@ -201,10 +201,10 @@ SHAPES = {
 REASONS = {
     "only the source changes": "key and value",
     "shape of the source mask": (2, 1, 1, 4),
-    "the target's mask, T = S": "nothing",
-    "needed to translate": "cross-attention",
-    "may look at source token 3": 6,
-    "keys of the source": 1,
+    "padding attended to, T = S": 2,
+    "two sources, no cross-attention": "the same",
+    "target token 3 changes": 0,
+    "keys of the source": 2,
 }
 
 
@@ -218,6 +218,9 @@ RIGHT = {
     },
     "cross_attention_shapes": {
         "lists for tuples": {**SHAPES, "result": [1, 6, 768]},
+        "under the earlier name": {
+            {"mixed values": "context"}.get(name, name): shape for name, shape in SHAPES.items()
+        },
         "sizes": {**SHAPES, "scores": torch.Size([1, 8, 6, 4])},
     },
     "CrossAttention": {
@@ -237,7 +240,7 @@ RIGHT = {
     },
     "cross_attention_reasons": {
         "lists for tuples": {**REASONS, "shape of the source mask": [2, 1, 1, 4]},
-        "in capitals": {**REASONS, "the target's mask, T = S": "Nothing"},
+        "in capitals": {**REASONS, "two sources, no cross-attention": "The same"},
     },
 }
 
@@ -257,7 +260,10 @@ WRONG = {
         "one left out": (0.25, {**RECALLED, "attention is added to": ...}),
     },
     "cross_attention_shapes": {
-        "all of the source": (0.5, {**SHAPES, "context": (1, 8, 4, 96), "result": (1, 4, 768)}),
+        "all of the source": (
+            0.5,
+            {**SHAPES, "mixed values": (1, 8, 4, 96), "result": (1, 4, 768)},
+        ),
         "no batch": (0.5, {**SHAPES, "result": (6, 768)}),
         "unsplit": (0.5, {**SHAPES, "query": (1, 6, 768), "key": (1, 4, 768)}),
         "one left out": (0.5, {**SHAPES, "scores": ...}),
@@ -269,15 +275,15 @@ WRONG = {
             {
                 "only the source changes": "query",
                 "shape of the source mask": (2, 1, 1, 6),
-                "the target's mask, T = S": "an error",
-                "needed to translate": "ReLU",
-                "may look at source token 3": 4,
+                "padding attended to, T = S": 5,
+                "two sources, no cross-attention": "empty",
+                "target token 3 changes": 3,
                 "keys of the source": 4,
             },
         ),
         "mask of the target": (0.75, {**REASONS, "shape of the source mask": (2, 1, 6, 4)}),
         "a word for a number": (0.75, {**REASONS, "keys of the source": "once"}),
-        "two wrong": (0.5, {**REASONS, "may look at source token 3": 2, "keys of the source": 0}),
-        "one left out": (0.75, {**REASONS, "needed to translate": ...}),
+        "two wrong": (0.5, {**REASONS, "target token 3 changes": 2, "keys of the source": 0}),
+        "one left out": (0.75, {**REASONS, "two sources, no cross-attention": ...}),
     },
 }
