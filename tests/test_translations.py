@@ -10,10 +10,10 @@ from tools import NOTEBOOKS, SOLUTIONS, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
 from whywrong.language import MARKER
 
-PLAIN = Language(TRANSLATIONS / "xx", "Plain", "> old", {"bad": "a bad word"}, ())
+PLAIN = Language(TRANSLATIONS / "xx", "Plain", "xx", "> old", {"bad": "a bad word"}, ())
 TERMS = Language(
     PLAIN.folder,
-    *("Plain", "> old", {}),
+    *("Plain", "xx", "> old", {}),
     ((("weight",), ("Gewicht",)), (("attention weight",), ("Aufmerksamkeit",))),
 )
 
@@ -141,7 +141,7 @@ def test_a_changed_sentence_makes_its_translation_stale(tmp_path, monkeypatch):
     file.parent.mkdir()
     said = "".join(f"<!-- {id} -->\nText {id}\n" for id in ["00000000", second, *rest])
     file.write_text(said, encoding="utf-8")
-    to = Language(tmp_path, *("Plain", "> old", {}), ())
+    to = Language(tmp_path, *("Plain", "xx", "> old", {}), ())
     assert translations.coverage(to, path) == (len(english) - 1, len(english), 1)
     assert translations.put_missing(tmp_path, path) == 1
     text = file.read_text(encoding="utf-8")

@@ -30,7 +30,13 @@ from .translations import Language, differences, languages, notebooks
 KINDS = "hints", "captions", "properties", "reasons", "cases", "misconceptions"
 FRAME = "frame"
 # Whose sentences the file "frame" may have.
-SPEAKERS = "whywrong", "course_utils/desk", "course_utils/show", "course_utils/experiments"
+SPEAKERS = (
+    "whywrong",
+    "course_utils/desk",
+    "course_utils/show",
+    "course_utils/experiments",
+    "tools/site.py",
+)
 MOST = 0.7
 TITLE = re.compile(r'"(Figure \d+ · [^"\n]+)"')
 
@@ -144,7 +150,7 @@ def program() -> str:
     """All strings of the modules that speak to a reader, and of their scripts."""
     texts = []
     for folder in SPEAKERS:
-        for path in sorted((ROOT / folder).rglob("*")):
+        for path in sorted((ROOT / folder).rglob("*")) or [ROOT / folder]:
             if path.suffix == ".py":
                 nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                 constants = (n.value for n in nodes if isinstance(n, ast.Constant))

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils.desk.guesses import NONE_YET, captions
+from course_utils.desk.translated import translated
 from course_utils.show import colours
+from whywrong.language import language, said, speaking
 
 from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
 from .address import binder, colab, repository
+from .translations import Language, languages, place
 
 SITE = ROOT / "site"
 BUILD = SITE / "build"
@@ -46,6 +50,7 @@ FOR_READERS = {
     '<summary aria-label="Toggle hidden content">': "<summary>",
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
+HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the imports"}
 NO_KERNEL = (
     "Reading is enough to see this. To type here yourself, run the lesson: the widget needs Python."
 )
@@ -56,18 +61,16 @@ def build(out: Path = HTML) -> int:
     shutil.rmtree(BUILD, ignore_errors=True)
     write_static(BUILD / "static")
     lessons = sorted(SOLUTIONS.glob("*/*.ipynb"))
-    for path in [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons]:
-        page = SOURCE / path.relative_to(SOLUTIONS)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            page.write_text(nbformat.writes(lesson_page(path)), encoding="utf-8")
-        except ValueError as error:
-            name = path.relative_to(ROOT)
-            raise SystemExit(f"{name}: {error}. Run python -m tools.editions {name}") from None
+    write_pages(SOURCE, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons])
     site_exercises.write(SOURCE / "exercises", lessons)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(SITE), "-q", "-W"]
-    command += ["--keep-going", "-j", "auto", "-d", str(BUILD / "doctrees"), str(SOURCE), str(out)]
-    status = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "0"}).returncode
+    status = _sphinx(SOURCE, out)
+    for to in languages():
+        name = to.folder.name
+        with speaking(name):
+            write_pages(BUILD / name, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons], to)
+        status = (
+            _sphinx(BUILD / name, out / name, f"language={to.html.replace('-', '_')}") or status
+        )
     for page in out.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         for old, new in FOR_READERS.items():
@@ -76,6 +79,26 @@ def build(out: Path = HTML) -> int:
             text = SCRIPTS.sub("", text)
         page.write_text(text, encoding="utf-8")
     return status
+
+
+def _sphinx(source: Path, out: Path, *settings: str) -> int:
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(SITE), "-q", "-W"]
+    command += ["--keep-going", "-j", "auto", "-d", str(BUILD / f"doctrees-{source.name}")]
+    command += [f"-D{setting}" for setting in settings]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.run([*command, str(source), str(out)], env=environment).returncode
+
+
+def write_pages(folder: Path, paths: list[Path], to: Language | None = None) -> None:
+    """Write the sources of the lessons' pages, in English or in another language."""
+    for path in paths:
+        page = folder / path.relative_to(SOLUTIONS)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            page.write_text(nbformat.writes(lesson_page(path, to)), encoding="utf-8")
+        except ValueError as error:
+            name = path.relative_to(ROOT)
+            raise SystemExit(f"{name}: {error}. Run python -m tools.editions {name}") from None
 
 
 def write_static(folder: Path) -> None:
@@ -96,10 +119,13 @@ def _text(source: Any) -> str:
 # ---------------------------------------------------------------- one lesson
 
 
-def lesson_page(path: Path) -> NotebookNode:
-    """A notebook of solutions/ as the site shows it."""
+def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
+    """A notebook of solutions/ as the site shows it, in English or in another language."""
     name = path.relative_to(SOLUTIONS)
-    solved = nbformat.read(path, as_version=4)
+    text = path.read_text(encoding="utf-8")
+    if to is not None:
+        text = json.dumps(translated(json.loads(text), place(to.folder, path), to.stale))
+    solved = nbformat.reads(text, as_version=4)
     asked = nbformat.read(NOTEBOOKS / name, as_version=4)
     states = live.kept(path)
     cells: list[NotebookNode] = []
@@ -107,7 +133,7 @@ def lesson_page(path: Path) -> NotebookNode:
         if cell.cell_type == "markdown":
             cells.append(new_markdown_cell(_linked(cell.source, path), id=cell.id))
             continue
-        outputs = [_to_read(cell, output) for output in _outputs(cell, states.get(cell.id, []))]
+        outputs = [_to_read(cell, output, to) for output in _outputs(cell, states.get(cell.id, []))]
         shown = _code(student.source, cell)
         if "### BEGIN SOLUTION" in cell.source:
             answer = MARKERS.sub("", AS_FOUND.sub("", cell.source))
@@ -116,9 +142,10 @@ def lesson_page(path: Path) -> NotebookNode:
         shown.outputs = outputs
         cells.append(shown)
     if path.parent == SOLUTIONS:
-        page = _start(cells) if path.name == "index.ipynb" else cells
+        page = _start(cells, to) if path.name == "index.ipynb" else cells
     else:
         page = [cells[0], new_markdown_cell(how_to(name), id="how-to"), *cells[1:]]
+    page.append(new_markdown_cell(other_languages(name, to), id="languages"))
     metadata = {**solved.metadata, "mystnb": {"execution_mode": "off"}}
     metadata.pop("widgets", None)
     return nbformat.v4.new_notebook(cells=page, metadata=metadata)
@@ -134,7 +161,7 @@ def _code(source: str, cell: NotebookNode) -> NotebookNode:
 
 
 def _folded(source: str, prompt: str, outputs: list[NotebookNode], id: str) -> NotebookNode:
-    shown = {"code_prompt_show": prompt, "code_prompt_hide": prompt.replace("Show", "Hide")}
+    shown = {"code_prompt_show": said(prompt), "code_prompt_hide": said(HIDE[prompt])}
     metadata = {"tags": ["hide-input"], "mystnb": shown}
     return new_code_cell(source, id=id, metadata=metadata, outputs=outputs)
 
@@ -153,7 +180,7 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
         if live.is_live("".join(page)):
             output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
         elif live.PYTHON_ONLY in page:
-            output = new_output("display_data", {"text/html": f"{page}<p>{NO_KERNEL}</p>"})
+            output = new_output("display_data", {"text/html": f"{page}<p>{said(NO_KERNEL)}</p>"})
         elif output.get("data") and not "".join(map(str, output.data.values())).strip():
             continue  # where the widget was
         elif '.ipynb"' in page:  # of `progress()`
@@ -163,32 +190,41 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
     return outputs
 
 
-def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
+def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = None) -> NotebookNode:
     """An output for somebody who reads: no request to type, and no card for an answer not given."""
     page = "".join(output.get("data", {}).get("text/html", ""))
     checked, recalled = CHECK.match(cell.source), RECALL.match(cell.source)
     if checked and any(EXERCISES.glob(f"*/*/{checked[1]}.md")):
-        where = f"../exercises/{checked[1]}.html"
-        page = (
-            "<p>In the notebook, a card with your points appears here. For teachers: "
-            f'<a href="{where}">what it can say</a>.</p>'
-        )
+        where = f"{'../' * (1 + (to is not None))}exercises/{checked[1]}.html"
+        card = said("In the notebook, a card with your points appears here. For teachers:")
+        page = f'<p>{card} <a href="{where}">{said("what it can say")}</a>.</p>'
     elif recalled:
         kept = captions()[recalled[1]]["recall"]
         pairs = zip(kept["answers"], kept["because"], strict=True)
         lines = "".join(
-            f"<li><code>{html.escape(str(answer))}</code>. {html.escape(why)}</li>"
+            f"<li><code>{html.escape(str(answer))}</code>. {html.escape(said(why))}</li>"
             for answer, why in pairs
         )
-        page = f"<details><summary>Show the answers</summary><ol>{lines}</ol></details>"
+        page = f"<details><summary>{said('Show the answers')}</summary><ol>{lines}</ol></details>"
     elif NONE_YET in page:
-        page = page.replace(html.escape(NONE_YET), "Think first, then read on.")
-        page = page.replace("Or show the result.", "The result")
+        page = page.replace(html.escape(NONE_YET), said("Think first, then read on."))
+        page = page.replace("Or show the result.", said("The result"))
+        page = _explained(page)
         if "<img" in page or "<svg" in page:  # the text goes on to speak of the figure
             page = page.replace("<details>", "<details open>", 1)
     else:
         return output
     return new_output("display_data", {"text/html": page})
+
+
+def _explained(page: str) -> str:
+    """The explanations below results, which are stored in English, in the reader's language."""
+    if language():
+        for lesson in captions().values():
+            for why in lesson.get("why", {}).values():
+                stored = html.escape("\n".join(textwrap.wrap(why, 90)))
+                page = page.replace(stored, html.escape(said(why)))
+    return page
 
 
 def _alive(table: str, state: live.State) -> str:
@@ -231,26 +267,44 @@ def how_to(name: Path) -> str:
     """How to do the exercises of a lesson, with links if the repository's address is known."""
     place = f"notebooks/{name.as_posix()}"
     static = "../" * (len(name.parts) - 1) + "_static"
+    if language():
+        place = f"translations/{language()}/{place}"
     badges = "".join(
         f'<a href="{html.escape(link)}">'
-        f'<img src="{static}/{file}.svg" alt="{said}" height="20"></a>\n'
-        for link, file, said in (
+        f'<img src="{static}/{file}.svg" alt="{alt}" height="20"></a>\n'
+        for link, file, alt in (
             (binder(place), "binder", "Open this lesson on Binder"),
             (colab(place), "colab", "Open this lesson in Colab"),
         )
-        if link
+        if link and not (file == "colab" and language())  # Colab opens only committed files
     )
     address = repository()
-    clone = f"`git clone {address}`, then `make lab` in its folder" if address else "`make lab`"
+    lab = f"make lab COURSE_LANGUAGE={language()}" if language() else "make lab"
+    clone = f"`git clone {address}`, then `{lab}` in its folder" if address else f"`{lab}`"
     where = f"open the lesson in a browser,\n\n{badges}\n\nor" if badges else "open the lesson"
-    return (
-        ":::{admonition} This page is for reading\n:class: how-to\n"
+    about = said(
         "Maps and models on it work; code does not run, and nothing checks your answers. To do the "
-        f"exercises, {where} on your own computer: {clone}. Its file is `{place}`.\n:::"
+        f"exercises, {where} on your own computer: {clone}. Its file is `{place}`."
     )
+    title = said("This page is for reading")
+    return f":::{{admonition}} {title}\n:class: how-to\n{about}\n:::"
 
 
-def _start(cells: list[NotebookNode]) -> list[NotebookNode]:
+def other_languages(name: Path, to: Language | None) -> str:
+    """Links from a page to the same page in the other languages."""
+    up = "../" * (len(name.parts) - 1 + (to is not None))
+    page = name.with_suffix(".html").as_posix()
+    others = [(f"{up}{page}", "en", "English")] if to else []
+    others += [
+        (f"{up}{one.folder.name}/{page}", one.html, one.name) for one in languages() if one != to
+    ]
+    links = (
+        f'<a href="{at}" lang="{code}" hreflang="{code}">{name}</a>' for at, code, name in others
+    )
+    return f'<p class="languages">{" · ".join(links)}</p>'
+
+
+def _start(cells: list[NotebookNode], to: Language | None = None) -> list[NotebookNode]:
     """The start page: the model first, no cell to run, and the table of contents."""
     first = cells[0]
     first.source = re.sub(r"\n\nSelect the cell below.*", "", first.source, flags=re.S)
@@ -260,10 +314,10 @@ def _start(cells: list[NotebookNode]) -> list[NotebookNode]:
         if cell.cell_type == "code":
             cell.metadata = NotebookNode(tags=["remove-input"])
     lessons = sorted(p.relative_to(SOLUTIONS).as_posix() for p in SOLUTIONS.glob("*/*.ipynb"))
-    toc = "\n".join([":::{toctree}\n:hidden:\n:caption: Lessons\n", *lessons, ":::"])
-    toc += (
-        "\n\n:::{toctree}\n:hidden:\n:caption: Besides\n\nglossary.ipynb\nexercises/index.md\n:::"
-    )
+    toctree = ":::{toctree}\n:hidden:\n:caption: "
+    more = "glossary.ipynb" if to else "glossary.ipynb\nexercises/index.md"
+    toc = "\n".join([f"{toctree}{said('Lessons')}\n", *lessons, ":::"])
+    toc += f"\n\n{toctree}{said('Besides')}\n\n{more}\n:::"
     place = Path("index.ipynb")
     way_in = new_markdown_cell(how_to(place), id="how-to")
     return [*shown[:2], way_in, *shown[2:], new_markdown_cell(toc, id="toc")]

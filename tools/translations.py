@@ -50,6 +50,8 @@ class Language:
 
     Args:
         folder: its name is the language's code.
+        name: in the language itself.
+        html: the code for pages, such as "zh-CN".
         stale: the line above a cell that is still English.
         never: patterns that no translation contains, and why.
         terms: the English forms of each term, and the words of the language, one of which is used.
@@ -57,6 +59,7 @@ class Language:
 
     folder: Path
     name: str
+    html: str
     stale: str
     never: Mapping[str, str]
     terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
@@ -72,7 +75,8 @@ def language(folder: Path) -> Language:
     table = (folder / "terms.md").read_text(encoding="utf-8").partition("| note |")[2]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in ROW.findall(table)[1:]]
     terms = [(tuple(row[0].split(" / ")), tuple(row[1].split(" / "))) for row in rows]
-    return Language(folder, told["name"], told["stale"], told.get("never", {}), tuple(terms))
+    known = told["name"], told["html"], told["stale"], told.get("never", {})
+    return Language(folder, *known, tuple(terms))
 
 
 # ---------------------------------------------------------------- blocks
