@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_utils.show import drawing
 from tools import sentences
 from tools.translations import languages
 from whywrong import language
@@ -91,6 +92,24 @@ def test_a_report_stays_english_and_its_card_does_not():
 def test_the_most_specific_pattern_counts():
     words = Strings({"{a} is {b}": "1 {a} {b}", "{a} is not {b}": "2 {a} {b}"})
     assert words.find("x is not y") == "2 x y"
+
+
+@pytest.mark.parametrize("has_font", [True, False])
+def test_a_title_has_a_font_with_its_characters_or_stays_english(has_font, monkeypatch, tmp_path):
+    """So no figure shows empty boxes."""
+    (tmp_path / "xx" / "strings" / "more.json").write_text('{"Rows": "每行之和为一"}')
+    (tmp_path / "xx" / "language.toml").write_text('fonts = ["None such", "Of the test"]')
+    known = ["DejaVu Sans", *["Of the test"] * has_font]
+    monkeypatch.setattr(drawing.font_manager, "get_font_names", lambda: known)
+    with speaking("xx"), drawing.style():
+        title = drawing.figure(4, 2, "Rows").get_suptitle()
+    assert title == ("每行之和为一" if has_font else "Rows")
+
+
+def test_wide_characters_are_wrapped_by_their_width_and_no_line_begins_with_a_mark():
+    with speaking(""):
+        lines = drawing._wrapped("一二三四五，六七八九十。", 10).split("\n")
+    assert lines == ["一二三四五，", "六七八九十。"]
 
 
 @pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)

@@ -144,7 +144,7 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
     """
     lesson, _, figure = name.partition(" ")
     kept = captions()[lesson][figure]
-    return {part: said(text).format(**numbers) for part, text in kept.items()}
+    return {part: text.format(**numbers) for part, text in kept.items()}
 
 
 @cache

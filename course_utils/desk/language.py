@@ -1,6 +1,32 @@
 """The reader's language, for all that shows a sentence: see `whywrong/language.py`."""
 
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 from whywrong.installed import installed
 from whywrong.language import MARKER, language, said
 
-__all__ = ["MARKER", "installed", "language", "said"]
+__all__ = ["MARKER", "folders", "fonts", "language", "said", "settings"]
+
+
+def folders() -> dict[str, Path]:
+    """The folders of the languages that the course is translated into."""
+    course = installed()
+    found = course.translations.glob("*/language.toml") if course else ()
+    return {path.parent.name: path.parent for path in sorted(found)}
+
+
+@cache
+def settings(folder: Path) -> dict[str, Any]:
+    """What a language's `language.toml` says."""
+    return tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
+
+
+def fonts() -> list[str]:
+    """Fonts that have the characters of the reader's language; empty for English."""
+    folder = folders().get(language()) if language() else None
+    return list(settings(folder)["fonts"]) if folder else []

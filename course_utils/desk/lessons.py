@@ -10,8 +10,9 @@ from IPython.core.getipython import get_ipython
 
 from whywrong.card import Message
 
+from .language import folders
 from .points import FILE_NAME
-from .translated import HANDED_OUT, build, folders
+from .translated import HANDED_OUT, build
 
 
 def lay_out(folder: Path, language: str = "") -> str:

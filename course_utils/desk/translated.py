@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .language import MARKER, installed
+from .language import MARKER, folders, settings
 
 HERE = Path(__file__).resolve().parent.parent
 PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
@@ -33,13 +32,6 @@ def blocks(text: str) -> dict[str, str]:
     parts = HEAD.split(text)[1:]
     found = zip(parts[::2], parts[1::2], strict=True)
     return {id: said for id, body in found if (said := COMMENT.sub("", body).strip())}
-
-
-def folders() -> dict[str, Path]:
-    """The folders of the languages that the course is translated into."""
-    course = installed()
-    found = course.translations.glob("*/language.toml") if course else ()
-    return {path.parent.name: path.parent for path in sorted(found)}
 
 
 def translated(notebook: dict[str, Any], file: Path, stale: str) -> dict[str, Any]:
@@ -68,14 +60,13 @@ def build(folder: Path, out: Path, notebooks: Path = HANDED_OUT, *, again: bool 
         out: where to; its notebooks are kept unless `again`.
         notebooks: the English edition.
     """
-    told = tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
     for path in sorted(notebooks.rglob("*.ipynb")):
         name = path.relative_to(notebooks)
         target = out / name
         if ".ipynb_checkpoints" in name.parts or (target.exists() and not again):
             continue
         notebook = json.loads(path.read_text(encoding="utf-8"))
-        made = translated(notebook, (folder / name).with_suffix(".md"), told["stale"])
+        made = translated(notebook, (folder / name).with_suffix(".md"), settings(folder)["stale"])
         made["metadata"] = made["metadata"] | {"course": {"language": folder.name}}
         _lead(made, path, target, notebooks)
         text = json.dumps(made, ensure_ascii=False, indent=1, sort_keys=True)

@@ -6,6 +6,7 @@ import io
 import math
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ import matplotlib
 import matplotlib.style
 import numpy as np
 import torch
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -30,6 +32,7 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
+from course_utils.desk.language import fonts, said
 from course_utils.desk.rounding import fixed
 from course_utils.show import colours
 
@@ -89,7 +92,7 @@ class Picture:
     def __init__(self, figure: Figure, alt: str) -> None:
         if not alt.strip():
             raise ValueError("alt is empty: say in a sentence what the figure shows")
-        self.alt = " ".join(alt.split())
+        self.alt = said(" ".join(alt.split()))
         image = _drawn(figure)
         self.width, self.height = (round(side / PIXEL_DENSITY) for side in image.size)
         self.webp = _encoded(image.point(FEWER_SHADES), format="WEBP", lossless=True, method=2)
@@ -134,12 +137,36 @@ def figure(width: float, height: float, title: str) -> Figure:
     width, height = (round(x * CSS_PIXELS_PER_INCH) / CSS_PIXELS_PER_INCH for x in size)
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
     figure = Figure(figsize=(width, height), layout=layout)
-    figure.suptitle(_wrapped(title, columns=int(width * 10)), fontsize=11, fontweight="bold")
+    title, font = _in_the_reader_s_language(title)
+    look: dict[str, Any] = {"fontsize": 11, "fontweight": "bold", "fontfamily": font}
+    figure.suptitle(_wrapped(title, columns=int(width * 10)), **look)
     return figure
 
 
+def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
+    """A title and the fonts for it; it stays English if no font here has its characters."""
+    own, latin = said(title), list(matplotlib.rcParams["font.family"])
+    if own == title:
+        return title, latin
+    known = set(font_manager.get_font_names())
+    found = [name for name in fonts() if name in known]
+    return (own, [*latin, *found[:1]]) if found or own.isascii() else (title, latin)
+
+
 def _wrapped(text: str, columns: int) -> str:
-    return "\n".join(textwrap.wrap(text, columns))
+    if not any(map(_is_wide, text)):
+        return "\n".join(textwrap.wrap(text, columns))
+    lines, width = [""], 0  # no blanks between words: a line may end after any character
+    for character in text:
+        width += 1 + _is_wide(character)
+        if width > columns and unicodedata.category(character)[0] != "P":
+            lines, width = [*lines, ""], 1 + _is_wide(character)
+        lines[-1] += character
+    return "\n".join(lines)
+
+
+def _is_wide(character: str) -> bool:
+    return unicodedata.east_asian_width(character) in "WF"
 
 
 def cell_inches(shape: tuple[int, ...]) -> float:

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from course_utils.desk.language import said
+
 FOLDER = Path(__file__).parent
 
 
@@ -26,24 +28,28 @@ class Drawing:
     steps: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "\n".join([self.title, *(f"  {step}" for step in self.steps or [self.alt])])
+        steps = (f"  {said(step)}" for step in self.steps or [self.alt])
+        return "\n".join([said(self.title), *steps])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        spoken = self.alt or f"Diagram: {self.title}. From top to bottom: {'; '.join(self.steps)}."
+        steps = f"Diagram: {self.title}. From top to bottom: {'; '.join(self.steps)}."
+        spoken = said(" ".join(self.alt.split()) or steps)
         picture = self.svg.replace("<svg ", f'<svg aria-label="{html.escape(spoken)}" ', 1)
         note = lines = ""
         if any("(learned)" in step for step in self.steps):
-            note = '<div style="font-weight:400">A thick blue border: it learns.</div>'
+            learns = said("A thick blue border: it learns.")
+            note = f'<div style="font-weight:400">{learns}</div>'
         if self.steps:
-            listed = "".join(f"<li><code>{html.escape(step)}</code></li>" for step in self.steps)
+            items = (html.escape(said(step)) for step in self.steps)
+            listed = "".join(f"<li><code>{item}</code></li>" for item in items)
             lines = (
-                '<details style="margin-top:0.5em"><summary style="cursor:pointer">the same as '
-                f"text</summary><ol>{listed}</ol></details>"
+                '<details style="margin-top:0.5em"><summary style="cursor:pointer">'
+                f"{said('the same as text')}</summary><ol>{listed}</ol></details>"
             )
         page = (
             '<figure style="margin:0.5em 0;color:var(--jp-content-font-color1, inherit)">'
             '<figcaption style="font-weight:600;margin-bottom:0.5em">'
-            f"{html.escape(self.title)}{note}</figcaption>{picture}{lines}</figure>"
+            f"{html.escape(said(self.title))}{note}</figcaption>{picture}{lines}</figure>"
         )
         return {"text/html": page, "text/plain": repr(self)}
 
