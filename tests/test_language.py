@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_utils.desk import language as desk_language
 from course_utils.show import drawing
 from tools import sentences
 from tools.translations import languages
@@ -32,7 +33,8 @@ def german(tmp_path, monkeypatch):
     folder = tmp_path / "xx" / "strings"
     folder.mkdir(parents=True)
     (folder / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
-    monkeypatch.setattr(language, "installed", lambda: SimpleNamespace(translations=tmp_path))
+    for asking in (language, desk_language):
+        monkeypatch.setattr(asking, "installed", lambda: SimpleNamespace(translations=tmp_path))
     monkeypatch.delenv("COURSE_LANGUAGE", raising=False)
     language.strings.cache_clear()
     yield
