@@ -95,7 +95,7 @@ class TestAsFound:
         assert names == [f"patient_{letter.lower()}" for letter in LETTERS]
         for letter in LETTERS:
             assert PER_PATIENT[letter].id == f"patient_{letter.lower()}"
-            assert 12 <= len(str(clinic.program(letter)).splitlines()) <= 30
+            assert 12 <= len(inspect.getsource(clinic.AS_FOUND[letter]).splitlines()) <= 30
 
 
 class TestInstruments:
@@ -112,7 +112,7 @@ class TestInstruments:
     }
 
     def test_which_instrument_finds_which_patient(self):
-        found = clinic.examined()
+        found = clinic.examined(clinic.as_found())
         assert {p: ", ".join(t for t, hit in row.items() if hit) for p, row in found.items()} == (
             self.FOUND
         )
@@ -123,6 +123,15 @@ class TestInstruments:
         assert clinic.FLOOR == pytest.approx(toy_english.least_loss(24), abs=5e-4)
         assert all(abs(ends[p] - clinic.FLOOR) < 0.05 for p in "ABCFH")
 
+    def test_none_finds_a_fault_after_the_fixes(self):
+        models = {letter: clinic.treated(letter, clinic.FIXED[letter]) for letter in "ABCEFG"}
+        assert not any(any(row.values()) for row in clinic.examined(models).values())
+
+    @pytest.mark.parametrize("letter", ["D", "G"])
+    def test_trained_again_with_the_fix_it_is_above_the_floor_and_writes_well(self, letter, capsys):
+        assert clinic.speaks(clinic.loss_and_text(letter, "the dogs", clinic.FIXED[letter]))
+        assert 1.23 <= float(capsys.readouterr().out.split()[1].rstrip(",")) <= 1.4
+
     def test_training_begins_with_the_stored_losses(self):
         _, losses = clinic.train("G", steps=10)
         assert sum(losses) / 10 == pytest.approx(clinic.losses("G")[5], rel=0.15)
@@ -131,8 +140,8 @@ class TestInstruments:
 class TestSymptoms:
     def test_another_text_in_the_batch_changes_the_next_word(self):
         text, other = "the cat sees", BESIDE
-        for patient, word in {"A": "sleeps", "": "the"}.items():
-            model = clinic.trained(patient)
+        models = {"sleeps": clinic.trained("A"), "the": clinic.treated("A", clinic.FIXED["A"])}
+        for word, model in models.items():
             assert clinic.next_word(model, text) == "the"
             assert clinic.next_word(model, text, beside=other) == word
 
@@ -147,8 +156,10 @@ class TestSymptoms:
         *losses, weight = clinic.train_in_half(clinic.FIXED["B"], lambda loss: loss)
         assert losses[0] > losses[1] > losses[2] and math.isfinite(weight)
 
-    def test_two_of_ten_channels_have_no_effect(self):
-        assert clinic.heard_channels(clinic.AS_FOUND["C"], 10, 4) == [True] * 8 + [False] * 2
+    def test_two_of_ten_channels_have_no_effect_until_the_fix_refuses(self):
+        assert clinic.channels_used(clinic.AS_FOUND["C"], 10, 5) == "0 1 2 3 4 5 6 7 8 9"
+        assert clinic.channels_used(clinic.AS_FOUND["C"], 10, 4) == "0 1 2 3 4 5 6 7"
+        assert clinic.channels_used(clinic.FIXED["C"], 10, 4).startswith("ValueError: ")
 
     def test_first_tokens_have_small_outputs_until_the_fix(self):
         found, fixed = (clinic.loudness(p["E"]) for p in (clinic.AS_FOUND, clinic.FIXED))
@@ -156,8 +167,9 @@ class TestSymptoms:
         assert float(found[-1]) == pytest.approx(float(fixed[-1]), rel=1e-4)
 
     def test_only_the_longest_text_breaks(self):
-        found = [clinic.places_of(clinic.AS_FOUND["F"], n) for n in (1, 23, 24)]
+        found = [clinic.outcome(clinic.AS_FOUND["F"], n) for n in (1, 23, 24)]
         assert found[:2] == ["fine", "fine"] and found[2].startswith("IndexError")
+        assert clinic.outcome(clinic.FIXED["F"], 24) == "fine"
 
     def test_positions_grow_quadratically_unless_cached(self):
         assert pushed(clinic.AS_FOUND["H"], 100) == 5_050
@@ -165,7 +177,3 @@ class TestSymptoms:
         beginning = torch.zeros(1, 3, dtype=torch.int64)
         texts = [p["H"](clinic.reader(), beginning, 9) for p in (clinic.AS_FOUND, clinic.FIXED)]
         assert torch.equal(*texts)
-
-    def test_a_program_is_shown_as_code(self):
-        shown = clinic.program("A")._repr_mimebundle_()
-        assert shown["text/markdown"] == f"```python\n{shown['text/plain']}\n```"

@@ -212,6 +212,7 @@ class Entry:
         handed: in an account, whether it is an object that the check measures, such as a model;
             `answer` is then the word that stands for it in the catalogue.
         formerly: an earlier name of the key, which older notebooks still have.
+        also: other spellings of the answer, such as that of an earlier edition.
     """
 
     name: str
@@ -223,6 +224,7 @@ class Entry:
     optional: bool = False
     handed: bool = False
     formerly: str = ""
+    also: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

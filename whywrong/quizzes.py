@@ -118,7 +118,8 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
     kinds, given = seen.facts["types"], seen.facts["given"]
     rows = []
     for e in exercise.entries:
-        good = e.name in given and _equal(e, given[e.name], e.answer)
+        accepted = (e.answer, *e.also)
+        good = e.name in given and any(_equal(e, given[e.name], answer) for answer in accepted)
         said = _say(e, kinds.get(e.name), given, good)
         rows.append(BehaviourResult(e.name, said, good, worded=not good))
     right = sum(bool(r.holds) for r in rows)

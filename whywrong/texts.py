@@ -66,7 +66,7 @@ from torch import Tensor, nn
 """
 LABELS = {"Why": "why", "Look": "look", "As in": "as_in", "Breaks": "breaks"}
 LABELS |= {"Answer": "answer", "Ask": "ask", "Choices": "choices", "Example": "answer"}
-LABELS |= {"Formerly": "formerly"}
+LABELS |= {"Formerly": "formerly", "Also": "also"}
 LABEL = re.compile(rf"^({'|'.join(LABELS)}):\s*", re.M)
 
 
@@ -290,7 +290,10 @@ class Text:
         ordered = sentence.startswith("(in order) ")
         sentence = sentence.removeprefix("(in order) ")
         asked, formerly = said.get("ask", ""), said.get("formerly", "")
-        return Entry(section.title, answer, sentence, asked, choices, ordered, formerly=formerly)
+        also = (self._value(said["also"], section.first),) if "also" in said else ()
+        return Entry(
+            section.title, answer, sentence, asked, choices, ordered, formerly=formerly, also=also
+        )
 
     def _value(self, source: str, line: int) -> Any:
         try:

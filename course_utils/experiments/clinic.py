@@ -1,7 +1,7 @@
 """Lesson 14: the eight programs inside small language models, and instruments to examine them.
 
 Each model is a small version of lesson 10's model, trained on the toy English with one broken part.
-This module also shows the programs and their symptoms.
+This module also computes the symptoms of a program, as found or fixed.
 
     python -m course_utils.experiments.clinic
 
@@ -10,8 +10,7 @@ This command trains the models in 1.5 minutes and stores them next to this file 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -58,51 +57,32 @@ CAUSES = {
     "future not hidden": "Each token then sees the one that it should predict.",
     "heads cut without a swap": "A head then holds pieces of several tokens.",
     "channels left over": "Some channels then have no effect.",
-    "places from 1": "Each token is then one position too far, and the last token has no position.",
-    "padding counted as places": "A text then begins at a different position in each batch.",
+    "positions from 1": "Each token is then one position too far, and the last one has none.",
+    "padding counted as positions": "A text then begins at a different position in each batch.",
     "nothing kept between words": "Each new word then costs as much as all those before it.",
     "dropout never off": "The same input then gives a different result each time.",
 }
-
-
-# A program to read ------------------------------------------------------------------------------
-
-
-class Program:
-    """The source of a program, for a notebook or a terminal."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source.strip()
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/markdown": f"```python\n{self.source}\n```", "text/plain": self.source}
-
-    def __repr__(self) -> str:
-        return self.source
-
-
-def program(letter: str) -> Program:
-    """The program of one patient; the patients are called `A` to `H`."""
-    return Program(inspect.getsource(AS_FOUND[letter]))
 
 
 # Models with one broken part --------------------------------------------------------------------
 
 
 class Ward(nn.Module):
-    """A small GPT on the toy English, in which one part may be a broken program.
+    """A small GPT on the toy English, in which one part may be a patient's program.
 
     Args:
-        patient: the letter of the broken program; "" for a sound model.
+        patient: the letter of the patient; "" for a sound model.
+        program: the patient's program, such as a fixed one; None for the program as found.
 
     Shapes: `forward(ids, pad_mask=None)` takes `(B, T)` and a bool `(B, T)`, and returns
     `(B, T, V)`.
     """
 
-    def __init__(self, patient: str = "") -> None:
+    def __init__(self, patient: str = "", program: Callable[..., Any] | None = None) -> None:
         super().__init__()
         V, C = len(toy_english.words), WIDTH
-        self.patient = patient
+        self.patient, self.program = patient, program or AS_FOUND.get(patient, FIXED["A"])
+        self.num_heads = UNEVEN if patient == "C" and program is None else HEADS
         self.token = nn.Parameter(torch.randn(V, C))
         self.position = nn.Parameter(torch.randn(CONTEXT, C))
         self.layers = nn.ModuleList(
@@ -125,7 +105,7 @@ class Ward(nn.Module):
     def forward(self, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         if pad_mask is None:
             pad_mask = torch.zeros_like(ids, dtype=torch.bool)
-        rows = AS_FOUND["F"] if self.patient == "F" else FIXED["F"]
+        rows = self.program if self.patient == "F" else FIXED["F"]
         x, self.looked = rows(ids, pad_mask, self.token, self.position), []
         for layer in self.layers:
             assert isinstance(layer, nn.ModuleDict)
@@ -139,15 +119,13 @@ class Ward(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor) -> Tensor:
         """Attention: `(B, T, C)` three times and a bool `(B, T)`, to `(B, T, C)`."""
-        program = AS_FOUND.get(self.patient, FIXED["A"])
-        if self.patient == "C":
-            return program(query, key, value, UNEVEN)
-        if self.patient == "G":
-            return program(query, key, value, HEADS)
+        if self.patient in ("C", "G"):
+            mixed: Tensor = self.program(query, key, value, self.num_heads)
+            return mixed
         query, key, value = (split_heads(x, HEADS) for x in (query, key, value))
         if self.patient in ("B", "E"):
-            return merge_heads(program(query, key, value))
-        attend = program if self.patient == "A" else FIXED["A"]
+            return merge_heads(self.program(query, key, value))
+        attend = self.program if self.patient == "A" else FIXED["A"]
         return merge_heads(attend(query, key, value, pad_mask))
 
     @property
@@ -156,15 +134,21 @@ class Ward(nn.Module):
         return self.patient not in tuple("BCEG")
 
 
-def train(patient: str = "", steps: int = STEPS) -> tuple[Ward, list[float]]:
-    """Train a model with a broken part; return the model and the loss before each step."""
+def train(
+    patient: str = "", steps: int = STEPS, program: Callable[..., Any] | None = None
+) -> tuple[Ward, list[float]]:
+    """Train a model with a patient's program, as found or as given.
+
+    Returns:
+        The model and the loss before each step.
+    """
     with torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(0)
-        model, losses = Ward(patient), []
+        model, losses = Ward(patient, program), []
         optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
-        T = CONTEXT - (patient == "F")  # patient F fails on the longest texts
-        step = AS_FOUND["D"] if patient == "D" else training_step
+        T = CONTEXT - (patient == "F" and program is None)  # it fails on the longest texts
+        step = model.program if patient == "D" else training_step
         for ids in toy_english.draw(16 * steps, T, seed=1).view(steps, 16, T):
             losses.append(step(model, ids, optimizer))
             schedule.step()
@@ -189,14 +173,20 @@ def _kept() -> dict[str, Tensor]:
     return load_file(KEPT)
 
 
-@cache
 def trained(patient: str = "") -> Ward:
     """The model that `keep` trained with this patient's part; for A and H, a sound model."""
-    own = patient if patient in BY_THEMSELVES else ""
+    return _with_parameters(patient if patient in BY_THEMSELVES else "", patient)
+
+
+def treated(patient: str, program: Callable[..., Any]) -> Ward:
+    """A sound model in which a program takes the place of this patient's."""
+    return _with_parameters("", patient, program)
+
+
+def _with_parameters(of: str, patient: str, program: Callable[..., Any] | None = None) -> Ward:
     with torch.random.fork_rng(devices=[]):
-        model = Ward(patient)
-    named = {n: _kept()[f"{own}.{n}"].float() for n in model.state_dict()}
-    model.load_state_dict(named)
+        model = Ward(patient, program)
+    model.load_state_dict({n: _kept()[f"{of}.{n}"].float() for n in model.state_dict()})
     return model.eval()
 
 
@@ -289,13 +279,24 @@ INSTRUMENTS: dict[str, Callable[[Ward], bool]] = {
 }
 
 
-def examined() -> dict[str, dict[str, bool]]:
-    """Whether each instrument finds a bug in each patient; "sound" is the model without a bug."""
-    patients = {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
+def as_found() -> dict[str, Ward]:
+    """A sound model, and the models of the eight patients as found, by name."""
+    return {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
+
+
+def examined(models: Mapping[str, Ward]) -> dict[str, dict[str, bool]]:
+    """Whether each instrument finds a fault in each model, by the names of both."""
     return {
         name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
-        for name, model in patients.items()
+        for name, model in sorted(models.items(), key=lambda named: (len(named[0]) == 1, named[0]))
     }
+
+
+def show_examined(models: Mapping[str, Ward]) -> None:
+    """Print the table of `examined`."""
+    print((" " * 8 + "".join(f"{name:20}" for name in INSTRUMENTS)).rstrip())
+    for name, row in examined(models).items():
+        print(f"{name:8}" + "".join(f"{'x' if hit else '.':20}" for hit in row.values()).rstrip())
 
 
 # Symptoms ---------------------------------------------------------------------------------------
@@ -308,6 +309,35 @@ def next_word(model: Ward, text: str, beside: str = "") -> str:
     ids = torch.stack([nn.functional.pad(row, (longest - len(row), 0)) for row in rows])
     mask = torch.arange(longest) < torch.tensor([longest - len(row) for row in rows])[:, None]
     return words.decode(_likeliest(model, ids, mask)[0])
+
+
+def in_a_batch(program: Callable[..., Any], text: str, beside: str) -> None:
+    """Print patient A's next word after a text, alone and in a batch with a longer text."""
+    model = treated("A", program)
+    print(f"alone:      {text} {next_word(model, text)}")
+    print(f"in a batch: {text} {next_word(model, text, beside)}")
+
+
+def loss_and_text(
+    patient: str, beginning: str, program: Callable[..., Any] | None = None, steps: int = 300
+) -> Ward:
+    """Print the last loss and a text of a patient's model, as found or trained with a program.
+
+    Args:
+        program: the fixed program, with which a new model is trained; None for the stored model.
+        steps: the number of steps of this training.
+
+    Returns:
+        The model.
+    """
+    if program is None:
+        model, last = trained(patient), list(losses(patient).values())[-1]
+    else:
+        model, seen = train(patient, steps, program)
+        last = sum(seen[-10:]) / 10
+    print(f"loss {last:.1f}, and the floor is {FLOOR:.2f}")
+    print(free_text(model, beginning, length=20))
+    return model
 
 
 def drawn(*shape: int) -> Iterator[Tensor]:
@@ -325,6 +355,13 @@ def in_half(attend: Callable[..., Tensor], width: int) -> Tensor:
     return attend(LONG * query.half(), LONG * key.half(), value.half())
 
 
+def in_half_precision(attend: Callable[..., Tensor], widths: Sequence[int]) -> None:
+    """Print for each width whether `in_half` gives NaN."""
+    for width in widths:
+        bad = bool(in_half(attend, width).isnan().any())
+        print(f"{width:3} wide:", "NaN" if bad else "fine")
+
+
 def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
     """Train a layer's `value` in float16 so that the layer reproduces its input. Returns three
     losses, each after `cure`, and one parameter of the layer."""
@@ -340,24 +377,27 @@ def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor
     return [*seen, weight[0, 0].item()]
 
 
-def heard_channels(attend: Callable[..., Tensor], width: int, num_heads: int) -> list[bool]:
-    """Whether each channel of the values affects the result."""
+def channels_used(attend: Callable[..., Tensor], width: int, num_heads: int) -> str:
+    """Which channels of the values affect the result, or the error."""
     query, key, value = drawn(1, 6, width)
     value.requires_grad_()
-    (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
-    said: list[bool] = (gradient.abs().sum(dim=(0, 1)) > 0).tolist()
-    return said
+    try:
+        (gradient,) = torch.autograd.grad(attend(query, key, value, num_heads).sum(), value)
+    except ValueError as error:
+        return f"ValueError: {error}"
+    return " ".join(str(c) for c in range(width) if gradient[..., c].any())
 
 
 def loudness(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
-    """The mean norm of the output at each position, `(T,)`; all inputs have equal norms."""
+    """The mean length of the output at each position, `(T,)`; all values are about equally long."""
     query, key, value = drawn(64, 1, T, 16)
     value = value + 1  # all tokens have a component in common
     return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))
 
 
-def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> str:
-    """The outcome of a program for a text of `length` tokens, with a table of 24 positions."""
+def outcome(program: Callable[..., Tensor], length: int, table: int = 24) -> str:
+    """Run patient F on a text of `length` tokens with a table of 24 positions; return "fine" or
+    the error."""
     ids, generator = torch.zeros(1, length, dtype=torch.int64), torch.Generator().manual_seed(0)
     token, position = torch.randn(2, table, 4, generator=generator)
     try:
@@ -365,6 +405,12 @@ def places_of(program: Callable[..., Tensor], length: int, table: int = 24) -> s
     except IndexError as error:
         return f"IndexError: {error}"
     return "fine"
+
+
+def run_on_lengths(program: Callable[..., Tensor], lengths: Sequence[int]) -> None:
+    """Print the `outcome` of patient F for texts of these lengths."""
+    for length in lengths:
+        print(f"{length:2} tokens:", outcome(program, length))
 
 
 class Reader(nn.Module):

@@ -247,7 +247,7 @@ CAUSES = {
     "cause_b": "scores not scaled",
     "cause_c": "channels left over",
     "cause_e": "mask after softmax",
-    "cause_f": "places from 1",
+    "cause_f": "positions from 1",
     "cause_g": "heads cut without a swap",
     "cause_h": "nothing kept between words",
 }
@@ -257,7 +257,7 @@ QUIZZES = {
     **{id: {"cause": cause} for id, cause in CAUSES.items()},
     "cause_d": {"targets": "not shifted", "clearing": "missing", "clipping": "too late"},
     "recall_14": {
-        "True in SDPA's mask": "takes part",
+        "position after 7 cached tokens": 7,
         "another source changes": "K and V",
         "LayerNorm's mean runs over": "channels",
     },
@@ -299,7 +299,7 @@ def not_right(right, almost):
     return {
         "a list": (0, list(right.values())),
         "nothing known": (0, dict.fromkeys(right, "I don't know")),
-        "a number": (almost, right | {first: 7}),
+        "a number": (almost, right | {first: 70}),
         "first left out": (almost, {k: v for k, v in right.items() if k != first}),
     }
 
@@ -312,6 +312,7 @@ RIGHT = {
     "patient_g": VIEW_RIGHT,
     **{id: {"with blanks": with_blanks(right)} for id, right in QUIZZES.items()},
 }
+RIGHT["cause_f"]["as an earlier edition called it"] = {"cause": "places from 1"}
 
 
 WRONG = {
