@@ -77,6 +77,11 @@ def layers(a, b):
     return nn.Sequential(nn.Conv1d(a, b, 3), nn.Embedding(a, b + 1), nn.LayerNorm(b), nn.GRU(a, b))
 
 
+def huge(a, b):
+    """A layer without memory, of more numbers than float32 or int32 can count."""
+    return nn.Linear(20_001 * a, 20_001 * b, device="meta")
+
+
 # By name: how the module is made from two sizes, what it counts by hand, and the case's role.
 MODULES = {
     "a linear layer": (nn.Linear, lambda a, b: a * b + b, "typical"),
@@ -104,6 +109,11 @@ MODULES = {
     "an embedding that is also the output layer's weight, and a norm": (
         language_model,
         lambda a, b: a * b + 2 * b,
+        "",
+    ),
+    "a layer of more than two billion numbers": (
+        huge,
+        lambda a, b: 20_001**2 * a * b + 20_001 * b,
         "",
     ),
     "multi-head attention": (
@@ -157,7 +167,9 @@ def probe(answer, case):
 def build(make, case):
     """In training mode, some of its parameters with gradients."""
     torch.manual_seed(1)
-    module = make(*case.options["sizes"]).train().to(target_device())
+    module = make(*case.options["sizes"]).train()
+    if not any(p.is_meta for p in module.parameters()):
+        module = module.to(target_device())
     for p in [p for p in module.parameters() if p.requires_grad][::2]:
         p.grad = torch.full_like(p, 0.5)
     return module
@@ -171,7 +183,7 @@ def state(module):
 
 def tensors(module):
     found = [t for p in module.parameters() for t in (p, p.grad) if t is not None]
-    return [t.detach().clone() for t in (*found, *module.buffers())]
+    return [t.detach().clone() for t in (*found, *module.buffers()) if not t.is_meta]
 
 
 def expect(case):

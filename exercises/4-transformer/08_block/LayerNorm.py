@@ -44,6 +44,14 @@ def apart(x):
     return x + 8 * (torch.arange(x.shape[-1]) % 2).to(x)
 
 
+def far_from_zero(draw):
+    """The rounding of their squares is as large as their variance; that of the numbers isn't."""
+    x = 10_000 + apart(draw.normal(2, 5, 8))
+    case = norm_case(draw, "numbers near 10,000", x, roles="stability")
+    case.options.update(once=True, tolerance={torch.float32: 1e-2})
+    return case
+
+
 def cases(seed):
     draw = Draw(seed)
     by_hand = norm_case(
@@ -70,6 +78,8 @@ def cases(seed):
         norm_case(draw, "tokens of almost no variance", flat),
         norm_case(draw, "float64, tokens whose channels are all equal", equal),
         norm_case(draw, "float64, numbers far from 0", far),
+        far_from_zero(draw),
+        norm_case(draw, "an eps of 0", 0.001 * apart(draw.normal(4, 2, 6)), eps=0.0),
         norm_case(draw, "not contiguous in memory", apart(draw.normal(B, C, T).mT)),
         norm_case(draw, "one text", draw.normal(5, 7), roles="small"),
         norm_case(draw, "one token", draw.normal(6), roles="small"),
@@ -126,6 +136,12 @@ def nothing_kept(case, seen, expected):
     return near(seen.tensors["after training"], seen.tensors["out"], 1e-5)
 
 
+def differs_far_from_zero(trials):
+    off = [t.case for t in trials if not near(t.seen.tensors["out"], t.expected["out"], 1e-2)]
+    return bool(off) and all("stability" in case.roles for case in off)
+
+
+signs = {"variance_by_difference": differs_far_from_zero}  # rounding depends on the last step
 properties = (depends, each_apart, mean_zero, variance_one, nothing_kept, *MODULE_PROPERTIES)
 
 # The sizes that have to differ, by the letters of each input's dimensions.

@@ -38,6 +38,7 @@ def cases(seed):
         case("temperature 0.7", drawn(0.7), "typical", temperature=0.7),
         case("temperature 0", drawn(), "cold", temperature=0),
         case("temperature 0.0, both cuts", drawn(), "cold", temperature=0.0, top_k=3, top_p=0.5),
+        case("logits alone, 60 words", draw.normal(2, 60)),
         case("top_k 3", drawn(), top_k=3),
         case("top_k 1", drawn(), top_k=1),
         case("top_k beyond the vocabulary", drawn(), top_k=50),

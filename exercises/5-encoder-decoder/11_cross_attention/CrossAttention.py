@@ -111,6 +111,7 @@ def cases(seed):
         case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", **once),
         case("float64, made by position", given="by position", **double, **once),
         case("as many queries as keys", as_many, padding_behind, **small),
+        case("as many queries as keys, no mask", as_many, **small),
         case("one text, padded", TwoSizes(1, 3, 5, 4, 2), holes, **small),
         case("one query, one head", TwoSizes(2, 1, 3, 5, 1), **small),
         scores_of_100(draw),

@@ -32,6 +32,7 @@ def cases(seed):
     loud = {"context_pad_mask": padding_behind, "loud": 10.0}
     same = {"pad_mask": padding_behind, "context_pad_mask": padding_anywhere, "roles": "small"}
     by_name = {"pad_mask": padding_anywhere, "given": "by name"}
+    few = {"roles": "small", "once": True}
     full = {"context_pad_mask": padding_behind, "roles": "small"}
     weights = post_weights(draw, DECODER, WIDTH, WIDE)
     as_many, fits = TwoSizes(3, 4, 4, 5, 2, 11, 6), TwoSizes(3, 7, 9, 5, 2, 12, 7)
@@ -41,6 +42,8 @@ def cases(seed):
         case("the context padded, a loud network", **loud, **double, **once),
         case("the target padded, made by name", **by_name, **once),
         case("as many tokens in both texts", as_many, given="by position", **same, **once),
+        case("as many tokens, the target padded", as_many, pad_mask=padding_behind, **few),
+        case("as many tokens, the context padded", as_many, context_pad_mask=padding_behind, **few),
         post_dropout_case(draw, (WIDTH, HEADS, WIDE, LENGTH), weights, context=True),
         case("one token each", TwoSizes(2, 1, 1, 5, 3, 7, 4), roles="small", **once),
         case("as many tokens as fit, a longer context", fits, **full, **once),

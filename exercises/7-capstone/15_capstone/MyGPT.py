@@ -36,6 +36,7 @@ def cases(seed):
         ),
         case("as many tokens as fit", (3, 7, 11, 2, 5, 7, 2), roles="small", once=True),
         case("30 texts, four layers", (30, 3, 50, 2, 6, 7, 4), roles="small", once=True),
+        case("a long text", (1, 1030, 11, 2, 12, 1031, 1), roles="small", once=True),
         with_small_tokens(case("small tokens", (4, 6, 11, 2, 5, 8, 2), roles="small", once=True)),
     ]
 

@@ -39,6 +39,7 @@ def cases(seed):
         norm_case(draw, "random numbers", roles="typical device"),
         new,
         norm_case(draw, "made by name", eps=0.3),
+        norm_case(draw, "an eps of 0", draw.normal(4, 2, 6) / 1000, eps=0.0),
         norm_case(draw, "small numbers", draw.normal(*draw.sizes(3, 3, 9)) / 1000),
         norm_case(draw, "float64", draw.normal(*draw.sizes(3, 3, 9), dtype=torch.float64)),
         norm_case(draw, "one token", draw.normal(6), roles="small"),

@@ -51,15 +51,6 @@ class TokenByToken(Plain):
         return torch.stack(rows).reshape(x.shape)
 
 
-class MeanOfSquares(Plain):
-    """The mean of the squares less the square of the mean."""
-
-    def normed(self, x):
-        mean = x.mean(-1, keepdim=True)
-        variance = (x**2).mean(-1, keepdim=True) - mean**2
-        return (x - mean) / torch.sqrt(variance + self.eps)
-
-
 def gelu_by_power(x):
     inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * torch.pow(x, 3))
     return x * (torch.tanh(inner) + 1) / 2
@@ -157,7 +148,6 @@ RIGHT = {
         "by var_mean": ByVarMean,
         "by length": ByLength,
         "a token at a time": TokenByToken,
-        "mean of squares": MeanOfSquares,
     },
     "gelu": {
         "by pow": gelu_by_power,
