@@ -115,6 +115,10 @@ def pytest_terminal_summary(
     out, and one per reason to skip."""
     if not config.getoption("--everything"):
         terminalreporter.write_line(f"Left to `make test-all`: {', '.join(left_out())}.")
+    from tools import translations  # needs what only tests have
+
+    for to in translations.languages():
+        terminalreporter.write_line(translations.total(to, translations.notebooks()))
     reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
     for reason, count in reasons.items():
         terminalreporter.write_line(f"NOT TESTED HERE, {count} tests: {reason}", yellow=True)

@@ -113,6 +113,39 @@ def test_what_a_reader_has_written_stays(edition, tmp_path):
     assert (tmp_path / MARKER).read_text(encoding="utf-8").strip() == to.folder.name
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said", "now"),
+    [
+        ("## 1. Rows (1 minute)", "## 1. Rows (2 minutes)", "## 1. 行（1 分钟）", ""),
+        (
+            "## 2. Rows (1 minute)",
+            "## 2. Rows (3 minutes)",
+            "## 2. 行（1 分钟）",
+            "## 2. 行（3 分钟）",
+        ),
+        ("about 31 minutes, 3.1", "about 9 minutes, 3.1", "约 31 分钟，3.1", "约 9 分钟，3.1"),
+        ("Rows (1 minute)", "Columns (2 minutes)", "行（1 分钟）", ""),
+    ],
+)
+def test_new_minutes_are_put_into_the_translation_if_it_is_clear_where(before, after, said, now):
+    assert translations.recounted(said, before, after) == now
+
+
+def test_a_translation_follows_its_cell_when_the_minutes_are_counted_anew(tmp_path, monkeypatch):
+    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    to = Language(tmp_path, *("Plain", "xx", "> old", {}), ())
+    monkeypatch.setattr(translations, "languages", lambda: [to])
+    file = translations.place(tmp_path, path)
+    file.parent.mkdir()
+    text = "Rows (7 minutes)"
+    file.write_text(
+        f"<!-- {translations.text_id(text)} -->\nZeilen (7 Minuten)\n", encoding="utf-8"
+    )
+    translations.follow(path, [text], ["Rows (8 minutes)"])
+    new = translations.text_id("Rows (8 minutes)")
+    assert blocks(file.read_text(encoding="utf-8")) == {new: "Zeilen (8 Minuten)"}
+
+
 def glossary(out):
     return "\n\n".join("".join(cell["source"]) for cell in read(out / "glossary.ipynb")["cells"])
 

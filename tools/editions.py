@@ -191,7 +191,7 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
     annotate(notebook, points, ungraded)
     execute(notebook, path.parent)
     shown = live.states(notebook)
-    minutes.state(notebook, points, ungraded)
+    state_minutes(path, notebook, points)
     normalise(notebook)
     for cell in notebook.cells:
         kept = measured.get(cell.id)
@@ -213,12 +213,19 @@ def tidy_solution(path: Path, points: dict[str, float]) -> bool:
     old = [cell.id for cell in notebook.cells]
     ungraded = catalogue().ungraded()
     annotate(notebook, points, ungraded)
-    minutes.state(notebook, points, ungraded)
+    state_minutes(path, notebook, points)
     normalise(notebook)
     live.rename(path, dict(zip(old, (cell.id for cell in notebook.cells), strict=True)))
     after = written(notebook)
     path.write_text(after, encoding="utf-8")
     return after != before
+
+
+def state_minutes(path: Path, notebook: NotebookNode, points: dict[str, float]) -> None:
+    """Write the counted minutes into a lesson, and into its translations."""
+    before = [cell.source for cell in notebook.cells]
+    minutes.state(notebook, points, catalogue().ungraded())
+    translations.follow(path, before, [cell.source for cell in notebook.cells])
 
 
 def is_measured(cell: NotebookNode) -> bool:
@@ -320,9 +327,11 @@ def main(arguments: list[str]) -> None:
             continue
         changed = bring(path, points)
         print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'unchanged'}", flush=True)
+    before = [c.source for c in nbformat.read(SOLUTIONS / START_PAGE, as_version=4).cells]
     for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):
         minutes.state_totals(page, points, catalogue().ungraded())
     start = nbformat.read(SOLUTIONS / START_PAGE, as_version=4)
+    translations.follow(SOLUTIONS / START_PAGE, before, [cell.source for cell in start.cells])
     normalise(start)  # a cell whose totals have changed has a new id
     (SOLUTIONS / START_PAGE).write_text(written(start), encoding="utf-8")
     make_student_edition()

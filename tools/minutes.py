@@ -16,18 +16,20 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
+from course_utils.desk.language import settings
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import as_found, checked_exercise
 from whywrong_nbgrader.cells import without_hidden_tests as as_handed_out
 
 from . import SOLUTIONS, START_PAGE
+from .translations import languages, translated
 
 LONGEST = 45
 WORDS_A_MINUTE = 130
@@ -46,6 +48,7 @@ DIFFICULTY = re.compile(r"^(\*Difficulty: [●○]{3}) · .*\*$", re.M)
 
 # Not counted as words: link targets, formulas on separate lines, markup, isolated symbols.
 UNREAD = re.compile(r"(?<=\])\([^)]*\)|\$\$.*?\$\$|<[^>\n]*>", re.S)
+IDEOGRAPH = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 WORD = re.compile(r"\S*\w\S*")
 SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.S)
 QUIZ_ENTRY = re.compile(r"^ *[\"'].*:", re.M)
@@ -56,7 +59,7 @@ NOT_READ = ("report_environment()",)
 class Count:
     """The amount of work in a piece of a lesson."""
 
-    words: int = 0
+    words: float = 0
     lines: int = 0
     predictions: int = 0
     figures: int = 0
@@ -230,6 +233,35 @@ def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str]
     return lines, well
 
 
+def words_to_read(text: str, characters_a_minute: float) -> float:
+    """A text's words, where characters of a language without blanks count by their own pace."""
+    text = UNREAD.sub(" ", text)
+    characters = len(IDEOGRAPH.findall(text))
+    words = len(WORD.findall(IDEOGRAPH.sub(" ", text)))
+    return words + characters * WORDS_A_MINUTE / characters_a_minute
+
+
+def in_other_languages(paths: Sequence[Path], points: Mapping[str, float]) -> list[str]:
+    """A line per lesson that is wholly translated: its minutes, beside those of the English."""
+    lines = []
+    for to in languages():
+        pace = settings(to.folder)["characters_a_minute"]
+        for path in paths:
+            cells, own = nbformat.read(path, as_version=4).cells, translated(to.folder, path)
+            if any(cell.id not in own for _, cell in _texts(cells)):
+                continue
+            ours = theirs = 0
+            for _, part in sittings(cells):
+                english = count(part, points)
+                words = sum(words_to_read(own[cell.id], pace) for _, cell in _texts(part))
+                ours, theirs = (
+                    ours + english.minutes,
+                    theirs + replace(english, words=words).minutes,
+                )
+            lines.append(f"{to.folder.name} {path.stem:26} {theirs:3} minutes; English {ours:3}")
+    return lines
+
+
 def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
     """Print the minutes of every sitting, or of the lessons whose names begin this way."""
     paths = sorted(
@@ -238,7 +270,7 @@ def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
         if path.name != START_PAGE and (not arguments or path.name.startswith(tuple(arguments)))
     )
     lines, well = table(paths, catalogue().points())
-    print("\n".join(lines))
+    print("\n".join([*lines, *in_other_languages(paths, catalogue().points())]))
     return 0 if well else 1
 
 

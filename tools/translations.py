@@ -11,6 +11,7 @@ text: once the English has changed, no cell has the old id, so the translation i
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 import sys
@@ -38,6 +39,7 @@ TARGET = re.compile(r"(?<=\])\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|https?://[^\s
 TAG = re.compile(r"</?\w[^>\n]*>")
 HEADING = re.compile(r"^(#+) ", re.M)
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+COUNTED = re.compile(r"(\d+(?:\.\d+)?)(?: (?:minute|point|hour|sitting)s?\b)?")
 ROW = re.compile(r"^\|.*\|$", re.M)
 
 
@@ -95,7 +97,9 @@ def translated(folder: Path, path: Path) -> dict[str, str]:
 
 
 def place(folder: Path, path: Path) -> Path:
-    return (folder / path.relative_to(SOLUTIONS)).with_suffix(".md")
+    inside = SOLUTIONS in path.parents
+    name = path.relative_to(SOLUTIONS) if inside else Path(path.parent.name, path.name)
+    return (folder / name).with_suffix(".md")
 
 
 def put_missing(folder: Path, path: Path) -> int:
@@ -229,8 +233,50 @@ def covered(to: Language, paths: list[Path]) -> Iterator[str]:
     for path, (done, all_, old) in zip(paths, counts, strict=True):
         said = f", {old} of an earlier text" if old else ""
         yield f"{to.folder.name} {path.stem:26} {done:3} of {all_:3} cells{said}"
-    done, all_, old = map(sum, zip(*counts, strict=True))
-    yield f"{to.folder.name}: {done} of {all_} text cells in {to.name}, {old} stale"
+    yield total(to, paths)
+
+
+def total(to: Language, paths: list[Path]) -> str:
+    """How many text cells are translated, in a line."""
+    done, all_, old = map(sum, zip(*(coverage(to, path) for path in paths), strict=True))
+    return f"{to.folder.name}: {done} of {all_} text cells in {to.name}, {old} stale"
+
+
+def follow(path: Path, before: list[str], after: list[str]) -> None:
+    """Give the translations of cells in which only counted minutes and points changed the new ones.
+
+    Args:
+        path: a notebook of solutions/.
+        before, after: the texts of its cells, in the same order.
+    """
+    changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+    for to in languages():
+        own, file = translated(to.folder, path), place(to.folder, path)
+        for a, b in changed:
+            old, new = text_id(a), text_id(b)
+            said = recounted(own.get(old, ""), a, b)
+            if said:
+                text = file.read_text(encoding="utf-8").replace(own[old], said, 1)
+                text = text.replace(f"<!-- {old} -->", f"<!-- {new} -->", 1)
+                file.write_text(text, encoding="utf-8")
+
+
+def recounted(said: str, before: str, after: str) -> str:
+    """A translation with the numbers of the new text; "" if more has changed, or it is unclear."""
+    if COUNTED.sub("#", before) != COUNTED.sub("#", after):
+        return ""
+    numbers = [[m[1] for m in COUNTED.finditer(text)] for text in (before, after)]
+    for old, new in zip(*numbers, strict=True):
+        if old != new:
+            said, count = re.subn(rf"(?<![\d.]){re.escape(old)}(?![\d.]*\d)", new, said)
+            if count != 1:
+                return ""
+    return said
+
+
+def text_id(text: str) -> str:
+    """The id that `editions` gives to a text cell."""
+    return hashlib.sha1(f"markdown\n{text}".encode()).hexdigest()[:8]
 
 
 def build_editions() -> None:
