@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run
 from tools.editions import annotate, normalise
 from whywrong import Report
 from whywrong.course import joined
@@ -341,3 +341,11 @@ def test_the_student_edition_contains_no_hidden_test_and_no_output(lesson):
         assert "HIDDEN TESTS" not in cell.source
         assert "grading" not in cell.source
         assert (cell.outputs, cell.execution_count) == ([], None)
+
+
+@pytest.mark.parametrize("lesson", lessons(SOLUTIONS))
+def test_the_site_has_one_run_of_each_cell_that_stores_nothing(lesson):
+    cells = [c for c in code_cells(SOLUTIONS / lesson) if editions.is_unstored(c)]
+    runs = one_run.kept(SOLUTIONS / lesson)
+    assert runs.keys() == {cell.id for cell in cells} and all(runs.values())
+    assert str(Path.home()) not in str(runs) and str(ROOT) not in str(runs)

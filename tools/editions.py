@@ -26,7 +26,17 @@ from nbformat import NotebookNode
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import WIDGET_VIEW, checked_exercise, defined_names, nbgrader_metadata
 
-from . import NOTEBOOKS, ROOT, SOLUTIONS, START_PAGE, first_cell, live, minutes, translations
+from . import (
+    NOTEBOOKS,
+    ROOT,
+    SOLUTIONS,
+    START_PAGE,
+    first_cell,
+    live,
+    minutes,
+    one_run,
+    translations,
+)
 
 CELL_SECONDS = 600
 KERNEL_ARGUMENTS = ["--HistoryManager.hist_file=:memory:", "--IPKernelApp.log_level=ERROR"]
@@ -134,7 +144,7 @@ def normalise(notebook: NotebookNode) -> None:
         cell.id = _cell_id(cell, seen)
         if cell.cell_type == "code":
             cell.outputs = [_normalised_output(output) for output in _joined(cell.outputs)]
-            if UNSTORED in cell.metadata.get("tags", []):
+            if is_unstored(cell):
                 cell.outputs = []
 
 
@@ -192,6 +202,7 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
     execute(notebook, path.parent)
     shown = live.states(notebook)
     state_minutes(path, notebook, points)
+    ran = [_joined(c.outputs) if is_unstored(c) else None for c in notebook.cells]
     normalise(notebook)
     for cell in notebook.cells:
         kept = measured.get(cell.id)
@@ -199,6 +210,8 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
             cell.outputs = kept.outputs
     if SOLUTIONS in path.parents:
         live.keep(path, notebook.cells, shown)
+        ids = [cell.id for cell in notebook.cells]
+        one_run.keep(path, {id: out for id, out in zip(ids, ran, strict=True) if out is not None})
     after = written(notebook)
     if after != before:
         path.write_text(after, encoding="utf-8")
@@ -231,6 +244,11 @@ def state_minutes(path: Path, notebook: NotebookNode, points: dict[str, float]) 
 def is_measured(cell: NotebookNode) -> bool:
     """Whether a cell's figure shows measured times: its stored version is kept."""
     return MEASURED in cell.metadata.get("tags", [])
+
+
+def is_unstored(cell: NotebookNode) -> bool:
+    """Whether a lesson stores nothing of what a cell shows."""
+    return UNSTORED in cell.metadata.get("tags", [])
 
 
 def written(notebook: NotebookNode) -> str:

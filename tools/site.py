@@ -26,7 +26,7 @@ from course_utils.desk.translated import translated
 from course_utils.show import colours
 from whywrong.language import language, said, speaking
 
-from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, site_exercises
+from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, one_run, site_exercises
 from .address import binder, colab, repository
 from .translations import Language, languages, place
 
@@ -127,13 +127,17 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
         text = json.dumps(translated(json.loads(text), place(to.folder, path), to.stale))
     solved = nbformat.reads(text, as_version=4)
     asked = nbformat.read(NOTEBOOKS / name, as_version=4)
-    states = live.kept(path)
+    states, runs = live.kept(path), one_run.kept(path)
     cells: list[NotebookNode] = []
     for cell, student in zip(solved.cells, asked.cells, strict=True):
         if cell.cell_type == "markdown":
             cells.append(new_markdown_cell(_linked(cell.source, path), id=cell.id))
             continue
         outputs = [_to_read(cell, output, to) for output in _outputs(cell, states.get(cell.id, []))]
+        if cell.id in runs:
+            outputs = one_run.shown(runs[cell.id])
+        elif outputs and "measured" in cell.metadata.get("tags", []):
+            outputs = one_run.shown(outputs)
         shown = _code(student.source, cell)
         if "### BEGIN SOLUTION" in cell.source:
             answer = MARKERS.sub("", AS_FOUND.sub("", cell.source))

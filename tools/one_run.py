@@ -1,0 +1,54 @@
+"""One run's outputs of cells whose numbers differ by machine: only the site shows them, and says so.
+
+Lessons store nothing for these cells. A lesson that runs leaves the outputs in `site/runs/`, by the
+cell's id, and keeps those that are there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode, from_dict
+from nbformat.v4 import new_output
+
+from . import ROOT
+
+RUNS = ROOT / "site" / "runs"
+NOTE = '<p class="one-run">From one run; the numbers of yours will differ.</p>'
+SHOWN = ("image/png", "text/html", "text/plain")
+
+Outputs = list[dict[str, Any]]
+
+
+def kept(lesson: Path) -> dict[str, Outputs]:
+    """What is kept of a lesson, by the cell's id."""
+    path = RUNS / f"{lesson.stem}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def keep(lesson: Path, ran: dict[str, list[NotebookNode]]) -> None:
+    """Keep the outputs of cells that aren't kept yet, and forget those of other cells."""
+    before, path = kept(lesson), RUNS / f"{lesson.stem}.json"
+    after = {id: before.get(id) or _shown(outputs) for id, outputs in ran.items()}
+    if not after:
+        return path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(after, ensure_ascii=False, indent=1, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _shown(outputs: list[NotebookNode]) -> Outputs:
+    """The outputs without widgets and without what a page doesn't show."""
+    for output in outputs:
+        data = output.get("data", {})
+        for kind in [*data]:
+            if kind not in SHOWN:
+                del data[kind]
+    return [o for o in outputs if o.get("data") or o.output_type == "stream"]
+
+
+def shown(outputs: Outputs) -> list[NotebookNode]:
+    """Outputs of one run, after a line that says what they are."""
+    return [new_output("display_data", {"text/html": NOTE}), *map(from_dict, outputs)]
