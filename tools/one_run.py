@@ -1,4 +1,4 @@
-"""One run's outputs of cells whose numbers differ by machine: only the site shows them, and says so.
+"""One run of cells whose numbers differ by machine: only the site shows it, and says so.
 
 Lessons store nothing for these cells. A lesson that runs leaves the outputs in `site/runs/`, by the
 cell's id, and keeps those that are there.
@@ -7,6 +7,7 @@ cell's id, and keeps those that are there.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,6 @@ def _shown(outputs: list[NotebookNode]) -> Outputs:
     return [o for o in outputs if o.get("data") or o.output_type == "stream"]
 
 
-def shown(outputs: Outputs) -> list[NotebookNode]:
+def shown(outputs: Sequence[dict[str, Any]]) -> list[NotebookNode]:
     """Outputs of one run, after a line that says what they are."""
     return [new_output("display_data", {"text/html": NOTE}), *map(from_dict, outputs)]
