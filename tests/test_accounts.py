@@ -150,8 +150,8 @@ class TestAnAccount:
     def test_works_with_hints_and_progress(self, tmp_path, monkeypatch):
         monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
         assert "list(sizes.values())" in str(hint("my_run", 2))
-        assert check("my_run", CAPSTONE.RUN).points == 2.0
-        assert check("my_run", CAPSTONE.RUN, seed="grading").points == 2.0
+        assert check("my_run", CAPSTONE.RUN).points == 1.0
+        assert check("my_run", CAPSTONE.RUN, seed="grading").points == 1.0
 
 
 class TestMyRun:
@@ -244,7 +244,7 @@ class TestScores:
 
     def test_uniform_weights_by_hand(self):
         model = TinyLM(5, 8, 2, 6, 1)
-        _, even = capstone.job_scores(model, self.ids, self.blanks)
+        _, even = capstone.job_weights(model, self.ids, self.blanks)
         scores = dict(zip(capstone.JOBS, even.tolist(), strict=True))
         rows = [1 / (t + 1) for t in range(1, 6)]
         assert math.isclose(scores["itself"], sum(rows) / 5, rel_tol=1e-6)
@@ -268,7 +268,7 @@ class TestScores:
     def test_of_a_model_lie_between_0_and_1(self):
         torch.manual_seed(0)
         model = TinyLM(5, 8, 2, 6, 3)
-        scores, _ = capstone.job_scores(model, self.ids, self.blanks)
+        scores, _ = capstone.job_weights(model, self.ids, self.blanks)
         assert scores.shape == (3, 2, len(capstone.JOBS))
         assert bool(((scores >= 0) & (scores <= 1)).all())
 

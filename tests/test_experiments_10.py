@@ -1,5 +1,7 @@
 """The experiments of lesson 10 give the results that the lesson states."""
 
+import math
+
 import pytest
 import torch
 
@@ -149,3 +151,6 @@ class TestTinyModel:
     def test_pairs_are_counted_in_one_text_and_tested_on_another(self):
         ids = torch.tensor([0, 1] * 50)
         assert tiny_lm.counted_bigram_loss(ids, ids, 2) == pytest.approx(0.02, abs=0.01)
+        pairs = torch.tensor([0, 0, 1, 1] * 25)  # one id says nothing about the next, two say all
+        losses = [tiny_lm.counted_loss(pairs, pairs, 2, length) for length in (2, 3)]
+        assert losses == pytest.approx([math.log(2), 0.0], abs=0.02)

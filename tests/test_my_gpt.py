@@ -108,4 +108,4 @@ def test_the_case_names_each_number():
 def test_norms_are_initialised_correctly(name):
     points, answer = MY_GPT_WRONG[name]
     report = checked(answer)
-    assert report.points == points == 3.75 and "yours have another" in str(report)
+    assert report.points == points == 5.25 and "yours have another" in str(report)

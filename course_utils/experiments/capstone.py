@@ -113,7 +113,7 @@ def places(ids: Tensor, blanks: Tensor) -> Tensor:
     return torch.stack(jobs)
 
 
-def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
+def job_weights(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
     """The mean weight of each head on the positions of each job, `(L, H, J)`, and the same with
     uniform attention, `(J,)`. Only tokens with such a position count."""
     hidden = causal_mask(ids.shape[1], ids.device)
@@ -130,10 +130,10 @@ def job_scores(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tens
     return shares(weights), shares(even)
 
 
-def standing_out(scores: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
+def standing_out(weights: Tensor, even: Tensor) -> list[tuple[int, int, int]]:
     """`(layer, head, job)` for each head, with the job in which it exceeds uniform attention by the
     most. The head with the largest difference comes first."""
-    above, jobs = (scores - even).max(dim=-1)  # (L, H) each
+    above, jobs = (weights - even).max(dim=-1)  # (L, H) each
     order = above.flatten().argsort(descending=True).tolist()
     heads = [divmod(i, above.shape[1]) for i in order]
     return [(layer, head, int(jobs[layer, head])) for layer, head in heads]

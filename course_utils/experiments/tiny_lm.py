@@ -160,10 +160,22 @@ def without_repeats(text: str) -> str:
 
 def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
     """The held-out loss of a bigram model made from training counts, each increased by one."""
-    counts = torch.ones(V, V)
-    counts.index_put_((train_ids[:-1], train_ids[1:]), torch.tensor(1.0), accumulate=True)
-    logs = (counts / counts.sum(dim=-1, keepdim=True)).log()
-    return -logs[held_out[:-1], held_out[1:]].mean().item()
+    return counted_loss(train_ids, held_out, V, 2, more=1.0)
+
+
+def counted_loss(
+    train_ids: Tensor, held_out: Tensor, V: int, length: int, more: float = 0.1
+) -> float:
+    """The held-out loss of a model that counts, in the training text, which id follows the
+    `length - 1` ids before it; each count is increased by `more`."""
+    place = V ** torch.arange(length, device=train_ids.device).flip(0)
+
+    def groups(ids: Tensor) -> Tensor:
+        return (ids.unfold(0, length, 1) * place).sum(dim=-1)  # (N,), one number for each group
+
+    counts = torch.bincount(groups(train_ids), minlength=V**length).view(-1, V) + more
+    logs = (counts / counts.sum(dim=-1, keepdim=True)).log().flatten()
+    return -logs[groups(held_out)].mean().item()
 
 
 # What heads attend to ---------------------------------------------------------------------------

@@ -13,10 +13,10 @@ RUN, VOCABULARY = "run", "vocabulary"
 LAYER, HEAD, JOB, NAME = "layer", "head", "job", "name"
 PREDICTED, WHY = "predicted change", "why"
 # Measured by the check.
-LAYERS, HEADS, SCORE, EVEN = "num_layers", "num_heads", "score", "score of even weights"
+LAYERS, HEADS, WEIGHT, EVEN = "num_layers", "num_heads", "mean weight", "mean of even weights"
 LOSS, WITHOUT, MEASURED = "loss", "loss without it", "measured change"
 
-TEXTS = 64  # that a score is measured on
+TEXTS = 64  # that a mean weight is measured on
 ALIKE, LEAST = 0.25, 0.01  # of the larger change, and in nats: up to here two changes agree
 REASON = 4  # words; whether they are a reason is for a person to judge
 
@@ -44,7 +44,7 @@ def made(entries):
 
 
 def measure(answer):
-    """The head's score and the loss without it, computed from the model of the run."""
+    """The head's mean weight and the loss without it, computed from the model of the run."""
     run, signs = answer[RUN], answer[VOCABULARY]
     if not isinstance(run, dict):
         return {}, {RUN: "a dict is expected, your `my_run`"}
@@ -68,9 +68,9 @@ def measure(answer):
     numbers[MEASURED] = numbers[WITHOUT] - numbers[LOSS]
     if answer.get(JOB) in capstone.JOBS:
         ids = torch.tensor(blanks, dtype=torch.long, device=texts.device)
-        scores, even = capstone.job_scores(model, texts[:TEXTS, :-1], ids)
+        weights, even = capstone.job_weights(model, texts[:TEXTS, :-1], ids)
         job = capstone.JOBS.index(answer[JOB])
-        numbers[SCORE], numbers[EVEN] = float(scores[layer, head, job]), float(even[job])
+        numbers[WEIGHT], numbers[EVEN] = float(weights[layer, head, job]), float(even[job])
     return numbers, {}
 
 
@@ -97,7 +97,7 @@ def has_a_name(d):
 def does_its_job(d):
     if is_a_job(d) is not True:
         return None
-    return d[SCORE] > d[EVEN] or f"has {d[SCORE]:.3f}, and even weights have {d[EVEN]:.3f}"
+    return d[WEIGHT] > d[EVEN] or f"has {d[WEIGHT]:.3f}, and even weights have {d[EVEN]:.3f}"
 
 
 def can_be_predicted(d):
@@ -116,7 +116,7 @@ properties = (
     relation("place", "The head is one of the model's, counted from 0", there_is_such_a_head),
     relation("listed", "The job is one of `capstone.JOBS`", is_a_job),
     relation("name", "The head has a name in words, and not only its place", has_a_name),
-    relation("job", "The head's score in its job is above that of even weights", does_its_job),
+    relation("job", "The head's mean weight on its job is above that of even weights", does_its_job),
     relation("predicted", "The loss that you predicted is not below 0", can_be_predicted),
     relation("explained", "Where the two changes differ, a reason is given", is_explained),
 )

@@ -380,12 +380,12 @@ class ExactNetwork(Wide):
 
 MY_GPT_WRONG = {
     "the finished attention": (0, with_block(attend=staticmethod(finished_attention))),
-    "scaled after the softmax": (1.25, with_attend(scaled_by_scores)),
-    "the first block again and again": (1.25, RepeatsTheFirst),
-    "loads nothing": (1.25, LoadsNothing),
-    "scales begin at 0": (3.75, begun(scale=nn.init.zeros_)),
-    "scales begin at random": (3.75, begun(scale=nn.init.normal_)),
-    "shifts begin at 1": (3.75, begun(shift=nn.init.ones_)),
+    "scaled after the softmax": (1.75, with_attend(scaled_by_scores)),
+    "the first block again and again": (1.75, RepeatsTheFirst),
+    "loads nothing": (1.75, LoadsNothing),
+    "scales begin at 0": (5.25, begun(scale=nn.init.zeros_)),
+    "scales begin at random": (5.25, begun(scale=nn.init.normal_)),
+    "shifts begin at 1": (5.25, begun(shift=nn.init.ones_)),
     "the exact GELU, and no mask": (
         0,
         with_block(think=ExactNetwork, attend=type("A", (Attention,), {"attend": unmasked})),

@@ -37,16 +37,16 @@ MY_RUN_RIGHT = {
 }
 
 MY_RUN_WRONG = {
-    "invented numbers": (0.25, RUN | {"model": 3_584, "losses": [1.8, 1.6, 1.4, 1.2]}),
-    "predictions still open": (0.75, run(predicted_parameters=..., predicted_first_loss=None)),
-    "the class for the model": (0.25, RUN | {"model": type(RUN["model"])}),
-    "half a head": (0.75, run(sizes=[6, 16, 2.5, 8, 1])),
-    "one text for both": (0.75, RUN | {"held-out text": RUN["training text"]}),
-    "the text as a string": (0.25, RUN | {"training text": "abcabc"}),
-    "a text of other ids": (0.25, RUN | {"held-out text": RUN["held-out text"] + 3}),
-    "nothing said": (0.75, RUN | {LEARNED: ""}),
+    "invented numbers": (0, RUN | {"model": 3_584, "losses": [1.8, 1.6, 1.4, 1.2]}),
+    "predictions still open": (0.25, run(predicted_parameters=..., predicted_first_loss=None)),
+    "the class for the model": (0, RUN | {"model": type(RUN["model"])}),
+    "half a head": (0.25, run(sizes=[6, 16, 2.5, 8, 1])),
+    "one text for both": (0.25, RUN | {"held-out text": RUN["training text"]}),
+    "the text as a string": (0, RUN | {"training text": "abcabc"}),
+    "a text of other ids": (0, RUN | {"held-out text": RUN["held-out text"] + 3}),
+    "nothing said": (0.25, RUN | {LEARNED: ""}),
     "an entry's name mistyped": (
-        0.25,
+        0,
         without(RUN, "held-out text") | {"held out": RUN["held-out text"]},
     ),
 }
@@ -62,15 +62,15 @@ MY_HEAD_RIGHT = {
 }
 
 MY_HEAD_WRONG = {
-    "differs, and why is open": (0.75, head(why=...)),
-    "a prediction in words": (0.75, head(predicted_change="a little")),
+    "differs, and why is open": (0.25, head(why=...)),
+    "a prediction in words": (0.25, head(predicted_change="a little")),
     "invented numbers": (
-        0.25,
+        0,
         without(HEAD, "run") | {"score": 0.61, "loss": 1.61, "measured change": 0.1},
     ),
-    "a run of numbers": (0.25, HEAD | {"run": {"model": 3, "sizes": [6, 16, 2, 8, 1]}}),
-    "counted from 1": (0.75, head(layer=1)),
-    "not this head's job": (0.75, head(job="two before")),
+    "a run of numbers": (0, HEAD | {"run": {"model": 3, "sizes": [6, 16, 2, 8, 1]}}),
+    "counted from 1": (0.25, head(layer=1)),
+    "not this head's job": (0.25, head(job="two before")),
 }
 
 RIGHT = {"my_run": MY_RUN_RIGHT, "my_head": MY_HEAD_RIGHT}
