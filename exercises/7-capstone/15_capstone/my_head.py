@@ -116,7 +116,9 @@ properties = (
     relation("place", "The head is one of the model's, counted from 0", there_is_such_a_head),
     relation("listed", "The job is one of `capstone.JOBS`", is_a_job),
     relation("name", "The head has a name in words, and not only its place", has_a_name),
-    relation("job", "The head's mean weight on its job is above that of even weights", does_its_job),
+    relation(
+        "job", "The head's mean weight on its job is above that of even weights", does_its_job
+    ),
     relation("predicted", "The loss that you predicted is not below 0", can_be_predicted),
     relation("explained", "Where the two changes differ, a reason is given", is_explained),
 )
