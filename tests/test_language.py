@@ -11,8 +11,10 @@ from course_utils.show import drawing
 from tools import sentences
 from tools.translations import languages
 from whywrong import language
+from whywrong.card import rich
 from whywrong.language import MARKER, Strings, said, speaking
 from whywrong.report import Report
+from whywrong.rows import plain_text
 
 WORDS = {
     "right": "richtig",
@@ -60,6 +62,12 @@ def test_a_sentence_is_looked_up_as_a_whole_or_part_by_part(english, shown):
     with speaking("xx"):
         assert said(english) == shown
     assert said(english) == english
+
+
+def test_a_word_without_blanks_around_it_is_emphasised():
+    assert rich("让*行*加起来是 1") == "让<em>行</em>加起来是 1"
+    assert plain_text("让*行*加起来是 1") == "让行加起来是 1"
+    assert rich("a*b*c, 2 * d * e, 2*d*e") == plain_text("a*b*c, 2 * d * e, 2*d*e")
 
 
 def test_the_language_is_that_of_the_folder_or_of_the_environment(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .language import said
-from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
+from .rows import EMPHASIS, NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
 
 INK = "var(--jp-ui-font-color1, #1f1f1f)"
 FAINT = "var(--jp-ui-font-color2, #595959)"
@@ -252,9 +252,7 @@ def escaped(text: str) -> str:
 def rich(text: str) -> str:
     """Text in the reader's language, escaped; `code` is set as code, *words* are emphasised."""
     parts = re.split(r"`([^`]+)`", escaped(said(text)))
-    parts[::2] = [
-        re.sub(r"(?<![\w*])\*(\w[^*]*\w|\w)\*(?![\w*])", r"<em>\1</em>", p) for p in parts[::2]
-    ]
+    parts[::2] = [EMPHASIS.sub(r"<em>\1</em>", p) for p in parts[::2]]
     parts[1::2] = [tag("code", "code", p) for p in parts[1::2]]
     return "".join(parts)
 

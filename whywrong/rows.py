@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from .language import said
 
 NOT_ATTEMPTED = "Not attempted yet."
+# Chinese has no blanks between words, so only Latin letters and digits make a star a plain star.
+EMPHASIS = re.compile(r"(?<![A-Za-z0-9_*])\*(\w[^*\n]*\w|\w)\*(?![A-Za-z0-9_*])")
 
 
 @dataclass(frozen=True)
@@ -41,5 +43,5 @@ def points_word(points: float) -> str:
 
 def plain_text(text: str) -> str:
     """Catalogue text without its backticks and stars, in the reader's language."""
-    text = re.sub(r"(?<![\w*])\*(\w[^*\n]*\w|\w)\*(?![\w*])", r"\1", said(text))
+    text = EMPHASIS.sub(r"\1", said(text))
     return text.replace("`", "")
