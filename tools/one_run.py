@@ -14,10 +14,12 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_output
 
+from whywrong.language import said
+
 from . import ROOT
 
 RUNS = ROOT / "site" / "runs"
-NOTE = '<p class="one-run">From one run; the numbers of yours will differ.</p>'
+NOTE = "From one run; the numbers of yours will differ."
 SHOWN = ("image/png", "text/html", "text/plain")
 
 Outputs = list[dict[str, Any]]
@@ -52,4 +54,5 @@ def _shown(outputs: list[NotebookNode]) -> Outputs:
 
 def shown(outputs: Sequence[dict[str, Any]]) -> list[NotebookNode]:
     """Outputs of one run, after a line that says what they are."""
-    return [new_output("display_data", {"text/html": NOTE}), *map(from_dict, outputs)]
+    note = f'<p class="one-run">{said(NOTE)}</p>'
+    return [new_output("display_data", {"text/html": note}), *map(from_dict, outputs)]
