@@ -11,6 +11,7 @@ from course_utils import attention, transformer
 from course_utils.experiments import loss_so_far
 from course_utils.todays_models import (
     GroupedQueryAttention,
+    ModernLM,
     RMSNorm,
     SwiGLU,
     gpt2_of_size,
@@ -229,3 +230,16 @@ def test_the_explorer_refuses_a_large_model():
     model = nn.Linear(2_000, 2_000)
     with pytest.raises(ValueError, match="4,002,000 parameters"):
         explore(model, ["a"])
+
+
+def test_the_explorer_shows_a_modern_model():
+    from course_utils.show.explorer import explore
+
+    model = ModernLM(5, 8, 2, 1, 6, 1, 12, window=3)
+    shown = explore(model, "abcde", "a" * 9)
+    assert shown._modern == {"longest": 6, "base": 10000.0, "window": 3, "eps": 1e-6}
+    best = model(torch.zeros(1, 6, dtype=torch.int64))[0, -1].argmax()
+    assert repr(shown).splitlines()[1].endswith("abcde"[best])
+    del model.blocks[0].feed_forward.gate
+    with pytest.raises(ValueError, match="ModernLM; the model lacks blocks.0.feed_forward.gate"):
+        explore(model, "abcde")

@@ -9,17 +9,18 @@ from pages import ACT_MS, knows
 from playwright.sync_api import expect
 
 from course_utils.language_model import head_scores
-from course_utils.show.explorer import FOLDER
+from course_utils.show.explorer import FOLDER, Explorer, share
 from course_utils.show.page import joined
 from course_utils.show.start import write_page
 from course_utils.show.start.language import LONGEST, WORDS
 from course_utils.show.start.model import HEADS, WEIGHTS, trained
+from course_utils.todays_models import ModernLM
 
 CELL = "from course_utils.show.start import playground\nshown = playground()\nshown"
-COMPUTE = """async ([script, weights, heads, texts]) => {
+COMPUTE = """async ([script, weights, heads, texts, modern]) => {
   const lm = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
   const bytes = Uint8Array.from(atob(weights), (c) => c.charCodeAt(0));
-  const model = lm.makeModel(lm.readSafetensors(new DataView(bytes.buffer)), heads);
+  const model = lm.makeModel(lm.readSafetensors(new DataView(bytes.buffer)), heads, modern);
   const off = new Set(["1.head.0", "0.mlp"]);
   return texts.map((ids) => {
     const pass = lm.forward(model, ids);
@@ -79,6 +80,55 @@ def test_the_page_computes_what_pytorch_computes(chromium):
                 for t, numbers in enumerate(rows):
                     wanted = expected[layer, head, t, : t + 1]
                     torch.testing.assert_close(torch.tensor(numbers), wanted, **close)
+    page.close()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("window", [None, 3])
+def test_the_page_computes_what_a_modern_model_computes(chromium, window):
+    torch.manual_seed(0)
+    model = ModernLM(11, 24, 6, 2, 9, 2, 37, window=window, base=100.0)
+    for parameter in model.parameters():
+        parameter += 0.3 * torch.randn_like(parameter)
+    shown = Explorer(model, "abcdefghijk", "abc")
+    texts = [torch.randint(11, (T,)).tolist() for T in (1, 2, 5, 9)]
+    weights = base64.b64encode(shown._weights).decode()
+    page = chromium.new_page()
+    given = [joined(FOLDER / "lm.js"), weights, shown._heads, texts, shown._modern]
+    found = page.evaluate(COMPUTE, given)
+    page.close()
+    close = {"rtol": 0, "atol": 1e-4}
+    for ids, (logits, _, _) in zip(texts, found, strict=True):
+        torch.testing.assert_close(torch.tensor(logits).view(1, -1, 11), model(_row(ids)), **close)
+    model.blocks[1].attention.out_proj.weight[:, :4] = 0  # head 0 of block 1
+    model.blocks[0].feed_forward.contract.weight.zero_()
+    for ids, (_, _, cut) in zip(texts, found, strict=True):
+        torch.testing.assert_close(torch.tensor(cut).view(1, -1, 11), model(_row(ids)), **close)
+
+
+def _row(ids):
+    return torch.tensor([ids])
+
+
+def test_a_modern_model_is_shared_as_one_file_and_can_be_taken_apart(chromium, tmp_path):
+    torch.manual_seed(0)
+    model = ModernLM(5, 16, 4, 2, 8, 2, 24)
+    page = chromium.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(share(model, "abcde", tmp_path / "modern.html", "abc").as_uri())
+    lens, says = page.locator(".lens"), page.locator(".says")
+    before = says.text_content()
+    page.get_by_role("button", name="block 1 network").press("Enter")
+    expect(lens).to_contain_text("gate (silu)")
+    expect(lens).to_contain_text("Lesson 16 builds it")
+    page.get_by_role("button", name="words as vectors").press("Enter")
+    expect(lens).to_contain_text("rotate its queries and keys by position 2")
+    page.get_by_role("button", name="pos. on: switch on or off").press("Enter")
+    expect(says).not_to_have_text(before)
+    page.get_by_role("textbox").fill("abcdeabcde")  # longer than its context
+    expect(says).to_contain_text("only the last 8")
+    assert errors == []
     page.close()
 
 

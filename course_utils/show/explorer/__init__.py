@@ -23,7 +23,9 @@ SCRIPT = joined(FOLDER / "explorer.js")
 MOST_NUMBERS = 3_000_000  # 12 MB in a page
 SHOWN = 7  # the number of likeliest words in the table
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
+BUILT |= {"16": "ModernLM"}
 NEEDED = ("embed.token.weight", "embed.position.weight", "blocks.0.norm1.scale", "norm.scale")
+MODERN = ("embed.weight", "blocks.0.feed_forward.gate.weight", *NEEDED[2:])
 
 
 def explore(
@@ -41,7 +43,7 @@ def explore(
     The page computes everything without a kernel. If scripts don't run, the page shows a table.
 
     Args:
-        model: a `TinyLM`, or another module with the same parameter names.
+        model: a `TinyLM` or a `ModernLM`, or another module with the same parameter names.
         words: the V words or letters that the ids stand for. Letters are joined without spaces.
         text: what the page computes first.
         begin: a word that is put before every text.
@@ -59,11 +61,12 @@ def explore(
             f"explore puts all of a model into the page, and this one has {size:,} parameters, "
             f"which are {4 * size / 2**20:,.0f} MiB: more than {MOST_NUMBERS:,} are refused."
         )
-    lacking = [name for name in NEEDED if name not in names]
+    kind, needed = ("ModernLM", MODERN) if MODERN[0] in names else ("TinyLM", NEEDED)
+    lacking = [name for name in needed if name not in names]
     if lacking:
-        raise ValueError(f"explore needs the parameters of TinyLM; the model lacks {lacking[0]}.")
-    if len(words) != len(names["embed.token.weight"]):
-        V = len(names["embed.token.weight"])
+        raise ValueError(f"explore needs the parameters of {kind}; the model lacks {lacking[0]}.")
+    V = len(names[needed[0]])
+    if len(words) != V:
         raise ValueError(f"explore got {len(words)} words for a vocabulary of {V}.")
     return Explorer(model, words, text, begin, examples, first, heads)
 
@@ -105,6 +108,19 @@ def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
     return save({name: x.detach().cpu().to(dtype).contiguous().clone() for name, x in kept})
 
 
+def _modern(model: nn.Module) -> dict[str, Any]:
+    """What the page needs of a `ModernLM` and its parameters don't show; nothing of a TinyLM."""
+    if MODERN[0] not in model.state_dict():
+        return {}
+    attention, norm = (model.get_submodule(name) for name in ("blocks.0.attention", "norm"))
+    return {
+        "longest": model.context_length,
+        "base": getattr(attention, "base", 10000.0),
+        "window": getattr(attention, "window", None),
+        "eps": getattr(norm, "eps", 1e-6),
+    }
+
+
 class Explorer(WithTable):
     """The widget behind `explore`, whose `text` follows the input in the page."""
 
@@ -114,12 +130,13 @@ class Explorer(WithTable):
     text = traitlets.Unicode().tag(sync=True)
     _weights = traitlets.Bytes().tag(sync=True)
     _heads = traitlets.Int().tag(sync=True)
+    _modern: traitlets.Dict = traitlets.Dict().tag(sync=True)  # of a ModernLM
     _words: traitlets.List = traitlets.List().tag(sync=True)
     _begin = traitlets.Unicode().tag(sync=True)
     _examples: traitlets.List = traitlets.List().tag(sync=True)
     _built: traitlets.List = traitlets.List().tag(sync=True)
     _first = traitlets.Unicode("0.head.0").tag(sync=True)
-    SHARED = ("text", "_heads", "_words", "_begin", "_examples", "_built", "_first")
+    SHARED = ("text", "_heads", "_modern", "_words", "_begin", "_examples", "_built", "_first")
 
     def __init__(
         self,
@@ -137,6 +154,7 @@ class Explorer(WithTable):
             text=text,
             _weights=_bytes(model),
             _heads=heads or model.get_submodule("blocks.0.attention").num_heads,
+            _modern=_modern(model),
             _words=list(words),
             _begin=begin,
             _examples=list(examples),
@@ -151,7 +169,8 @@ class Explorer(WithTable):
         gap = None if any(len(word) > 1 for word in words) else ""
         parts = self.text.split() if gap is None else list(self.text)
         parts = [part for part in [self._begin, *parts] if part in words]
-        longest = self._model.state_dict()["embed.position.weight"].shape[0]
+        table = self._model.state_dict().get(NEEDED[1])
+        longest = self._modern["longest"] if table is None else len(table)
         ids = [words.index(part) for part in parts[-longest:]] or [0]
         device = next(self._model.parameters()).device
         with torch.no_grad():

@@ -170,7 +170,7 @@ function walker(state, refresh) {
 function controller(kernel) {
   const bytes = kernel.get("_weights");
   const view = bytes instanceof DataView ? bytes : new DataView(bytes.buffer ?? bytes);
-  const model = makeModel(readSafetensors(view), kernel.get("_heads"));
+  const model = makeModel(readSafetensors(view), kernel.get("_heads"), kernel.get("_modern"));
   const [words, stations] = [kernel.get("_words"), stationsOf(model)];
   const state = {
     model, words, stations, off: new Set(), temperature: 1, text: kernel.get("text"), walking: "",

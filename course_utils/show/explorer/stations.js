@@ -2,7 +2,7 @@
 
 import { colourOf, shadeOf } from "../page/paint.js";
 import { looks, names, number as digits, sign } from "../page/words.js";
-import { headAdds, logitsOf, softmax } from "./lm.js";
+import { headAdds, logitsOf, sharedBy, softmax } from "./lm.js";
 
 const CHANNELS = 5; // the number of a vector's channels that are written out
 const NEURONS = 5; // the number of strongest neurons, and of words, that are written out
@@ -26,6 +26,9 @@ export function likeliest(shares, words, { count = 3, before = [], besides = 0, 
   return [...now, ...added];
 }
 
+/** Whether it is a `ModernLM`, whose parts lesson 16 builds. */
+const isModern = (model) => model.table === "embed.weight";
+
 /** A station of the stream: each token's vector, and the prediction of a model that ends here. */
 function streamStation(at, title, name, extra = {}) {
   return {
@@ -43,7 +46,7 @@ function streamStation(at, title, name, extra = {}) {
         `The vector of “${sign(labels[t])}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
         `If the model ended here, it would expect after “${sign(labels[t])}”: ${expected}.`,
         {
-          heads: ["next word", "LayerNorm(x) · its row = logit", "softmax"],
+          heads: ["next word", `${isModern(model) ? "RMS" : "Layer"}Norm(x) · its row = logit`, "softmax"],
           rows: next.map(([word, share]) => [sign(word), number(logits[words.indexOf(word)]), percent(share)]),
         },
       ];
@@ -52,20 +55,24 @@ function streamStation(at, title, name, extra = {}) {
   };
 }
 
-function embedding() {
+function embedding(model) {
   const station = streamStation(0, "words as\nvectors", "the embedding", {
     off: "positions",
     offName: "the positions",
     switchName: "pos. ",
-    lesson: "09",
+    lesson: isModern(model) ? "16" : "09",
   });
   const { tell } = station;
   station.tell = (state, t) => {
     const { model, ids, labels, off } = state;
-    const token = rowOf(model.get("embed.token.weight"), ids[t], model.width);
-    const place = rowOf(model.get("embed.position.weight"), t, model.width);
-    const added = off.has("positions") ? "(switched off)" : vector(place);
-    return [`“${sign(labels[t])}”: ${vector(token)} + position ${t}: ${added}.`, ...tell(state, t)];
+    const token = `“${sign(labels[t])}”: ${vector(rowOf(model.get(model.table), ids[t], model.width))}`;
+    const isOff = off.has("positions");
+    if (isModern(model)) {
+      const rotated = isOff ? "Rotation is switched off." : `The heads rotate its queries and keys by position ${t}.`;
+      return [`${token}. ${rotated}`, ...tell(state, t)];
+    }
+    const place = isOff ? "(switched off)" : vector(rowOf(model.get("embed.position.weight"), t, model.width));
+    return [`${token} + position ${t}: ${place}.`, ...tell(state, t)];
   };
   return station;
 }
@@ -77,13 +84,13 @@ function moved({ pass, model, off }, { at, part, adds, t }) {
   return `It adds a vector of length ${number(norm(adds))} to the stream, which had length ${length}.`;
 }
 
-function head(l, h) {
+function head(l, h, lesson) {
   const part = `${l}.head.${h}`;
   return {
     id: part,
     title: `block ${l}\nhead ${h}`,
     name: `head ${h} of block ${l}`,
-    lesson: "04",
+    lesson,
     off: part,
     map: ({ pass }) => pass.layers[l].heads[h].weights,
     adds: ({ model, pass }, t) => headAdds(model, pass, [l, h], t).adds,
@@ -93,7 +100,7 @@ function head(l, h) {
       const [row, size, most] = [weights[t], model.width / model.heads, Math.max(...scores[t])];
       const largest = row.map((_, s) => s).sort((a, b) => row[b] - row[a]);
       const shown = largest.slice(0, KEYS).sort((a, b) => a - b);
-      const value = (s) => rowOf(pass.layers[l].value, s, model.width).subarray(h * size);
+      const value = (s) => rowOf(pass.layers[l].value, s, model.shared).subarray(sharedBy(h, model));
       const { mixed, adds } = headAdds(model, pass, [l, h], t);
       const named = names(labels);
       const seen = { masked: scores[t], weights: Float64Array.from(row) };
@@ -114,14 +121,14 @@ function head(l, h) {
   };
 }
 
-function mlp(l) {
+function mlp(l, lesson) {
   const part = `${l}.mlp`;
   const adds = ({ model, pass }, t) => rowOf(pass.layers[l].added, t, model.width);
   return {
     id: part,
     title: `block ${l}\nnetwork`,
     name: `the feed-forward network of block ${l}`,
-    lesson: "08",
+    lesson,
     off: part,
     adds,
     rows: ({ pass, ids }) => {
@@ -130,7 +137,7 @@ function mlp(l) {
     },
     tell(state, t) {
       const { pass, ids, labels } = state;
-      const { expanded, neurons } = pass.layers[l];
+      const { gate, expanded, neurons } = pass.layers[l];
       const size = neurons.length / ids.length;
       const [before, after] = [rowOf(expanded, t, size), rowOf(neurons, t, size)];
       const strongest = Array.from(after, (x, i) => [i, x]).sort((a, b) => b[1] - a[1]);
@@ -138,8 +145,11 @@ function mlp(l) {
         `The feed-forward network at “${sign(labels[t])}”: the strongest ${NEURONS} of its ${size} neurons.`,
         moved(state, { at: 2 * l + 1, part, adds: adds(state, t), t }),
         {
-          heads: ["neuron", "comes in", "GELU gives"],
-          rows: strongest.slice(0, NEURONS).map(([i, x]) => [String(i), number(before[i]), number(x)]),
+          heads: gate ? ["neuron", "gate (silu)", "content", "product"] : ["neuron", "comes in", "GELU gives"],
+          rows: strongest.slice(0, NEURONS).map(([i, x]) => {
+            const opened = gate ? [number(gate[t * size + i])] : [];
+            return [String(i), ...opened, number(before[i]), number(x)];
+          }),
         },
       ];
     },
@@ -148,17 +158,19 @@ function mlp(l) {
 
 /** All stations of a model, from left to right. */
 export function stationsOf(model) {
-  const stations = [embedding()];
+  const stations = [embedding(model)];
+  const [attention, network] = isModern(model) ? ["16", "16"] : ["04", "08"];
   for (let l = 0; l < model.layers; l += 1) {
-    for (let h = 0; h < model.heads; h += 1) stations.push(head(l, h));
-    stations.push(streamStation(2 * l + 1, "after\nheads", `the stream after the heads of block ${l}`), mlp(l));
+    for (let h = 0; h < model.heads; h += 1) stations.push(head(l, h, attention));
+    stations.push(streamStation(2 * l + 1, "after\nheads", `the stream after the heads of block ${l}`), mlp(l, network));
     stations.push(streamStation(2 * l + 2, "after\nnetwork", `the stream after the feed-forward network of block ${l}`));
   }
   return stations;
 }
 
 /** The sentences of the walk, one per station, made from the state. */
-export function walkOf(stations, { layers }) {
+export function walkOf(stations, model) {
+  const { layers } = model;
   const at = (id) => stations.findIndex((s) => s.id === id);
   const last = layers - 1;
   const top = ({ model, pass, words }, i) => {
@@ -166,7 +178,7 @@ export function walkOf(stations, { layers }) {
     return likeliest(softmax(logitsOf(model, row)), words, { count: 1 })[0][0];
   };
   return [
-    [at("stream.0"), () => "Each word becomes a vector: a row of a table, plus a row for its position."],
+    [at("stream.0"), () => `Each word becomes a vector: a row of a table${isModern(model) ? "" : ", plus a row for its position"}.`],
     [at("0.head.0"), () => "A head compares each word with those before it and mixes their vectors by these weights."],
     [at("stream.1"), () => "The results of the heads are added to the vector. The line below runs through the whole model: the residual stream."],
     [at("0.mlp"), () => "A small network, the feed-forward network, works on each word alone, and its result is added too."],
