@@ -364,10 +364,11 @@ def main() -> None:
 
 def keep(found: dict[str, tuple[list[float], Sequence[str]]]) -> None:
     """Write loss_so_far.json from the losses and lines of each row."""
-    floor = _written(lambda ids: toy_english.next_word(ids)[:, -1])
+    written = _written(lambda ids: toy_english.next_word(ids)[:, -1])
+    floor = [toy_english.least_loss(T + 1)], written  # T words are read, and T are predicted
     rows = {
         name: {"losses": [round(loss, 6) for loss in losses], "lines": list(lines)}
-        for name, (losses, lines) in (*found.items(), (FLOOR, ([toy_english.least_loss(T)], floor)))
+        for name, (losses, lines) in (*found.items(), (FLOOR, floor))
     }
     made = {"made by": COMMAND, "seeds": list(SEEDS), "torch": torch.__version__, "rows": rows}
     KEPT.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
