@@ -35,6 +35,7 @@ SPEAKERS = (
     "course_utils/desk",
     "course_utils/show",
     "course_utils/experiments",
+    "tools/one_run.py",
     "tools/site.py",
 )
 MOST = 0.7
