@@ -205,6 +205,13 @@ class TestDepth:
             loss = depth.train(wiring, seed=seed)
             assert loss < 0.05 if name not in ("neither", "norms alone") else loss > 2.4, name
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_24_blocks_learn_with_norms_and_not_with_residuals_alone(self, seed):
+        trained = (depth.train(self.wirings[name], depth=24, seed=seed)
+                   for name in ("Pre-LN", "residuals alone"))  # fmt: skip
+        with_norms, without = trained
+        assert with_norms < 0.1 and not without < 2.4  # NaN has learned nothing either
+
     def test_a_wiring_may_be_of_another_block(self):
         class Silent(TransformerBlock):
             def forward(self, x, pad_mask=None):
