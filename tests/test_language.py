@@ -5,16 +5,24 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from course_utils.desk import language as desk_language
 from course_utils.show import drawing
 from tools import sentences
 from tools.translations import languages
-from whywrong import language
+from whywrong import check_exercise, language
 from whywrong.card import rich
+from whywrong.course import joined
 from whywrong.language import MARKER, Strings, said, speaking
 from whywrong.report import Report
 from whywrong.rows import plain_text
+from whywrong_nbgrader.cells import nbgrader_metadata
+from whywrong_nbgrader.notebooks import Graded, card
+from whywrong_nbgrader.preprocessors import fill_in
+from whywrong_nbgrader.reading import read
+
+COURSE = joined(())
 
 WORDS = {
     "right": "richtig",
@@ -102,6 +110,55 @@ def test_a_report_stays_english_and_its_card_does_not():
 def test_the_most_specific_pattern_counts():
     words = Strings({"{a} is {b}": "1 {a} {b}", "{a} is not {b}": "2 {a} {b}"})
     assert words.find("x is not y") == "2 x y"
+
+
+def test_a_stored_report_gives_the_same_card_again():
+    report = check_exercise(naive_mean(), lambda x: x, 0, COURSE)
+    again = Report.from_dict(json.loads(json.dumps(report.to_dict())))
+    assert again == report and again._repr_html_() == report._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("of_the_edition", "of_the_instructor", "shown"),
+    [("", "", "not right yet"), ("xx", "", "noch falsch"), ("", "xx", "noch falsch")],
+)
+def test_feedback_is_in_the_language_of_the_student_s_edition(
+    of_the_edition, of_the_instructor, shown, monkeypatch
+):
+    """The result was stored in English, because a result doesn't depend on who reads it."""
+    monkeypatch.setenv("COURSE_LANGUAGE", of_the_instructor or "en")
+    report = check_exercise(naive_mean(), lambda x: x, 0, COURSE)
+    about = {"nbgrader": nbgrader_metadata("check-naive_mean", points=2.0, grade=True)}
+    cell = new_code_cell('check("naive_mean", naive_mean)', metadata=about)
+    notebook = new_notebook(cells=[cell], metadata={"course": {"language": of_the_edition}})
+    stored = card(report, naive_mean())
+    assert "not right yet" in stored["data"]["text/html"]
+    graded = Graded(outputs=[[stored]], reports={"naive_mean": report.to_dict()})
+    fill_in(notebook, graded, "0" * 64, COURSE)
+    (output,) = notebook.cells[0].outputs
+    assert shown in output.data["text/html"] and output.data["text/plain"] == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("about", "known"),
+    [
+        ({"language": "zh"}, "zh"),
+        ({"language": "../zh"}, ""),
+        ({"language": 1}, ""),
+        ({}, ""),
+        ([], ""),
+    ],
+)
+def test_the_language_of_a_submission_is_read_with_care(about, known, tmp_path):
+    notebook = new_notebook(cells=[new_code_cell("1")])
+    notebook["metadata"]["course"] = about
+    path = tmp_path / "01.ipynb"
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    assert read(str(path)).language == known
+
+
+def naive_mean():
+    return COURSE.find("naive_mean")
 
 
 @pytest.mark.parametrize("has_font", [True, False])

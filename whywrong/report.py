@@ -80,6 +80,16 @@ class Report:
         """The whole report as plain data."""
         return asdict(self) | {"misconception": self.misconception}
 
+    @classmethod
+    def from_dict(cls, kept: dict[str, Any]) -> Report:
+        """The report whose `to_dict` this is, also after it was stored as JSON."""
+        known = {name: value for name, value in kept.items() if name != "misconception"}
+        row = known["row"] and Row(**{k: _tuples(v) for k, v in known["row"].items()})
+        behaviours = [BehaviourResult(**behaviour) for behaviour in known["behaviours"]]
+        fixed = ("misconceptions", "advice", "hints")
+        lists = {name: _tuples(known[name]) for name in fixed}
+        return cls(**known | lists | {"row": row, "behaviours": behaviours})
+
     # This must be a finite number: nbgrader gives full marks for any other text.
     def __repr__(self) -> str:
         return repr(float(self.points))
@@ -121,6 +131,10 @@ class Report:
             yield from (f"    {line}" for line in rest)
         if self.hints_left and not self.passed:
             yield f'  {said("Stuck? ")}hint("{self.exercise}")'
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _in_terminal() -> bool:

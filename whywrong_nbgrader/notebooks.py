@@ -18,6 +18,7 @@ from typing import Any
 from whywrong import AnswerKey, Catalogue, Exercise, Observation, Report, kept_key
 from whywrong.failed_runs import names_written
 from whywrong.guard import time_budget
+from whywrong.language import speaking
 
 from .cells import Cell
 from .fork_server import Fork, ForkServer
@@ -341,12 +342,14 @@ def watched_verdict(
         run.leave()
 
 
-def card(report: Report, exercise: Exercise) -> dict[str, Any]:
-    """The output of a graded cell: the points, for nbgrader, and the card."""
+def card(report: Report, exercise: Exercise, spoken: str = "") -> dict[str, Any]:
+    """The output of a graded cell: the points, for nbgrader, and the card in this language."""
     report = replace(report, hints=exercise.hints, other_way=exercise.other_way)
+    with speaking(spoken):
+        page = report._repr_html_()
     return {
         "output_type": "execute_result",
-        "data": {"text/plain": repr(report), "text/html": report._repr_html_()},
+        "data": {"text/plain": repr(report), "text/html": page},
         "metadata": {},
         "execution_count": None,
     }

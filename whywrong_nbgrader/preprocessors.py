@@ -17,6 +17,10 @@ from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked
 from traitlets import List
 
+from whywrong import Catalogue, Report
+from whywrong.course import joined
+from whywrong.language import language
+
 from .cells import WIDGET_VIEW, Cell, as_found, checked_exercise, without_hidden_tests
 from .helper import TooMuch, helper
 from .restoring import PUT_BACK
@@ -94,7 +98,7 @@ def as_notebook(found: Submission) -> NotebookNode:
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     about: dict[str, Any] = {"kernelspec": KERNEL, "language_info": LANGUAGE}
-    about["course"] = {"happened": [*found.trouble, *found.notes]}
+    about["course"] = {"happened": [*found.trouble, *found.notes], "language": found.language}
     return new_notebook(cells=cells, metadata=about, nbformat_minor=5)
 
 
@@ -126,8 +130,19 @@ class RestoreCells(NbGraderPreprocessor):
         return nb, resources
 
 
-def fill_in(nb: NotebookNode, graded: Graded, name: str) -> None:
-    """Writes a notebook's result into its cells, with the result's name."""
+def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> None:
+    """Writes a notebook's result into its cells, with the result's name.
+
+    Results are stored in English; the cards are shown in the language of the student's edition.
+    """
+    about = nb.metadata.get("course", {})
+    own = {cell.checks: number for number, cell in enumerate(cells_of(nb)) if cell.checks}
+    if spoken := about.get("language") or language():
+        from .notebooks import card
+
+        for id, report in graded.reports.items():
+            if id in own and (exercise := known.find(id)):
+                graded.outputs[own[id]] = [card(Report.from_dict(report), exercise, spoken)]
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(code, graded.outputs, strict=True), 1):
         cell.execution_count = number
@@ -135,7 +150,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str) -> None:
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = number
-    happened = [*nb.metadata.get("course", {}).get("happened", ()), *graded.happened]
+    happened = [*about.get("happened", ()), *graded.happened]
     nb.metadata["course"] = NotebookNode(tier=graded.tier, happened=happened, result=name)
 
 
@@ -152,7 +167,7 @@ class RunSubmission(NbGraderPreprocessor):
         lessons = course / directory.source_directory / ids["assignment"]
         settings = Settings.of(course, TRUSTED if trusted() else SANDBOX, lessons)
         name, graded = result_of(cells_of(nb), settings, Results(course))
-        fill_in(nb, graded, name)
+        fill_in(nb, graded, name, joined(settings.own))
         for said in graded.happened:
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
         return nb, resources

@@ -46,6 +46,7 @@ class Read:
     cells: list[dict[str, str]] = field(default_factory=list)  # kind, source, name
     repairs: Counter[str] = field(default_factory=Counter)
     broken: str = ""  # why only the first cells could be read
+    language: str = ""  # of the edition it was made from; "" is English
 
     def notes(self) -> list[str]:
         """The repairs in one line, if there are any."""
@@ -189,6 +190,10 @@ def _fill(made: Read, notebook: dict[str, Any]) -> None:
         kernel = about.get("kernelspec", {"name": ""}) if isinstance(about, dict) else {"name": ""}
         if not (isinstance(kernel, dict) and isinstance(kernel.get("name"), str)):
             made.repairs["its kernel had no name"] += 1
+        edition = about.get("course") if isinstance(about, dict) else None
+        language = edition.get("language") if isinstance(edition, dict) else None
+        if isinstance(language, str) and re.fullmatch(r"[\w-]{1,20}", language, re.A):
+            made.language = language
     cells = notebook.get("cells")
     if cells is None:  # notebooks before 2015
         sheets = notebook["worksheets"] if isinstance(notebook["worksheets"], list) else []

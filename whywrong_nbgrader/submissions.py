@@ -41,6 +41,7 @@ class Submission:
     cells: list[Kept]
     notes: list[str] = field(default_factory=list)  # for the student and the instructor
     trouble: list[str] = field(default_factory=list)  # that a person should also look at
+    language: str = ""  # of the edition; "" is English
 
 
 def notebook(
@@ -56,6 +57,7 @@ def notebook(
     return {
         "cells": [cell.to_dict() for cell in made],
         "notes": [*found.notes(), *noticed],
+        "language": found.language,
         "broken": found.broken and f"only its first {len(found.cells)} cells: {found.broken}",
     }
 
@@ -74,7 +76,8 @@ def restored(path: Path, released: Mapping[str, Released], given: Sequence[str])
         return Submission([Kept("markdown", told), *kept], [], [why])
     broken = said["broken"]
     trouble = [f"the submission can't be read completely, {broken}"] if broken else []
-    return Submission([Kept(**cell) for cell in said["cells"]], said["notes"], trouble)
+    made = [Kept(**cell) for cell in said["cells"]]
+    return Submission(made, said["notes"], trouble, said["language"])
 
 
 def unreadable(path: Path) -> str:
