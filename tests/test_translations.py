@@ -6,7 +6,7 @@ import re
 import pytest
 
 from course_utils.desk.translated import blocks, build, translated
-from tools import NOTEBOOKS, SOLUTIONS, translations
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
 from whywrong.language import MARKER
 
@@ -144,6 +144,18 @@ def test_a_translation_follows_its_cell_when_the_minutes_are_counted_anew(tmp_pa
     translations.follow(path, [text], ["Rows (8 minutes)"])
     new = translations.text_id("Rows (8 minutes)")
     assert blocks(file.read_text(encoding="utf-8")) == {new: "Zeilen (8 Minuten)"}
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("README.*.md")), ids=lambda page: page.name)
+def test_a_readme_in_another_language_names_what_exists_and_types_what_the_english_one_does(page):
+    text, english = (p.read_text(encoding="utf-8") for p in (page, ROOT / "README.md"))
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+    option = re.compile(r" (?:COURSE_LANGUAGE=|--language )[\w-]+")
+    typed = "\n".join(re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)).splitlines()
+    own = {"-m course_utils.desk.translated", "course new my-course", "lab my-course"}
+    strange = [line for line in typed if line and option.sub("", line) not in english]
+    assert [line for line in strange if not any(part in line for part in own)] == []
 
 
 def glossary(out):

@@ -27,7 +27,16 @@ WIDGETS: dict[str, Any] = {"AttentionMap": AttentionMap, "Explorer": Explorer}
 ALL_STATES = "application/vnd.jupyter.widget-state+json"
 TABLES = ("attention-map-static", "next-word-static")
 PYTHON_ONLY = "translation-static"  # around a map's table: the line that translates needs a kernel
-OF_JUPYTER = ("_esm", "_css", "_anywidget_id", "_dom_classes", "layout", "tabbable", "tooltip")
+OF_JUPYTER = (
+    "_esm",
+    "_css",
+    "_anywidget_id",
+    "_dom_classes",
+    "layout",
+    "tabbable",
+    "tooltip",
+    "_said",
+)
 
 State = dict[str, Any]
 

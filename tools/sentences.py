@@ -28,8 +28,8 @@ from . import ROOT, SOLUTIONS
 from .translations import Language, differences, languages, notebooks
 
 KINDS = "hints", "captions", "properties", "reasons", "cases", "misconceptions"
-FRAME = "frame"
-# Whose sentences the file "frame" may have.
+FRAME = "frame", "page"  # of Python, and of widgets
+# Whose sentences these files may have.
 SPEAKERS = (
     "whywrong",
     "course_utils/desk",
@@ -39,6 +39,7 @@ SPEAKERS = (
     "tools/site.py",
 )
 MOST = 0.7
+EXPRESSION = re.compile(r"\$\{[^{}]*\}")  # in a JavaScript template
 TITLE = re.compile(r'"(Figure \d+ · [^"\n]+)"')
 
 
@@ -125,7 +126,7 @@ def problems(to: Language) -> list[str]:
             if _names(english) != _names(own):
                 wrong.append("the placeholders differ")
             if english not in wanted().get(file.stem, ()) and not (
-                file.stem == FRAME and is_said(english)
+                file.stem in FRAME and is_said(english)
             ):
                 wrong.append("nothing says this any more")
             found += [f"{file.relative_to(ROOT)}, {english[:60]!r}: {w}" for w in wrong]
@@ -141,7 +142,7 @@ def is_said(template: str) -> bool:
 
     Not all, because some sentences are put together from several strings.
     """
-    pieces = [piece.strip(" .:,()").split() for piece in PLACEHOLDER.split(template)[::3]]
+    pieces = map(_words, PLACEHOLDER.split(template)[::3])
     pairs = [" ".join(pair) for words in pieces for pair in pairwise(words)]
     return sum(pair in program() for pair in pairs) >= MOST * len(pairs)
 
@@ -158,7 +159,11 @@ def program() -> str:
                 texts += [value for value in constants if isinstance(value, str)]
             elif path.suffix in (".js", ".md", ".toml"):
                 texts.append(" ".join(path.read_text(encoding="utf-8").split()))
-    return "\n".join(texts)
+    return "\n".join(" ".join(_words(text)) for text in texts)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w'’-]+", EXPRESSION.sub(" ", text).casefold())
 
 
 def covered(to: Language, names: list[str]) -> str:
@@ -169,7 +174,7 @@ def covered(to: Language, names: list[str]) -> str:
         all_.update(wanted()[name].values())
         done.update(kind for english, kind in wanted()[name].items() if english in known)
     counts = ", ".join(f"{done[kind]} of {all_[kind]} {kind}" for kind in KINDS if all_[kind])
-    return f"{to.folder.name}: {counts}; {len(kept(to, FRAME))} sentences of the frame"
+    return f"{to.folder.name}: {counts}; {sum(len(kept(to, name)) for name in FRAME)} of the frame"
 
 
 def main(arguments: list[str]) -> int:

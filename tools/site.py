@@ -22,6 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils.desk.guesses import NONE_YET, captions
+from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours
 from whywrong.language import language, said, speaking
@@ -236,6 +237,8 @@ def _alive(table: str, state: live.State) -> str:
         state["state"]["_built"] = None  # a page doesn't know its reader
     if "_data" in state["state"]:
         state["state"]["_data"]["colours"] = colours.for_the_page()
+    if language():
+        state["state"]["_said"] = sentences_of_the_page()
     given = json.dumps(state, ensure_ascii=False, sort_keys=True).replace("</", "<\\/")
     return (
         f'<div class="course-live"><div class="course-table">{table}</div>'

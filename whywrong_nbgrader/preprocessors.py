@@ -17,10 +17,6 @@ from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked
 from traitlets import List
 
-from whywrong import Catalogue, Report
-from whywrong.course import joined
-from whywrong.language import language
-
 from .cells import WIDGET_VIEW, Cell, as_found, checked_exercise, without_hidden_tests
 from .helper import TooMuch, helper
 from .restoring import PUT_BACK
@@ -28,6 +24,8 @@ from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import Submission, be_careful, handed_out, released, restored, strange_in
 
 if TYPE_CHECKING:
+    from whywrong import Catalogue
+
     from .notebooks import Graded
 
 FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
@@ -135,6 +133,9 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> No
 
     Results are stored in English; the cards are shown in the language of the student's edition.
     """
+    from whywrong import Report
+    from whywrong.language import language
+
     about = nb.metadata.get("course", {})
     own = {cell.checks: number for number, cell in enumerate(cells_of(nb)) if cell.checks}
     if spoken := about.get("language") or language():
@@ -159,6 +160,8 @@ class RunSubmission(NbGraderPreprocessor):
     stored result of an earlier run."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        from whywrong.course import joined
+
         from .results import Results, Settings
         from .work import result_of
 

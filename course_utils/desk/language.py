@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from whywrong.installed import installed
 from whywrong.language import MARKER, language, said
 
-__all__ = ["MARKER", "folders", "fonts", "language", "said", "settings"]
+__all__ = ["MARKER", "folders", "fonts", "language", "said", "sentences_of_the_page", "settings"]
 
 
 def folders() -> dict[str, Path]:
@@ -24,6 +25,14 @@ def folders() -> dict[str, Path]:
 def settings(folder: Path) -> dict[str, Any]:
     """What a language's `language.toml` says."""
     return tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
+
+
+def sentences_of_the_page() -> dict[str, str]:
+    """What widgets show by themselves, in the reader's language; empty for English."""
+    folder = folders().get(language()) if language() else None
+    file = folder / "strings" / "page.json" if folder else None
+    found = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
+    return {english: own for english, own in found.items() if own}
 
 
 def fonts() -> list[str]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import anywidget
+import traitlets
 from IPython.display import display
+
+from ..desk.language import sentences_of_the_page
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class WithTable(anywidget.AnyWidget):
     """A widget that also contains a table, for pages without a kernel; subclasses define both."""
+
+    _said: traitlets.Dict = traitlets.Dict().tag(sync=True)  # see page/said.js
+
+    @traitlets.default("_said")
+    def _in_the_reader_s_language(self) -> dict[str, str]:
+        return sentences_of_the_page()
 
     def _html(self) -> str:
         raise NotImplementedError

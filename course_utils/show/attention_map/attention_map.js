@@ -6,6 +6,7 @@
 
 import { clamp } from "../page/arithmetic.js";
 import { create, hideTable, oncePerFrame, shield } from "../page/nodes.js";
+import { speak } from "../page/said.js";
 import { drawControls, drawSection, drawSteps, drawSwitch } from "./controls.js";
 import { drawGrid, measure } from "./grid.js";
 import { drawOverview } from "./overview.js";
@@ -179,6 +180,7 @@ function render({ model, el }) {
   });
   map.view.sizes = measure(map, el.clientWidth || 900, FAMILY);
   painter.now();
+  speak(drawn.node, model.get("_said"));
   el.append(drawn.node);
   hideTable(drawn.node, "attention-map-static");
   watcher.observe(drawn.node);

@@ -136,7 +136,10 @@ class Explorer(WithTable):
     _examples: traitlets.List = traitlets.List().tag(sync=True)
     _built: traitlets.List = traitlets.List().tag(sync=True)
     _first = traitlets.Unicode("0.head.0").tag(sync=True)
-    SHARED = ("text", "_heads", "_modern", "_words", "_begin", "_examples", "_built", "_first")
+    SHARED = (
+        *("text", "_heads", "_modern", "_words", "_begin", "_examples", "_built", "_first"),
+        "_said",
+    )
 
     def __init__(
         self,

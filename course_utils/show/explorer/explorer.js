@@ -4,6 +4,7 @@
  */
 
 import { create as make, hideTable, shield } from "../page/nodes.js";
+import { speak } from "../page/said.js";
 import { drawn, forward, makeModel, readSafetensors, softmax } from "./lm.js";
 import { readAddress, writeAddress } from "./address.js";
 import { drawHeadline } from "./headline.js";
@@ -254,6 +255,7 @@ function render({ model: kernel, el }) {
   const root = make("section", { className: "explorer", tabIndex: -1 }, top, headline.box, controls.row, controls.more, story, flow, lens.box, make("details", {}, make("summary", {}, "How to read this picture"), legend));
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
+  speak(root, kernel.get("_said"));
   el.append(root);
   hideTable(root, "next-word-static");
   refresh();

@@ -2,6 +2,7 @@
 
 import { create, hideTable, labelled, shield, write } from "./nodes.js";
 import { colourOf, inkOf, shadeOf } from "./paint.js";
+import { speak } from "./said.js";
 
 /** @param {number} weight */
 function drawCell(weight) {
@@ -55,6 +56,7 @@ function render({ model, el }) {
   for (const name of ["text", "_shown"]) model.on(`change:${name}`, paint);
   shield(root);
   paint();
+  speak(root, model.get("_said"));
   el.append(root);
   hideTable(root, "translation-static");
   return () => {
