@@ -39,6 +39,7 @@ SPEAKERS = (
     "tools/site.py",
 )
 MOST = 0.7
+ANYTHING = "\N{WORD JOINER}"  # for a placeholder, which any mark may stand beside
 EXPRESSION = re.compile(r"\$\{[^{}]*\}")  # in a JavaScript template
 TITLE = re.compile(r'"(Figure \d+ · [^"\n]+)"')
 
@@ -122,7 +123,7 @@ def problems(to: Language) -> list[str]:
     found = []
     for file in sorted((to.folder / "strings").glob("*.json")):
         for english, own in kept(to, file.stem).items():
-            wrong = differences(PLACEHOLDER.sub("x", english), PLACEHOLDER.sub("x", own), to)
+            wrong = differences(*(PLACEHOLDER.sub(ANYTHING, text) for text in (english, own)), to)
             if _names(english) != _names(own):
                 wrong.append("the placeholders differ")
             if english not in wanted().get(file.stem, ()) and not (
