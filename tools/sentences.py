@@ -159,7 +159,7 @@ def program() -> str:
                 constants = (n.value for n in nodes if isinstance(n, ast.Constant))
                 texts += [value for value in constants if isinstance(value, str)]
             elif path.suffix in (".js", ".md", ".toml"):
-                texts.append(" ".join(path.read_text(encoding="utf-8").split()))
+                texts.append(path.read_text(encoding="utf-8").replace("\\n", " "))
     return "\n".join(" ".join(_words(text)) for text in texts)
 
 

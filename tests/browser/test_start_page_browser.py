@@ -8,6 +8,7 @@ import torch
 from pages import ACT_MS, knows
 from playwright.sync_api import expect
 
+from course_utils.desk.language import sentences_of_the_page
 from course_utils.language_model import head_scores
 from course_utils.show.explorer import FOLDER, Explorer, share
 from course_utils.show.page import joined
@@ -15,6 +16,8 @@ from course_utils.show.start import write_page
 from course_utils.show.start.language import LONGEST, WORDS
 from course_utils.show.start.model import HEADS, WEIGHTS, trained
 from course_utils.todays_models import ModernLM
+from tools.translations import languages
+from whywrong.language import speaking
 
 CELL = "from course_utils.show.start import playground\nshown = playground()\nshown"
 COMPUTE = """async ([script, weights, heads, texts, modern]) => {
@@ -144,6 +147,27 @@ def from_disk(request, chromium, tmp_path):
     yield page
     assert errors == []
     context.close()
+
+
+@pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)
+def test_a_file_speaks_the_reader_s_language_and_repaints_in_it(chromium, tmp_path, to):
+    with speaking(to.folder.name):
+        file, own = write_page(tmp_path / "explorer.html"), sentences_of_the_page()
+    page, errors = chromium.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(file.as_uri())
+    line = page.get_by_role("textbox", name=own["Write, and see what comes next"])
+    line.fill("the dogs near the cat")
+    expected = own[
+        "After “{text}” the model expects “{word}” ({share}), then “{second}” ({other})."
+    ]
+    begins = expected.partition("{word}")[0].replace("{text}", "the dogs near the cat")
+    expect(page.locator(".says")).to_contain_text(begins)
+    expect(page.locator(".bars")).to_contain_text("sing")  # a word of the text stays
+    page.locator(".headline .cut").click()
+    expect(page.locator(".headline .cut")).to_have_text(own["Switch it on again"])
+    assert errors == []
+    page.close()
 
 
 def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):

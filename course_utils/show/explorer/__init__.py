@@ -14,6 +14,7 @@ import traitlets
 from safetensors.torch import save
 from torch import nn
 
+from ...desk.language import said
 from ...desk.points import load, progress_path
 from ..page import joined
 from ..with_table import WithTable
@@ -93,7 +94,7 @@ def share(
     values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
     for name, part in {
-        "title": html.escape(title),
+        "title": html.escape(said(title)),
         "css": (FOLDER / "explorer.css").read_text(encoding="utf-8"),
         "script": SCRIPT,
         "values": json.dumps(values).replace("</", "<\\/"),
