@@ -123,7 +123,8 @@ def problems(to: Language) -> list[str]:
     found = []
     for file in sorted((to.folder / "strings").glob("*.json")):
         for english, own in kept(to, file.stem).items():
-            wrong = differences(*(PLACEHOLDER.sub(ANYTHING, text) for text in (english, own)), to)
+            shown, meant = (PLACEHOLDER.sub(ANYTHING, text) for text in (own, english))
+            wrong = differences(meant, shown, to)
             if _names(english) != _names(own):
                 wrong.append("the placeholders differ")
             if english not in wanted().get(file.stem, ()) and not (
