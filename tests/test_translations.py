@@ -10,10 +10,10 @@ from tools import NOTEBOOKS, ROOT, SOLUTIONS, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
 from whywrong.language import MARKER
 
-PLAIN = Language(TRANSLATIONS / "xx", "Plain", "xx", "> old", {"bad": "a bad word"}, ())
+PLAIN = Language(TRANSLATIONS / "xx", "Plain", "Title", "xx", "> old", {"bad": "a bad word"}, ())
 TERMS = Language(
     PLAIN.folder,
-    *("Plain", "xx", "> old", {}),
+    *("Plain", "Title", "xx", "> old", {}),
     ((("weight",), ("Gewicht",)), (("attention weight",), ("Aufmerksamkeit",))),
 )
 
@@ -133,7 +133,7 @@ def test_new_minutes_are_put_into_the_translation_if_it_is_clear_where(before, a
 
 def test_a_translation_follows_its_cell_when_the_minutes_are_counted_anew(tmp_path, monkeypatch):
     path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
-    to = Language(tmp_path, *("Plain", "xx", "> old", {}), ())
+    to = Language(tmp_path, *("Plain", "Title", "xx", "> old", {}), ())
     monkeypatch.setattr(translations, "languages", lambda: [to])
     file = translations.place(tmp_path, path)
     file.parent.mkdir()
@@ -186,7 +186,7 @@ def test_a_changed_sentence_makes_its_translation_stale(tmp_path, monkeypatch):
     file.parent.mkdir()
     said = "".join(f"<!-- {id} -->\nText {id}\n" for id in ["00000000", second, *rest])
     file.write_text(said, encoding="utf-8")
-    to = Language(tmp_path, *("Plain", "xx", "> old", {}), ())
+    to = Language(tmp_path, *("Plain", "Title", "xx", "> old", {}), ())
     assert translations.coverage(to, path) == (len(english) - 1, len(english), 1)
     assert translations.put_missing(tmp_path, path) == 1
     text = file.read_text(encoding="utf-8")

@@ -40,6 +40,7 @@ AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
+ALT = re.compile(r'(?<= )alt="([^"]*)"')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # What the theme leaves out for those who don't see the page.
 FOR_READERS = {
@@ -69,9 +70,8 @@ def build(out: Path = HTML) -> int:
         name = to.folder.name
         with speaking(name):
             write_pages(BUILD / name, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons], to)
-        status = (
-            _sphinx(BUILD / name, out / name, f"language={to.html.replace('-', '_')}") or status
-        )
+        settings = f"language={to.html.replace('-', '_')}", f"html_title={to.title}"
+        status = _sphinx(BUILD / name, out / name, *settings) or status
     for page in out.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         for old, new in FOR_READERS.items():
@@ -217,8 +217,12 @@ def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = Non
         page = _explained(page)
         if "<img" in page or "<svg" in page:  # the text goes on to speak of the figure
             page = page.replace("<details>", "<details open>", 1)
-    else:
+    elif language() and output.output_type == "stream":
+        return new_output("stream", name=output.name, text=said(output.text))
+    elif not (language() and ALT.search(page)):
         return output
+    if language():
+        page = ALT.sub(lambda alt: f'alt="{html.escape(said(html.unescape(alt[1])))}"', page)
     return new_output("display_data", {"text/html": page})
 
 

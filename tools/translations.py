@@ -53,6 +53,7 @@ class Language:
     Args:
         folder: its name is the language's code.
         name: in the language itself.
+        title: of the course.
         html: the code for pages, such as "zh-CN".
         stale: the line above a cell that is still English.
         never: patterns that no translation contains, and why.
@@ -61,6 +62,7 @@ class Language:
 
     folder: Path
     name: str
+    title: str
     html: str
     stale: str
     never: Mapping[str, str]
@@ -77,8 +79,8 @@ def language(folder: Path) -> Language:
     table = (folder / "terms.md").read_text(encoding="utf-8").partition("| note |")[2]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in ROW.findall(table)[1:]]
     terms = [(tuple(row[0].split(" / ")), tuple(row[1].split(" / "))) for row in rows]
-    known = told["name"], told["html"], told["stale"], told.get("never", {})
-    return Language(folder, *known, tuple(terms))
+    known = {key: told[key] for key in ("name", "title", "html", "stale")}
+    return Language(folder, **known, never=told.get("never", {}), terms=tuple(terms))
 
 
 # ---------------------------------------------------------------- blocks
