@@ -107,6 +107,12 @@ def test_a_report_stays_english_and_its_card_does_not():
         assert replace(report, points=2.0, passed=True).status == "right"
 
 
+def test_a_name_does_not_reach_into_the_next_sentence():
+    words = Strings({"It sees {what}.": "Es sieht {what}.", "It runs.": "Es läuft."})
+    assert words.find("It sees x. It runs.") is None
+    assert words.find("It sees 2.5 x.") == "Es sieht 2.5 x."
+
+
 def test_the_most_specific_pattern_counts():
     words = Strings({"{a} is {b}": "1 {a} {b}", "{a} is not {b}": "2 {a} {b}"})
     assert words.find("x is not y") == "2 x y"

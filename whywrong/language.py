@@ -29,7 +29,7 @@ STANDS_FOR = {
     "w": r"\S+",
     "v": r"[-\d(\['\"].*?|True|False|\.\.\.",
     "s": ".+",
-    None: ".+?",
+    None: r"(?:(?!\. [A-Z]).)+?",  # not beyond the end of a sentence
 }
 BOUNDARY = re.compile(r"(?<=[.:?!]) (?=\S)")
 _spoken: ContextVar[str | None] = ContextVar("spoken", default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,17 @@ from typing import Any
 from whywrong.installed import installed
 from whywrong.language import MARKER, language, said
 
-__all__ = ["MARKER", "folders", "fonts", "language", "said", "sentences_of_the_page", "settings"]
+__all__ = [
+    "MARKER",
+    "filled",
+    "folders",
+    "fonts",
+    "is_wide",
+    "language",
+    "said",
+    "sentences_of_the_page",
+    "settings",
+]
 
 
 def folders() -> dict[str, Path]:
@@ -25,6 +36,16 @@ def folders() -> dict[str, Path]:
 def settings(folder: Path) -> dict[str, Any]:
     """What a language's `language.toml` says."""
     return tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
+
+
+def is_wide(character: str) -> bool:
+    """Whether a character takes two columns."""
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def filled(text: str, columns: int) -> str:
+    """A text with blanks after it, so that it takes this many columns."""
+    return text + " " * (columns - len(text) - sum(map(is_wide, text)))
 
 
 def sentences_of_the_page() -> dict[str, str]:

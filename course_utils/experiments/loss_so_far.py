@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from .. import attention, todays_models, transformer
 from ..data import WordTokenizer, toy_english
 from ..desk.environment import use_threads
+from ..desk.language import filled, said
 from ..desk.points import losses, record_loss
 from ..language_model import TinyLM
 
@@ -86,7 +87,7 @@ class Run:
     model: nn.Module | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.row}, with {self.part}: {self.loss:.3f} nats per word"
+        return said(f"{self.row}, with {self.part}: {self.loss:.3f} nats per word")
 
 
 class Model(nn.Module):
@@ -260,14 +261,15 @@ def show(*shown: str | Run) -> None:
     rows, earlier = list(ROWS)[: last + 1], losses()
     trained = [name for name in rows if name not in COUNTED]
     fewest = min((len(kept()[name]["losses"]) for name in trained), default=len(SEEDS))
-    print(f"lesson  what the model has                        nats per word, {fewest} runs")
+    heads = filled(said("lesson"), 8), filled(said("what the model has"), 42)
+    print(*heads, said(f"nats per word, {fewest} runs"), sep="")
     for name in rows:
         now = [run for run in runs if run.row == name]
         parts = {run.part for run in now}
         past = {p: run for p, run in earlier.get(name, {}).items() if p not in parts}
         print("\n".join(_of_row(name, now, past)))
     print("\n".join(_line("", FLOOR, kept()[FLOOR])))
-    print(f"The lines continue {BEGINNING!r}. The {fewest} runs have the finished part.")
+    print(said(f"The lines continue {BEGINNING!r}. The {fewest} runs have the finished part."))
     for run in runs:
         if run.part.startswith("your "):
             record_loss(run.row, run.part, run.loss, run.lines)
@@ -278,16 +280,17 @@ def _of_row(name: str, now: list[Run], past: dict[str, dict[str, Any]]) -> Itera
     written = bool(now or past)
     yield from _line(ROWS[name].lesson, name, known | ({"lines": []} if written else {}))
     for part, earlier in past.items():
-        yield f"        an earlier run with {part}: {earlier['loss']:.3f}"
+        yield said(f"        an earlier run with {part}: {earlier['loss']:.3f}")
         yield from ([] if now else _quoted(earlier["lines"]))
     for run in now:
-        yield f"        this run with {run.part}: {run.loss:.3f}"
+        yield said(f"        this run with {run.part}: {run.loss:.3f}")
         yield from _quoted(run.lines)
 
 
 def _line(lesson: str, name: str, known: dict[str, Any]) -> Iterator[str]:
     least, most = (f"{bound(known['losses']):.3f}" for bound in (min, max))
-    yield f"{lesson:6}  {name:42}{least}{'' if least == most else f' to {most}'}"
+    losses = least if least == most else said(f"{least} to {most}")
+    yield f"{lesson:6}  {filled(said(name), 42)}{losses}"
     yield from _quoted(known["lines"])
 
 

@@ -32,7 +32,7 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
-from course_utils.desk.language import fonts, said
+from course_utils.desk.language import fonts, is_wide, said
 from course_utils.desk.rounding import fixed
 from course_utils.show import colours
 
@@ -154,19 +154,15 @@ def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
 
 
 def _wrapped(text: str, columns: int) -> str:
-    if not any(map(_is_wide, text)):
+    if not any(map(is_wide, text)):
         return "\n".join(textwrap.wrap(text, columns))
     lines, width = [""], 0  # no blanks between words: a line may end after any character
     for character in text:
-        width += 1 + _is_wide(character)
+        width += 1 + is_wide(character)
         if width > columns and unicodedata.category(character)[0] != "P":
-            lines, width = [*lines, ""], 1 + _is_wide(character)
+            lines, width = [*lines, ""], 1 + is_wide(character)
         lines[-1] += character
     return "\n".join(lines)
-
-
-def _is_wide(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in "WF"
 
 
 def cell_inches(shape: tuple[int, ...]) -> float:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from ..desk.language import said
+
 Shape = tuple[int, ...]
 Lettered = list[tuple[Shape, tuple[str, ...]]]
 
@@ -69,7 +71,7 @@ class ShapeTrace:
         ]
         first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
         sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
-        lines = [f"Shapes through {self.title}", sizes][: 1 + bool(sizes)]
+        lines = [said(f"Shapes through {self.title}"), sizes][: 1 + bool(sizes)]
         lines += [f"{a:<{first}}   {b:<{second}}   {c}".rstrip() for a, b, c in rows]
         return "\n".join(lines + self._rest())
 
@@ -113,7 +115,8 @@ class ShapeTrace:
         notes = "".join(f"<p>{line}</p>" for line in self._rest())
         return (
             '<div style="overflow-x: auto"><table style="font-family: monospace; color: inherit">'
-            f'<caption style="text-align: left">Shapes through {html.escape(self.title)}</caption>'
+            '<caption style="text-align: left">'
+            f"{html.escape(said(f'Shapes through {self.title}'))}</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
         )
 

@@ -3,6 +3,7 @@
 
 const PLACEHOLDER = /\{(\w+)(?::(\w))?\}/g;
 const STANDS_FOR = { g: "[−-]?\\d[\\d.,]*", w: "\\S+" };
+const ANY = "(?:(?!\\. [A-Z]).)+?"; // not beyond the end of a sentence
 const SHOWN = ["title", "aria-label"];
 
 /** @type {(text: string) => string} */
@@ -14,7 +15,7 @@ function compiled(english) {
   let [pattern, literal, end] = ["", "", 0];
   for (const found of english.matchAll(PLACEHOLDER)) {
     const before = english.slice(end, found.index);
-    pattern += `${escaped(before)}(${STANDS_FOR[found[2]] ?? ".+?"})`;
+    pattern += `${escaped(before)}(${STANDS_FOR[found[2]] ?? ANY})`;
     literal += before;
     names.push(found[1]);
     end = found.index + found[0].length;
