@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from course_utils.attention import count_parameters
 from course_utils.data.toy_french import BOS_ID, PAD_ID, english, french, three_sets
 from course_utils.experiments import translating as t
+from course_utils.experiments.sources import with_inputs
 from course_utils.transformer import TokenAndPosition
 from course_utils.translation import (
     Translator,
@@ -117,9 +118,9 @@ def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
     for seed in range(seeds):
         model = t.new_model(seed, dropout)
         steps = fitting(seconds, model, trained_on)
-        batches = t.draw_batches(trained_on, steps, seed)
+        batches = [*map(with_inputs, t.draw_batches(trained_on, steps, seed))]
         start = time.perf_counter()
-        train_translator(model, batches, BOS_ID, PAD_ID)
+        train_translator(model, batches, PAD_ID, t.RATE, warm_up=100)
         took = time.perf_counter() - start
         print(
             f"  {took:5.1f} s ({steps} steps), seed {seed}: "
@@ -131,9 +132,9 @@ def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
 
 def fitting(seconds: float, model: Translator, pairs: t.Sequence[t.Pair]) -> int:
     """The number of steps that fit into this many seconds, on this machine now."""
-    trial = t.draw_batches(pairs, 30)
+    trial = [*map(with_inputs, t.draw_batches(pairs, 30))]
     start = time.perf_counter()
-    train_translator(copy.deepcopy(model), trial, BOS_ID, PAD_ID)
+    train_translator(copy.deepcopy(model), trial, PAD_ID, t.RATE)
     return int(0.95 * seconds / (time.perf_counter() - start) * len(trial))
 
 

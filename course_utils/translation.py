@@ -143,23 +143,21 @@ def translation_loss(logits: Tensor, targets: Tensor, pad_id: int) -> Tensor:
 
 def train_translator(
     model: nn.Module,
-    batches: Sequence[tuple[Tensor, Tensor, Tensor]],
-    bos_id: int,
+    batches: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]],
     pad_id: int,
-    learning_rate: float = 2e-3,
-    warm_up: int = 100,
+    learning_rate: float,
+    warm_up: int = 0,
 ) -> list[float]:
-    """Take one step of AdamW on each batch.
-
-    For Post-LN blocks, the learning rate rises linearly over `warm_up` steps and then falls
-    linearly (in Vaswani et al. 2017, section 5.3, it falls more slowly).
+    """Take one step of AdamW on each batch, with a learning rate that falls linearly.
 
     Args:
         model: a translator.
-        batches: triples of sources `(B, S)`, their masks `(B, S)`, and targets `(B, T)` with eos.
-        bos_id, pad_id: ids of the target language.
+        batches: sources `(B, S)`, their masks `(B, S)`, the decoder's inputs `(B, T)`, and targets
+            `(B, T)` with eos.
+        pad_id: the id of targets that don't count.
         learning_rate: the maximum learning rate.
-        warm_up: the number of steps until that maximum.
+        warm_up: the number of steps in which the learning rate rises to this maximum, as in Vaswani
+            et al. 2017, section 5.3.
 
     Returns:
         The loss before each step.
@@ -168,12 +166,12 @@ def train_translator(
     steps = len(batches)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
-        lambda step: min((step + 1) / warm_up, (steps - step) / max(1, steps - warm_up)),
+        lambda step: min((step + 1) / max(1, warm_up), (steps - step) / max(1, steps - warm_up)),
     )
     losses = []
     model.train()
-    for source, source_pad_mask, targets in batches:
-        logits = model(source, teacher_forcing(targets, bos_id), source_pad_mask)
+    for source, source_pad_mask, decoder_input, targets in batches:
+        logits = model(source, decoder_input, source_pad_mask)
         loss = translation_loss(logits, targets, pad_id)
         optimizer.zero_grad()
         loss.backward()

@@ -279,10 +279,9 @@ def test_a_translator_learns_to_copy():
     words = torch.randint(3, 8, (60, 16, 4))
     ends = torch.full((60, 16, 1), 2)
     nothing = torch.zeros(16, 4, dtype=torch.bool)
-    batches = [
-        (text, nothing, torch.cat([text, end], 1)) for text, end in zip(words, ends, strict=True)
-    ]
-    losses = train_translator(model, batches, 1, 0, learning_rate=5e-3, warm_up=10)
+    whole = [torch.cat([text, end], 1) for text, end in zip(words, ends, strict=True)]
+    batches = [(text[:, :-1], nothing, teacher_forcing(text, 1), text) for text in whole]
+    losses = train_translator(model, batches, 0, learning_rate=5e-3, warm_up=10)
     assert losses[-1] < 0.7 * losses[0]
     assert model.training
 
@@ -295,7 +294,8 @@ def test_each_step_has_its_learning_rate_and_a_clipped_gradient():
     generator = torch.Generator().manual_seed(3)
     nothing = torch.zeros(2, 4, dtype=torch.bool)
     texts = torch.randint(3, 9, (7, 2, 4), generator=generator)
-    train_translator(model, [(text, nothing, text) for text in texts], 1, 0, 0.05, warm_up=3)
+    batches = [(text, nothing, teacher_forcing(text, 1), text) for text in texts]
+    train_translator(model, batches, 0, 0.05, warm_up=3)
 
     optimizer = torch.optim.AdamW(twin.parameters())
     norms = []

@@ -239,14 +239,14 @@ def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 
     ids = words.encode(beginning)[None]
     try:
         while ids.shape[1] < length:
-            ids = torch.cat([ids, _likeliest(model, ids[:, -CONTEXT:])], dim=1)
+            ids = torch.cat([ids, _most_likely(model, ids[:, -CONTEXT:])], dim=1)
     except IndexError:
         return f"{words.decode(ids[0])} ... IndexError"
     return words.decode(ids[0])
 
 
 @torch.no_grad()
-def _likeliest(model: Ward, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+def _most_likely(model: Ward, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
     return model(ids, pad_mask)[:, -1].argmax(-1, keepdim=True)  # (B, T, V) -> (B, 1)
 
 
@@ -264,8 +264,8 @@ def speaks(model: Ward) -> bool:
     ids = toy_english.draw(12, 6, seed=9)
     try:
         while ids.shape[1] < CONTEXT:
-            ids = torch.cat([ids, _likeliest(model, ids)], dim=1)
-        _likeliest(model, ids)
+            ids = torch.cat([ids, _most_likely(model, ids)], dim=1)
+        _most_likely(model, ids)
     except IndexError:
         return False
     return sum(map(says_it, ids)) > 6
@@ -308,7 +308,7 @@ def next_word(model: Ward, text: str, beside: str = "") -> str:
     longest = max(map(len, rows))
     ids = torch.stack([nn.functional.pad(row, (longest - len(row), 0)) for row in rows])
     mask = torch.arange(longest) < torch.tensor([longest - len(row) for row in rows])[:, None]
-    return words.decode(_likeliest(model, ids, mask)[0])
+    return words.decode(_most_likely(model, ids, mask)[0])
 
 
 def in_a_batch(program: Callable[..., Any], text: str, beside: str) -> None:

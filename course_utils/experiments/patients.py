@@ -104,7 +104,7 @@ def patient_f(ids, pad_mask, token, position):
     if T > N:
         raise ValueError(f"{T} tokens came in, but there are {N} positions")
 
-    # Padding is in front. The text begins after the padding, so positions are counted from there.
+    # Padding is on the left. The text begins after it, so positions are counted from there.
     real = ~pad_mask
     places = real.long().cumsum(dim=1)
     places = places.masked_fill(pad_mask, 0)  # no token attends to padding: any row will do
@@ -134,7 +134,7 @@ def patient_g(query, key, value, num_heads):
 
 
 def patient_h(model, ids, max_new_tokens):
-    """Append the likeliest word repeatedly: (B, T) -> (B, T + max_new_tokens).
+    """Append the most likely word repeatedly: (B, T) -> (B, T + max_new_tokens).
 
     model(new, cache=None) takes new tokens, (B, T), and the cache of earlier tokens, if any.
     It returns the new tokens' logits, (B, T, V), and the extended cache.

@@ -28,7 +28,14 @@ from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french, thr
 from ..desk.environment import use_threads
 from ..language_model import evaluating
 from ..transformer import DecoderBlock, EncoderBlock, ReLUFeedForward
-from ..translation import Translator, alignment, greedy_translate, pad, train_translator
+from ..translation import (
+    Translator,
+    alignment,
+    greedy_translate,
+    pad,
+    teacher_forcing,
+    train_translator,
+)
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 32, 2, 2, 128, 14
 BATCH, STEPS, LEARNING_RATE = 64, 3_000, 3e-3
@@ -126,6 +133,12 @@ def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
     return source, mask, targets
 
 
+def with_inputs(batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The batch, with the decoder's inputs before the targets."""
+    source, mask, targets = batch
+    return source, mask, teacher_forcing(targets, BOS_ID), targets
+
+
 class SometimesWithoutSource(nn.Module):
     """A translator whose decoder gets zeros instead of the context in some of its calls."""
 
@@ -147,10 +160,10 @@ def train(
     """Train on the sentences of lesson 12; return the losses."""
     pairs, generator = sentences()[0], torch.Generator().manual_seed(seed)
     drawn = torch.randint(len(pairs), (steps, BATCH), generator=generator).tolist()
-    batches = [as_batch([pairs[i] for i in row]) for row in drawn]
+    batches = [with_inputs(as_batch([pairs[i] for i in row])) for row in drawn]
     trained = SometimesWithoutSource(model, without_source_every)
     with use_threads(1):
-        return train_translator(trained, batches, BOS_ID, PAD_ID, LEARNING_RATE)
+        return train_translator(trained, batches, PAD_ID, LEARNING_RATE, warm_up=100)
 
 
 class ReadsOnce(nn.Module):

@@ -1,21 +1,15 @@
-"""Lesson 12: two translators into the toy French. The lesson trains one; the training of the other
-was stopped early, to study its mistakes.
-
-    python -m course_utils.experiments.translating
-
-This command trains the other translator and stores it next to this file in half precision.
-"""
+"""Lesson 12: a translator into the toy French: its data, its searches and their mistakes, what it
+writes after a wrong word, and what its heads attend to."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
@@ -27,14 +21,13 @@ from ..translation import (
     Translator,
     alignment,
     beam_search,
-    train_translator,
     translation_loss,
 )
-from .sources import ReadsOnce, as_batch, exact, sentences
+from .sources import ReadsOnce, as_batch, sentences
+from .sources import exact as exact  # for the lesson
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
-BATCH, STEPS, EARLY_STEPS = 64, 300, 85
-KEPT = Path(__file__).with_name("translating.safetensors")
+BATCH, STEPS, EARLY_STEPS, RATE = 64, 300, 75, 2e-3
 Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 
@@ -49,9 +42,9 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 # Batches ----------------------------------------------------------------------------------------
 
 
-def loss(logits: Tensor, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """The loss of a batch of `draw_batches`, of which the third part is the targets."""
-    return translation_loss(logits, batch[2], PAD_ID)
+def loss(logits: Tensor, batch: Sequence[Tensor]) -> Tensor:
+    """The loss of a batch whose last part is the targets."""
+    return translation_loss(logits, batch[-1], PAD_ID)
 
 
 def draw_batches(
@@ -67,7 +60,7 @@ def draw_batches(
     return batches
 
 
-# Stopped early ----------------------------------------------------------------------------------
+# Searches ---------------------------------------------------------------------------------------
 
 
 def training_pairs() -> Sequence[Pair]:
@@ -76,14 +69,6 @@ def training_pairs() -> Sequence[Pair]:
 
 def unseen_pairs() -> Sequence[Pair]:
     return sentences()[1]
-
-
-@cache
-def stopped_early() -> Translator:
-    """The model trained by `python -m course_utils.experiments.translating`."""
-    model = new_model()
-    model.load_state_dict({name: w.float() for name, w in load_file(KEPT).items()})
-    return model.eval()
 
 
 def french_of(text: str) -> str:
@@ -116,15 +101,73 @@ def said(ids: Sequence[int]) -> str:
     return french.decode(torch.tensor([id for id in ids if id != EOS_ID], dtype=torch.int64))
 
 
-@torch.no_grad()
 def log_probability(model: nn.Module, text: str, translation: str) -> float:
     """The summed log-probability of a French sentence and its eos."""
-    source = english.encode(text)[None]
-    words = torch.cat([french.encode(translation), torch.tensor([EOS_ID])])
-    given = torch.cat([torch.tensor([BOS_ID]), words[:-1]])[None]
+    return _log_probability(model, text, _with_eos(translation))
+
+
+def _with_eos(translation: str) -> list[int]:
+    return [*french.encode(translation).tolist(), EOS_ID]
+
+
+@torch.no_grad()
+def _log_probability(model: nn.Module, text: str, ids: Sequence[int]) -> float:
+    words = torch.tensor(ids)
+    given = torch.tensor([[BOS_ID, *ids[:-1]]])
     with evaluating(model):
-        logs = model(source, given)[0].double().log_softmax(dim=-1)  # (T, V)
+        logs = model(english.encode(text)[None], given)[0].double().log_softmax(dim=-1)  # (T, V)
     return logs[torch.arange(len(words)), words].sum().item()
+
+
+class Judged(NamedTuple):
+    """The fractions of sentences that a search translates rightly, and wrongly for two reasons."""
+
+    right: float
+    missed: float
+    preferred: float
+
+
+def judged(
+    search: Search, model: nn.Module, pairs: Sequence[Pair], widths: Sequence[int]
+) -> dict[int, Judged]:
+    """The translations that a search finds with each width.
+
+    A wrong translation is `missed` if the right one has a better score, so that the search is to
+    blame, and `preferred` if the model gives the wrong one the better score.
+    """
+    found = {}
+    with use_threads(1):
+        for width in widths:
+            missed = preferred = 0
+            for pair in pairs:
+                source, wanted = english.encode(pair.english)[None], _with_eos(pair.french)
+                ids = search(model, source, BOS_ID, EOS_ID, LONGEST - 1, width)[0].tolist()
+                if ids != wanted:
+                    best, own = (
+                        _log_probability(model, pair.english, text) / len(text)
+                        for text in (wanted, ids)
+                    )
+                    missed += best > own
+                    preferred += best <= own
+            N = len(pairs)
+            found[width] = Judged((N - missed - preferred) / N, missed / N, preferred / N)
+    return found
+
+
+def show_judged(found: dict[int, Judged]) -> None:
+    """Print the results of `judged`, one row per width."""
+    print("width  right  wrong: the search missed it  wrong: the model prefers it")
+    for width, row in found.items():
+        print(f"{width:5}  {row.right:5.2f}  {row.missed:27.2f}  {row.preferred:27.2f}")
+
+
+def rescued(model: nn.Module, pairs: Sequence[Pair], width: int) -> str:
+    """A short sentence that greedy decoding gets wrong, and a beam of this width right."""
+    in_order = sorted(pairs, key=lambda pair: len(pair.french))
+    for pair in in_order:
+        if translate(model, pair.english, width) == pair.french != translate(model, pair.english):
+            return pair.english
+    return in_order[0].english  # such a sentence need not exist
 
 
 # The first wrong word ---------------------------------------------------------------------------
@@ -295,23 +338,11 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
             box = {"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": "black"}
             if not kept:
                 box["edgecolor"] = "white"
-            label = f"{word}\n{total:.1f}".replace("-", "\u2212") if ids else word
+            number = f"{total:.1f}".replace("-", "\u2212")
+            label = f"{word}\n{number}" if ids else word
             axes.text(x, -here[1], label, ha="center", va="center", bbox=box, fontsize=8)
     axes.set(xlim=(-0.5, len(steps) + 0.5), ylim=(-tall / 2 - 0.2, tall / 2 + 0.2))
     axes.axis("off")
     figure.suptitle(title, fontsize=11, fontweight="bold")
     figure.tight_layout()
     return Picture(figure, alt)
-
-
-if __name__ == "__main__":
-    model = new_model()
-    batches = draw_batches(training_pairs(), STEPS)[:EARLY_STEPS]
-    with use_threads(1):
-        train_translator(model, batches, BOS_ID, PAD_ID)
-    model.eval().half()
-    save_file({name: w.contiguous() for name, w in model.state_dict().items()}, KEPT)
-    share = exact(stopped_early(), unseen_pairs())
-    print(
-        f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB, {share:.2f} of unseen sentences exact"
-    )

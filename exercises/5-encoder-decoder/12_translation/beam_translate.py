@@ -191,9 +191,9 @@ def cases(seed):
 
     search, greedy, once = {"small", "search"}, {"small", "greedy"}, {"once": True}
     return [
-        case("the likeliest first word is a trap", GREEDY_TRAP, 2, 6, roles=search),
+        case("the most likely first word is a trap", GREEDY_TRAP, 2, 6, roles=search),
         case("greedy, in the same tree", GREEDY_TRAP, 1, 6, roles=greedy, **once),
-        case("the likeliest last word is a trap", LAST_STEP_TRAP, 2, 6, roles=search, **once),
+        case("the most likely last word is a trap", LAST_STEP_TRAP, 2, 6, roles=search, **once),
         case("the longer text is the better one", LONG_FOR_THE_WORD, 2, 6, training=False),
         case("the shorter text is the better one", SHORT_FOR_THE_WORD, 2, 6, keywords=True),
         case("the best never ends", NEVER_ENDS, 2, 4),
@@ -257,7 +257,7 @@ expect = expect_translated(oracle)
 
 @true_of("The text begins with a likely word", gate=True)
 def likely(case, seen, expected):
-    """One of the likeliest, as many as there are texts in the beam."""
+    """One of the most likely texts, as many as there are texts in the beam."""
     logits, first = case.options["next_logits"](()), int(seen.tensors["out"][0, 0])
     return sum(other > logits[first] for other in logits) < case["beam_width"]
 

@@ -112,7 +112,7 @@ probe = TranslateProbe(scribe)
 expect = expect_translated(oracle)
 
 
-@true_of("The first word of each text is the likeliest", gate=True, role="typical")
+@true_of("The first word of each text is the most likely", gate=True, role="typical")
 def first_word(case, seen, expected):
     return bool((seen.tensors["out"][:, 0] == expected["out"][:, 0]).all())
 

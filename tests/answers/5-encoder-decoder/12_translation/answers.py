@@ -291,7 +291,7 @@ def _products(model, source, bos_id, eos_id, max_length, beam_width):
 RECALL = {
     "keys and values come from": "the encoder",
     "two words swapped": "not at all",
-    "padding hides": "columns",
+    "5 added to a row of scores": "stay the same",
 }
 REASONS = {
     "input for [9, eos, pad, pad]": [1, 9, 2, 0],
@@ -304,11 +304,10 @@ REASONS = {
     "likelier, and a worse translation": "The model",
 }
 FAMILIES = {
-    "an encoder's word 2 of 5 sees": 5,
-    "a decoder's word 2 of 5 sees": 2,
-    "fill a blank in mid-sentence": "encoder",
-    "write a story on": "decoder",
-    "a summary of a report": "encoder-decoder",
+    "scores of an encoder, 5 tokens": 25,
+    "scores of a decoder, 5 tokens": 15,
+    "scores of an encoder-decoder, 3 and 2": 18,
+    "a decoder fills the middle, which comes": "last",
 }
 
 RIGHT = {
@@ -364,9 +363,9 @@ WRONG = {
         ),
     },
     "three_families": {
-        "all decoders": (
+        "the middle first": (
             0.25,
-            {k: "decoder" if isinstance(v, str) else v for k, v in FAMILIES.items()},
+            FAMILIES | {"a decoder fills the middle, which comes": "first"},
         ),
     },
 }

@@ -281,7 +281,7 @@ QUIZZES = {
         "patients with a lower training loss": 3,
         "patients that no instrument finds": 2,
         "weights after a step on nan_to_num(loss)": "NaN",
-        "positions for 50 words behind 10, kept": 10 + 49,
+        "positions for 50 words after 10, kept": 10 + 49,
     },
 }
 

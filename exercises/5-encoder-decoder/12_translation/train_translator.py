@@ -1,0 +1,187 @@
+"""How an answer to `train_translator` is judged."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from exercises.shared.draw import Draw
+from exercises.shared.pairs import as_pair, kind_of
+from whywrong import Case, Observation, true_of
+from whywrong.calling import fresh, set_seed, target_device
+from whywrong.comparing import near
+
+LIST = "a list of floats"
+PAD = 0
+tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}
+
+
+class Watched(nn.Module):
+    """A small translator whose logits are half as large in evaluation mode.
+
+    A word gets the mean of the decoder's inputs so far, and the mean of the source's tokens that
+    aren't hidden.
+    """
+
+    def __init__(self, numbers, dtype):
+        super().__init__()
+        for name, value in numbers.items():
+            setattr(self, name, nn.Parameter(value.to(dtype, copy=True)))
+
+    def forward(self, source, decoder_input, source_pad_mask=None):
+        seen = torch.ones_like(source, dtype=torch.bool)
+        if source_pad_mask is not None:
+            seen = ~source_pad_mask
+        share = seen.to(self.read) / seen.sum(dim=1, keepdim=True)  # (B, S)
+        context = share[:, None] @ self.read[source]  # (B, 1, S) @ (B, S, C) -> (B, 1, C)
+        so_far = self.token[decoder_input].cumsum(dim=1)  # (B, T, C)
+        count = torch.arange(1, decoder_input.shape[1] + 1, device=source.device)[:, None]
+        logits = (so_far / count + context) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
+        return logits if self.training else logits / 2
+
+
+def cases(seed):
+    draw = Draw(seed)
+
+    def case(name, n, rate, roles="", *, scale=1.0, dtype=torch.float32, **options):
+        B, S, T, C, V = draw.sizes(5, 3, 9)
+        V = V + 3
+        numbers = {
+            "read": scale * draw.normal(V, C, dtype=torch.float64),
+            "token": scale * draw.normal(V, C, dtype=torch.float64),
+            "head": scale * draw.normal(C, V, dtype=torch.float64) / C**0.5,
+        }
+        uneven = options.get("uneven", False)
+        words = [V if i % 2 or not uneven else 3 for i in range(n)]
+        numbers["token"][1:3] *= 0.01 if uneven else 1  # batches of these have short gradients
+        numbers["read"][1:3] *= 0.01 if uneven else 1
+        batches = [batch(B, S, T, most) for most in words]
+        inputs = {"model": f"a small model of {V} words"}
+        inputs |= {"batches": f"{n} of ({B}, {S}), ({B}, {S}), ({B}, {T}) and ({B}, {T})"}
+        inputs |= {"pad_id": PAD, "learning_rate": rate}
+        options |= {"numbers": numbers, "batches": batches, "dtype": dtype}
+        return Case(name, inputs, options=options, roles=frozenset(roles.split()))
+
+    def batch(B, S, T, V):
+        source = torch.randint(1, V, (B, S), generator=draw.generator)
+        targets = torch.randint(1, V, (B, T), generator=draw.generator)
+        mask = torch.zeros(B, S, dtype=torch.bool)
+        mask[0, S - 1 :], targets[0, T - 1 :] = True, PAD
+        decoder_input = F.pad(targets, (1, -1), value=1)
+        return source.masked_fill(mask, PAD), mask, decoder_input, targets
+
+    return [
+        case("five batches", 5, 0.02, "typical"),
+        case("eight batches, short and long gradients", 8, 0.05, scale=4.0, uneven=True),
+        case("from evaluation mode", 3, 0.02, training=False),
+        case("one batch", 1, 0.03, "small"),
+        case("four batches in float64, called by name", 4, 0.01, dtype=torch.float64, by_name=True),
+    ]
+
+
+def model_of(case, dtype):
+    model = Watched(case.options["numbers"], dtype).to(target_device())
+    return model.train(case.options.get("training", True))
+
+
+def probe(answer, case):
+    """The losses, the parameters afterwards, and of each step the optimizer and its rate."""
+    seen, steps = Observation(), []
+
+    def look(optimizer, *_):
+        steps.append((optimizer, optimizer.param_groups[0]["lr"]))
+
+    model = model_of(case, case.options["dtype"])
+    given = {**case.inputs, "model": model}
+    given["batches"] = [tuple(fresh(part) for part in batch) for batch in case.options["batches"]]
+    set_seed(1)
+    hook = register_optimizer_step_pre_hook(look)
+    try:
+        returned = answer(**given) if case.options.get("by_name") else answer(*given.values())
+    finally:
+        hook.remove()
+    losses = None
+    if type(returned) is list and returned and all(type(loss) is float for loss in returned):
+        losses = torch.tensor(returned).to(case.options["dtype"])
+    seen.put("out", returned if losses is None else losses)
+    if losses is None and type(returned) is list:
+        what = f"holding {type(returned[0]).__name__}" if returned else "with nothing in it"
+        seen.put("out", kind_of(f"a list {what}"))
+    for name in case.options["numbers"]:
+        seen.put(f"`{name}` after the last step", getattr(model, name))
+    weights = [name for name in seen.tensors if name != "out"]
+    as_pair(seen, LIST, *weights, *(["out"] if losses is not None else []))
+    seen.facts["traits"] = {
+        "optimizers": sorted({type(optimizer).__name__ for optimizer, _ in steps}),
+        "made": len({id(optimizer) for optimizer, _ in steps}),
+        "steps": len(steps),
+        "gradients": length_left(model),
+    }
+    seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
+    return seen
+
+
+def length_left(model):
+    """The gradients at the end, to distinguish wrong answers; never judged."""
+    grads = [p.grad.norm() for p in model.parameters() if p.grad is not None]
+    if not grads:
+        return "none"
+    return "short" if torch.stack(grads).norm() <= 1.001 else "long"
+
+
+def expect(case):
+    """The same in float64, with the gradients clipped by hand."""
+    model = model_of(case, torch.float64).train()
+    optimizer = torch.optim.AdamW(model.parameters())
+    learned, losses = list(model.parameters()), []
+    for rate, batch in zip(rates(case), case.options["batches"], strict=True):
+        source, mask, decoder_input, targets = (part.to(target_device()) for part in batch)
+        logs = model(source, decoder_input, mask).log_softmax(dim=-1)
+        loss = -logs.gather(-1, targets[..., None])[targets != PAD].mean()
+        grads = torch.autograd.grad(loss, learned)
+        length = torch.stack([grad.norm() for grad in grads]).norm()
+        for p, grad in zip(learned, grads, strict=True):
+            p.grad = grad * min(1.0, 1 / float(length + 1e-6))
+        optimizer.param_groups[0]["lr"] = float(rate)
+        optimizer.step()
+        losses.append(loss.item())
+    dtype = case.options["dtype"]
+    weights = {
+        f"`{name}` after the last step": getattr(model, name).detach().cpu().to(dtype)
+        for name in case.options["numbers"]
+    }
+    return {"out": torch.tensor(losses, dtype=dtype), **weights}
+
+
+def rates(case):
+    n = len(case.options["batches"])
+    return case["learning_rate"] * (1 - torch.arange(n, dtype=torch.float64) / n)
+
+
+@true_of("Each batch gives one step and one loss", credit=True)
+def one_step_each(case, seen, expected):
+    n, losses = len(case.options["batches"]), seen.tensors.get("out")
+    return seen.traits["steps"] == n and losses is not None and losses.shape == (n,)
+
+
+@true_of("The first loss is right", credit=True, role="typical")
+def first_loss(case, seen, expected):
+    losses = seen.tensors.get("out")
+    return losses is not None and losses.ndim == 1 and near(losses[:1], expected["out"][:1], 1e-4)
+
+
+@true_of("The learning rate falls to 0 in a straight line", credit=True, role="typical")
+def falls(case, seen, expected):
+    mine = seen.tensors["judged:rates"]
+    if len(mine) == len(case.options["batches"]) and near(mine, rates(case).float(), 1e-5):
+        return True
+    return f"goes {', '.join(f'{rate:.3g}' for rate in mine.tolist()[:6])}"
+
+
+@true_of("One AdamW takes all steps", credit=True, role="typical")
+def one_optimizer(case, seen, expected):
+    return seen.traits["optimizers"] == ["AdamW"] and seen.traits["made"] == 1
+
+
+properties = (one_step_each, first_loss, falls, one_optimizer)
+letters = {"model": None, "batches": None, "pad_id": None, "learning_rate": None}
