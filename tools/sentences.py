@@ -6,6 +6,8 @@ for names and numbers. A sentence that isn't there stays English: see `whywrong/
 
     python -m tools.sentences 01             how many of lesson 01 are translated, and what is wrong
     python -m tools.sentences --missing 01   also adds the missing ones to its file, with ""
+
+The file `common.json` has the cards that every exercise can show: `--missing common`.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from pathlib import Path
 
 from course_utils.desk.guesses import captions
 from whywrong.course import catalogue
+from whywrong.errors_in_words import meanings
 from whywrong.language import PLACEHOLDER
+from whywrong.texts import shared_sentences
 
 from . import ROOT, SOLUTIONS
 from .translations import Language, differences, languages, notebooks
 
 KINDS = "hints", "captions", "properties", "reasons", "cases", "misconceptions"
+COMMON = "common"  # of every exercise: errors of Python and PyTorch, and usual mistakes
+USUAL = ROOT / "whywrong" / "usual.md"
 FRAME = "frame", "page"  # of Python, and of widgets
 # Whose sentences these files may have.
 SPEAKERS = (
@@ -90,9 +96,11 @@ def _titles(path: Path) -> list[str]:
 
 @cache
 def wanted() -> dict[str, dict[str, str]]:
-    """The sentences of all lessons, by the file that contains them: the first lesson's with it."""
-    seen: set[str] = set()
-    files = {}
+    """The sentences of all cards, by the file that contains them: the first lesson's with it."""
+    advice: list[tuple[str, ...]] = [m.advice for _, m in meanings()]
+    advice += [tuple(one.values()) for one in shared_sentences(USUAL).values()]
+    files = {COMMON: {text: "misconceptions" for three in advice for text in three if text}}
+    seen = set(files[COMMON])
     for path in notebooks():
         if path.parent != SOLUTIONS:
             own = {text: kind for text, kind in of_lesson(path).items() if text not in seen}

@@ -103,7 +103,8 @@ class Strings:
 
 
 def _put(values: dict[str, str], placeholder: re.Match[str]) -> str:
-    return values.get(placeholder[1]) or values[f"{placeholder[1]}{SENTENCES}"]
+    name = f"_{placeholder[1]}"
+    return values[name] if name in values else values[f"{name}{SENTENCES}"]
 
 
 @cache
@@ -146,9 +147,9 @@ def _pattern(english: str) -> re.Pattern[str]:
     pieces = PLACEHOLDER.split(english)
     found = re.escape(pieces[0])
     seen: set[str] = set()
-    # the name of a group also says whether it must be sentences
+    # The name of a group begins with a letter, and says whether it must be sentences.
     for name, kind, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        name += SENTENCES * (kind == "s")
+        name = f"_{name}" + SENTENCES * (kind == "s")
         found += f"(?P={name})" if name in seen else f"(?P<{name}>{STANDS_FOR[kind]})"
         found += re.escape(text)
         seen.add(name)
