@@ -44,7 +44,7 @@ SPEAKERS = (
     "tools/one_run.py",
     "tools/site.py",
 )
-MOST = 0.7
+MOST = 0.5
 ANYTHING = "\N{WORD JOINER}"  # for a placeholder, which any mark may stand beside
 EXPRESSION = re.compile(r"\$\{[^{}]*\}")  # in a JavaScript template
 TITLE = re.compile(r'"(Figure \d+ · [^"\n]+)"')
