@@ -50,6 +50,11 @@ FOR_READERS = {
         'role="heading" aria-level="2"><span class="caption-text">'
     ),
     '<summary aria-label="Toggle hidden content">': "<summary>",
+    # On a phone a wide table is scrolled, by keyboard too.
+    '<div class="table-wrapper colwidths-auto docutils container">': (
+        '<div class="table-wrapper colwidths-auto docutils container" tabindex="0" role="group" '
+        'aria-label="table">'
+    ),
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
 HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the imports"}

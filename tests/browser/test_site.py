@@ -10,6 +10,8 @@ from bs4 import BeautifulSoup
 from pages import ROOT, WAIT_MS
 from playwright.sync_api import expect
 
+from tools.translations import languages
+
 pytestmark = [pytest.mark.full("the site"), pytest.mark.timeout(1800)]
 PAGES = [
     "index",
@@ -17,6 +19,7 @@ PAGES = [
     "glossary",
     "exercises/index",
     "exercises/masked_softmax",
+    *(f"{to.folder.name}/1-averages/03_softmax_masking" for to in languages()),
 ]
 
 
