@@ -91,6 +91,15 @@ def test_the_language_is_that_of_the_folder_or_of_the_environment(tmp_path, monk
     assert said("right") == "richtig"
 
 
+def test_without_a_folder_everything_is_english(tmp_path, monkeypatch):
+    """A check never raises an error, whatever the answer did."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert said("right") == "right"
+
+
 @pytest.mark.parametrize("name", ["none-such", "../xx", "xx/../xx", "."])
 def test_an_unknown_language_is_english(name):
     with speaking(name):

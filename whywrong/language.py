@@ -39,8 +39,8 @@ def language() -> str:
     """The name of the language's folder, or "" for English: see the README of the course."""
     spoken = _spoken.get()
     if spoken is None:
-        spoken = os.environ.get("COURSE_LANGUAGE") or _marked(Path.cwd())
-    return spoken if re.fullmatch(r"[\w-]+", spoken) else ""
+        spoken = os.environ.get("COURSE_LANGUAGE") or _of_the_folder()
+    return spoken if spoken and re.fullmatch(r"[\w-]+", spoken) else ""
 
 
 @contextmanager
@@ -53,8 +53,16 @@ def speaking(name: str) -> Iterator[None]:
         _spoken.reset(token)
 
 
-def _marked(here: Path) -> str:
-    for folder in (here, *here.parents):
+def _of_the_folder() -> str:
+    try:
+        return _marked(os.getcwd())
+    except OSError:  # it was removed
+        return ""
+
+
+@lru_cache(maxsize=64)
+def _marked(here: str) -> str:
+    for folder in (Path(here), *Path(here).parents):
         try:
             return (folder / MARKER).read_text(encoding="utf-8").strip()
         except OSError:
