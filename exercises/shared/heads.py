@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_utils import attention
 from whywrong import Case, Observation, true_of
 from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
@@ -17,7 +18,7 @@ from whywrong.exercise import Expected, Verdict
 from whywrong.modules import MODULE_PROPERTIES
 
 from .draw import Draw
-from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, dropout_case, joined, see_dropout
+from .dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 
 # The built-in attention, by any name, would solve the exercises of lessons 04 to 07.
 BUILT_IN = (
@@ -176,7 +177,24 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
             if padded
             else []
         ),
-        dropout_case(draw, 1, (D_IN, WIDTH, CONTEXT), joined, padded),
+        *dropping_heads(draw, padded),
+    ]
+
+
+def dropping_heads(draw: Draw, padded: bool) -> list[Case]:
+    """With dropout; of a padded head, without and with a mask."""
+    part = attention.PaddedCausalSelfAttention if padded else attention.CausalSelfAttention
+    masks = {"dropout": None} | (
+        {"dropout, padded": torch.tensor([[False, True, False, False]])} if padded else {}
+    )
+    return [
+        with_dropout(
+            draw,
+            part,
+            head_case(Draw(1), name, Draw(2).normal(1, 4, 5), 4, 6, mask),
+            {"dropout": "the weights"},
+        )
+        for name, mask in masks.items()
     ]
 
 

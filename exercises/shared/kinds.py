@@ -8,18 +8,13 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from whywrong import Case, ModuleProbe, Observation
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
 from whywrong.errors import WrongWeights
-from whywrong.exercise import Expected, Verdict
-from whywrong.modules import build
 from whywrong.observation import class_name
 
-from .dropout import PADDED, fault_of, is_close, shown, trains
+from .dropout import trains
 from .heads import PROJECTIONS
 from .many_heads import ATTENTION_PROPERTIES
 
@@ -185,8 +180,7 @@ def judged(answer: Callable[..., Any], *args: Any, **named: Any) -> Judged:
 
 
 class KindProbe(ModuleProbe):
-    """Asks for a module of a case's kind and records what `ModuleProbe` records; a case with the
-    role "dropout" gives only draws."""
+    """Asks for a module of a case's kind and records what `ModuleProbe` records."""
 
     def __call__(self, answer: Any, case: Case) -> Observation:
         made = answer(*case.options["args"], **case.options["kwargs"])
@@ -194,53 +188,14 @@ class KindProbe(ModuleProbe):
             seen = Observation()
             seen.put("out", made)
             return seen
-        found = partial(judged, answer)
-        if "dropout" in case.roles:
-            return _see_drawn(found, case)
-        return super().__call__(found, case)
+        return super().__call__(partial(judged, answer), case)
 
     def glance(self, answer: Any, case: Case) -> Observation:
         known = isinstance(answer, partial) and answer.func is judged
         return super().glance(answer if known else partial(judged, answer), case)
 
 
-def _see_drawn(answer: Callable[..., Judged], case: Case) -> Observation:
-    """The weights in evaluation mode, and draws in training mode, with and without padding."""
-    seen, padding = Observation(), case.options["pad_mask"]
-    set_seed(1)
-    module = build(answer, case)
-    for name, *mask in (("out",), ("padded", padding)):
-        inputs = [case["x"], *mask]
-        seen.put(name, module.eval()(*map(fresh, inputs)))
-        set_seed(2)
-        for i in range(1 + (name == "out")):
-            with torch.set_grad_enabled(i == 0):
-                seen.put(f"draw:{name} {i}", module.train()(*map(fresh, inputs)))
-    return seen
-
-
-def _dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    """None if the weights are wrong even without dropout, which other properties report."""
-    heads, p = case.options["heads"], case.options["kwargs"]["dropout"]
-    if not near(seen.tensors["out"], expected["out"]):
-        return None
-    for still, where in (("out", ""), ("padded", PADDED)):
-        weights = shown(seen.tensors[still], heads)
-        sums = weights[0].sum(-1)
-        if not bool((is_close(sums, 1.0) | is_close(sums, 0.0)).all()):
-            return None
-        names = [n for n in seen.tensors if n.startswith(f"draw:{still}")]
-        draws = torch.stack([shown(seen.tensors[n], heads) for n in names])
-        fault = fault_of(weights[0], draws, p, case.options["scores"])
-        if fault:
-            return f"{fault}{where} ({case.options['args'][0]})"
-    if torch.equal(seen.tensors["draw:out 0"], seen.tensors["draw:out 1"]):
-        return "draws once for all calls"
-    return True
-
-
 CHANGED: dict[str, dict[str, Any]] = {
-    "dropout": {"holds": _dropout},
     "listens": {"gate": False},
     "nothing_seen": {"role": "blind"},  # also without recording gradients
 }

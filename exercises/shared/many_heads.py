@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from course_utils import attention
 from whywrong import Case, Observation, Property
 from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
@@ -18,7 +19,7 @@ from whywrong.exercise import Expected, Verdict
 from whywrong.modules import MODULE_PROPERTIES, inject
 
 from .draw import Draw
-from .dropout import CONTEXT, D_IN, DROPOUT, TRAINS, WIDTH, beside, dropout_case, see_dropout, split
+from .dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from .heads import (
     PROJECTIONS,
     holes,
@@ -79,15 +80,15 @@ class Style:
     width_name: str
     width: Callable[[Sizes], int]
     weights: Callable[..., dict[str, Tensor]]
-    join: Callable[[list[dict[str, Tensor]]], dict[str, Tensor]]
+    part: Callable[..., nn.Module]
 
     def arguments(self, s: Sizes) -> dict[str, int]:
         width = {self.width_name: self.width(s)}
         return {"d_in": s.d_in, **width, "context_length": s.length, "num_heads": s.H}
 
 
-SIDE_BY_SIDE = Style("d_head", lambda s: s.D, wrapper_weights, beside)
-SPLIT = Style("d_out", lambda s: s.width, split_weights, split)
+SIDE_BY_SIDE = Style("d_head", lambda s: s.D, wrapper_weights, attention.MultiHeadAttentionWrapper)
+SPLIT = Style("d_out", lambda s: s.width, split_weights, attention.MultiHeadAttention)
 
 
 # ---------------------------------------------------------------- cases
@@ -158,9 +159,18 @@ class Cases:
                 weight.neg_()
         return case
 
-    def dropout(self, H: int) -> Case:
-        args = self.style.arguments(Sizes(0, 0, D_IN, WIDTH, H, CONTEXT))
-        return dropout_case(self.draw, H, tuple(args.values()), self.style.join)
+    def dropout(self, name: str, pad_mask: Tensor | None = None) -> Case:
+        s, fixed = Sizes(1, 4, 5, 2, 3, 6), Cases(Draw(3), self.style)
+        case = fixed.case(name, s, pad_mask)
+        weights = ["dropout"] if self.style is SPLIT else [f"heads.{h}.dropout" for h in range(s.H)]
+        more = {
+            "drops the result instead of the weights": {"> out_proj": 1}
+            | dict.fromkeys(weights, 0),
+            "drops the result, too": {"out_proj >": 1},
+            "drops what `out_proj` reads, too": {"> out_proj": 1},
+        }
+        places = {weights[0]: "the weights"}
+        return with_dropout(self.draw, self.style.part, case, places, more=more)
 
 
 def attention_cases(seed: int, style: Style) -> list[Case]:
@@ -200,7 +210,8 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
         case("one text, padded", one, holes(draw, 1, one.T), roles="small", once=True),
         cases.loud(),
         cases.equal_scores(distinct_sizes(draw)),
-        cases.dropout(3),
+        cases.dropout("dropout"),
+        cases.dropout("dropout, padded", torch.tensor([[False, True, False, False]])),
         case(
             "not contiguous in memory",
             turned,

@@ -4,7 +4,7 @@ the properties that both blocks share."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,10 +19,9 @@ from whywrong.modules import MODULE_PROPERTIES, inject
 
 from .blocks import network_weights, norm_oracle, norm_weights, under
 from .draw import Draw
-from .dropout import TRAINS
+from .dropout import DROPOUT, TRAINS, see_dropout
 from .heads import linear_weights, projections
 from .many_heads import NOTHING_KEPT, split_oracle
-from .post_dropout import POST_DROPOUT, see_post_dropout
 
 # PyTorch's functions for complete cross-attention and complete blocks.
 WHOLE_ATTENTION = ("multi_head_attention_forward", "_native_multi_head_attention")
@@ -186,13 +185,26 @@ def post_case(
     return Case(name, inputs | masks, options=options, roles=set(roles.split()))
 
 
+# The network of a Post-LN block may drop its result, its hidden layer, or both.
+IN_THE_NETWORK: tuple[Mapping[str, float], ...] = (
+    {},
+    {"feed_forward.dropout": 0, "> feed_forward.contract": 1},
+    {"> feed_forward.contract": 1},
+)
+
+
+def in_a_post_block(*attentions: Mapping[str, float]) -> list[dict[str, float]]:
+    """Where dropout may act, if it may act so in the branches of attention."""
+    return [{**one, **other} for other in IN_THE_NETWORK for one in attentions]
+
+
 # ---------------------------------------------------------------- evidence
 
 
 def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """More calls, by name: other first and last tokens, other padding, short texts after long ones,
     no mask after a mask, branches that add nothing, dropout."""
-    see_post_dropout(make, case, seen)
+    see_dropout(make, case, seen)
     if not case.roles & {"typical", "padded"}:
         return
     given = dict(case.inputs)
@@ -281,7 +293,7 @@ POST_PROPERTIES: tuple[Property, ...] = (
     silent_branches,
     padding,
     NOTHING_KEPT,
-    POST_DROPOUT,
+    replace(DROPOUT, secondary=True),
     TRAINS,
     *MODULE_PROPERTIES,
 )

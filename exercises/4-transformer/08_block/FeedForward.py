@@ -2,10 +2,10 @@
 
 import torch
 
+from course_utils import transformer
 from exercises.shared.blocks import each_apart, network_oracle, network_weights
-from exercises.shared.branch_dropout import BRANCH_DROPOUT, network_dropout_case, see_branch_dropout
 from exercises.shared.draw import Draw
-from exercises.shared.dropout import TRAINS
+from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from whywrong import Case, ModuleProbe, expect_module, true_of
 from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
@@ -51,13 +51,24 @@ def cases(seed):
         network_case(draw, "no wider in the middle", 1, x=narrow, roles="small"),
         network_case(draw, "not contiguous in memory", x=draw.normal(B, C, T).mT),
         network_case(draw, "one token, one channel", 5, x=one, roles="small"),
-        network_dropout_case(draw),
+        dropping(draw),
     ]
+
+
+def dropping(draw):
+    fixed = Draw(1)
+    case = network_case(fixed, "dropout", 2, x=fixed.normal(1, 3, 6))
+    middle = {
+        "drops the hidden layer instead of the result": {"dropout": 0, "> contract": 1},
+        "drops the hidden layer, too": {"> contract": 1},
+    }
+    places = {"dropout": "the result"}
+    return with_dropout(draw, transformer.FeedForward, case, places, more=middle)
 
 
 def see_network(make, case, seen):
     """One token changed; all tokens twice as big, and all of zeros."""
-    see_branch_dropout(make, case, seen)
+    see_dropout(make, case, seen)
     if "typical" not in case.roles:
         return
     set_seed(1)  # a parameter too many is the same as before
@@ -91,7 +102,7 @@ def bends(case, seen, expected):
     return not near(t["twice"] - t["nothing"], 2 * (t["out"] - t["nothing"]))
 
 
-properties = (depends, each_apart, bends, BRANCH_DROPOUT, TRAINS, *MODULE_PROPERTIES)
+properties = (depends, each_apart, bends, DROPOUT, TRAINS, *MODULE_PROPERTIES)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"x": "B T d_model", "pad_mask": "B T"}

@@ -2,10 +2,10 @@
 
 import torch
 
+from course_utils import transformer
 from exercises.shared.blocks import BlockSizes, block_oracle, block_sizes, block_weights
-from exercises.shared.branch_dropout import BRANCH_DROPOUT, block_dropout_case, see_branch_dropout
 from exercises.shared.draw import Draw
-from exercises.shared.dropout import TRAINS
+from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import LISTENS, NO_FUTURE, NOTHING_KEPT, PADDING_SILENT
 from whywrong import Case, ModuleProbe, expect_module, true_of
@@ -67,14 +67,24 @@ def cases(seed):
         block_case(draw, "a stream of big numbers", size=30.0, dtype=torch.float64),
         block_case(draw, "a stream of small numbers", size=0.01),
         turned,
-        block_dropout_case(draw),
+        dropping(draw),
     ]
+
+
+def dropping(draw):
+    case = block_case(Draw(1), "dropout", BlockSizes(1, 4, 4, 2, 6))
+    places = {
+        "attention.dropout": "the attention weights",
+        "dropout": "the output of attention",
+        "feed_forward.dropout": "the output of the network",
+    }
+    return with_dropout(draw, transformer.TransformerBlock, case, places)
 
 
 def see_block(make, case, seen):
     """More calls, by name: short and long texts in turn, no mask after a mask, and what the two
     kinds of case ask for; dropout at work."""
-    see_branch_dropout(make, case, seen)
+    see_dropout(make, case, seen)
     if not case.roles & {"typical", "padded"}:
         return
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
@@ -144,7 +154,7 @@ properties = (
     NO_FUTURE,
     PADDING_SILENT,
     NOTHING_KEPT,
-    BRANCH_DROPOUT,
+    DROPOUT,
     TRAINS,
     *MODULE_PROPERTIES,
 )

@@ -79,8 +79,15 @@ def probe(answer, case):
         "made": len({id(optimizer) for optimizer, _ in steps}),
         "steps": len(steps),
     }
+    seen.facts["settings"] = [_settings(optimizer) for optimizer, _ in steps[:1]]
     seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
     return seen
+
+
+def _settings(optimizer):
+    """What affects its steps besides the learning rate, as text."""
+    names = ("weight_decay", "betas", "eps", "amsgrad", "maximize")
+    return str([optimizer.defaults.get(name) for name in names])
 
 
 def floats(returned):
@@ -130,5 +137,20 @@ def one_optimizer(case, seen, expected):
     return seen.traits["optimizers"] == ["AdamW"] and seen.traits["made"] == 1
 
 
-properties = (one_step_each, falls, one_optimizer)
+@true_of("AdamW has its default settings", secondary=True, role="typical")
+def settings(case, seen, expected):
+    if seen.traits["optimizers"] != ["AdamW"]:
+        return None
+    return seen.facts["settings"] == [_settings(torch.optim.AdamW([torch.zeros(1)]))]
+
+
+def other_settings(trials):
+    """With any other number."""
+    t = next(t for t in trials if "typical" in t.case.roles)
+    rows = (one_step_each, falls, one_optimizer, settings)
+    return [row.verdict(t) for row in rows] == [True, True, True, False]
+
+
+signs = {"other_settings": other_settings}
+properties = (one_step_each, falls, one_optimizer, settings)
 letters = {"model": None, "batches": None, "learning_rate": None}

@@ -4,19 +4,10 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 
+from course_utils import attention
 from exercises.shared.draw import Draw
-from exercises.shared.dropout import (
-    D_IN,
-    DROPOUT,
-    PADDED,
-    TRAINS,
-    WIDTH,
-    dropout_case,
-    see_dropout,
-    split,
-)
+from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import NOTHING_KEPT
 from exercises.shared.two_texts import (
@@ -81,17 +72,14 @@ def scores_of_100(draw):
     return case
 
 
-def dropout_of_two(draw, heads):
-    """As `dropout_case`, from three queries to four keys; tokens are as wide as the result."""
-    C = heads * WIDTH
-
-    def widened(made):
-        return {n: F.pad(w, (0, C - w.shape[-1])) for n, w in split(made).items()}
-
-    case = dropout_case(draw, heads, (C, heads), widened)
-    context = F.pad(case["x"], (0, C - D_IN))
-    options = case.options | {"scores": case.options["scores"][:, :, 1:]}
-    return replace(case, inputs={"x": context[:, 1:], "context": context}, options=options)
+def dropping(draw, name, pad_mask=None):
+    """Dropout may act on the weights, the values or the result."""
+    case = cross_case(Draw(1), name, TwoSizes(1, 3, 4, 3, 2), pad_mask)
+    places = {"dropout": "the weights"}
+    others = ("value >", "> out_proj", "out_proj >")
+    right = {}, *({"dropout": 0, place: 1} for place in others)
+    twice = {"drops twice": {"> out_proj": 1}}
+    return with_dropout(draw, attention.CrossAttention, case, places, right=right, more=twice)
 
 
 def cases(seed):
@@ -117,7 +105,8 @@ def cases(seed):
         scores_of_100(draw),
         equal,
         strided,
-        dropout_of_two(draw, 2),
+        dropping(draw, "dropout"),
+        dropping(draw, "dropout, padded", lambda *_: torch.tensor([[False, True, False, False]])),
     ]
 
 
@@ -214,32 +203,6 @@ def to_itself(case, seen, expected):
     return near(seen.tensors["one object"], seen.tensors["two objects"])
 
 
-ELSEWHERE = ("drops channels of the values", "drops channels of the result")
-
-
-@true_of(
-    "In training, dropout sets single weights or channels to 0, once, and scales the others by "
-    "1/(1 - p)",
-    role="dropout",
-    secondary=True,
-    any_number=True,
-    draws=True,
-    breaks="In training, dropout should set single weights or channels to 0, once, and scale the "
-    "others by 1/(1 - p)",
-)
-def dropout(case, seen, expected):
-    """On the weights, the values or the result, but once."""
-    found = DROPOUT.holds(case, seen, expected)
-    if not isinstance(found, str) or found.removesuffix(PADDED) not in ELSEWHERE:
-        return found
-    draws = [seen.tensors[f"draw:{name}"].double() for name in ("1", "1 again", "2", "2 again")]
-    if torch.equal(draws[0], draws[1]) or torch.equal(draws[0], draws[2]):
-        return "draws once for all calls"
-    still = seen.tensors["out"].double()
-    mean = float((torch.stack(draws).mean(0) * still).sum() / still.square().sum())
-    return True if abs(mean - 1) < 0.1 else "doesn't scale what is left by 1/(1 - p)"
-
-
 properties = (
     reads_context,
     whole_context,
@@ -248,7 +211,7 @@ properties = (
     nothing_seen,
     to_itself,
     NOTHING_KEPT,
-    dropout,
+    replace(DROPOUT, secondary=True),
     TRAINS,
     *MODULE_PROPERTIES,
 )

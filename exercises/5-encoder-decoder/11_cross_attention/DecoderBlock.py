@@ -4,9 +4,10 @@ from functools import partial
 
 import torch
 
+from course_utils import transformer
 from exercises.shared.draw import Draw
+from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, padding_anywhere, padding_behind
-from exercises.shared.post_dropout import HEADS, LENGTH, WIDE, WIDTH, post_dropout_case
 from exercises.shared.two_texts import (
     DECODER,
     POST_PROPERTIES,
@@ -14,8 +15,8 @@ from exercises.shared.two_texts import (
     TwoSizes,
     decoder_oracle,
     depends_on,
+    in_a_post_block,
     post_case,
-    post_weights,
     see_post_block,
 )
 from whywrong import ModuleProbe, Property, expect_module, true_of
@@ -34,7 +35,6 @@ def cases(seed):
     by_name = {"pad_mask": padding_anywhere, "given": "by name"}
     few = {"roles": "small", "once": True}
     full = {"context_pad_mask": padding_behind, "roles": "small"}
-    weights = post_weights(draw, DECODER, WIDTH, WIDE)
     as_many, fits = TwoSizes(3, 4, 4, 5, 2, 11, 6), TwoSizes(3, 7, 9, 5, 2, 12, 7)
     return [
         case("random numbers", roles="typical"),
@@ -44,10 +44,20 @@ def cases(seed):
         case("as many tokens in both texts", as_many, given="by position", **same, **once),
         case("as many tokens, the target padded", as_many, pad_mask=padding_behind, **few),
         case("as many tokens, the context padded", as_many, context_pad_mask=padding_behind, **few),
-        post_dropout_case(draw, (WIDTH, HEADS, WIDE, LENGTH), weights, context=True),
+        dropping(draw),
         case("one token each", TwoSizes(2, 1, 1, 5, 3, 7, 4), roles="small", **once),
         case("as many tokens as fit, a longer context", fits, **full, **once),
     ]
+
+
+def dropping(draw):
+    """The branch of either attention may drop its weights, its result, or both."""
+    case = post_case(Draw(1), DECODER, "dropout", TwoSizes(1, 4, 3, 4, 2, 12, 6))
+    places = {"feed_forward.dropout": "the output of the network"}
+    first, second = {"self_attention.dropout": 0}, {"cross_attention.dropout": 0}
+    right = in_a_post_block({}, {"dropout": 0}, first | second, first, second)
+    none = {"drops nothing of attention's branches": {"dropout": 0} | first | second}
+    return with_dropout(draw, transformer.DecoderBlock, case, places, right=right, more=none)
 
 
 probe = ModuleProbe(gradients=("x", "context"), extra=see_post_block)

@@ -4,9 +4,10 @@ from functools import partial
 
 import torch
 
+from course_utils import transformer
 from exercises.shared.draw import Draw
+from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
-from exercises.shared.post_dropout import HEADS, WIDE, WIDTH, post_dropout_case
 from exercises.shared.two_texts import (
     ENCODER,
     POST_PROPERTIES,
@@ -14,8 +15,8 @@ from exercises.shared.two_texts import (
     TwoSizes,
     depends_on,
     encoder_oracle,
+    in_a_post_block,
     post_case,
-    post_weights,
     see_post_block,
 )
 from whywrong import ModuleProbe, Property, expect_module
@@ -31,17 +32,25 @@ def cases(seed):
     in_front = {"pad_mask": blind, "roles": "padded device", **double}
     strided = case("not contiguous in memory", pad_mask=padding_behind, **once)
     strided.inputs["x"] = strided["x"].mT.contiguous().mT
-    weights = post_weights(draw, ENCODER, WIDTH, WIDE)
     return [
         case("random numbers", roles="typical"),
         case("float64, padding in front, one text all padding", **in_front),
         case("padding anywhere, made by name", pad_mask=padding_anywhere, given="by name", **once),
         case("small tokens, a loud network, made by position", **quiet),
-        post_dropout_case(draw, (WIDTH, HEADS, WIDE), weights, context=False),
+        dropping(draw),
         case("one text, padded", TwoSizes(1, 4, 0, 3, 2, 7), pad_mask=holes, roles="small", **once),
         case("one token", TwoSizes(2, 1, 0, 5, 3, 7), roles="small", **once),
         strided,
     ]
+
+
+def dropping(draw):
+    """Attention's branch may drop its weights, its result, or both."""
+    case = post_case(Draw(1), ENCODER, "dropout", TwoSizes(1, 4, 0, 4, 2, 12))
+    places = {"feed_forward.dropout": "the output of the network"}
+    right = in_a_post_block({}, {"dropout": 0}, {"attention.dropout": 0})
+    none = {"drops nothing of attention's branch": {"dropout": 0, "attention.dropout": 0}}
+    return with_dropout(draw, transformer.EncoderBlock, case, places, right=right, more=none)
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_post_block)

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from course_utils import attention
 from exercises.shared.draw import Draw
-from exercises.shared.dropout import CONTEXT, D_IN, WIDTH, beside, dropout_case
+from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, padding_anywhere
 from exercises.shared.kinds import PROPERTIES, KindProbe
 from exercises.shared.many_heads import (
@@ -50,20 +51,14 @@ class Draws:
             roles={*roles.split()} | ({"small"} if roles != "typical" else set()),
         )
 
-    def dropout(self, heads):
-        """As `dropout_case`, with tokens as wide as what goes out."""
-        C = heads * WIDTH
-        made = dropout_case(self.draw, heads, (), beside)
-        x, options = made["x"], dict(made.options)
-        x = torch.cat([x, x.new_zeros(*x.shape[:2], C - D_IN)], -1)
-        options["weights"] = {
-            n: torch.cat([w, w.new_zeros(len(w), C - D_IN)], 1) if n.startswith("heads") else w
-            for n, w in options["weights"].items()
-        }
-        sizes = {"d_in": C, "d_out": C, "num_heads": heads, "context_length": CONTEXT}
-        options |= {"args": ("torch",), "once": True, "kwargs": sizes | options["kwargs"]}
-        roles = {"dropout", "small"}
-        return replace(made, name="dropout", inputs={"x": x}, options=options, roles=roles)
+    def dropout(self):
+        case = Draws(Draw(1)).case("dropout", Sizes(1, 4, 6, 3, 2, 6))
+        return with_dropout(self.draw, as_asked, case, {})
+
+
+def as_asked(kind, d_in, d_out, num_heads, context_length, dropout):
+    sizes = d_in, d_out // num_heads, context_length, num_heads
+    return attention.MultiHeadAttentionWrapper(*sizes, dropout)
 
 
 def in_many_places(draw, B, T):
@@ -85,7 +80,7 @@ def cases(seed):
         case("as many tokens as fit", replace(full, length=full.T), bias=False, once=True),
         case("padding anywhere", tall, in_many_places, True, roles="blind", once=True),
         case("as many texts as tokens", replace(tall, B=4), once=True),
-        draws.dropout(2),
+        draws.dropout(),
     ]
 
 
