@@ -44,7 +44,7 @@ class Drops:
     """
 
     part: Callable[..., nn.Module]
-    case: Case
+    case: Case = field(compare=False)
     places: Mapping[str, str]
     right: Sequence[Rates] = ({},)
     more: Mapping[str, Rates] = field(default_factory=dict)
