@@ -23,7 +23,8 @@ function tell(state, station) {
   const { labels, token, off } = state;
   if (off.has(station.off)) {
     const changed = changes(state);
-    return changed ? `Without it, ${changed}. Why? That word is no longer looked at.` : "Without it, hardly anything changes here: other parts do this work.";
+    const why = `Why? What this head brought to “${sign(labels[token])}” is missing.`;
+    return changed ? `Without it, ${changed}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
   }
   const row = station.map(state)[token];
   const most = row.indexOf(Math.max(...row));
