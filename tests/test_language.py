@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_utils.desk import language as desk_language
 from course_utils.show import drawing
 from tools import sentences
-from tools.translations import languages
+from tools.translations import TRANSLATIONS, languages
 from whywrong import check_exercise, language
 from whywrong.card import rich
 from whywrong.course import joined
@@ -197,3 +197,11 @@ def test_wide_characters_are_wrapped_by_their_width_and_no_line_begins_with_a_ma
 @pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)
 def test_every_translated_sentence_keeps_what_the_english_has(to):
     assert sentences.problems(to) == []
+
+
+def test_a_sentence_that_changed_is_reported_and_a_frame_s_is_found_in_the_program(monkeypatch):
+    to = SimpleNamespace(folder=TRANSLATIONS / "zh")
+    known = {"{count:g} checks pass.": "x", "No such words are ever said here.": "y"}
+    monkeypatch.setattr(sentences, "kept", lambda to, name: known if name == "frame" else {})
+    (said,) = sentences.stale(to)
+    assert "No such words are ever said" in said
