@@ -12,6 +12,7 @@ from tokenizers.trainers import BpeTrainer
 from course_utils.data import real_text
 from course_utils.experiments import real_text as measured
 from course_utils.todays_models import ModernLM, sample_cached
+from tools.scale_real_text import SIZES
 
 SIGNS = [chr(0x4E00 + byte) for byte in range(256)]  # a sign for each byte, in the bytes' order
 
@@ -143,3 +144,23 @@ def test_sampling_with_caches_goes_on_beyond_the_context():
     ids = torch.randint(50, (2, 5))
     longer = sample_cached(model, ids, 30, generator=torch.Generator().manual_seed(0))
     assert longer.shape == (2, 35) and torch.equal(longer[:, :5], ids)
+
+
+def test_functions_of_people_are_cut_where_a_model_s_end(merges):
+    function = "\n\ndef f(x):\n" + "    return x + 1\n" * 30
+    text = (function * 3).encode()
+    (long,) = measured.written_by_people(text, 1, merges, tokens=1_000)
+    assert long == function.strip("\n") and measured.is_python(long)
+    (cut,) = measured.written_by_people(text, 1, merges, tokens=20)
+    assert long.startswith(cut) and 5 < len(cut) < 200
+
+
+def test_the_stored_runs_are_those_that_the_tool_plans():
+    assert len(measured.scaling()) == len(measured.BUDGETS)
+    for budgets in measured.scaling().values():
+        assert tuple(budgets) == measured.SECONDS
+        assert all(len(seeds) == 3 for seeds in budgets.values())
+    for size, sizes in SIZES.items():
+        model = ModernLM(vocab_size=measured.VOCABULARY, **sizes)
+        count = sum(parameter.numel() for parameter in model.parameters())
+        assert f"{size}, {count:,} parameters" in measured.scaling()

@@ -10,6 +10,8 @@ import gzip
 import json
 import lzma
 import math
+import random
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,12 +25,13 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from ..attention import attention_scores, causal_mask, split_heads
-from ..data.real_text import Merges, bits_per_byte, vocabulary
+from ..data.real_text import Merges, bits_per_byte, decode, encode_text, vocabulary
 from ..language_model import evaluating
 from ..todays_models import ModernLM
 from ..transformer import apply_rope
 
 STORED = Path(__file__).with_name("real_text.safetensors")
+RUNS = Path(__file__).with_name("real_text_runs.json")  # by `python -m tools.scale_real_text`
 
 VOCABULARY = 1_024
 SIZES = {
@@ -39,6 +42,10 @@ SIZES = {
     "num_layers": 4,
     "d_ff": 344,
 }
+
+# The steps of three sizes that take about as many seconds of a quiet core.
+SECONDS = (3, 10, 30)
+BUDGETS = {"small": (135, 450, 1_350), "medium": (76, 250, 760), "large": (22, 73, 220)}
 
 
 def token_lengths(merges: Merges) -> Tensor:
@@ -78,6 +85,17 @@ def stored_model() -> tuple[ModernLM, Merges]:
     model = ModernLM(**sizes)
     model.load_state_dict({name: value.float() for name, value in tensors.items()})
     return model.eval().requires_grad_(False), merges
+
+
+def scaling() -> dict[str, dict[int, list[float]]]:
+    """The bits per byte of the stored runs of three sizes: by size and budget, one per seed."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for run in json.loads(RUNS.read_text(encoding="utf-8"))["runs"]:
+        if run["steps"] in BUDGETS.get(run["size"], ()):
+            seconds = SECONDS[BUDGETS[run["size"]].index(run["steps"])]
+            name = f"{run['size']}, {run['parameters']:,} parameters"
+            found.setdefault(name, {}).setdefault(seconds, []).append(run["bits"])
+    return found
 
 
 # What compressors and counts make of it --------------------------------------------------------
@@ -189,6 +207,22 @@ def functions(
     return found
 
 
+def written_by_people(
+    text: bytes, count: int, merges: Merges, tokens: int = 100, seed: int = 0
+) -> list[str]:
+    """Functions of a text in the form of `functions`: each is cut after as many tokens as a model
+    writes."""
+    starts = [found.start() for found in re.finditer(rb"\n\ndef ", text)]
+    chosen = iter(random.Random(seed).sample(starts, count))
+
+    def read(_prompt: bytes, _generator: torch.Generator) -> bytes:
+        start = next(chosen)
+        ids = encode_text(text[start : start + 40 * tokens], merges)
+        return decode(ids[: tokens + 3].tolist(), merges)  # the prompts have about three
+
+    return functions(read, count)
+
+
 def is_python(text: str) -> bool:
     """Whether `ast.parse` accepts a text."""
     with warnings.catch_warnings():
@@ -274,12 +308,14 @@ def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tup
     Returns:
         The mean weights, `(L, H)`, and the mean weight under even attention.
     """
-    weights = attention_weights(model, ids)  # (B, L, H, T, T)
-    places = [
-        (b, q, k) for b, row in enumerate(ids.tolist()) for q, k in bracket_pairs(row, tokens)
-    ]
-    b, q, k = torch.tensor(places).T
-    return weights[b, :, :, q, k].mean(0), float((1 / (q + 1.0)).mean())
+    found, even = [], []
+    for part in ids.split(4):  # all weights at once would take hundreds of megabytes
+        weights = attention_weights(model, part)  # (B, L, H, T, T)
+        for row, text in zip(weights, part.tolist(), strict=True):
+            for query, key in bracket_pairs(text, tokens):
+                found.append(row[:, :, query, key])
+                even.append(1 / (query + 1))
+    return torch.stack(found).mean(0), sum(even) / len(even)
 
 
 @contextmanager
