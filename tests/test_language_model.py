@@ -426,14 +426,27 @@ def screen(monkeypatch):
     """The page's content, as if it had a viewer."""
     shown: list = []
     monkeypatch.setattr(live, "_someone_looks", lambda: True)
-    monkeypatch.setattr("IPython.display.display", shown.append)
-    monkeypatch.setattr("IPython.display.clear_output", shown.clear)
+
+    class Place:
+        def update(self, page):
+            assert page.data == ""
+            shown.remove(self.box)
+
+    def display(box, display_id):
+        assert display_id
+        shown.append(box)
+        place = Place()
+        place.box = box
+        return place
+
+    monkeypatch.setattr("IPython.display.display", display)
     return shown
 
 
 def test_while_it_trains_there_is_a_bar_and_a_curve_and_then_nothing(screen):
     with live.LiveLoss(40, levels={"floor": 1.2}) as shown:
         (box,) = screen
+        screen.append("printed by the loop")
         bar, curve = box.children
         assert curve.layout.display == "none"
         shown.show([3.0, 2.0, 1.5])
@@ -442,7 +455,7 @@ def test_while_it_trains_there_is_a_bar_and_a_curve_and_then_nothing(screen):
         drawn = bytes(curve.value)
         shown.show([3.0, 2.0, 1.5, 1.4])
         assert bytes(curve.value) == drawn, "too soon after the last drawing"
-    assert screen == []
+    assert screen == ["printed by the loop"]
 
 
 def test_without_a_viewer_nothing_is_shown(capsys):

@@ -164,7 +164,7 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
     joined: list[NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and joined and joined[-1].get("name") == output.name:
-            joined[-1].text += output.text
+            joined[-1] = NotebookNode({**joined[-1], "text": joined[-1].text + output.text})
         else:
             joined.append(output)
     return joined

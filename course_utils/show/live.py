@@ -49,7 +49,7 @@ class LiveLoss:
             curve.layout.display = "none"  # until a curve is displayed
             box = ipywidgets.VBox([bar, curve])
             self._widgets = bar, curve, box
-            display(box)
+            self._place = display(box, display_id=True)
         return self
 
     @property
@@ -78,9 +78,9 @@ class LiveLoss:
 
     def __exit__(self, *_: object) -> None:
         if self._widgets is not None:
-            from IPython.display import clear_output
+            from IPython.display import HTML
 
-            clear_output()
+            self._place.update(HTML(""))  # clearing all output would remove what the loop prints
             for widget in self._widgets:
                 widget.close()
             self._widgets = None
