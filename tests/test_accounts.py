@@ -213,9 +213,9 @@ class TestMyHead:
         numbers = {"run": {"model": 3}, "score": 0.6, "loss": 1.6, "measured change": 0.1}
         assert check_exercise(HEAD, CAPSTONE.HEAD | numbers).points <= 0.5
 
-    @pytest.mark.parametrize("foretold", [-0.9, 0, 0.01, 1.2])
-    def test_a_wrong_prediction_costs_nothing(self, foretold):
-        assert check_exercise(HEAD, CAPSTONE.head(predicted_change=foretold)).passed
+    @pytest.mark.parametrize("predicted", [-0.9, 0, 0.01, 1.2])
+    def test_a_wrong_prediction_costs_nothing(self, predicted):
+        assert check_exercise(HEAD, CAPSTONE.head(predicted_change=predicted)).passed
 
     @pytest.mark.parametrize(
         "why",

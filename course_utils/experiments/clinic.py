@@ -67,7 +67,7 @@ CAUSES = {
 # Models with one broken part --------------------------------------------------------------------
 
 
-class Ward(nn.Module):
+class ClinicModel(nn.Module):
     """A small GPT on the toy English, in which one part may be a patient's program.
 
     Args:
@@ -136,7 +136,7 @@ class Ward(nn.Module):
 
 def train(
     patient: str = "", steps: int = STEPS, program: Callable[..., Any] | None = None
-) -> tuple[Ward, list[float]]:
+) -> tuple[ClinicModel, list[float]]:
     """Train a model with a patient's program, as found or as given.
 
     Returns:
@@ -144,7 +144,7 @@ def train(
     """
     with torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(0)
-        model, losses = Ward(patient, program), []
+        model, losses = ClinicModel(patient, program), []
         optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
         T = CONTEXT - (patient == "F" and program is None)  # it fails on the longest texts
@@ -173,19 +173,21 @@ def _kept() -> dict[str, Tensor]:
     return load_file(KEPT)
 
 
-def trained(patient: str = "") -> Ward:
+def trained(patient: str = "") -> ClinicModel:
     """The model that `keep` trained with this patient's part; for A and H, a sound model."""
     return _with_parameters(patient if patient in BY_THEMSELVES else "", patient)
 
 
-def treated(patient: str, program: Callable[..., Any]) -> Ward:
+def treated(patient: str, program: Callable[..., Any]) -> ClinicModel:
     """A sound model in which a program takes the place of this patient's."""
     return _with_parameters("", patient, program)
 
 
-def _with_parameters(of: str, patient: str, program: Callable[..., Any] | None = None) -> Ward:
+def _with_parameters(
+    of: str, patient: str, program: Callable[..., Any] | None = None
+) -> ClinicModel:
     with torch.random.fork_rng(devices=[]):
-        model = Ward(patient, program)
+        model = ClinicModel(patient, program)
     model.load_state_dict({n: _kept()[f"{of}.{n}"].float() for n in model.state_dict()})
     return model.eval()
 
@@ -203,7 +205,7 @@ FLOOR = 1.228  # nats per word: `toy_english.least_loss(24)`, which takes second
 
 
 @torch.no_grad()
-def row_sums(model: Ward) -> bool:
+def row_sums(model: ClinicModel) -> bool:
     """Whether attention over values of 1 gives 1 in every layer."""
     ids = toy_english.draw(4, 15, seed=3)
     model(ids)
@@ -213,7 +215,7 @@ def row_sums(model: Ward) -> bool:
 
 
 @torch.no_grad()
-def as_alone(model: Ward) -> bool:
+def same_alone(model: ClinicModel) -> bool:
     """Whether a text gives the same result alone and in a padded batch."""
     long, short = toy_english.draw(2, 15, seed=4), 9
     ids = long.clone()
@@ -227,14 +229,14 @@ def as_alone(model: Ward) -> bool:
 
 
 @torch.no_grad()
-def past_stays(model: Ward) -> bool:
+def past_stays(model: ClinicModel) -> bool:
     """Whether logits stay the same when only later words change."""
     ids, others = toy_english.draw(8, 15, seed=5).split(4)
     changed = torch.cat([ids[:, :10], others[:, 10:]], dim=1)
     return torch.allclose(model(ids)[:, :10], model(changed)[:, :10], atol=1e-3)
 
 
-def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
+def free_text(model: ClinicModel, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
     """A greedily generated text, one word longer than fits, followed by the error, if any."""
     ids = words.encode(beginning)[None]
     try:
@@ -246,11 +248,11 @@ def free_text(model: Ward, beginning: str = "the dogs", length: int = CONTEXT + 
 
 
 @torch.no_grad()
-def _most_likely(model: Ward, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+def _most_likely(model: ClinicModel, ids: Tensor, pad_mask: Tensor | None = None) -> Tensor:
     return model(ids, pad_mask)[:, -1].argmax(-1, keepdim=True)  # (B, T, V) -> (B, 1)
 
 
-def says_it(ids: Tensor) -> bool:
+def is_grammatical(ids: Tensor) -> bool:
     """Whether a text is grammatical."""
     try:
         toy_english.next_word(ids[None])
@@ -259,7 +261,7 @@ def says_it(ids: Tensor) -> bool:
     return True
 
 
-def speaks(model: Ward) -> bool:
+def speaks(model: ClinicModel) -> bool:
     """Whether most of 12 texts that the model continues to its full context are grammatical."""
     ids = toy_english.draw(12, 6, seed=9)
     try:
@@ -268,23 +270,23 @@ def speaks(model: Ward) -> bool:
         _most_likely(model, ids)
     except IndexError:
         return False
-    return sum(map(says_it, ids)) > 6
+    return sum(map(is_grammatical, ids)) > 6
 
 
-INSTRUMENTS: dict[str, Callable[[Ward], bool]] = {
+INSTRUMENTS: dict[str, Callable[[ClinicModel], bool]] = {
     "mean of ones": row_sums,
-    "batch as alone": as_alone,
+    "batch as alone": same_alone,
     "change the future": past_stays,
     "let it write": speaks,
 }
 
 
-def as_found() -> dict[str, Ward]:
+def as_found() -> dict[str, ClinicModel]:
     """A sound model, and the models of the eight patients as found, by name."""
     return {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
 
 
-def examined(models: Mapping[str, Ward]) -> dict[str, dict[str, bool]]:
+def examined(models: Mapping[str, ClinicModel]) -> dict[str, dict[str, bool]]:
     """Whether each instrument finds a fault in each model, by the names of both."""
     return {
         name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
@@ -292,7 +294,7 @@ def examined(models: Mapping[str, Ward]) -> dict[str, dict[str, bool]]:
     }
 
 
-def show_examined(models: Mapping[str, Ward]) -> None:
+def show_examined(models: Mapping[str, ClinicModel]) -> None:
     """Print the table of `examined`."""
     print((" " * 8 + "".join(f"{name:20}" for name in INSTRUMENTS)).rstrip())
     for name, row in examined(models).items():
@@ -302,7 +304,7 @@ def show_examined(models: Mapping[str, Ward]) -> None:
 # Symptoms ---------------------------------------------------------------------------------------
 
 
-def next_word(model: Ward, text: str, beside: str = "") -> str:
+def next_word(model: ClinicModel, text: str, beside: str = "") -> str:
     """The most likely next word of each text; in a batch, the shorter text is left-padded."""
     rows = [words.encode(t) for t in (text, beside) if t]
     longest = max(map(len, rows))
@@ -320,7 +322,7 @@ def in_a_batch(program: Callable[..., Any], text: str, beside: str) -> None:
 
 def loss_and_text(
     patient: str, beginning: str, program: Callable[..., Any] | None = None, steps: int = 300
-) -> Ward:
+) -> ClinicModel:
     """Print the last loss and a text of a patient's model, as found or trained with a program.
 
     Args:
@@ -388,7 +390,7 @@ def channels_used(attend: Callable[..., Tensor], width: int, num_heads: int) -> 
     return " ".join(str(c) for c in range(width) if gradient[..., c].any())
 
 
-def loudness(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
+def output_norms(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
     """The mean length of the output at each position, `(T,)`; all values are about equally long."""
     query, key, value = drawn(64, 1, T, 16)
     value = value + 1  # all tokens have a component in common

@@ -47,7 +47,7 @@ def texts(B: int, seed: int) -> tuple[Tensor, Tensor]:
     return words.gather(1, torch.arange(LENGTH) % lengths[:, None]), lengths
 
 
-def foretold(lengths: Tensor) -> Tensor:
+def predictable(lengths: Tensor) -> Tensor:
     """Whether each next word is predictable because the current one has occurred before:
     `(B, T - 1)`."""
     return torch.arange(LENGTH - 1) >= lengths[:, None]
@@ -58,7 +58,7 @@ def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
     """The accuracy of the model's most likely word where the next word is predictable."""
     ids, lengths = texts(B, seed)
     right = model(ids[:, :-1]).argmax(dim=-1) == ids[:, 1:]  # (B, T - 1)
-    return right[foretold(lengths)].double().mean().item()
+    return right[predictable(lengths)].double().mean().item()
 
 
 def floor() -> float:
