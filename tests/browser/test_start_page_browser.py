@@ -203,7 +203,7 @@ def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     expect(line).to_have_value("the dogs near the cat sing")
     line.fill("the zebra")
     expect(says).to_contain_text("It doesn't know “zebra”")
-    page.get_by_text("How words are drawn").click()
+    page.get_by_text("How the next word is chosen").click()
     assert violations(page.locator(".explorer")) == []
     page.set_viewport_size({"width": 400, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
@@ -211,7 +211,7 @@ def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
 
 def test_dials_and_a_comparison_change_the_bars(from_disk):
     page = from_disk
-    page.get_by_text("How words are drawn").click()
+    page.get_by_text("How the next word is chosen").click()
     bars = page.locator(".bars button")
     page.get_by_label("top-k").fill("1")
     expect(bars.first).to_contain_text("100")
@@ -227,7 +227,7 @@ def test_dials_and_a_comparison_change_the_bars(from_disk):
     )
     page.get_by_role("button", name="reset everything").click()
     expect(page.locator(".says")).not_to_contain_text("grey")
-    page.get_by_role("button", name="draw a word").click()
+    page.get_by_role("button", name="add a word").click()
     expect(page.get_by_role("textbox")).not_to_have_value("the dog near the cats")
 
 
@@ -237,7 +237,8 @@ def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(fro
     expect(headline).to_contain_text("looks from “cat” back to “dogs”")
     assert headline.locator("path.arc").count() == 1
     headline.get_by_role("button", name="Switch this head off").click()
-    expect(headline).to_contain_text("“runs” rises from")
+    expect(headline).to_contain_text("“sing” falls from 18 % to 1 %, and “sings” rises from")
+    expect(headline).to_contain_text("This head brought “dogs” to “cat”")
     expect(bars.first).to_contain_text("runs")
     assert violations(page.locator(".explorer")) == []
     shown = page.locator(".says").text_content()

@@ -12,7 +12,10 @@ const CHANGE = 0.02; // the smallest change of a probability that is told
 function changes({ shares, wholeShares, words }) {
   const moved = words.map((word, id) => [word, wholeShares[id], shares[id]]);
   const by = (sign) => [...moved].sort((a, b) => sign * (a[2] - a[1] - (b[2] - b[1])))[0];
-  const [fell, rose] = [by(1), by(-1)];
+  const [fell, most] = [by(1), by(-1)];
+  const same = moved.find(([word]) => word !== fell[0] && (word.startsWith(fell[0]) || fell[0].startsWith(word)));
+  // The other form of the same verb shows what changed, if it rose about as much as any word.
+  const rose = same && same[2] - same[1] > (most[2] - most[1]) / 2 ? same : most;
   const told = ([word, before, after], verb) =>
     Math.abs(after - before) < CHANGE ? "" : `“${sign(word)}” ${verb} from ${percent(before)} to ${percent(after)}`;
   return [told(fell, "falls"), told(rose, "rises")].filter(Boolean).join(", and ");
@@ -21,15 +24,15 @@ function changes({ shares, wholeShares, words }) {
 /** What the head does at the chosen word, or what changes without it, in words that need no lesson. */
 function tell(state, station) {
   const { labels, token, off } = state;
-  if (off.has(station.off)) {
-    const changed = changes(state);
-    const why = `Why? What this head brought to “${sign(labels[token])}” is missing.`;
-    return changed ? `Without it, ${changed}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
-  }
   const row = station.map(state)[token];
   const most = row.indexOf(Math.max(...row));
-  const start = most === 0 && labels[0] === state.begin;
-  const there = most === token ? "at itself" : `back to ${start ? "the start" : `“${sign(labels[most])}”`}`;
+  const word = most === token || (most === 0 && labels[0] === state.begin) ? "" : sign(labels[most]);
+  if (off.has(station.off)) {
+    const changed = changes(state);
+    const why = word ? `Why? This head brought “${word}” to “${sign(labels[token])}”.` : "Why? What this head added is missing.";
+    return changed ? `Without it, ${changed}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
+  }
+  const there = most === token ? "at itself" : `back to ${word ? `“${word}”` : "the start"}`;
   return `One part of the model, an attention head, looks from “${sign(labels[token])}” ${there}. What does the model say without it?`;
 }
 

@@ -6,6 +6,7 @@ import { sign } from "../page/words.js";
 import { percent } from "./stations.js";
 
 export const SHOWN = 6; // the number of bars
+const LONGEST = 85; // the percentage of the track for a probability of 1: its number is to the right
 export const GHOSTS = 2; // additional bars, for words that were likely before
 export const ROW = 24; // pixels per token
 
@@ -36,8 +37,10 @@ export function drawBars(state, write) {
       row.word.textContent = sign(name);
       const cut = share === 0 && state.uncut[state.words.indexOf(name)] > 0;
       row.share.textContent = cut ? "cut" : percent(share);
-      row.bar.style.width = `${100 * share}%`;
-      row.ghost.style.width = `${100 * (state.before.get(name) ?? 0)}%`;
+      const before = state.before.get(name) ?? 0;
+      row.bar.style.width = `${LONGEST * share}%`;
+      row.ghost.style.width = `${LONGEST * before}%`;
+      row.share.style.left = `calc(${LONGEST * Math.max(share, before)}% + 6px)`;
     });
   return { box, update };
 }
@@ -131,7 +134,7 @@ export function drawControls(state, act) {
   const more = make(
     "details",
     { className: "more" },
-    make("summary", {}, "How words are drawn, and a comparison"),
+    make("summary", {}, "How the next word is chosen, and a comparison"),
     ...dials,
     button("keep these bars to compare", act.keep),
     button("reset everything", () => {
@@ -149,6 +152,6 @@ export function drawControls(state, act) {
     [steps[0].disabled, steps[1].disabled] = [first, last];
     if (state.linked) link.href = addressOf(state);
   };
-  const row = make("p", { className: "controls" }, walk, ...steps, button("draw a word", act.draw), link);
+  const row = make("p", { className: "controls" }, walk, ...steps, button("add a word", act.draw), link);
   return { examples, known, row, more, update };
 }
