@@ -17,8 +17,8 @@ from .transformer import TransformerBlock, apply_rope, check_ids
 
 
 class RMSNorm(nn.Module):
-    """Divide each token by its root mean square, with `eps` under the root, and scale the result:
-    `(…, C)` -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no shift."""
+    """Divide each token by its root mean square, with `eps` inside the square root, and scale the
+    result: `(…, C)` -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no shift."""
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class ModernLM(nn.Module):
         d_ff: the hidden width of the feed-forward networks.
         window: the number of tokens that a token attends to, itself included; None for all.
         base: the base of the rotary angles.
-        eps: the number under the root of the norms.
+        eps: the number inside the norms' square root.
 
     Shapes: `forward(ids, caches=None)` takes `(B, T)` ids and returns `(B, T, V)` logits. `caches`
     is a list of one dict per block, all empty before the first tokens (`new_caches`).

@@ -19,7 +19,7 @@ class LayerNorm(nn.Module):
     """Give each token's channels mean 0 and variance 1, then apply a learned scale and shift.
 
     See Ba et al. 2016. The variance is biased (divided by C, not C - 1), and `eps` is inside
-    the root, so that a token of equal channels gives `shift` without a division by zero.
+    the square root, so that a token of equal channels gives `shift` without a division by zero.
 
     Args:
         d_model: width C of a token.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .language import said
 
 NOT_ATTEMPTED = "Not attempted yet."
-# Chinese has no blanks between words, so only Latin letters and digits make a star a plain star.
+# Chinese has no spaces between words, so only Latin letters and digits make a star a plain star.
 EMPHASIS = re.compile(r"(?<![A-Za-z0-9_*])\*(\w[^*\n]*\w|\w)\*(?![A-Za-z0-9_*])")
 
 

@@ -20,7 +20,7 @@ DEEPEST = 30  # open brackets of a formula: converting takes quadratic time in t
 
 def highlight(source: str, language: str | None = None) -> str:
     """Code in colours, except where that takes long: the time is quadratic in the length of a line,
-    and in the number of lines that end in blanks."""
+    and in the number of lines that end in spaces."""
     lines = [line.rstrip() for line in source.split("\n")]
     if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:
         return plainly(source)

@@ -84,7 +84,7 @@ def reveal(
 
     Args:
         guess: a number, a word, True or False, or a list of these; `...`, alone or in a list, means
-            that there is no prediction yet. Case and blanks in words are ignored.
+            that there is no prediction yet. Case and spaces in words are ignored.
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
         digits: how many digits after the point are shown.
@@ -105,7 +105,7 @@ def _explained(name: str) -> list[str]:
     if not name:
         return []
     text = said(captions()[lesson]["why"][which])
-    return [text] if language() else textwrap.wrap(text, 90)  # the page wraps lines without blanks
+    return [text] if language() else textwrap.wrap(text, 90)  # the page wraps lines without spaces
 
 
 def recall(lesson: str, answers: list[Any]) -> None:

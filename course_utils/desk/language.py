@@ -44,7 +44,7 @@ def is_wide(character: str) -> bool:
 
 
 def filled(text: str, columns: int) -> str:
-    """A text with blanks after it, so that it takes this many columns."""
+    """A text with spaces after it, so that it takes this many columns."""
     return text + " " * (columns - len(text) - sum(map(is_wide, text)))
 
 

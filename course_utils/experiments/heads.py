@@ -108,7 +108,7 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
 
 
 def plural_share(words: list[str], silent: int | Sequence[int] = (), block: int = 1) -> float:
-    """The probability of a plural verb after these words in the start page's model.
+    """The probability that the start page's model gives to a plural verb after these words.
 
     Args:
         silent: one or several heads of a block to ablate: their channels become 0 before
@@ -204,8 +204,8 @@ def token_tables(
     """Draw tables of numbered channels; the shade shows the token that a channel belongs to.
 
     Args:
-        pieces: headings, each with a table `(T, D)` of the numbers 1, 2, …; the first table is that
-            of the tokens, so that its width tells which numbers belong to token 0.
+        pieces: a table `(T, D)` of the numbers 1, 2, … for each heading. The first one is the
+            tokens' table: its width tells which numbers belong to token 0.
         words: the tokens, for the legend.
     """
     width = next(iter(pieces.values())).shape[1]

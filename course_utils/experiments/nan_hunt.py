@@ -53,7 +53,8 @@ def _step(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> tuple[SelfAttention, Ten
 def nan_on_the_way_back(loss: Tensor) -> bool:
     """Whether the gradient of any operation contains a NaN, even if it reaches no layer.
 
-    PyTorch's anomaly detection checks each operation of the backward pass and stops at the first.
+    PyTorch's anomaly detection checks each operation of the backward pass and stops at the first
+    whose gradient contains a NaN.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

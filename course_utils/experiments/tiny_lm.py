@@ -247,7 +247,7 @@ def ablations(model: TinyLM) -> list[Ablated]:
 
 
 def ids_of(text: str) -> Tensor:
-    """The ids `(1, T)` of words separated by blanks."""
+    """The ids `(1, T)` of words separated by spaces."""
     return torch.tensor([[toy_english.words.index(word) for word in text.split()]])
 
 

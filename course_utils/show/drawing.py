@@ -156,7 +156,7 @@ def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
 def _wrapped(text: str, columns: int) -> str:
     if not any(map(is_wide, text)):
         return "\n".join(textwrap.wrap(text, columns))
-    lines, width = [""], 0  # no blanks between words: a line may end after any character
+    lines, width = [""], 0  # no spaces between words: a line may end after any character
     for character in text:
         width += 1 + is_wide(character)
         if width > columns and unicodedata.category(character)[0] != "P":
@@ -330,7 +330,7 @@ def _drawn(figure: Figure) -> Image.Image:
 
 
 def _encoded(image: Image.Image, **how: Any) -> bytes:
-    """The encoded image without time or version, so that equal images give equal bytes."""
+    """The encoded image without a time stamp or version, so that equal images give equal bytes."""
     file = io.BytesIO()
     image.save(file, **how)
     return file.getvalue()

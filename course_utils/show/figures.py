@@ -437,7 +437,7 @@ def curves(
     ylabel: str = "",
     alt: str,
 ) -> Picture:
-    """Draw curves over the same numbers, one line per name, with the axes through 0 marked.
+    """Draw one line per name over the same x values, and mark the axes through 0.
 
     Args:
         x: N numbers in order.
@@ -509,7 +509,7 @@ def bars(
     xlabel: str,
     alt: str | None = None,
 ) -> Picture:
-    """Draw one stacked bar per name, each segment with its name and number.
+    """Draw one stacked bar per name; label each segment with its own name and number.
 
     Args:
         values: a non-negative number for each bar and segment. A segment that is too narrow for its

@@ -12,7 +12,7 @@ from whywrong.comparing import near
 
 
 class AnotherOrder(MatrixSelfAttention):
-    """The same matrices, made in another order: a copy has to go by name."""
+    """The same matrices, made in a different order: a copy has to go by name."""
 
     def __init__(self, d_in, d_out):
         super().__init__(d_in, d_out)

@@ -72,7 +72,7 @@ CHUNKS = (3, 1, 2)  # a prompt at once, one token, two tokens; then the others o
 
 def see_attention(make, case, seen):
     """The same text in parts, with a cache; another first and another last token; the tokens in
-    another order."""
+    a different order."""
     if "cached" in case.roles:
         see_cached(make, case, seen)
     if "typical" not in case.roles:
