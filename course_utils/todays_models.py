@@ -18,7 +18,8 @@ from .transformer import TransformerBlock, apply_rope, check_ids
 
 class RMSNorm(nn.Module):
     """Divide each token by its root mean square, with `eps` inside the square root, and scale the
-    result: `(…, C)` -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no shift."""
+    result: `(…, C)` -> `(…, C)` (Zhang and Sennrich 2019). No mean is subtracted, and there is no
+    shift."""
 
     def __init__(self, d_model: int, eps: float = 1e-6) -> None:
         super().__init__()
