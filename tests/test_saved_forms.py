@@ -117,7 +117,8 @@ def test_a_request_that_is_too_much_ends_only_the_process_that_reads():
     alone = Helper()
     try:
         with pytest.raises(TooMuch):
-            alone.ask("outputs", 7, seconds=1e-6)
+            page = {"output_type": "display_data", "data": {"text/html": "<p>x</p>" * 20_000}}
+            alone.ask("outputs", [page], seconds=0.01)
         assert alone.ask("outputs", []) == []
     finally:
         alone.close()

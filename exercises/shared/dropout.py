@@ -1,8 +1,8 @@
 """Judges dropout by what it does to the result: the mean and the covariance of many draws in
 training mode, compared with those of the course's part, which drops in the right places.
 
-One text, many times in a batch, gives many draws in one call. An answer that drops in too many or
-too few places, with another probability, or without scaling the rest has another mean or another
+One text, many times in a batch, gives many draws in a few calls. An answer that drops in too many
+or too few places, with another probability, or without scaling the rest has another mean or another
 covariance. What the course's part gives with one place changed tells which place it was.
 """
 
@@ -26,6 +26,7 @@ from whywrong.modules import happened_there, inject
 from .draw import Draw
 
 TEXTS, REFERENCE = 4_000, 16_000  # draws of an answer, and of the course's part
+AT_ONCE = 200  # texts of a batch: an answer may let all of them attend to each other
 CLOSE = 0.28  # samples from the same distribution are 0.05 to 0.15 apart, wrong ones 0.4 and more
 # How often the course's part drops, in parts of p, by the name of a dropout, or of another layer:
 # its input ("> name") or its output ("name >").
@@ -146,7 +147,9 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
                 draws.append(module(*many(case, 8)))
     seen.traits["draws"] = _in_common(draws, make()(*many(case, 8)))
     with torch.no_grad():
-        seen.put("draw:moments", moments(module(*many(case, TEXTS))))
+        batch = many(case, AT_ONCE)
+        batches = [module(*map(fresh, batch)) for _ in range(TEXTS // AT_ONCE)]
+        seen.put("draw:moments", moments(torch.cat(batches)))
     _see_slope(make, case, seen)
     half = make(torch.bfloat16, as_made=True).train()
     see_half(lambda args: half(*args), case, seen)
