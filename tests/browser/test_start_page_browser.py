@@ -238,7 +238,7 @@ def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(fro
     assert headline.locator("path.arc").count() == 1
     headline.get_by_role("button", name="Switch this head off").click()
     expect(headline).to_contain_text("“sing” falls from 18 % to 1 %, and “sings” rises from")
-    expect(headline).to_contain_text("This head brought “dogs” to “cat”")
+    expect(headline).to_contain_text("“cat” knew that the verb belongs to “dogs”")
     expect(bars.first).to_contain_text("runs")
     assert violations(page.locator(".explorer")) == []
     shown = page.locator(".says").text_content()

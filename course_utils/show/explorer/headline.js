@@ -18,7 +18,7 @@ function changes({ shares, wholeShares, words }) {
   const rose = same && same[2] - same[1] > (most[2] - most[1]) / 2 ? same : most;
   const told = ([word, before, after], verb) =>
     Math.abs(after - before) < CHANGE ? "" : `“${sign(word)}” ${verb} from ${percent(before)} to ${percent(after)}`;
-  return [told(fell, "falls"), told(rose, "rises")].filter(Boolean).join(", and ");
+  return { text: [told(fell, "falls"), told(rose, "rises")].filter(Boolean).join(", and "), agreed: rose === same };
 }
 
 /** What the head does at the chosen word, or what changes without it, in words that need no lesson. */
@@ -28,9 +28,10 @@ function tell(state, station) {
   const most = row.indexOf(Math.max(...row));
   const word = most === token || (most === 0 && labels[0] === state.begin) ? "" : sign(labels[most]);
   if (off.has(station.off)) {
-    const changed = changes(state);
-    const why = word ? `Why? This head brought “${word}” to “${sign(labels[token])}”.` : "Why? What this head added is missing.";
-    return changed ? `Without it, ${changed}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
+    const { text, agreed } = changes(state);
+    const told = `Why? Through this head, “${sign(labels[token])}” knew that the verb belongs to “${word}”.`;
+    const why = word && agreed ? told : "Why? What this head added is missing.";
+    return text ? `Without it, ${text}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
   }
   const there = most === token ? "at itself" : `back to ${word ? `“${word}”` : "the start"}`;
   return `One part of the model, an attention head, looks from “${sign(labels[token])}” ${there}. What does the model say without it?`;
