@@ -310,8 +310,8 @@ LLAMA = {
 def halves_to_pairs(weight: Tensor, num_heads: int) -> Tensor:
     """Reorder the rows of a query or key matrix `(H D, C)`, for rotary positions by neighbours.
 
-    Llama's published parameters rotate channel i of a head together with channel i + D / 2;
-    `apply_rope` rotates 2i together with 2i + 1.
+    Llama's published code rotates channel i of a head together with channel i + D / 2, but
+    `apply_rope` rotates channel 2i together with channel 2i + 1.
 
     >>> halves_to_pairs(torch.arange(4.0)[:, None], num_heads=1)[:, 0].tolist()
     [0.0, 2.0, 1.0, 3.0]

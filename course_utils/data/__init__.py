@@ -386,7 +386,9 @@ def read_text(path: str | PathLike[str] | None = None) -> str:
 
 
 def train_and_held_out(ids: Tensor, share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Split a text into training text and held-out text, its end, which the model never sees.
+    """Split a text into training text and held-out text.
+
+    The held-out text is the end of the text, which the model never sees in training.
 
     Args:
         ids: the ids of the text, `(N,)`.

@@ -5,8 +5,8 @@ points.
 
     reveal(predicted_sum, 28 * 4)
 
-The module also provides texts that would give an answer away: `caption` finds the title and
-alternative of a figure, and `recall` the answers to a lesson's first questions.
+Texts that would give an answer away are kept out of the notebook. Here `caption` finds the title
+and alternative of a figure, and `recall` the answers to a lesson's first questions.
 """
 
 from __future__ import annotations

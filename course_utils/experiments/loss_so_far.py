@@ -1,9 +1,9 @@
 """Lessons 01 to 10 and 16: the effect of each part on one tiny language model of the toy English.
 
 The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
-result to the vectors, and predicts the next word with an output layer. All rows are trained in the
-same way: 400 steps of AdamW on 32 texts of 32 words each, with the learning rate falling from 0.006
-to 0. The loss is measured on 512 other texts.
+result to the vectors, and predicts the next word with an output layer. The models of all rows are
+trained in the same way, for 400 steps of AdamW. Each step takes 32 new texts of 32 words, and the
+learning rate falls from 0.006 to 0. The loss is measured on 512 other texts.
 
 `train` measures the loss of the part that it gets, and `show` prints it beside the losses of five
 runs with the finished part. Those are stored in loss_so_far.json, which this command writes again:
