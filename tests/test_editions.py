@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run, site
 from tools.editions import annotate, normalise
 from whywrong import Report
 from whywrong.course import joined
@@ -349,3 +349,10 @@ def test_the_site_has_one_run_of_each_cell_that_stores_nothing(lesson):
     runs = one_run.kept(SOLUTIONS / lesson)
     assert runs.keys() == {cell.id for cell in cells} and all(runs.values())
     assert str(Path.home()) not in str(runs) and str(ROOT) not in str(runs)
+
+
+@pytest.mark.parametrize("lesson", ["4-transformer/08_block", "7-capstone/15_capstone"])
+def test_a_solution_on_the_site_has_no_line_that_it_replaces(lesson):
+    cells = site.lesson_page(SOLUTIONS / f"{lesson}.ipynb").cells
+    solved = [c.source for c in cells if str(c.id).endswith("-solution")]
+    assert solved and not [text for text in solved if re.match(r"\w+ = \.\.\.", text)]

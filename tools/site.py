@@ -37,6 +37,7 @@ SOURCE = BUILD / "source"
 HTML = BUILD / "html"
 MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
+STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer takes the place of
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
@@ -146,7 +147,7 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
             outputs = one_run.shown(outputs)
         shown = _code(student.source, cell)
         if "### BEGIN SOLUTION" in cell.source:
-            answer = MARKERS.sub("", AS_FOUND.sub("", cell.source))
+            answer = STUB.sub("", MARKERS.sub("", AS_FOUND.sub("", cell.source)))
             cells += [shown, _folded(answer, "Show a solution", outputs, f"{cell.id}-solution")]
             continue
         shown.outputs = outputs
