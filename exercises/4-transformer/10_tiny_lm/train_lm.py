@@ -1,17 +1,22 @@
 """How an answer to `train_lm` is judged."""
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from course_utils.language_model import training_step
 from exercises.shared.draw import Draw
-from exercises.shared.pairs import as_pair, kind_of
+from exercises.shared.loops import (
+    falls,
+    one_optimizer,
+    one_step_each,
+    rates,
+    see_loop,
+    weights_after,
+)
 from exercises.shared.training import Watched
-from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, set_seed, target_device
-from whywrong.comparing import near
+from whywrong import Case, true_of
+from whywrong.calling import fresh, target_device
 
-LIST = "a list of floats"
+WEIGHTS = "token", "head"
 tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}
 
 
@@ -46,41 +51,11 @@ def model_of(case, dtype):
 
 
 def probe(answer, case):
-    """The losses, the weights afterwards, and of each step the optimizer and its learning rate."""
-    seen, steps = Observation(), []
-
-    def look(optimizer, *_):
-        steps.append((optimizer, optimizer.param_groups[0]["lr"]))
-
+    """What `see_loop` sees, and the settings of the first optimizer."""
+    batches = [fresh(ids) for ids in case.options["batches"]]
     model = model_of(case, case.options["dtype"])
-    given = {**case.inputs, "model": model}
-    given["batches"] = [fresh(ids) for ids in case.options["batches"]]
-    set_seed(1)
-    hook = register_optimizer_step_pre_hook(look)
-    try:
-        by_name = case.options.get("by_name")
-        returned = answer(**given) if by_name else answer(*given.values())
-    finally:
-        hook.remove()
-    losses = floats(returned)
-    if losses is not None:
-        seen.put("out", losses.to(case.options["dtype"]))
-    elif type(returned) is list:
-        what = f"holding {type(returned[0]).__name__}" if returned else "with nothing in it"
-        seen.put("out", kind_of(f"a list {what}"))
-    else:
-        seen.put("out", returned)
-    for name in ("token", "head"):
-        seen.put(f"`{name}` after the last step", getattr(model, name))
-    weights = [name for name in seen.tensors if name != "out"]
-    as_pair(seen, LIST, *weights, *(["out"] if losses is not None else []))
-    seen.facts["traits"] = {
-        "optimizers": sorted({type(optimizer).__name__ for optimizer, _ in steps}),
-        "made": len({id(optimizer) for optimizer, _ in steps}),
-        "steps": len(steps),
-    }
-    seen.facts["settings"] = [_settings(optimizer) for optimizer, _ in steps[:1]]
-    seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
+    seen, optimizers = see_loop(answer, case, model, batches, WEIGHTS)
+    seen.facts["settings"] = [_settings(optimizer) for optimizer in optimizers[:1]]
     return seen
 
 
@@ -88,13 +63,6 @@ def _settings(optimizer):
     """What affects its steps besides the learning rate, as text."""
     names = ("weight_decay", "betas", "eps", "amsgrad", "maximize")
     return str([optimizer.defaults.get(name) for name in names])
-
-
-def floats(returned):
-    """A list of floats as a tensor; None for anything else."""
-    if type(returned) is list and returned and all(type(loss) is float for loss in returned):
-        return torch.tensor(returned)
-    return None
 
 
 def expect(case):
@@ -105,36 +73,8 @@ def expect(case):
     for i, ids in enumerate(case.options["batches"]):
         optimizer.param_groups[0]["lr"] = float(rates(case)[i])
         losses.append(training_step(model, ids.to(target_device()), optimizer))
-    dtype = case.options["dtype"]
-    weights = {
-        f"`{name}` after the last step": getattr(model, name).detach().cpu().to(dtype)
-        for name in ("token", "head")
-    }
-    return {"out": torch.tensor(losses, dtype=dtype), **weights}
-
-
-def rates(case):
-    n = len(case.options["batches"])
-    return case["learning_rate"] * (1 - torch.arange(n) / n)
-
-
-@true_of("Each batch gives one step and one loss", credit=True)
-def one_step_each(case, seen, expected):
-    n, losses = len(case.options["batches"]), seen.tensors.get("out")
-    return seen.traits["steps"] == n and losses is not None and losses.shape == (n,)
-
-
-@true_of("The learning rate falls to 0 in a straight line", credit=True, role="typical")
-def falls(case, seen, expected):
-    mine = seen.tensors["judged:rates"]
-    if len(mine) == len(case.options["batches"]) and near(mine, rates(case), 1e-5):
-        return True
-    return f"goes {', '.join(f'{rate:.3g}' for rate in mine.tolist()[:6])}"
-
-
-@true_of("One AdamW takes all steps", credit=True, role="typical")
-def one_optimizer(case, seen, expected):
-    return seen.traits["optimizers"] == ["AdamW"] and seen.traits["made"] == 1
+    out = torch.tensor(losses, dtype=case.options["dtype"])
+    return {"out": out, **weights_after(model, case, WEIGHTS)}
 
 
 @true_of("AdamW has its default settings", secondary=True, role="typical")

@@ -3,15 +3,20 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from exercises.shared.draw import Draw
-from exercises.shared.pairs import as_pair, kind_of
-from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, set_seed, target_device
+from exercises.shared.loops import (
+    falls,
+    one_optimizer,
+    one_step_each,
+    rates,
+    see_loop,
+    weights_after,
+)
+from whywrong import Case, true_of
+from whywrong.calling import fresh, target_device
 from whywrong.comparing import near
 
-LIST = "a list of floats"
 PAD = 0
 tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}
 
@@ -85,39 +90,11 @@ def model_of(case, dtype):
 
 
 def probe(answer, case):
-    """The losses, the parameters afterwards, and of each step the optimizer and its rate."""
-    seen, steps = Observation(), []
-
-    def look(optimizer, *_):
-        steps.append((optimizer, optimizer.param_groups[0]["lr"]))
-
+    """What `see_loop` sees, and how long the gradients are at the end."""
+    batches = [tuple(fresh(part) for part in batch) for batch in case.options["batches"]]
     model = model_of(case, case.options["dtype"])
-    given = {**case.inputs, "model": model}
-    given["batches"] = [tuple(fresh(part) for part in batch) for batch in case.options["batches"]]
-    set_seed(1)
-    hook = register_optimizer_step_pre_hook(look)
-    try:
-        returned = answer(**given) if case.options.get("by_name") else answer(*given.values())
-    finally:
-        hook.remove()
-    losses = None
-    if type(returned) is list and returned and all(type(loss) is float for loss in returned):
-        losses = torch.tensor(returned).to(case.options["dtype"])
-    seen.put("out", returned if losses is None else losses)
-    if losses is None and type(returned) is list:
-        what = f"holding {type(returned[0]).__name__}" if returned else "with nothing in it"
-        seen.put("out", kind_of(f"a list {what}"))
-    for name in case.options["numbers"]:
-        seen.put(f"`{name}` after the last step", getattr(model, name))
-    weights = [name for name in seen.tensors if name != "out"]
-    as_pair(seen, LIST, *weights, *(["out"] if losses is not None else []))
-    seen.facts["traits"] = {
-        "optimizers": sorted({type(optimizer).__name__ for optimizer, _ in steps}),
-        "made": len({id(optimizer) for optimizer, _ in steps}),
-        "steps": len(steps),
-        "gradients": length_left(model),
-    }
-    seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
+    seen, _ = see_loop(answer, case, model, batches, [*case.options["numbers"]])
+    seen.facts["traits"]["gradients"] = length_left(model)
     return seen
 
 
@@ -145,42 +122,14 @@ def expect(case):
         optimizer.param_groups[0]["lr"] = float(rate)
         optimizer.step()
         losses.append(loss.item())
-    dtype = case.options["dtype"]
-    weights = {
-        f"`{name}` after the last step": getattr(model, name).detach().cpu().to(dtype)
-        for name in case.options["numbers"]
-    }
-    return {"out": torch.tensor(losses, dtype=dtype), **weights}
-
-
-def rates(case):
-    n = len(case.options["batches"])
-    return case["learning_rate"] * (1 - torch.arange(n, dtype=torch.float64) / n)
-
-
-@true_of("Each batch gives one step and one loss", credit=True)
-def one_step_each(case, seen, expected):
-    n, losses = len(case.options["batches"]), seen.tensors.get("out")
-    return seen.traits["steps"] == n and losses is not None and losses.shape == (n,)
+    out = torch.tensor(losses, dtype=case.options["dtype"])
+    return {"out": out, **weights_after(model, case, [*case.options["numbers"]])}
 
 
 @true_of("The first loss is right", credit=True, role="typical")
 def first_loss(case, seen, expected):
     losses = seen.tensors.get("out")
     return losses is not None and losses.ndim == 1 and near(losses[:1], expected["out"][:1], 1e-4)
-
-
-@true_of("The learning rate falls to 0 in a straight line", credit=True, role="typical")
-def falls(case, seen, expected):
-    mine = seen.tensors["judged:rates"]
-    if len(mine) == len(case.options["batches"]) and near(mine, rates(case).float(), 1e-5):
-        return True
-    return f"goes {', '.join(f'{rate:.3g}' for rate in mine.tolist()[:6])}"
-
-
-@true_of("One AdamW takes all steps", credit=True, role="typical")
-def one_optimizer(case, seen, expected):
-    return seen.traits["optimizers"] == ["AdamW"] and seen.traits["made"] == 1
 
 
 properties = (one_step_each, first_loss, falls, one_optimizer)

@@ -1,0 +1,90 @@
+"""What exercises on a training loop share: an answer trains a small model on a list of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from whywrong import Case, Observation, true_of
+from whywrong.calling import set_seed
+from whywrong.comparing import near
+from whywrong.exercise import Expected, Verdict
+
+from .pairs import as_pair, kind_of
+
+LIST = "a list of floats"
+
+
+def after(name: str) -> str:
+    return f"`{name}` after the last step"
+
+
+def see_loop(
+    answer: Any, case: Case, model: nn.Module, batches: Sequence[Any], weights: Sequence[str]
+) -> tuple[Observation, list[Any]]:
+    """The losses, these weights afterwards, and each step's optimizer with its learning rate."""
+    seen, steps = Observation(), []
+
+    def look(optimizer: Any, *_: Any) -> None:
+        steps.append((optimizer, optimizer.param_groups[0]["lr"]))
+
+    given = {**case.inputs, "model": model, "batches": batches}
+    set_seed(1)
+    hook = register_optimizer_step_pre_hook(look)
+    try:
+        returned = answer(**given) if case.options.get("by_name") else answer(*given.values())
+    finally:
+        hook.remove()
+    losses = None
+    if type(returned) is list and returned and all(type(loss) is float for loss in returned):
+        losses = torch.tensor(returned).to(case.options["dtype"])
+    elif type(returned) is list:
+        what = f"holding {type(returned[0]).__name__}" if returned else "with nothing in it"
+        returned = kind_of(f"a list {what}")
+    seen.put("out", returned if losses is None else losses)
+    for name in weights:
+        seen.put(after(name), getattr(model, name))
+    named = [name for name in seen.tensors if name != "out"]
+    as_pair(seen, LIST, *named, *(["out"] if losses is not None else []))
+    optimizers = [optimizer for optimizer, _ in steps]
+    seen.facts["traits"] = {
+        "optimizers": sorted({type(optimizer).__name__ for optimizer in optimizers}),
+        "made": len({id(optimizer) for optimizer in optimizers}),
+        "steps": len(steps),
+    }
+    seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
+    return seen, optimizers
+
+
+def weights_after(model: nn.Module, case: Case, weights: Sequence[str]) -> dict[str, Tensor]:
+    dtype = case.options["dtype"]
+    return {after(name): getattr(model, name).detach().cpu().to(dtype) for name in weights}
+
+
+def rates(case: Case) -> Tensor:
+    """The learning rate of each step, on a straight line to 0."""
+    n = len(case.options["batches"])
+    return case["learning_rate"] * (1 - torch.arange(n, dtype=torch.float64) / n)
+
+
+@true_of("Each batch gives one step and one loss", credit=True)
+def one_step_each(case: Case, seen: Observation, expected: Expected) -> bool:
+    n, losses = len(case.options["batches"]), seen.tensors.get("out")
+    return seen.traits["steps"] == n and losses is not None and losses.shape == (n,)
+
+
+@true_of("The learning rate falls to 0 in a straight line", credit=True, role="typical")
+def falls(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    mine = seen.tensors["judged:rates"]
+    if len(mine) == len(case.options["batches"]) and near(mine, rates(case).float(), 1e-5):
+        return True
+    return f"goes {', '.join(f'{rate:.3g}' for rate in mine.tolist()[:6])}"
+
+
+@true_of("One AdamW takes all steps", credit=True, role="typical")
+def one_optimizer(case: Case, seen: Observation, expected: Expected) -> bool:
+    return seen.traits["optimizers"] == ["AdamW"] and seen.traits["made"] == 1
