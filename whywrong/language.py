@@ -1,4 +1,4 @@
-"""The reader's language: what is shown is looked up here, in the moment in which it is shown.
+"""The reader's language: what is shown is looked up here, at the moment when it is shown.
 
 Reports keep their English sentences, so an instructor's tables don't depend on a reader's language.
 A course's translations are folders, one per language, in which `strings/*.json` give for each
@@ -36,7 +36,7 @@ _spoken: ContextVar[str | None] = ContextVar("spoken", default=None)
 
 
 def language() -> str:
-    """The name of the language's folder, or "" for English: see the README of the course."""
+    """The language's folder, from COURSE_LANGUAGE or the edition's marker file; "" is English."""
     spoken = _spoken.get()
     if spoken is None:
         spoken = os.environ.get("COURSE_LANGUAGE") or _of_the_folder()
