@@ -16,16 +16,10 @@ import course_utils
 from course_utils.desk.guesses import NONE_YET
 from course_utils.show import drawing
 from tools import SOLUTIONS
-from whywrong.course import joined
-from whywrong.key import begin_key, probe_safely
 
 from .pretend_gpu import PretendGPU
 
-COURSE = joined(())
-
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
-# The others are judged as plain data, and run nothing.
-PROBED = [e for e in COURSE if e.kind != "quiz" and e.id not in ("my_run", "my_head")]
 LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
 ON_THE_CPU = "00_before_you_start", "03_softmax_masking", "12_translation"  # small
 
@@ -38,21 +32,8 @@ def gpu(monkeypatch):
         yield gpu
 
 
-@pytest.mark.full("exercises on a pretended GPU")
-@pytest.mark.parametrize("exercise", PROBED, ids=lambda exercise: exercise.id)
-def test_a_check_runs_the_finished_part_on_a_gpu(exercise, monkeypatch):
-    key = begin_key(exercise, 0)
-    monkeypatch.setenv("COURSE_DEVICE", "cuda")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for case in key.cases:
-        with PretendGPU():
-            seen = probe_safely(exercise.probe, exercise.reference, case)
-        raised = {"slopes", "gradient_error"} | (set() if case.refuses is not None else {"error"})
-        assert not raised & seen.facts.keys(), (case.name, seen.facts)
-
-
 def passes(exercise, answer, seed=None):
-    """Replaces `check`, which has its own tests and handles devices itself."""
+    """Replaces `check`, which has its own tests and runs on the CPU, whatever `device()` is."""
     return SimpleNamespace(passed=True)
 
 

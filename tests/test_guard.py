@@ -7,14 +7,12 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from whywrong import Case, Catalogue, check_exercise
-from whywrong.calling import on_device
 from whywrong.exercise import Rules
 from whywrong.guard import Clock, run
 from whywrong.settings import restore_functions
@@ -412,20 +410,6 @@ class TestAnotherDevice:
     def test_a_function_that_stays_with_its_input_passes(self, answer):
         report = check(answer)
         assert report.passed, str(report)
-
-    def test_a_name_with_a_number_and_one_without_are_the_same_device(self):
-        def lies_on(there, asked):
-            return on_device(SimpleNamespace(device=torch.device(there)), torch.device(asked))
-
-        assert lies_on("cuda:0", "cuda") and lies_on("cuda:1", "cuda")
-        assert lies_on("cpu", "cpu:0") and lies_on("cuda:0", "cuda:0")
-        assert not lies_on("cuda:1", "cuda:0") and not lies_on("cpu", "cuda")
-
-    @pytest.mark.parametrize("device", ["cpu:0", "cuda", "cuda:0"])
-    def test_right_answers_pass_whatever_the_device_is_called(self, monkeypatch, device):
-        monkeypatch.setenv("COURSE_DEVICE", device)
-        assert check(right).passed
-        assert check(MaskAsBuffer, CAUSAL_MEAN).passed
 
 
 # ---------------------------------------------------------------- half precision

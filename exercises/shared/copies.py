@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from whywrong.calling import fresh, target_device
+from whywrong.calling import fresh
 from whywrong.comparing import same
 from whywrong.exercise import Case, Expected, Property, Verdict
 from whywrong.modules import inject, part, placed
@@ -38,15 +38,15 @@ class CopyProbe:
 
     def _modules(self, case: Case) -> list[nn.Module]:
         dtype = case.options.get("dtype", torch.float32)
-        modules = [placed(m, target_device(), dtype) for m in self.make(case)]
+        modules = [placed(m, dtype) for m in self.make(case)]
         for module, weights in zip(modules, case.inputs.values(), strict=True):
             inject(module, weights)
             if case.options.get("turned_round"):
                 _turn_round(module)
         source, target = modules
         if case.options.get("more"):
-            source.temperature = nn.Parameter(torch.ones(3, device=target_device()))
-            source.register_buffer("steps", torch.zeros(2, device=target_device()))
+            source.temperature = nn.Parameter(torch.ones(3))
+            source.register_buffer("steps", torch.zeros(2))
         for name in case.options.get("frozen", ()):
             part(target, name).requires_grad_(False)
         for i, module in enumerate((*source.modules(), *target.modules())):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from whywrong import Case, Observation, Property
-from whywrong.calling import fresh, set_seed, target_device, untouched
+from whywrong.calling import fresh, set_seed, untouched
 from whywrong.comparing import near
 from whywrong.exercise import Expected, Trial, Verdict
 from whywrong.properties import evidence
@@ -82,7 +82,7 @@ LEFT_OVER = 0.5  # each element of the gradients that exist before the first ste
 
 def _model(case: Case, dtype: torch.dtype | None = None) -> Watched:
     dtype, most = dtype or case.options["dtype"], case.options.get("most")
-    model = Watched(case.options["numbers"], dtype, most).to(target_device())
+    model = Watched(case.options["numbers"], dtype, most)
     if case.options["left_over"]:
         for p in (model.token, model.head):
             p.grad = torch.full_like(p, LEFT_OVER)

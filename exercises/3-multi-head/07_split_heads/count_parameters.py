@@ -8,7 +8,6 @@ from torch import nn
 from course_utils import attention
 from exercises.shared.draw import Draw
 from whywrong import Case, Observation, Property
-from whywrong.calling import target_device
 from whywrong.comparing import same
 
 
@@ -168,8 +167,6 @@ def build(make, case):
     """In training mode, some of its parameters with gradients."""
     torch.manual_seed(1)
     module = make(*case.options["sizes"]).train()
-    if not any(p.is_meta for p in module.parameters()):
-        module = module.to(target_device())
     for p in [p for p in module.parameters() if p.requires_grad][::2]:
         p.grad = torch.full_like(p, 0.5)
     return module

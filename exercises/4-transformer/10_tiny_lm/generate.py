@@ -9,7 +9,7 @@ from exercises.shared.draw import Draw
 from exercises.shared.traits import see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
 from whywrong import Case, Observation
-from whywrong.calling import fresh, see_calls, set_seed, target_device
+from whywrong.calling import fresh, see_calls, set_seed
 from whywrong.watching import THERE, happened_elsewhere, moved
 
 
@@ -41,7 +41,7 @@ def cases(seed):
 
 
 def made(case):
-    writer = Writer(case.options["numbers"]).to(target_device())
+    writer = Writer(case.options["numbers"])
     return writer.train(case.options["training"])
 
 

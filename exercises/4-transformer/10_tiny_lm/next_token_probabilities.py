@@ -6,7 +6,6 @@ import torch
 
 from exercises.shared.draw import Draw
 from whywrong import Case, FunctionProbe, true_of
-from whywrong.calling import target_device
 from whywrong.comparing import near
 
 
@@ -108,7 +107,7 @@ def see_ties(answer, case, seen):
     the result is no probability."""
     if "typical" not in case.roles:
         return
-    tied = torch.tensor([[1.0, 1.0, 0.0, 1.0, 1.0]], device=target_device())
+    tied = torch.tensor([[1.0, 1.0, 0.0, 1.0, 1.0]])
     kept = {}
     for name, (value, _) in TIES.items():
         with contextlib.suppress(Exception):  # other cases ask for these, and report an error
@@ -116,7 +115,7 @@ def see_ties(answer, case, seen):
             if out.shape == tied.shape and bool((out >= 0).all()) and bool(out.isfinite().all()):
                 kept[name] = int((out > 1e-6).sum())
     with contextlib.suppress(Exception):
-        even = torch.zeros(1, 4, device=target_device())
+        even = torch.zeros(1, 4)
         if bool((answer(even.clone()) == 0.25).all()):  # else its sums are rounded
             kept["an exact sum"] = int((answer(even.clone(), top_p=0.5) > 1e-6).sum())
     seen.facts["traits"] = {"ties": kept}

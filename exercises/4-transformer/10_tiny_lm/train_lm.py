@@ -14,7 +14,7 @@ from exercises.shared.loops import (
 )
 from exercises.shared.training import Watched
 from whywrong import Case, true_of
-from whywrong.calling import fresh, target_device
+from whywrong.calling import fresh
 
 WEIGHTS = "token", "head"
 tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -47,7 +47,7 @@ def cases(seed):
 
 def model_of(case, dtype):
     most = case.options["batches"][0].shape[1] - 1  # the last id is only predicted
-    return Watched(case.options["numbers"], dtype, most).to(target_device()).train()
+    return Watched(case.options["numbers"], dtype, most).train()
 
 
 def probe(answer, case):
@@ -72,7 +72,7 @@ def expect(case):
     losses = []
     for i, ids in enumerate(case.options["batches"]):
         optimizer.param_groups[0]["lr"] = float(rates(case)[i])
-        losses.append(training_step(model, ids.to(target_device()), optimizer))
+        losses.append(training_step(model, ids, optimizer))
     out = torch.tensor(losses, dtype=case.options["dtype"])
     return {"out": out, **weights_after(model, case, WEIGHTS)}
 

@@ -7,7 +7,6 @@ from exercises.shared.beams import Planted, clear_by_chance, search
 from exercises.shared.draw import Draw
 from exercises.shared.translating import OF_THE_MODEL, TranslateProbe, expect_translated
 from whywrong import Case, true_of
-from whywrong.calling import target_device
 
 
 class Tree(nn.Module):
@@ -42,7 +41,7 @@ class Tree(nn.Module):
 
 
 def tree(case):
-    return Tree(case).to(target_device()).train(case.options["training"])
+    return Tree(case).train(case.options["training"])
 
 
 # Each is a tree and what it is there for. In most, it doesn't matter whether ended texts leave

@@ -6,7 +6,6 @@ from torch import nn
 from exercises.shared.draw import Draw
 from exercises.shared.translating import OF_THE_MODEL, TranslateProbe, expect_translated
 from whywrong import Case, true_of
-from whywrong.calling import target_device
 
 
 class Scribe(nn.Module):
@@ -45,7 +44,7 @@ class Scribe(nn.Module):
 
 
 def scribe(case):
-    return Scribe(case).to(target_device()).train(case.options["training"])
+    return Scribe(case).train(case.options["training"])
 
 
 def cases(seed):

@@ -14,7 +14,7 @@ from exercises.shared.loops import (
     weights_after,
 )
 from whywrong import Case, true_of
-from whywrong.calling import fresh, target_device
+from whywrong.calling import fresh
 from whywrong.comparing import near
 
 PAD = 0
@@ -85,7 +85,7 @@ def cases(seed):
 
 
 def model_of(case, dtype):
-    model = Watched(case.options["numbers"], dtype).to(target_device())
+    model = Watched(case.options["numbers"], dtype)
     return model.train(case.options.get("training", True))
 
 
@@ -112,7 +112,7 @@ def expect(case):
     optimizer = torch.optim.AdamW(model.parameters())
     learned, losses = list(model.parameters()), []
     for rate, batch in zip(rates(case), case.options["batches"], strict=True):
-        source, mask, decoder_input, targets = (part.to(target_device()) for part in batch)
+        source, mask, decoder_input, targets = batch
         logs = model(source, decoder_input, mask).log_softmax(dim=-1)
         loss = -logs.gather(-1, targets[..., None])[targets != PAD].mean()
         grads = torch.autograd.grad(loss, learned)

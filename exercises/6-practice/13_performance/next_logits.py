@@ -10,7 +10,7 @@ from exercises.shared.draw import Draw
 from exercises.shared.models import model_case, model_oracle
 from exercises.shared.pairs import as_pair, kind_of
 from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, set_seed, target_device
+from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near, same
 from whywrong.modules import inject
 from whywrong.observation import class_name
@@ -48,7 +48,7 @@ def cases(seed):
 def model_of(case):
     """A model with the weights of a case; it knows nothing of `rotary`."""
     V, C, H, context, L = case.options["made_of"]
-    model = TinyLM(V, C, H, context, L).to(target_device(), case.options["dtype"]).eval()
+    model = TinyLM(V, C, H, context, L).to(case.options["dtype"]).eval()
     inject(model, case.options["weights"])
     return model
 
@@ -59,7 +59,7 @@ def probe(answer, case):
     model = model_of(case)
     for part in (model.embed.token, *(block.feed_forward for block in model.blocks)):
         part.register_forward_hook(lambda _, given, out: pushed.append(out.shape[1]))
-    ids, rotary = case["ids"].to(target_device()), case["rotary"]
+    ids, rotary = case["ids"], case["rotary"]
     caches, logits, kept = [], [], []
 
     def call(tokens, caches):

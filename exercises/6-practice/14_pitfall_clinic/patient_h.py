@@ -6,7 +6,7 @@ from exercises.shared.draw import Draw
 from exercises.shared.traits import see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
 from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, see_calls, target_device
+from whywrong.calling import fresh, see_calls
 from whywrong.properties import evidence
 
 
@@ -51,7 +51,7 @@ def cases(seed):
 
 
 def keeper(case):
-    model = Keeper(case.options["numbers"]).to(target_device())
+    model = Keeper(case.options["numbers"])
     return model.train(case.options["training"])
 
 
@@ -71,7 +71,7 @@ def probe(answer, case):
 
 
 def expect(case):
-    model, ids = keeper(case).eval(), case["ids"].to(target_device())
+    model, ids = keeper(case).eval(), case["ids"]
     with torch.no_grad():
         for _ in range(case["max_new_tokens"]):
             ids = torch.cat([ids, model(ids)[0][:, -1].argmax(-1, keepdim=True)], dim=1)

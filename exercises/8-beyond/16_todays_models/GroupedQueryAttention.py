@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from course_utils.transformer import apply_rope
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import set_seed, target_device
+from whywrong.calling import set_seed
 from whywrong.comparing import near
 from whywrong.modules import MODULE_PROPERTIES
 
@@ -79,19 +79,18 @@ def see_attention(make, case, seen):
         return
     set_seed(1)  # a parameter that nobody asked for has the same numbers again
     module, x = make(), case["x"]
-    device = target_device()
     with torch.no_grad():
         for name, place in (("first", 0), ("last", -1)):
             other = x.clone()
             other[:, place] = 2 * other[:, place].roll(1, -1) + 1
-            seen.put(name, module(other.to(device)))
+            seen.put(name, module(other))
         turned = torch.cat([x[:, :-1].flip(1), x[:, -1:]], dim=1)
-        seen.put("turned", module(turned.to(device)))
+        seen.put("turned", module(turned))
 
 
 def see_cached(make, case, seen):
     set_seed(1)
-    module, x = make(), case["x"].to(target_device())
+    module, x = make(), case["x"]
     sizes = [*CHUNKS, *[1] * (x.shape[1] - sum(CHUNKS))]
     cache, found = {}, []
     with torch.no_grad():

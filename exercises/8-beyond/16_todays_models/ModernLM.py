@@ -9,7 +9,7 @@ from course_utils.transformer import apply_rope
 from exercises.shared.draw import Draw
 from exercises.shared.models import TEXT_PROPERTIES
 from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed, target_device
+from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near
 from whywrong.modules import MODULE_PROPERTIES, part
 
@@ -129,7 +129,7 @@ def see(make, case, seen):
     if "typical" in case.roles:
         with contextlib.suppress(Exception):
             untrained = type(model)(*case.options["args"])
-            seen.put_judged("embed", part(untrained.to(target_device()), "embed.weight").std())
+            seen.put_judged("embed", part(untrained, "embed.weight").std())
             seen.put_judged("scale", part(untrained, "norm.scale"))
 
 

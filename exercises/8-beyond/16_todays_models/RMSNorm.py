@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from exercises.shared.blocks import depends, each_apart
 from exercises.shared.draw import Draw
 from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import target_device
 from whywrong.comparing import near
 from whywrong.modules import MODULE_PROPERTIES, inject
 
@@ -54,9 +53,9 @@ def see_norm(make, case, seen):
     module, changed = make(), case["x"].clone()
     changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
     with torch.no_grad():
-        seen.put("changed", module(changed.to(target_device())))
+        seen.put("changed", module(changed))
         inject(module, {"scale": torch.ones(changed.shape[-1])})
-        seen.put("plain", module(case["x"].clone().to(target_device())))
+        seen.put("plain", module(case["x"].clone()))
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_norm)

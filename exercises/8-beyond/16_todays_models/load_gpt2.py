@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from course_utils.todays_models import gpt2_of_size
 from exercises.shared.draw import Draw
 from whywrong import Case, Observation, Property, true_of
-from whywrong.calling import fresh, set_seed, target_device
+from whywrong.calling import fresh, set_seed
 from whywrong.comparing import near, same
 
 
@@ -55,7 +55,7 @@ def probe(answer, case):
     """The logits and the parameters afterwards, and what became of the model."""
     seen = Observation()
     set_seed(1)
-    model = gpt2_of_size(*case.options["made_of"]).to(target_device(), case.options["dtype"])
+    model = gpt2_of_size(*case.options["made_of"]).to(case.options["dtype"])
     before = dict(model.named_parameters())
     state = {name: fresh(value) for name, value in case["state_dict"].items()}
     if "lm_head.weight" in state:
