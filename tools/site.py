@@ -56,6 +56,13 @@ FOR_READERS = {
         '<div class="table-wrapper colwidths-auto docutils container" tabindex="0" role="group" '
         'aria-label="table">'
     ),
+    '<div style="overflow-x: auto"><table': (
+        '<div style="overflow-x: auto" tabindex="0" role="group" aria-label="table"><table'
+    ),
+    '<div class="attention-map-static" style="overflow-x:auto">': (
+        '<div class="attention-map-static" style="overflow-x:auto" tabindex="0" role="group" '
+        'aria-label="table">'
+    ),
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
 HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the imports"}

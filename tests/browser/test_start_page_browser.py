@@ -2,6 +2,7 @@
 
 import base64
 import random
+import re
 
 import pytest
 import torch
@@ -20,6 +21,9 @@ from tools.translations import languages
 from whywrong.language import speaking
 
 CELL = "from course_utils.show.start import playground\nshown = playground()\nshown"
+FORMULAS = "exp", "top", "softmax", "LayerNorm", "logit", "GELU"  # the same in every language
+TEXTS = """part => [...part.querySelectorAll("*")].flatMap(
+    (node) => [...node.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data))"""
 COMPUTE = """async ([script, weights, heads, texts, modern]) => {
   const lm = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
   const bytes = Uint8Array.from(atob(weights), (c) => c.charCodeAt(0));
@@ -127,7 +131,7 @@ def test_a_modern_model_is_shared_as_one_file_and_can_be_taken_apart(chromium, t
     expect(lens).to_contain_text("Lesson 16 builds it")
     page.get_by_role("button", name="words as vectors").press("Enter")
     expect(lens).to_contain_text("rotate its queries and keys by position 2")
-    page.get_by_role("button", name="pos. on: switch on or off").press("Enter")
+    page.get_by_role("button", name="positions on: switch on or off").press("Enter")
     expect(says).not_to_have_text(before)
     page.get_by_role("textbox").fill("abcdeabcde")  # longer than its context
     expect(says).to_contain_text("only the last 8")
@@ -158,14 +162,17 @@ def test_a_file_speaks_the_reader_s_language_and_repaints_in_it(chromium, tmp_pa
     page.goto(file.as_uri())
     line = page.get_by_role("textbox", name=own["Write, and see what comes next"])
     line.fill("the dogs near the cat")
-    expected = own[
-        "After “{text}” the model expects “{word}” ({share}), then “{second}” ({other})."
-    ]
+    expected = own["After “{text}” the model expects {word} ({share}), then {second} ({other})."]
     begins = expected.partition("{word}")[0].replace("{text}", "the dogs near the cat")
     expect(page.locator(".says")).to_contain_text(begins)
     expect(page.locator(".bars")).to_contain_text("sing")  # a word of the text stays
     page.locator(".headline .cut").click()
     expect(page.locator(".headline .cut")).to_have_text(own["Switch it on again"])
+    for title in page.locator(".station .title").all():
+        title.press("Enter")
+        texts = page.locator(".explorer").evaluate(TEXTS)
+        english = re.findall("[A-Za-z]{2,}", " ".join(texts))
+        assert set(english) <= {*WORDS, *FORMULAS}
     assert errors == []
     page.close()
 
@@ -190,7 +197,7 @@ def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     head.press("Enter")
     expect(bars.first).to_contain_text("runs")
     expect(says).to_contain_text("Without head 0 of block 1")
-    expect(says).to_contain_text("With everything on: “sing”")
+    expect(says).to_contain_text("With everything on (grey bars): “sing”")
     expect(page.locator(".bars")).to_contain_text("sleep")  # what was likely, in grey
     page.get_by_role("button", name="block 1 head 0").press("Enter")
     expect(page.locator(".lens")).to_contain_text("“cat” attends most to “dogs”")
@@ -246,6 +253,22 @@ def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(fro
     page.reload()
     expect(page.locator(".says")).to_have_text(shown)
     expect(headline.get_by_role("button", name="Switch it on again")).to_be_visible()
+
+
+def test_the_bars_and_the_other_words_make_up_all_of_the_probability(from_disk):
+    def shown():
+        rest = from_disk.locator(".rest").text_content()
+        shares = from_disk.locator(".bars button:visible .share").all_text_contents()
+        numbers = [int(re.search(r"\d+(?=\s%)", text)[0]) for text in [*shares, rest]]
+        return len(shares), int(re.search(r"other (\d+) words", rest)[1]), sum(numbers)
+
+    bars, others, total = shown()
+    assert (bars, bars + others) == (6, len(WORDS))
+    assert abs(total - 100) <= 3  # of rounded numbers
+    from_disk.get_by_role("button", name="Switch this head off").click()
+    bars, others, total = shown()
+    assert (bars, bars + others) == (8, len(WORDS))
+    assert abs(total - 100) <= 4
 
 
 def test_words_are_read_without_the_punctuation_around_them(from_disk):

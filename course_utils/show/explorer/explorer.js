@@ -8,7 +8,7 @@ import { speak } from "../page/said.js";
 import { drawn, forward, makeModel, readSafetensors, softmax } from "./lm.js";
 import { readAddress, writeAddress } from "./address.js";
 import { drawHeadline } from "./headline.js";
-import { builtIn, drawBars, drawControls, drawLens, drawTokens, GHOSTS, ROW, SHOWN, withWord } from "./parts.js";
+import { builtIn, drawBars, drawControls, drawLegend, drawLens, drawMore, drawTokens, GHOSTS, ROW, SHOWN, titled, withWord } from "./parts.js";
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
 const STEP_MS = [2500, 40]; // the duration of a step of the walk, and of each letter of its sentence
@@ -66,7 +66,7 @@ function sentence(state) {
   said += `${name(word)} (${percent(share)})`;
   said += other >= 0.005 ? `, then ${name(second)} (${percent(other)}).` : ".";
   said = off.size ? `Without ${without(state)}, ${said}` : said[0].toUpperCase() + said.slice(1);
-  if (off.size) said += ` With everything on: ${name(whole[0])} (${percent(whole[1])}).`;
+  if (off.size) said += ` With everything on (grey bars): ${name(whole[0])} (${percent(whole[1])}).`;
   if (kept) said += ` The grey bars are those of ${keptText}.`;
   if (unknown.length) said += ` It doesn't know ${unknown.slice(0, 3).map((w) => `“${w}”`).join(" and ")} and skips ${unknown.length > 1 ? "them" : "it"}.`;
   if (cut) said += ` It reads only the last ${labels.length} words.`;
@@ -82,10 +82,10 @@ function stemWidth(adds, { pass, model, token }) {
 /** One column: a heading to choose it, a switch, and a picture of all tokens. */
 function drawStation(station, state, act) {
   const title = make("button", { type: "button", className: "title", textContent: station.title });
-  title.title = `${station.name}. ${builtIn(station, state)}`;
+  title.title = `${titled(station)}. ${builtIn(station, state)}`;
   const mark = make("small", {}, `${station.lesson}${state.built?.includes(station.lesson) ? " ✓" : ""}`);
   const top = make("div", { className: "head" }, title, mark);
-  const column = make("div", { className: station.map ? "station map" : "station" }, top);
+  const column = make("div", { className: station.switchName ? "station wide" : "station" }, top);
   title.addEventListener("click", () => act.choose(station));
   const toggle = make("button", { type: "button", className: "switch" });
   if (station.off) {
@@ -111,7 +111,7 @@ function drawStation(station, state, act) {
     title.setAttribute("aria-pressed", String(state.chosen === station));
     toggle.setAttribute("aria-pressed", String(!isOff));
     toggle.textContent = `${station.switchName ?? ""}${isOff ? "off" : "on"}`;
-    if (station.switchName) toggle.setAttribute("aria-label", `${toggle.textContent}: switch on or off`);
+    if (station.switchName) toggle.setAttribute("aria-label", `${toggle.textContent.replace("\n", " ")}: switch on or off`);
     paint(canvas, station, state, ROW);
     if (station.adds) stem.style.width = `${isOff ? 0 : stemWidth(station.adds(state, state.token), state)}px`;
     const said = station.tell(state, state.token).filter((part) => typeof part === "string");
@@ -228,6 +228,7 @@ function render({ model: kernel, el }) {
     compute(state);
     says.textContent = sentence(state);
     story.textContent = state.walking;
+    guide.classList.toggle("walking", Boolean(state.walking));
     parts.forEach((part) => part.update());
     if (state.linked) writeAddress(state);
   };
@@ -248,11 +249,8 @@ function render({ model: kernel, el }) {
   flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");
   const label = make("label", {}, "Write, and see what comes next", input);
   const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.known, says), bars.box);
-  const legend =
-    "The whole model, from left to right. In a head, each row is a word; its squares are the words up to it, in their order, and the " +
-    "darker a square, the more the word attends to that word. In the other columns, each stripe is one number of a vector: " +
-    "blue is positive, orange negative. A thicker branch adds a longer vector to the residual stream; its switch shows what it changes.";
-  const root = make("section", { className: "explorer", tabIndex: -1 }, top, headline.box, controls.row, controls.more, story, flow, lens.box, make("details", {}, make("summary", {}, "How to read this picture"), legend));
+  const guide = make("div", { className: "guide" }, drawLegend(), story);
+  const root = make("section", { className: "explorer", tabIndex: -1 }, top, headline.box, controls.row, controls.more, guide, flow, lens.box, drawMore(state));
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
   speak(root, kernel.get("_said"));

@@ -1,15 +1,15 @@
 /** The sentence with an arc from a word to the words that a head attends to, and one large button. */
 
 import { create as make } from "../page/nodes.js";
-import { sign } from "../page/words.js";
-import { percent } from "./stations.js";
+import { nameAt, nameOf, percent } from "./stations.js";
 
 const LEAST = 0.1; // the smallest weight that gets an arc
 const ARC = 44; // the height of the arcs, in pixels
 const CHANGE = 0.02; // the smallest change of a probability that is told
 
 /** The words whose probabilities rose and fell most because parts are switched off. */
-function changes({ shares, wholeShares, words }) {
+function changes(state) {
+  const { shares, wholeShares, words } = state;
   const moved = words.map((word, id) => [word, wholeShares[id], shares[id]]);
   const by = (sign) => [...moved].sort((a, b) => sign * (a[2] - a[1] - (b[2] - b[1])))[0];
   const [fell, most] = [by(1), by(-1)];
@@ -17,7 +17,7 @@ function changes({ shares, wholeShares, words }) {
   // The other form of the same verb shows what changed, if it rose about as much as any word.
   const rose = same && same[2] - same[1] > (most[2] - most[1]) / 2 ? same : most;
   const told = ([word, before, after], verb) =>
-    Math.abs(after - before) < CHANGE ? "" : `“${sign(word)}” ${verb} from ${percent(before)} to ${percent(after)}`;
+    Math.abs(after - before) < CHANGE ? "" : `“${nameOf(word, state)}” ${verb} from ${percent(before)} to ${percent(after)}`;
   return { text: [told(fell, "falls"), told(rose, "rises")].filter(Boolean).join(", and "), agreed: rose === same };
 }
 
@@ -26,15 +26,15 @@ function tell(state, station) {
   const { labels, token, off } = state;
   const row = station.map(state)[token];
   const most = row.indexOf(Math.max(...row));
-  const word = most === token || (most === 0 && labels[0] === state.begin) ? "" : sign(labels[most]);
+  const word = most === token || (most === 0 && labels[0] === state.begin) ? "" : nameAt(state, most);
   if (off.has(station.off)) {
     const { text, agreed } = changes(state);
-    const told = `Why? Through this head, “${sign(labels[token])}” knew that the verb belongs to “${word}”.`;
+    const told = `Why? Through this head, “${nameAt(state, token)}” knew that the verb belongs to “${word}”.`;
     const why = word && agreed ? told : "Why? What this head added is missing.";
     return text ? `Without it, ${text}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
   }
-  const there = most === token ? "at itself" : `back to ${word ? `“${word}”` : "the start"}`;
-  return `One part of the model, an attention head, looks from “${sign(labels[token])}” ${there}. What does the model say without it?`;
+  const there = most === token ? "at itself" : `back to ${word ? `“${word}”` : "the beginning"}`;
+  return `One part of the model, an attention head, looks from “${nameAt(state, token)}” ${there}. What does the model say without it?`;
 }
 
 export function drawHeadline(state, act) {
@@ -73,7 +73,7 @@ export function drawHeadline(state, act) {
       shown = JSON.stringify(labels);
       const nodes = labels.map((label, t) => {
         const isStart = t === 0 && label === state.begin;
-        const node = make("button", { type: "button", textContent: isStart ? "start" : sign(label), className: isStart ? "start" : "" });
+        const node = make("button", { type: "button", textContent: nameAt(state, t), className: isStart ? "start" : "" });
         node.addEventListener("click", () => act.choose(state.chosen, t));
         return node;
       });

@@ -2,8 +2,7 @@
 
 import { create as make } from "../page/nodes.js";
 import { addressOf } from "./address.js";
-import { sign } from "../page/words.js";
-import { percent } from "./stations.js";
+import { nameAt, nameOf, percent } from "./stations.js";
 
 export const SHOWN = 6; // the number of bars
 const LONGEST = 85; // the percentage of the track for a probability of 1: its number is to the right
@@ -30,11 +29,13 @@ export function drawBars(state, write) {
     box.append(button);
     return { button, word, bar, ghost, share };
   });
-  const update = () =>
+  const rest = make("p", { className: "rest" });
+  box.append(rest);
+  const update = () => {
     rows.forEach((row, place) => {
       const [name, share] = state.next[place] ?? ["", 0];
       row.button.style.visibility = state.next[place] ? "visible" : "hidden";
-      row.word.textContent = sign(name);
+      row.word.textContent = nameOf(name, state);
       const cut = share === 0 && state.uncut[state.words.indexOf(name)] > 0;
       row.share.textContent = cut ? "cut" : percent(share);
       const before = state.before.get(name) ?? 0;
@@ -42,8 +43,17 @@ export function drawBars(state, write) {
       row.ghost.style.width = `${LONGEST * before}%`;
       row.share.style.left = `calc(${LONGEST * Math.max(share, before)}% + 6px)`;
     });
+    const named = new Set(state.next.map(([word]) => word));
+    const left = state.words.map((word, id) => (named.has(word) ? 0 : state.all[id]));
+    const others = `the other ${left.length - named.size} ${state.gap ? "words" : "signs"}`;
+    rest.textContent = `${others}: ${percent(left.reduce((sum, share) => sum + share, 0))}`;
+    rows[state.next.length - 1].button.after(rest);
+  };
   return { box, update };
 }
+
+/** The name of a step as the beginning of a sentence. */
+export const titled = ({ name }) => name[0].toUpperCase() + name.slice(1);
 
 /** The lesson that builds a step, and whether the reader has built it (unknown in a shared file). */
 export function builtIn({ lesson }, { built }) {
@@ -59,30 +69,56 @@ export function drawTokens(state, act) {
     if (shown !== JSON.stringify(state.labels)) {
       shown = JSON.stringify(state.labels); // buttons that aren't replaced keep the focus
       const buttons = state.labels.map((label, t) => {
-        const button = make("button", { type: "button", textContent: sign(label) });
+        const button = make("button", { type: "button", textContent: nameAt(state, t) });
         button.style.height = `${ROW}px`;
         button.addEventListener("click", () => act.choose(state.chosen, t));
         return button;
       });
       const stream = make("span", { className: "rail" }, "residual stream");
-      column.replaceChildren(make("span", { className: "head" }, "lesson"), ...buttons, stream);
+      const rows = ["", "built in lesson", "this part is"].map((text) => make("span", {}, text));
+      column.replaceChildren(make("span", { className: "head" }, ...rows), ...buttons, stream);
     }
     column.querySelectorAll("button").forEach((button, t) => button.setAttribute("aria-pressed", String(t === state.token)));
   };
   return { column, update };
 }
 
+/** What rows, columns, squares and stripes mean. */
+export function drawLegend() {
+  const sign = (name) => make("span", { className: `swatch ${name}`, ariaHidden: "true" });
+  return make(
+    "div",
+    { className: "legend" },
+    make("p", {}, "One row for each word, one column for each step of the model, from left to right."),
+    make("p", {}, sign("squares"), "In a head, a row has a square for each word up to its own. The stronger a square's colour, the more the row's word attends to that word."),
+    make("p", {}, sign("stripes"), "In every other column, a row has a stripe for each number of a vector: orange below 0, blue above 0."),
+  );
+}
+
+/** What the legend leaves out, after a click. */
+export function drawMore({ begin }) {
+  const stream =
+    "The line below the columns is the residual stream, the vector of the chosen word on its way from step to step. " +
+    "The thicker a branch, the longer the vector that its part adds. A switch takes away what its part adds.";
+  const first = begin ? [make("p", {}, `The row “beginning” is the token “${begin}”, which the model reads before every text.`)] : [];
+  return make("details", {}, make("summary", {}, "More about this picture"), make("p", {}, stream), ...first);
+}
+
 /** The computation of the chosen step for the chosen token, in numbers. */
 export function drawLens(state) {
   const box = make("div", { className: "lens" });
   box.setAttribute("aria-live", "polite");
+  let open = !state.examples.length; // where examples are offered, readers may have read no lesson
   const update = () => {
     const { chosen, token } = state;
     const told = chosen.tell(state, token);
     const parts = told.filter((part) => typeof part === "string").map((part) => make("p", {}, part));
-    const tables = told.filter((part) => typeof part !== "string").map(table);
-    const name = chosen.name[0].toUpperCase() + chosen.name.slice(1);
-    const title = make("p", {}, make("strong", {}, `${name}. `), builtIn(chosen, state));
+    const tables = told.filter((part) => typeof part !== "string").map((part) => {
+      const fold = make("details", { open }, make("summary", {}, "The computation in numbers"), table(part));
+      fold.addEventListener("toggle", () => (open = fold.open));
+      return fold;
+    });
+    const title = make("p", {}, make("strong", {}, `${titled(chosen)}. `), builtIn(chosen, state));
     box.replaceChildren(make("div", {}, title, ...parts), ...tables);
   };
   return { box, update };
@@ -129,7 +165,7 @@ export function drawControls(state, act) {
     dial("topK", "top-k (draw only from the k most likely words)", { min: 1, max: V, step: 1, value: V }),
     dial("topP", "top-p (draw only from the most likely words that together reach p)", { min: 0.05, max: 1, step: 0.05, value: 1 }),
   ];
-  const known = make("details", { className: "known" }, make("summary", {}, `The ${V} ${state.gap ? "words" : "signs"} it knows`), make("p", {}, state.words.map(sign).join("  ")));
+  const known = make("details", { className: "known" }, make("summary", {}, `The ${V} ${state.gap ? "words" : "signs"} it knows`), make("p", {}, ...state.words.flatMap((word) => [nameOf(word, state), "  "])));
   const link = make("a", { className: "link", hidden: !state.linked }, "link to this");
   const more = make(
     "details",

@@ -13,6 +13,13 @@ const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
 const vector = (row, count = CHANNELS) => `(${Array.from(row.subarray(0, count), number).join(", ")}, …)`;
 const norm = (row) => Math.hypot(...row);
 
+/** A word as it is shown: in a text of words, the full stop is named. */
+export const nameOf = (word, { gap }) => (gap && word === "." ? "full stop" : sign(word));
+
+/** The token at `t` as it is shown: what is put before every text is its beginning. */
+export const nameAt = (state, t) =>
+  t === 0 && state.labels[0] === state.begin ? "beginning" : nameOf(state.labels[t], state);
+
 /** @param {number} share */
 export const percent = (share) =>
   share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)}\u00a0%` : "<\u00a01\u00a0%";
@@ -37,17 +44,18 @@ function streamStation(at, title, name, extra = {}) {
     name,
     lesson: "08",
     rows: ({ pass, model }) => ({ numbers: pass.stream[at], size: model.width, signed: true }),
-    tell({ pass, model, words, labels }, t) {
-      const row = rowOf(pass.stream[at], t, model.width);
+    tell(state, t) {
+      const { pass, model, words } = state;
+      const [row, token] = [rowOf(pass.stream[at], t, model.width), nameAt(state, t)];
       const logits = logitsOf(model, row);
       const next = likeliest(softmax(logits), words, { count: NEURONS });
-      const expected = next.slice(0, 3).map(([word, share]) => `“${sign(word)}” ${percent(share)}`).join(", ");
+      const expected = next.slice(0, 3).map(([word, share]) => `“${nameOf(word, state)}” ${percent(share)}`).join(", ");
       return [
-        `The vector of “${sign(labels[t])}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
-        `If the model ended here, it would expect after “${sign(labels[t])}”: ${expected}.`,
+        `The vector of “${token}” here: ${vector(row)}, ${model.width} numbers, of length ${number(norm(row))}.`,
+        `If the model ended here, it would expect after “${token}”: ${expected}.`,
         {
           heads: ["next word", `${isModern(model) ? "RMS" : "Layer"}Norm(x) · its row = logit`, "softmax"],
-          rows: next.map(([word, share]) => [sign(word), number(logits[words.indexOf(word)]), percent(share)]),
+          rows: next.map(([word, share]) => [nameOf(word, state), number(logits[words.indexOf(word)]), percent(share)]),
         },
       ];
     },
@@ -59,13 +67,13 @@ function embedding(model) {
   const station = streamStation(0, "words as\nvectors", "the embedding", {
     off: "positions",
     offName: "the positions",
-    switchName: "pos. ",
+    switchName: "positions\n",
     lesson: isModern(model) ? "16" : "09",
   });
   const { tell } = station;
   station.tell = (state, t) => {
-    const { model, ids, labels, off } = state;
-    const token = `“${sign(labels[t])}”: ${vector(rowOf(model.get(model.table), ids[t], model.width))}`;
+    const { model, ids, off } = state;
+    const token = `“${nameAt(state, t)}”: ${vector(rowOf(model.get(model.table), ids[t], model.width))}`;
     const isOff = off.has("positions");
     if (isModern(model)) {
       const rotated = isOff ? "Rotation is switched off." : `The heads rotate its queries and keys by position ${t}.`;
@@ -102,7 +110,7 @@ function head(l, h, lesson) {
       const shown = largest.slice(0, KEYS).sort((a, b) => a - b);
       const value = (s) => rowOf(pass.layers[l].value, s, model.shared).subarray(sharedBy(h, model));
       const { mixed, adds } = headAdds(model, pass, [l, h], t);
-      const named = names(labels);
+      const named = names(labels.map((_, s) => nameAt(state, s)));
       const seen = { masked: scores[t], weights: Float64Array.from(row) };
       return [
         `${looks(seen, named[t], named.slice(0, t + 1))}.`,
@@ -111,7 +119,7 @@ function head(l, h, lesson) {
           heads: ["key", `q · k / √${size}`, `exp(… − ${number(most)})`, "weight", "value"],
           rows: [
             ...shown.map((s) => [
-              sign(labels[s]), number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
+              nameAt(state, s), number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
             ]),
             [row.length > KEYS ? `all ${row.length} (${KEYS} shown)` : "all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
           ],
@@ -136,13 +144,13 @@ function mlp(l, lesson) {
       return { numbers, size: numbers.length / ids.length, signed: true };
     },
     tell(state, t) {
-      const { pass, ids, labels } = state;
+      const { pass, ids } = state;
       const { gate, expanded, neurons } = pass.layers[l];
       const size = neurons.length / ids.length;
       const [before, after] = [rowOf(expanded, t, size), rowOf(neurons, t, size)];
       const strongest = Array.from(after, (x, i) => [i, x]).sort((a, b) => b[1] - a[1]);
       return [
-        `The feed-forward network at “${sign(labels[t])}”: the strongest ${NEURONS} of its ${size} neurons.`,
+        `The feed-forward network at “${nameAt(state, t)}”: the strongest ${NEURONS} of its ${size} neurons.`,
         moved(state, { at: 2 * l + 1, part, adds: adds(state, t), t }),
         {
           heads: gate ? ["neuron", "gate (silu)", "content", "product"] : ["neuron", "comes in", "GELU gives"],
