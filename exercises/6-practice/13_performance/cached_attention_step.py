@@ -47,6 +47,7 @@ def cases(seed):
         case("some tokens kept", S, "typical"),
         case("the first token", 0, "first"),
         case("float64, by name", S + 9, dtype=double, keywords=every),
+        case("three hundred tokens kept", 300, "small", sizes=(2, 1, 3), once=True),
         case("one token kept", 1, "small"),
         turned,
         case("the first token, float64, by name", 0, "first", dtype=double, keywords=every),
@@ -235,6 +236,18 @@ def goes_on(case, seen, expected):
     return seen.traits.get("goes_on")
 
 
+def only_the_last(trials):
+    """Whether each output is that of the last n tokens, with one n for all cases."""
+    longest = max(t.case["cache"][0].shape[2] for t in trials if t.case["cache"])
+    return any(all(_sees(t, n) for t in trials) for n in range(1, longest + 1))
+
+
+def _sees(t, n):
+    cut = [t.expected[name][:, :, -n:].double() for name in (KEYS, VALUES)]
+    return near(t.seen.tensors["out"].double(), last_row(t.case["query"].double(), *cut), 1e-4)
+
+
+signs = {"oldest_dropped": only_the_last}
 properties = (listens, first, last_of_all, all_kept, goes_on)
 
 # The sizes that have to differ, by the letters of each input's dimensions.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import torch
+from torch import nn
 
 from course_utils import attention
 from exercises.shared.draw import Draw
@@ -16,7 +17,7 @@ from exercises.shared.many_heads import (
     wrapper_oracle,
     wrapper_weights,
 )
-from whywrong import Case, expect_module
+from whywrong import Case, expect_module, true_of
 
 
 @dataclass
@@ -84,11 +85,27 @@ def cases(seed):
     ]
 
 
-probe = KindProbe(gradients=("x",), watch=False, extra=see_attention)
+def see_module(build, case, seen):
+    """Whether PyTorch's module is in it, and what `see_attention` shows."""
+    parts = build().modules()
+    seen.traits["built_in"] = any(isinstance(part, nn.MultiheadAttention) for part in parts)
+    see_attention(build, case, seen)
+
+
+probe = KindProbe(gradients=("x",), watch=False, extra=see_module)
 expect = expect_module(wrapper_oracle)
 
 
-properties = PROPERTIES
+@true_of(
+    "`nn.MultiheadAttention` does the work",
+    method=True,
+    breaks="The work is done by another module: `nn.MultiheadAttention` was asked for",
+)
+def built_in(case, seen, expected):
+    return seen.traits.get("built_in")
+
+
+properties = (*PROPERTIES, built_in)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
