@@ -17,7 +17,7 @@ from course_utils.desk.guesses import (
     WIDGET,
     Folded,
     caption,
-    captions,
+    kept_back,
     recall,
     reveal,
 )
@@ -63,7 +63,7 @@ def test_without_a_prediction_the_rest_of_the_cell_is_folded_too():
 
 def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsys):
     kept = {"answers": ["after", 3, True], "because": ["So it is.", "One, two, three.", "Always."]}
-    monkeypatch.setattr(guesses, "captions", lambda: {"04": {"recall": kept}})
+    monkeypatch.setattr(guesses, "kept_back", lambda: {"04": {"recall": kept}})
     recall("04", ["After", 2, ...])
     assert capsys.readouterr().out.splitlines() == [
         "1: right. So it is.",
@@ -142,7 +142,7 @@ def test_a_title_is_stored_by_name():
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_stored_captions_of_a_lesson_are_the_ones_it_uses(path):
     number = path.stem[:2]
-    kept = dict(captions().get(number, {}))
+    kept = dict(kept_back().get(number, {}))
     explained = kept.pop("why", {})
     code = "\n".join(cell.source for cell in code_cells(path))
     used = {figure for lesson, figure in CAPTION.findall(code) if lesson == number}

@@ -22,7 +22,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from course_utils.desk.guesses import captions
+from course_utils.desk.guesses import kept_back
 from whywrong.course import catalogue
 from whywrong.errors_in_words import meanings
 from whywrong.language import PLACEHOLDER
@@ -63,7 +63,7 @@ def of_lesson(path: Path) -> dict[str, str]:
 
     for exercise in exercises:
         put("hints", *exercise.hints)
-    put("captions", *_texts(captions().get(number, {})), *_titles(path))
+    put("captions", *_texts(kept_back().get(number, {})), *_titles(path))
     for exercise in exercises:
         for property in exercise.properties:
             put("properties", property.text, property.breaks)

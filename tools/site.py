@@ -21,7 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_utils.desk.guesses import NONE_YET, captions
+from course_utils.desk.guesses import NONE_YET, kept_back
 from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours
@@ -217,7 +217,7 @@ def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = Non
         card = said("In the notebook, a card with your points appears here. For teachers:")
         page = f'<p>{card} <a href="{where}">{said("what it can say")}</a>.</p>'
     elif recalled:
-        kept = captions()[recalled[1]]["recall"]
+        kept = kept_back()[recalled[1]]["recall"]
         pairs = zip(kept["answers"], kept["because"], strict=True)
         lines = "".join(
             f"<li><code>{html.escape(str(answer))}</code>. {html.escape(said(why))}</li>"
@@ -242,7 +242,7 @@ def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = Non
 def _explained(page: str) -> str:
     """The explanations below results, which are stored in English, in the reader's language."""
     if language():
-        for lesson in captions().values():
+        for lesson in kept_back().values():
             for why in lesson.get("why", {}).values():
                 stored = html.escape("\n".join(textwrap.wrap(why, 90)))
                 page = page.replace(stored, html.escape(said(why)))

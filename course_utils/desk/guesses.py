@@ -88,7 +88,7 @@ def reveal(
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
         digits: how many digits after the point are shown.
-        why: the name of an explanation in captions.toml, such as "03 hidden rows", which is shown
+        why: the name of an explanation in kept_back.toml, such as "03 hidden rows", which is shown
             below the result.
     """
     guess, result = _plain(guess), _plain(result)
@@ -104,7 +104,7 @@ def _explained(name: str) -> list[str]:
     lesson, _, which = name.partition(" ")
     if not name:
         return []
-    text = said(captions()[lesson]["why"][which])
+    text = said(kept_back()[lesson]["why"][which])
     return [text] if language() else textwrap.wrap(text, 90)  # the page wraps lines without spaces
 
 
@@ -115,7 +115,7 @@ def recall(lesson: str, answers: list[Any]) -> None:
         lesson: the lesson's number, such as "04".
         answers: your answers, in the order of the questions; `...` means no answer yet.
     """
-    kept = captions()[lesson]["recall"]
+    kept = kept_back()[lesson]["recall"]
     if not isinstance(answers, list) or len(answers) != len(kept["answers"]):
         count = len(kept["answers"])
         print(said(f"Type {count} answers in square brackets, one per question."))
@@ -143,14 +143,14 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
         `heatmap(x, **caption("01 …"))`.
     """
     lesson, _, figure = name.partition(" ")
-    kept = captions()[lesson][figure]
+    kept = kept_back()[lesson][figure]
     return {part: text.format(**numbers) for part, text in kept.items()}
 
 
 @cache
-def captions() -> dict[str, dict[str, dict[str, Any]]]:
-    """The contents of captions.toml, by lesson and name."""
-    return tomllib.loads(Path(__file__).with_name("captions.toml").read_text(encoding="utf-8"))
+def kept_back() -> dict[str, dict[str, dict[str, Any]]]:
+    """What lessons' cells must not show yet, by lesson and name."""
+    return tomllib.loads(Path(__file__).with_name("kept_back.toml").read_text(encoding="utf-8"))
 
 
 def _plain(value: Any) -> Any:
