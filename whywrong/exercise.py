@@ -28,7 +28,8 @@ class Case:
             of these strings (or one of several separated by `|`).
         options: switches for the probe that are not inputs of the answer.
         roles: the purposes of the case; properties look for these, never for the name. "small" says
-            that a size of 1, or equal sizes, are intended here.
+            that a size of 1, or equal sizes, are intended here; "stability", that its numbers lie
+            beside the idea; "central", that they don't, whatever their dtype.
     """
 
     name: str
@@ -46,7 +47,8 @@ class Case:
         that fails only on such cases has the right idea."""
         given = (*self.inputs.values(), *self.options.get("weights", {}).values())
         dtypes = {v.dtype for v in given if isinstance(v, Tensor) and v.is_floating_point()}
-        return "stability" in self.roles or bool(dtypes - {torch.float32})
+        beside = "stability" in self.roles or bool(dtypes - {torch.float32})
+        return beside and "central" not in self.roles
 
     def describe(self) -> str:
         """The call in words: `Called with x: (2, 5, 3) float32`."""

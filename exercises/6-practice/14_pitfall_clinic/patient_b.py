@@ -24,7 +24,7 @@ def cases(seed):
     typical = with_another_last_token(case("random numbers", one, "typical"))
     return [
         typical,
-        Case("float16, long queries and keys", overflowing(draw, 2, 3, 5, 96)),
+        Case("float16, long queries and keys", overflowing(draw, 2, 3, 5, 96), roles={"central"}),
         case("float64, long queries", two, scale=4, dtype=torch.float64),
         case("a width of 300", (2, 3, 4, 300)),
         Case("scores near -100", low_scores(draw, 2, 3, 5, 4)),
