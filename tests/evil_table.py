@@ -50,9 +50,9 @@ PAGE = """\
 # What grading withstands
 
 `make test-all` submits these attacks together with honest submissions, and grades them with the
-real commands (`tests/test_evil_class.py`). No attack gets more points than is fair. Right answers
-in the same submission get their points. Other students' points and pages stay the same to the byte.
-Grading takes bounded time. `make test` does the same with five of the attacks.
+real commands (`tests/test_evil_class.py`). No attack gets more points than is fair, but right
+answers that it leaves intact get theirs. Other students' points and pages stay the same to the
+byte, and grading takes bounded time. `make test` does the same with five of the attacks.
 
 `python -m tests.evil_table` generates this page.
 
@@ -64,17 +64,17 @@ Grading takes bounded time. `make test` does the same with five of the attacks.
 - **stock**: its points from nbgrader without this course's settings, if tried without harm.
 - *own*: its author knows this course's code.
 
-Whose work an answer is, no program can know. Two comparisons look for signs, and what they find
-is listed for a person and costs no points. First, what the functions of an answer compile to when
-it is checked is compared with the finished part, whatever their names and however they came in.
-Second, the text of an answer, without comments and layout, is compared with the published
-solutions and with the texts of the other students. Neither sees a part that was rewritten in
-other statements; numbers that were computed beforehand with the finished part; a part that runs
-in another process; a copy of a quiz, or of an answer of few lines, which two people may well
-write the same; a forbidden operator whose record is erased; or a submission that changes, inside
-its own sandbox, what is reported about it. The table lists such attacks with the points that they
-get. A person may take these points back. Also listed are submissions under another's name, and
-times of submission that are too early or missing.
+No program can know whose work an answer is. So two comparisons only look for signs, and what they
+find is listed for a person but costs no points. First, what the functions of an answer compile to
+when it is checked is compared with the finished part, whatever the functions are called and
+wherever they come from. Second, the text of an answer, without comments and layout, is compared
+with the published solutions and with the texts of the other students. Neither comparison sees a
+part that was rewritten in other statements; numbers that were computed beforehand with the finished
+part; a part that runs in another process; a copy of a quiz, or of an answer of few lines, which two
+people may well write the same; a forbidden operator whose record is erased; or a submission that
+changes, inside its own sandbox, what is reported about it. The table below shows the points that
+such attacks get, which a person may take back. `course grade` also lists submissions under
+another's name, and times of submission that are too early or missing.
 
 {table}
 
