@@ -6,6 +6,7 @@ import io
 import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import matplotlib
 import matplotlib.style
@@ -23,6 +24,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
 from course_utils.attention import causal_and_padding, causal_mask, masked_softmax, padding_mask
+from course_utils.experiments import caching, translating
 from course_utils.show import colours, drawing, figures
 from course_utils.show.drawing import SIGNED, WEIGHTS
 from course_utils.show.figures import (
@@ -33,6 +35,7 @@ from course_utils.show.figures import (
     loss_curve,
     mask_picture,
     points_and_lines,
+    product,
     score_distributions,
 )
 
@@ -395,6 +398,33 @@ def test_heads_have_digits_where_they_fit(monkeypatch, size, fit):
     )
     head_grid(torch.full((2, size, size), 1 / 8), TITLE)
     assert set(written) == ({"0.13"} if fit else set())
+
+
+def test_a_product_frames_the_chosen_row():
+    first, last = (
+        pixels(product(torch.ones(3, 3), torch.ones(3, 2), TITLE, row=row, names=WORDS, alt="A."))
+        for row in (0, 2)
+    )
+    assert (first != last).any()
+
+
+def test_the_newest_token_has_one_row_of_the_square_and_of_the_strip():
+    shown = pixels(caching.square_and_strip([8, 8], TITLE, "A.")) / 255
+    new, old = (
+        (abs(shown - matplotlib.colors.to_rgb(shade)) < 0.02).all(axis=-1).sum()
+        for shade in (caching.NEW, caching.OLD)
+    )
+    assert old / new == pytest.approx((28 + 2 * 7) / (8 + 2 + 8), rel=0.2)
+
+
+def test_a_beam_search_joins_each_text_to_the_text_that_it_continues(monkeypatch):
+    steps = [[([5], -0.1, True), ([6], -2.0, False)], [([5, 7], -0.3, True)]]
+    monkeypatch.setattr(translating, "beam_steps", lambda *_: steps)
+    monkeypatch.setattr(translating, "searched", lambda *_: [SimpleNamespace(ids=[5, 7])])
+    lines = []
+    monkeypatch.setattr("matplotlib.axes.Axes.plot", lambda self, x, *_, **__: lines.append(x))
+    translating.beam_tree(None, "", 2, TITLE, "A.")
+    assert sorted(lines) == [[0.3, 0.7], [0.3, 0.7], [1.3, 1.7]]
 
 
 def test_halves_are_rounded_as_the_map_rounds_them():

@@ -23,11 +23,12 @@ from whywrong.course import joined
 from whywrong_nbgrader import outputs, reading, results, verdicts
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.fork_server import ForkServer
+from whywrong_nbgrader.helper import helper
 from whywrong_nbgrader.inside import wire
 from whywrong_nbgrader.inside.answers import Probing
 from whywrong_nbgrader.notebooks import Graded, Times, grade
 from whywrong_nbgrader.outputs import clean_data, clean_outputs
-from whywrong_nbgrader.preprocessors import CarefulHighlight
+from whywrong_nbgrader.preprocessors import CarefulHighlight, markdown
 from whywrong_nbgrader.results import CantKeep, Results, Settings
 from whywrong_nbgrader.verdicts import Untrustworthy, facts, goes_in, observation, shown_case
 
@@ -291,6 +292,14 @@ def test_code_that_is_slow_to_highlight_is_shown_without_colours():
     assert len(colour("\n " * 5_000)) < 10_000, "blanks at the ends of lines are slow too"
 
 
+def test_a_text_that_takes_too_long_to_format_is_shown_as_it_was_typed(monkeypatch):
+    ask = helper().ask
+    seconds = {"markdown": 0.01, "plainly": 4.0}
+    monkeypatch.setattr(helper(), "ask", lambda task, text: ask(task, text, seconds=seconds[task]))
+    typed = r"\begin{a}" * 2_000  # takes a few seconds
+    assert f"<pre>{typed}" in markdown(typed)
+
+
 def test_a_flood_of_output_is_cut():
     (cut,) = clean_outputs([{"output_type": "stream", "name": "stdout", "text": "x" * 10**7}])
     assert len(cut["text"]) < outputs.MOST_TEXT + 100 and "characters more" in cut["text"]
@@ -317,6 +326,16 @@ def test_a_right_answer_has_all_points_and_the_card(server):
     (output,) = done.outputs[2]
     assert output["data"]["text/plain"] == "2.0" and "Right on every case" in str(output)
     assert done.tier == "sandbox"
+
+
+def test_the_finished_part_s_code_is_noted_where_an_answer_calls_a_copy_of_it(server):
+    answer = Cell(
+        "import types\nfrom course_utils.attention import naive_mean as its\n"
+        "copy = types.FunctionType(its.__code__.replace(co_name='copy'), its.__globals__)\n"
+        "def naive_mean(x):\n    return copy(x)"
+    )
+    assert [*graded(server, START, answer, CHECK).codes] == ["naive_mean"]
+    assert not graded(server, START, RIGHT, CHECK).codes
 
 
 def test_notebooks_share_loaded_modules_and_no_collection_copies_them(server):

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -232,8 +233,9 @@ class TestWhatIsLeftBehind:
 
         assert costs_a_quarter(check(Leaves, CAUSAL_MEAN), "leaves_settings")
 
-    def test_a_setting_that_the_answer_restores_is_not_reported(self):
+    def test_what_the_answer_restores_or_pytorch_sets_itself_is_not_reported(self):
         def standardised(x):
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = "set by the compiler"
             with torch.no_grad():
                 x.sum()
             before = torch.get_rng_state()
@@ -594,6 +596,9 @@ def test_the_finished_part_is_distinguished_from_an_answer():
 
     exercise = replace(STANDARDISED, finished=finished)
     report = check(finished, exercise)
+    assert report.points == 0 and "finished part" in report.message
+    calls = count()
+    report = check(lambda x: (finished if next(calls) == 1 else right)(x), exercise)
     assert report.points == 0 and "finished part" in report.message
     assert check(right, exercise).passed
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -336,7 +337,7 @@ def loss_and_text(
         model, last = trained(patient), list(losses(patient).values())[-1]
     else:
         model, seen = train(patient, steps, program)
-        last = sum(seen[-10:]) / 10
+        last = fmean(seen[-10:])
     print(f"loss {last:.1f}, and the floor is {FLOOR:.2f}")
     print(free_text(model, beginning, length=20))
     return model
@@ -433,11 +434,11 @@ class Reader(nn.Module):
 
 
 @cache
-def reader(context: int = 260) -> Reader:
+def reader() -> Reader:
     """An untrained model with four layers of width 128; training doesn't change its speed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Reader(TinyLM(50, 128, 4, context, 4))
+        return Reader(TinyLM(50, 128, 4, 260, 4))
 
 
 def _written(program: Callable[..., Tensor], new: int) -> Tensor:

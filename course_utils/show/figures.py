@@ -555,7 +555,7 @@ def product(
     *,
     row: int,
     names: Sequence[str],
-    alt: str | None = None,
+    alt: str,
 ) -> Picture:
     """Draw `weights @ x` as three tables, with frames around a row of the result and what it uses.
 
@@ -564,7 +564,7 @@ def product(
         title: what the figure shows.
         row: the framed row of the weights and of the result.
         names: T labels, one per token.
-        alt: the text alternative; by default, the framed row and its result.
+        alt: the text alternative.
     """
     tables = [array(part) for part in (weights, x, weights @ x)]
     tokens, channels = list(names), [str(c) for c in range(x.shape[1])]
@@ -588,9 +588,4 @@ def product(
             box.set_clip_on(False)
             axes.add_patch(box)
         drawing.fit(figure, panels)
-    sums = " + ".join(
-        f"{fixed(share, 2)} × {name}" for share, name in zip(tables[0][row], tokens, strict=True)
-    )
-    result = ", ".join(fixed(value, 2) for value in tables[2][row])
-    said = f"A product of two tables. Row {row} of the result is {sums}, which gives {result}."
-    return Picture(figure, alt or said)
+    return Picture(figure, alt)
