@@ -64,8 +64,14 @@ FOR_READERS = {
         'aria-label="table">'
     ),
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
+    '<script src="_static/searchtools.js">': (
+        '<script src="_static/search.js"></script>\n<script src="_static/searchtools.js">'
+    ),
 }
 HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the imports"}
+TRY = (
+    "Where this leads, you can try at once: here is a model made of the parts that you will build."
+)
 NO_KERNEL = (
     "Reading is enough to see this. To type here yourself, run the lesson: the widget needs Python."
 )
@@ -251,7 +257,8 @@ def _explained(page: str) -> str:
 
 def _alive(table: str, state: live.State) -> str:
     if state["widget"] == "Explorer":
-        state["state"]["_built"] = None  # a page doesn't know its reader
+        # A page doesn't know its reader, and its address says what is shown.
+        state["state"] |= {"_built": None, "_linked": True}
     if "_data" in state["state"]:
         state["state"]["_data"]["colours"] = colours.for_the_page()
     if language():
@@ -331,7 +338,7 @@ def other_languages(name: Path, to: Language | None) -> str:
 def _start(cells: list[NotebookNode], to: Language | None = None) -> list[NotebookNode]:
     """The start page: the model first, no cell to run, and the table of contents."""
     first = cells[0]
-    first.source = re.sub(r"\n\nSelect the cell below.*", "", first.source, flags=re.S)
+    first.source = first.source.rpartition("\n\n")[0] + f"\n\n{said(TRY)}"  # no cell to select
     shown = [c for c in cells if c.cell_type == "markdown" or c.outputs]
     shown = [c for c in shown if "progress()" not in c.source]
     for cell in shown:

@@ -15,7 +15,9 @@ from tools.translations import languages
 pytestmark = [pytest.mark.full("the site"), pytest.mark.timeout(1800)]
 PAGES = [
     "index",
+    "2-single-head/04_single_head",
     "4-transformer/10_tiny_lm",
+    "5-encoder-decoder/11_cross_attention",
     "glossary",
     "exercises/index",
     "exercises/masked_softmax",
@@ -82,6 +84,30 @@ def test_pages_from_disk_are_alive_and_accessible(site, chromium, violations, sc
     expect(page.locator(".attention-map")).to_contain_text("“the” at 0 attends most to “dogs”")
     assert errors == []
     context.close()
+
+
+def test_search_from_disk_leads_to_the_words_and_to_lessons_first(site, chromium):
+    page, errors = chromium.new_page(), []
+    page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+    page.goto(f"{(site / 'search.html').as_uri()}?q=perplexity")
+    results = page.locator("#search-results li a")
+    expect(results.first).to_contain_text("A tiny language model")
+    results.first.click()
+    page.wait_for_function("scrollY > 1000")
+    assert errors == []
+    page.close()
+
+
+def test_the_start_page_has_no_cell_to_select_and_its_model_has_a_link(site, chromium):
+    page = chromium.new_page()
+    page.goto(f"{(site / 'index.html').as_uri()}#the-path")
+    expect(page.locator("article")).not_to_contain_text("Shift")
+    assert page.url.endswith("#the-path")
+    page.get_by_role("button", name="Switch this head off").click()
+    page.goto(page.get_by_role("link", name="link to this").evaluate("a => a.href"))
+    page.reload()
+    expect(page.get_by_role("button", name="Switch it on again")).to_be_visible()
+    page.close()
 
 
 def test_without_scripts_the_tables_are_there(site, chromium):

@@ -230,7 +230,8 @@ function render({ model: kernel, el }) {
     story.textContent = state.walking;
     guide.classList.toggle("walking", Boolean(state.walking));
     parts.forEach((part) => part.update());
-    if (state.linked) writeAddress(state);
+    // The address is written once something is changed: until then it may lead to a section.
+    if (state.linked && root.isConnected) writeAddress(state);
   };
   const input = make("input", { type: "text", spellcheck: false, autocomplete: "off", value: state.text });
   const act = actions(state, refresh, kernel, input);
@@ -254,9 +255,9 @@ function render({ model: kernel, el }) {
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
   speak(root, kernel.get("_said"));
+  refresh();
   el.append(root);
   hideTable(root, "next-word-static");
-  refresh();
   return listen(root, act.walker);
 }
 
