@@ -49,23 +49,6 @@ class SideBySide(nn.Module):
         return self.out_proj(torch.cat([head(x) for head in self.heads], dim=-1))
 
 
-class ByKindAlone(SideBySide):
-    """The control: one head whose attention weights depend on the tokens' kinds alone."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        (head,) = self.heads
-        assert isinstance(head, attention.SelfAttention)
-        kinds = x.masked_fill(torch.arange(8) >= len(lookup.KINDS), 0.0)  # (B, T, 8), no payload
-        return self.out_proj(_weights(head, kinds) @ head.value(x))
-
-
-class Joined(SideBySide):
-    """The heads' results side by side, without `out_proj`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([head(x) for head in self.heads], dim=-1)
-
-
 def train(
     num_heads: int, width: int, seed: int = 0, make: type[SideBySide] = SideBySide
 ) -> SideBySide:

@@ -12,7 +12,6 @@ lesson 13 and readers who haven't trained their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -27,7 +26,6 @@ from ..desk.environment import use_threads
 from ..desk.points import progress_path
 from ..language_model import TinyLM, head_scores, held_out_loss, train_lm, training_step
 from ..show.figures import Picture
-from .induction import without_head
 
 STORED = Path(__file__).with_suffix(".safetensors")
 KEPT = ".course_tiny_lm.safetensors"  # the reader's own, next to their progress
@@ -215,16 +213,6 @@ def _weights(model: TinyLM, ids: Tensor) -> Tensor:
     return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
 
 
-@dataclass(frozen=True)
-class Ablated:
-    """One head: its mean weight on the subject, and the agreement of the model without it."""
-
-    layer: int
-    head: int
-    weight: float
-    agreement: float
-
-
 def by_weight(model: TinyLM) -> list[tuple[tuple[int, int], float]]:
     """The layer and number of each head, and its mean weight on the subject, the largest first."""
     rows = enumerate(on_the_subject(model).tolist())
@@ -235,15 +223,6 @@ def by_weight(model: TinyLM) -> list[tuple[tuple[int, int], float]]:
 def best_head(model: TinyLM) -> tuple[int, int]:
     """The layer and number of the head that attends most to the subject."""
     return by_weight(model)[0][0]
-
-
-def ablations(model: TinyLM) -> list[Ablated]:
-    """Remove each head in turn, the one with the most weight on the subject first."""
-    found = []
-    for (layer, head), weight in by_weight(model):
-        with without_head(model, layer, head):
-            found.append(Ablated(layer, head, weight, agreement(model)))
-    return found
 
 
 def ids_of(text: str) -> Tensor:

@@ -27,7 +27,7 @@ from .sources import ReadsOnce, as_batch, sentences
 from .sources import exact as exact  # for the lesson
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
-BATCH, STEPS, EARLY_STEPS, RATE = 64, 300, 75, 2e-3
+BATCH, STEPS, RATE = 64, 300, 2e-3
 Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 
@@ -171,16 +171,6 @@ def rescued(model: nn.Module, pairs: Sequence[Pair], width: int) -> str:
 
 
 # The first wrong word ---------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def go_on(model: nn.Module, text: str, prefix: str) -> str:
-    """The greedy continuation of a given French beginning."""
-    source, ids = english.encode(text)[None], [BOS_ID, *french.encode(prefix).tolist()]
-    with evaluating(model):
-        while len(ids) < LONGEST and ids[-1] != EOS_ID:
-            ids.append(int(model(source, torch.tensor([ids]))[0, -1].argmax()))
-    return said(ids[1:])
 
 
 @torch.no_grad()

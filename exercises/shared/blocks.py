@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_utils import transformer
 from whywrong import Case, Observation, true_of
 from whywrong.comparing import near
 from whywrong.exercise import Expected, Verdict
@@ -19,18 +18,6 @@ from .heads import linear_weights, projections
 from .many_heads import side_by_side, wrapper_oracle
 
 GELUS = ("gelu", "gelu_", "GELU")  # operators that would solve an exercise of lesson 08
-
-
-class NormByFormula(transformer.LayerNorm):
-    """The finished norm, written without the built-in norm, whose use would solve the exercise."""
-
-    forward = transformer.LayerNorm.formula
-
-
-class NetworkByFormula(transformer.FeedForward):
-    """The finished network, without the built-in GELU, whose use would solve another exercise."""
-
-    forward = transformer.FeedForward.formula
 
 
 # ---------------------------------------------------------------- weights
