@@ -328,6 +328,13 @@ def test_a_right_answer_has_all_points_and_the_card(server):
     assert done.tier == "sandbox"
 
 
+def test_a_right_answer_may_wait_within_its_time(server):
+    pauses = Cell("import time\npauses = [0.5]")
+    waits = Cell(RIGHT.source.replace(":\n", ":\n    time.sleep(sum(pauses)); pauses.clear()\n", 1))
+    done = graded(server, START, pauses, waits, CHECK, check=40.0)
+    assert done.reports["naive_mean"]["points"] == 2, done.reports["naive_mean"]["message"]
+
+
 def test_the_finished_part_s_code_is_noted_where_an_answer_calls_a_copy_of_it(server):
     answer = Cell(
         "import types\nfrom course_utils.attention import naive_mean as its\n"

@@ -213,6 +213,24 @@ def test_files_end_with_the_notebook(server):
         assert run(process, there) == "0"
 
 
+def test_a_notebook_is_a_session_of_its_own_whose_priority_can_be_lowered_alone(server):
+    with server.fork() as process:
+        assert run(process, "import os; print(os.getsid(0), os.getpgid(0))") == "1 1"
+
+
+def test_files_in_its_folders_count_as_memory(server):
+    def held():
+        watch, spaces, found = server._watch, set(), {}
+        for process in psutil.Process(server._process.pid).children(recursive=True):
+            found |= watch._held(process, spaces)
+        return sum(found.values())
+
+    with server.fork() as process:
+        before = held()
+        run(process, "open('/tmp/written', 'wb').write(bytes(2**24))")
+        assert held() - before == pytest.approx(2**24, rel=0.01)
+
+
 def test_background_processes_end_with_the_notebook(server):
     with server.fork() as process:
         run(process, "import subprocess; subprocess.Popen(['setsid', 'sleep', '4323'])")
