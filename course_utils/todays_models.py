@@ -221,6 +221,7 @@ def sample_cached(
     temperature: float = 1.0,
     top_k: int | None = None,
     generator: torch.Generator | None = None,
+    context_length: int | None = None,
 ) -> Tensor:
     """Like `language_model.sample`, but with caches: the prompt is read at once (prefill), and then
     each new token alone (decode).
@@ -231,11 +232,12 @@ def sample_cached(
     Args:
         model: a `ModernLM`, or a module that is called in the same way.
         ids: the prompts, `(B, T)`.
+        context_length: the maximum number of tokens; None means that the model says it.
 
     Returns:
         Ids `(B, T + max_new_tokens)`.
     """
-    length: int = model.context_length  # type: ignore[assignment]
+    length: int = context_length or model.context_length  # type: ignore[assignment]
     with evaluating(model):
         first = max(0, ids.shape[1] - length)  # the first token that the caches contain
         caches, known = new_caches(model), first

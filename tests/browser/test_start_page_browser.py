@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from course_utils.desk.language import sentences_of_the_page
 from course_utils.language_model import head_scores
-from course_utils.show.explorer import FOLDER, Explorer, share
+from course_utils.show.explorer import FOLDER, explore, share
 from course_utils.show.page import joined
 from course_utils.show.start import write_page
 from course_utils.show.start.language import LONGEST, WORDS
@@ -97,7 +97,7 @@ def test_the_page_computes_what_a_modern_model_computes(chromium, window):
     model = ModernLM(11, 24, 6, 2, 9, 2, 37, window=window, base=100.0)
     for parameter in model.parameters():
         parameter += 0.3 * torch.randn_like(parameter)
-    shown = Explorer(model, "abcdefghijk", "abc")
+    shown = explore(model, "abcdefghijk", "abc")
     texts = [torch.randint(11, (T,)).tolist() for T in (1, 2, 5, 9)]
     weights = base64.b64encode(shown._weights).decode()
     page = chromium.new_page()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ def explore(
     examples: Sequence[str] = (),
     first: str = "0.head.0",
     heads: int = 0,
+    context_length: int = 0,
 ) -> Explorer:
     """Show a model in the page: every step of its computation, and the words expected after `text`.
 
@@ -51,9 +52,11 @@ def explore(
         examples: texts that can be chosen.
         first: the station that is open first, such as "0.head.1", head 1 of block 0.
         heads: the number of heads in each block; 0 means that the first block says it.
+        context_length: the maximum number of tokens; 0 means that the model says it.
 
     Raises:
-        ValueError: the parameters have other names, or the number of words isn't V.
+        ValueError: the parameters have other names, the number of words isn't V, or the model
+            doesn't say how many heads or tokens it has.
     """
     names = model.state_dict()
     size = sum(parameter.numel() for parameter in names.values())
@@ -69,7 +72,9 @@ def explore(
     V = len(names[needed[0]])
     if len(words) != V:
         raise ValueError(f"explore got {len(words)} words for a vocabulary of {V}.")
-    return Explorer(model, words, text, begin, examples, first, heads)
+    modern = _modern(model, context_length) if kind == "ModernLM" else {}
+    heads = heads or _own(model.get_submodule("blocks.0.attention"), "num_heads", "heads")
+    return Explorer(model, words, text, begin, examples, first, heads, modern)
 
 
 def share(
@@ -86,7 +91,7 @@ def share(
     Args:
         path: the file, which is overwritten. The model's parameters are rounded to float16 in it.
         title: of the page.
-        options: `begin`, `examples`, `first` and `heads`, as in `explore`.
+        options: `begin`, `examples`, `first`, `heads` and `context_length`, as in `explore`.
     """
     shown = explore(model, words, text, **options)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
@@ -109,13 +114,18 @@ def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
     return save({name: x.detach().cpu().to(dtype).contiguous().clone() for name, x in kept})
 
 
-def _modern(model: nn.Module) -> dict[str, Any]:
-    """What the page needs of a `ModernLM` and its parameters don't show; nothing of a TinyLM."""
-    if MODERN[0] not in model.state_dict():
-        return {}
+def _own(module: nn.Module, name: str, argument: str) -> Any:
+    """A number that a module stores; if it doesn't, the caller has to say it."""
+    if not hasattr(module, name):
+        raise ValueError(f"Your {type(module).__name__} doesn't store {name}: pass `{argument}=`.")
+    return getattr(module, name)
+
+
+def _modern(model: nn.Module, context_length: int) -> dict[str, Any]:
+    """What the page needs of a `ModernLM` and its parameters don't show."""
     attention, norm = (model.get_submodule(name) for name in ("blocks.0.attention", "norm"))
     return {
-        "longest": model.context_length,
+        "longest": context_length or _own(model, "context_length", "context_length"),
         "base": getattr(attention, "base", 10000.0),
         "window": getattr(attention, "window", None),
         "eps": getattr(norm, "eps", 1e-6),
@@ -151,14 +161,15 @@ class Explorer(WithTable):
         examples: Sequence[str] = (),
         first: str = "0.head.0",
         heads: int = 0,
+        modern: Mapping[str, Any] | None = None,
     ) -> None:
         points = load(progress_path())[0]
         built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
         super().__init__(
             text=text,
             _weights=_bytes(model),
-            _heads=heads or model.get_submodule("blocks.0.attention").num_heads,
-            _modern=_modern(model),
+            _heads=heads,
+            _modern=dict(modern or {}),
             _words=list(words),
             _begin=begin,
             _examples=list(examples),

@@ -45,7 +45,9 @@ def cases(seed):
         attention_case(
             draw, "float64, made by name", (2, 5, 6, 3, 4, 8), dtype=double, by_name=True
         ),
-        attention_case(draw, "a window of three tokens", (5, 8, 4, 2, 6, 11), "cached", window=3),
+        attention_case(
+            draw, "a window of three tokens", (5, 8, 4, 2, 6, 11), "cached windowed", window=3
+        ),
         attention_case(draw, "as many as there are heads", (2, 5, 3, 3, 4, 9), "small", once=True),
         attention_case(draw, "one for all heads", (2, 5, 4, 1, 6, 9), "small", once=True),
         attention_case(draw, "as many tokens as fit", (2, 7, 4, 2, 6, 7), "small", once=True),
@@ -75,11 +77,13 @@ def see_attention(make, case, seen):
     a different order."""
     if "cached" in case.roles:
         see_cached(make, case, seen)
-    if "typical" not in case.roles:
-        return
     set_seed(1)  # a parameter that nobody asked for has the same numbers again
     module, x = make(), case["x"]
     with torch.no_grad():
+        if "windowed" in case.roles:
+            seen.put("far", module(torch.cat([2 * x[:, :1].roll(1, -1) + 1, x[:, 1:]], dim=1)))
+        if "typical" not in case.roles:
+            return
         for name, place in (("first", 0), ("last", -1)):
             other = x.clone()
             other[:, place] = 2 * other[:, place].roll(1, -1) + 1
@@ -100,9 +104,21 @@ def see_cached(make, case, seen):
         seen.put(IN_PARTS, torch.cat(found, dim=1))
     else:
         seen.put(IN_PARTS, found[0])
+    kept = sum(value.numel() for value in flat(cache) if torch.is_tensor(value))
+    seen.put(KEPT, torch.tensor(float(kept)))
 
 
-IN_PARTS = "the same in parts, with a cache"
+def flat(kept):
+    """What a cache contains, also in tuples and lists."""
+    values = kept.values() if isinstance(kept, dict) else kept
+    for value in values:
+        if isinstance(value, (dict, list, tuple)):
+            yield from flat(value)
+        else:
+            yield value
+
+
+IN_PARTS, KEPT = "the same in parts, with a cache", "numbers in the cache"
 probe = ModuleProbe(gradients=("x",), watch=False, extra=see_attention)
 at_once = expect_module(oracle)
 
@@ -134,15 +150,21 @@ def in_parts(case, seen, expected):
     return near(seen.tensors[IN_PARTS], seen.tensors["out"])
 
 
-@true_of("A token attends to `window` tokens, itself included", credit=True, role="cached")
+@true_of("A token attends to `window` tokens, itself included", credit=True, role="windowed")
 def windowed(case, seen, expected):
-    window = case.options["window"]
-    if window == case["x"].shape[1]:
-        return None
-    return near(seen.tensors["out"], expected["out"])
+    window, (out, far) = case.options["window"], (seen.tensors[n] for n in ("out", "far"))
+    ends = near(out[:, window:], far[:, window:])  # another first token changes nothing there
+    return ends and not near(out[:, window - 1], far[:, window - 1])
 
 
-properties = (listens, no_future, positions, in_parts, windowed, *MODULE_PROPERTIES)
+@true_of("The cache keeps `num_kv_heads` heads of keys and values", secondary=True, role="cached")
+def small_cache(case, seen, expected):
+    B, T, C = case["x"].shape
+    H, G = case.options["heads"]
+    return float(seen.tensors[KEPT]) <= 2 * B * T * C * G // H
+
+
+properties = (listens, no_future, positions, in_parts, windowed, small_cache, *MODULE_PROPERTIES)
 
 # The sizes that have to differ, by the letters of each input's dimensions, and of the weights.
 letters = {

@@ -36,7 +36,7 @@ def case_of(draw, name, V, C, H, context, L, roles="", dtype=torch.float32, **op
     else:
         state["lm_head.weight"] = state["transformer.wte.weight"]
     ids = torch.randint(V, (3, context - 1), generator=draw.generator)
-    inputs = {"model": f"a TinyLM with biases, {L} blocks", "state_dict": state}
+    inputs = {"model": f"a TinyLM with biases, of {L} block{'s' * (L > 1)}", "state_dict": state}
     options |= {"made_of": (V, C, H, context, L), "ids": ids, "dtype": dtype}
     return Case(name, inputs, options=options, roles=set(roles.split()))
 

@@ -54,7 +54,7 @@ def case_of(draw, name, sizes, roles="", dtype=torch.float32, **options):
     else:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     ids = torch.randint(V, (3, context - 1), generator=draw.generator)
-    inputs = {"model": f"a ModernLM of {L} blocks", "state_dict": state}
+    inputs = {"model": f"a ModernLM of {L} block{'s' * (L > 1)}", "state_dict": state}
     options |= {"made_of": (V, C, H, G, context, L, d_ff), "ids": ids, "dtype": dtype}
     return Case(name, inputs, options=options, roles=set(roles.split()))
 
