@@ -9,10 +9,13 @@ import sys
 from functools import cache
 
 import pytest
+from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
 
 from whywrong_nbgrader import reading, submissions
 from whywrong_nbgrader.cells import nbgrader_metadata, without_hidden_tests
 from whywrong_nbgrader.helper import Helper, TooMuch
+from whywrong_nbgrader.outputs import clean_outputs
 from whywrong_nbgrader.reading import Unreadable, parsed
 from whywrong_nbgrader.restoring import Released, restore
 
@@ -124,6 +127,28 @@ def test_a_request_that_is_too_much_ends_only_the_process_that_reads():
         alone.close()
 
 
+def test_the_time_of_all_requests_is_counted():
+    alone = Helper()
+    try:
+        alone.ask("prints", ["x = 1\n" * 3000] * 100)
+        used = alone.spent
+        assert 0 < used < 4
+        with pytest.raises(TooMuch):
+            alone.ask("prints", ["y = 1\n" * 3000] * 100, seconds=0.01)
+        assert alone.spent == pytest.approx(used + 0.01)
+        with pytest.raises(TooMuch, match="spent"):
+            alone.ask("prints", [], seconds=used - alone.spent)
+    finally:
+        alone.close()
+
+
+def test_half_a_colour_stops_no_page():
+    (kept,) = clean_outputs([{"output_type": "stream", "text": "\x1b[1mx\x1b[38m"}])
+    assert kept["text"] == "[1mx[38m"
+    (kept,) = clean_outputs([{"output_type": "stream", "text": "\x1b[1mx\x1b[0m"}])
+    assert "\x1b[1m" in kept["text"]
+
+
 def test_an_output_that_takes_a_minute_to_sanitise_is_left_out():
     """A parser opens all unclosed elements again in each paragraph."""
     tags = "".join(f"<b title={n}>" for n in range(490))
@@ -153,11 +178,28 @@ def test_times_names_and_folders_are_data(tmp_path):
         stamp.write_bytes(content)
         assert (submissions.submitted_at(tmp_path) is not None) == valid, content[:30]
     stamp.unlink()
-    stamp.mkdir()
-    assert submissions.submitted_at(tmp_path) is None
+    for name in ("timestamp.txt", "submission_secret.txt"):
+        (tmp_path / name).mkdir()
+    assert submissions.submitted_at(tmp_path) is None and submissions.secret_of(tmp_path) == ""
     assert submissions.is_a_name("smith[2]") and submissions.is_a_name("*")
     for name in ("", ".", "..", ".hidden", "a\nb", "x" * 300, "a/b", "\x1b[2J"):
         assert not submissions.is_a_name(name)
+
+
+def test_a_name_is_no_pattern(tmp_path):
+    submissions.be_careful()
+    for student in ("*", "[a-z]*", "ada", "smith[2]"):
+        folder = tmp_path / "submitted" / student / ASSIGNMENT
+        folder.mkdir(parents=True)
+        (folder / f"{LESSON}.ipynb").touch()
+    course = CourseDirectory(root=str(tmp_path), assignment_id=ASSIGNMENT)
+    for student, number in (("smith[[]2]", 1), ("[[]a-z]*", 1), ("[*]", 1), ("*", 4)):
+        course.student_id = student
+        converter = Autograde(coursedir=course)
+        converter.init_notebooks()
+        assert len(converter.assignments) == number
+        for place, (notebook,) in converter.assignments.items():
+            assert notebook == f"{place}/{LESSON}.ipynb"
 
 
 def test_a_very_deep_folder_is_reported_and_left_alone(tmp_path):

@@ -81,8 +81,8 @@ def grade(args: argparse.Namespace) -> int:
     except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:
         return _stop(str(error))
     except SQLAlchemyError as error:
-        first = str(error).splitlines()[0]
-        return _stop(f"The gradebook can't be used: {first}. Is it locked by another program?")
+        why = getattr(error, "orig", None) or str(error).splitlines()[0]
+        return _stop(f"The gradebook can't be used: {why}. Is it locked by another program?")
     not_entered = [student for student in classroom.students if not entered.get(student)]
     table = Table.of(classroom, *flagged(classroom), not_entered)
     print(table.text())

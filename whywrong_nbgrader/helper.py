@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from functools import cache
 from typing import Any
 
@@ -29,7 +30,6 @@ TASKS = {
     "outputs": "outputs.clean_outputs",
     "markdown": "pages.markdown",
     "highlight": "pages.highlight",
-    "plainly": "pages.plainly",
     "prints": "alike.prepared",
 }
 
@@ -44,9 +44,12 @@ class Helper:
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
         self._owner = 0
+        self.spent = 0.0  # seconds of processor time, for all requests
 
     def ask(self, task: str, *arguments: Any, seconds: float = SECONDS) -> Any:
         """The result of a task; raises `TooMuch` if it has none."""
+        if seconds <= 0:
+            raise TooMuch("all of its time is spent")
         if self._owner != os.getpid() or self._process is None:
             self._begin()
         try:
@@ -57,7 +60,9 @@ class Helper:
             said, _ = wire.receive(self._to, left, words=MOST_ANSWER)
         except (wire.Ended, wire.OutOfTime, wire.BadMessage):
             self.close()
+            self.spent += seconds
             raise TooMuch("it takes too much time or memory") from None
+        self.spent += said["spent"]
         if "error" in said:
             raise TooMuch(str(said["error"]))
         return said["result"]
@@ -100,14 +105,15 @@ def serve(host: socket.socket) -> None:
             asked, _ = wire.receive(host, words=MOST_ANSWER)
         except wire.Ended:
             return
+        begun = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, asked["seconds"])  # its signal ends this process
         try:
             module, name = TASKS[asked["task"]].split(".")
             task = getattr(importlib.import_module(f"{package}.{module}"), name)
-            reply = {"result": task(*asked["arguments"])}
+            reply: dict[str, Any] = {"result": task(*asked["arguments"])}
         except Exception as error:
             reply = {"error": f"it can't be read ({type(error).__name__})"}
-        wire.send(host, reply)
+        wire.send(host, reply | {"spent": time.process_time() - begun})
         signal.setitimer(signal.ITIMER_PROF, 0)
         gc.collect(0)
 

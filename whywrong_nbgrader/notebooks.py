@@ -22,14 +22,14 @@ from whywrong.language import speaking
 
 from .cells import Cell
 from .fork_server import Fork, ForkServer
-from .helper import TooMuch, helper
+from .helper import SECONDS, TooMuch, helper
 from .inside import wire
 from .outputs import told
 from .readable import in_a_line
 from .verdicts import same_code, verdict
 
-MOST_ALTOGETHER, MOST_OUTPUTS = 16_000_000, 2000  # characters and number of a notebook's outputs
-MOST_TOO_MUCH = 3  # cells whose outputs take too long to clean; then no other's are cleaned
+MOST_ALTOGETHER, MOST_OUTPUTS = 8_000_000, 2000  # characters and number of a notebook's outputs
+CLEANING = 12.0  # seconds of processor time for the outputs of all cells
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _Run:
         self.begun, self.starved = server.used, False
         self.codes: dict[str, int] = {}
         self.origins: dict[str, str] = {}
-        self.outputs_left, self.too_much = MOST_OUTPUTS, 0
+        self.outputs_left, self.cleaned_until = MOST_OUTPUTS, helper().spent + CLEANING
         self.fork: Fork | None = None
         self.done: list[int] = []  # cells that a new process needs
         self.failed: dict[str, str] = {}  # names whose cell failed, with the error
@@ -153,12 +153,10 @@ class _Run:
         try:
             if not outputs:
                 return []
-            if self.too_much >= MOST_TOO_MUCH:
-                raise TooMuch("other outputs took too long")
-            cleaned: list[dict[str, Any]] = helper().ask("outputs", outputs)
+            left = min(SECONDS, self.cleaned_until - helper().spent)
+            cleaned: list[dict[str, Any]] = helper().ask("outputs", outputs, seconds=left)
             return cleaned
         except TooMuch as error:
-            self.too_much += 1
             said = f"Its output is left out: {error}"
             self.happened.append(f"cell {number + 1}: {said[0].lower()}{said[1:]}")
             return [told(f"This cell ran. {said}.")]

@@ -46,7 +46,8 @@ def _clean(output: Any) -> dict[str, Any]:
         }
     if kind in ("display_data", "execute_result") and isinstance(output.get("data"), dict):
         made = {"output_type": kind, "data": clean_data(output["data"]), "metadata": {}}
-        return made | ({"execution_count": None} if kind == "execute_result" else {})
+        made |= {"execution_count": None} if kind == "execute_result" else {}
+        return made if made["data"] else {}
     return {}
 
 
@@ -108,4 +109,16 @@ def _text(value: Any) -> str:
     text = writable(value) if isinstance(value, str) else ""
     if len(text) > MOST_TEXT:
         text = text[:MOST_TEXT] + f"\n… and {len(text) - MOST_TEXT:,} characters more\n"
-    return text if text.count("\x1b") <= MOST_COLOURS else text.replace("\x1b", "")
+    return text if _is_coloured(text) else text.replace("\x1b", "")
+
+
+def _is_coloured(text: str) -> bool:
+    """Whether a page can show the colours of a text."""
+    if "\x1b" not in text:
+        return True
+    from nbconvert.filters import ansi2html
+
+    try:
+        return text.count("\x1b") <= MOST_COLOURS and bool(ansi2html(text))
+    except (IndexError, ValueError):  # half of a colour
+        return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nbconvert.exporters.html
 import nbgrader
 from nbconvert.exporters import NotebookExporter
 from nbconvert.filters import Highlight2HTML
@@ -18,7 +20,7 @@ from nbgrader.utils import is_grade, is_locked
 from traitlets import List
 
 from .cells import WIDGET_VIEW, Cell, as_found, checked_exercise, without_hidden_tests
-from .helper import TooMuch, helper
+from .helper import SECONDS, TooMuch, helper
 from .restoring import PUT_BACK
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import Submission, be_careful, handed_out, released, restored, strange_in
@@ -31,10 +33,26 @@ if TYPE_CHECKING:
 FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
 TEMPLATES = [str(Path(__file__).with_name("templates")), str(FORMGRADER / "templates")]
 MOST_LEFT = 20_000  # characters shown of a text that takes too long
+PAGE_SECONDS = 12.0  # of processor time for the texts of a feedback page
+NOT_DESCRIBED = "No description has been provided for this image"
 LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 be_careful()
+
+
+class Unparsed(str):
+    """A page that nbconvert would parse once more, to describe pictures: with what students made,
+    that could take any time and memory."""
+
+    def __new__(cls, page: str, features: str = "") -> Unparsed:
+        return super().__new__(cls, page)
+
+    def select(self, selector: str) -> list[Any]:
+        return []
+
+
+vars(nbconvert.exporters.html)["BeautifulSoup"] = Unparsed
 
 
 class ClearAnswers(ClearSolutions):
@@ -189,7 +207,13 @@ def _coursedir(of: Any) -> Any:
 
 
 class CarefulHighlight(Highlight2HTML):
-    """Highlights the code on a page, in a process that may end."""
+    """Highlights the code on a page, in a process that may end; each page has its own."""
+
+    until = 0.0  # that the process may have spent when the page is made
+
+    def __init__(self, *arguments: Any, **how: Any) -> None:
+        super().__init__(*arguments, **how)
+        CarefulHighlight.until = helper().spent + PAGE_SECONDS
 
     def __call__(
         self, source: str, language: str | None = None, metadata: dict | None = None
@@ -202,12 +226,17 @@ def markdown(source: str) -> str:
     return _on_page("markdown", source)
 
 
-@lru_cache(maxsize=2000)  # a class has the same cells
 def _on_page(task: str, source: str, *how: str) -> str:
     try:
-        return str(helper().ask(task, source, *how))
+        return _made(task, source, *how)
     except TooMuch:
-        return str(helper().ask("plainly", source[:MOST_LEFT]))
+        return f'<div class="highlight"><pre>{html.escape(source[:MOST_LEFT])}</pre></div>'
+
+
+@lru_cache(maxsize=2000)  # a class has the same cells
+def _made(task: str, source: str, *how: str) -> str:
+    left = min(SECONDS, CarefulHighlight.until - helper().spent)
+    return str(helper().ask(task, source, *how, seconds=left))
 
 
 class TidyFeedback(NbGraderPreprocessor):
@@ -225,6 +254,7 @@ class TidyFeedback(NbGraderPreprocessor):
     ) -> tuple[NotebookNode, dict]:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
+            output.get("metadata", {}).setdefault("image/png", {"alt": NOT_DESCRIBED})
         if is_grade(cell):
             cell.source = without_hidden_tests(cell.source)
             for output in cell.get("outputs", []):

@@ -54,8 +54,8 @@ class Read:
         return [f"the file was repaired when it was read: {', '.join(said)}"] if said else []
 
 
-def contents(path: str | Path) -> bytes:
-    """The bytes of a notebook file, which may be anything; links are not followed."""
+def contents(path: str | Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file, which may be anything, or its first; links are not followed."""
     try:
         found = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -64,13 +64,14 @@ def contents(path: str | Path) -> bytes:
         link = os.path.islink(path)
         why = "it is a link to another file" if link else f"it can't be opened ({error.strerror})"
         raise Unreadable(why) from None
+    about = os.fstat(found)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(found)
+        raise Unreadable("it is not a file")
     with open(found, "rb") as file:
-        about = os.fstat(found)
-        if not stat.S_ISREG(about.st_mode):
-            raise Unreadable("it is not a file")
         if about.st_size > MOST_BYTES:
             raise Unreadable(f"it has {about.st_size / 2**20:,.0f} MiB; delete its outputs")
-        return file.read(MOST_BYTES)
+        return file.read(most)
 
 
 def read(path: str | Path) -> Read:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
 from functools import cache
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -222,12 +223,13 @@ def secret_of(folder: Path) -> str:
 
 
 def _word(path: Path) -> str:
-    return contents(path)[:200].decode("utf-8-sig").strip()
+    return contents(path, 200).decode("utf-8-sig").strip()
 
 
 def be_careful() -> None:
-    """From now on, nbgrader copies only files of normal size that are next to a notebook, and reads
-    a time as data: a link may lead to anyone's file, or to one that never ends."""
+    """From now on, nbgrader copies only files of normal size that are next to a notebook, because a
+    link may lead to anyone's file, or to one that never ends; and reads a time and a name as data,
+    such as `smith[2]`."""
     from nbgrader.converters import base
     from nbgrader.coursedir import CourseDirectory
 
@@ -243,5 +245,16 @@ def be_careful() -> None:
             )
         ]
 
+    def notebooks(self: base.BaseConverter) -> None:
+        wanted = self._format_source(self.coursedir.assignment_id, self.coursedir.student_id)
+        named = f"{self.coursedir.notebook_id}.ipynb"
+        found = {place: glob(os.path.join(escape(place), named)) for place in glob(wanted)}
+        for place in (place for place, files in found.items() if not files):
+            self.log.warning("There are no notebooks in %s", in_a_line(place))
+        self.assignments, self.notebooks = {k: v for k, v in found.items() if v}, []
+        if not self.assignments:
+            raise base.NbGraderException(f"There are no notebooks in {wanted}")
+
     base.find_all_files = files_alone
+    base.BaseConverter.init_notebooks = notebooks
     CourseDirectory.get_existing_timestamp = lambda self, folder: submitted_at(folder)
