@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,8 @@ def share(
     shown = explore(model, words, text, **options)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
     values["_built"] = None  # the file's reader is unknown
-    values["_weights"] = base64.b64encode(_bytes(model, torch.float16)).decode()
+    packed = zlib.compress(_bytes(model, torch.float16), 9)
+    values["_weights"] = base64.b64encode(packed).decode()
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
     for name, part in {
         "title": html.escape(said(title)),

@@ -12,6 +12,7 @@ import { builtIn, drawBars, drawControls, drawLegend, drawLens, drawMore, drawTo
 import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
 
 const STEP_MS = [2500, 40]; // the duration of a step of the walk, and of each letter of its sentence
+const REST_MS = 200; // without a change before the address is written, which is slow
 const STEM = 3; // pixels for a branch whose addition is as long as the stream's first vector
 
 /** The name of the part that a station's switch turns off. */
@@ -224,6 +225,7 @@ function render({ model: kernel, el }) {
   const says = make("p", { className: "says" });
   says.setAttribute("aria-live", "polite");
   const story = make("p", { className: "story" });
+  let written = 0;
   const refresh = () => {
     compute(state);
     says.textContent = sentence(state);
@@ -231,7 +233,8 @@ function render({ model: kernel, el }) {
     guide.classList.toggle("walking", Boolean(state.walking));
     parts.forEach((part) => part.update());
     // The address is written once something is changed: until then it may lead to a section.
-    if (state.linked && root.isConnected) writeAddress(state);
+    clearTimeout(written);
+    if (state.linked && root.isConnected) written = setTimeout(writeAddress, REST_MS, state);
   };
   const input = make("input", { type: "text", spellcheck: false, autocomplete: "off", value: state.text });
   const act = actions(state, refresh, kernel, input);
@@ -244,7 +247,7 @@ function render({ model: kernel, el }) {
   const tokens = drawTokens(state, act);
   const columns = state.stations.map((station) => drawStation(station, state, act));
   const lens = drawLens(state);
-  parts.push(bars, headline, controls, tokens, ...columns, lens);
+  parts.push(bars, controls, tokens, ...columns, lens, headline); // the arcs need the layout of all others
   const flow = make("div", { className: "flow", tabIndex: 0 }, tokens.column, ...columns.map((c) => c.column));
   flow.setAttribute("role", "group");
   flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");

@@ -1,6 +1,6 @@
 /** The stations (steps) of the model: the name, picture and text of each for one token. */
 
-import { colourOf, shadeOf } from "../page/paint.js";
+import { colourOf, fillStripes, shadeOf } from "../page/paint.js";
 import { looks, names, number as digits, sign } from "../page/words.js";
 import { headAdds, logitsOf, sharedBy, softmax } from "./lm.js";
 
@@ -203,21 +203,18 @@ export function walkOf(stations, model) {
 export function paint(canvas, station, state, height) {
   const { labels, token } = state;
   const brush = canvas.getContext("2d");
-  const across = station.map ? labels.length : canvas.width;
-  canvas.height = labels.length * height;
+  canvas.height = labels.length * height; // this also clears it
   canvas.style.height = `${canvas.height}px`;
-  brush.clearRect(0, 0, canvas.width, canvas.height);
-  const cell = (t, i, count, x, most) => {
-    brush.fillStyle = colourOf(shadeOf(x, most));
-    const width = canvas.width / count;
-    brush.fillRect(i * width, t * height + 1, Math.max(width - (station.map ? 1 : 0), 0.5), height - 2);
-  };
   if (station.map) {
-    station.map(state).forEach((row, t) => row.forEach((x, s) => cell(t, s, across, x, 1)));
+    const side = canvas.width / labels.length;
+    station.map(state).forEach((row, t) =>
+      row.forEach((x, s) => {
+        brush.fillStyle = colourOf(shadeOf(x, 1));
+        brush.fillRect(s * side, t * height + 1, side - 1, height - 2);
+      }),
+    );
   } else {
-    const { numbers, size } = station.rows(state);
-    const most = numbers.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-9);
-    labels.forEach((_, t) => rowOf(numbers, t, size).forEach((x, c) => cell(t, c, size, x, most)));
+    fillStripes(canvas, station.rows(state), height);
   }
   brush.strokeStyle = "rgba(38,122,209,0.9)";
   brush.strokeRect(0.5, token * height + 0.5, canvas.width - 1, height - 1);

@@ -14,12 +14,17 @@ from .. import colours
 FOLDER = Path(__file__).parent
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "(\.[^"]*)";$', re.M)
 EXPORTED = re.compile(r"^export (?:function|const|class) (\w+)", re.M)
+# Only those that have lines of their own.
+COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)\n", re.M | re.S)
 EXPORT = re.compile(r"^export (?=function|const|class)", re.M)
 
 
 @cache
 def joined(entry: Path) -> str:
-    """The script of a module, after all modules that it imports, each in its own scope."""
+    """The script of a module, after all modules that it imports, each in its own scope.
+
+    Comments are left out, because the script is sent with every widget and stored in every page.
+    """
     names: dict[Path, str] = {}
     parts: list[str] = []
 
@@ -45,4 +50,4 @@ def _source(path: Path) -> str:
     if path == FOLDER.resolve() / "colours.js":
         made = {name.upper(): json.dumps(kept) for name, kept in colours.for_the_page().items()}
         return "".join(f"export const {name} = {text};\n" for name, text in made.items())
-    return path.read_text(encoding="utf-8")
+    return COMMENT.sub("", path.read_text(encoding="utf-8"))
