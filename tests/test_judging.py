@@ -242,6 +242,14 @@ class TestNaming:
             report = check_exercise(STANDARDISED, answer)
             assert (report.misconception, report.misconceptions) == (None, ())
 
+    def test_two_mistakes_are_named_if_a_part_of_the_result_is_finite(self):
+        spread = "variance.sqrt()"
+        program = STANDARDISED.right.edited((spread, f"({spread} - {spread}[..., :1, :])"))
+        infinite = replace(STANDARDISED.misconceptions[0], id="infinite", program=program)
+        exercise = replace(STANDARDISED, misconceptions=(*STANDARDISED.misconceptions, infinite))
+        ids = "not_centred", "infinite"
+        assert check_exercise(exercise, both(exercise, *ids)).misconceptions == ids
+
     def test_two_mistakes_in_one_line_are_not_tried_together(self):
         (centred, *_) = STANDARDISED.misconceptions
         program = STANDARDISED.right.edited(("x.mean(-1", "0.5 * x.mean(-1"))

@@ -128,7 +128,6 @@ def test_the_page_for_instructors_and_the_readme_say_the_same():
     assert blocks_for_instructors()[0] == instructors_block()
 
 
-@pytest.mark.full("an answer explained to an instructor")
 def test_course_explain_answers_a_complaint(cycle):
     (typed,) = next(b for b in blocks_for_instructors() if "explain" in b[0])
     assert typed == "course explain ada naive_mean"

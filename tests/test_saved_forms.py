@@ -12,6 +12,7 @@ import pytest
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 
+from course_utils.__main__ import main
 from whywrong_nbgrader import reading, submissions
 from whywrong_nbgrader.cells import nbgrader_metadata, without_hidden_tests
 from whywrong_nbgrader.helper import Helper, TooMuch
@@ -75,7 +76,7 @@ def test_a_solved_lesson_is_read_without_a_word():
     assert all(not without_hidden_tests(c.source).startswith("\n") for c in made)
 
 
-def test_a_student_can_look_before_handing_in(tmp_path):
+def test_a_student_can_look_before_handing_in(tmp_path, capsys):
     for name in ("as-it-should-be", "utf-16", "cut-off-late", "a-web-page"):
         (tmp_path / f"{name}.ipynb").write_bytes(file_of(name))
     said = {path.stem: (told, fine) for path, told, fine in reading.look([tmp_path])}
@@ -86,6 +87,8 @@ def test_a_student_can_look_before_handing_in(tmp_path):
         "this file can't be read: it is a web page, not a notebook: download it raw",
         False,
     )
+    assert main(["look", str(tmp_path)]) == 1
+    assert "as-it-should-be.ipynb: this file will be read\n" in capsys.readouterr().out
 
 
 # Bounds -------------------------------------------------------------------------------------------
