@@ -390,6 +390,7 @@ class TestSideEffects:
         assert "lines while it was checked" in report.notes[0]
         assert len(str(report)) < 3000
 
+    @pytest.mark.filterwarnings("error")
     def test_warnings_are_kept_from_stderr(self):
         import warnings
 
