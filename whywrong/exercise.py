@@ -308,7 +308,8 @@ class Exercise:
     )
 
     def misconception(self, id: str) -> Misconception:
-        return next(m for m in self.misconceptions if m.id == id)
+        """By its id, or by the name of a variant."""
+        return self.variants[id]
 
     @cached_property
     def variants(self) -> dict[str, Misconception]:
