@@ -1,9 +1,9 @@
 """The package that the lessons of "From Averages to Transformers" import.
 
 Use `check`, `hint`, `progress` and `reset` while you learn; `device` chooses the device, and
-`yours` lets a demonstration use your answer once it is right; `figures` draws. The finished parts
-of the lessons are in `course_utils.attention`, `course_utils.transformer` and
-`course_utils.language_model`, written to be read.
+`yours` lets a demonstration use your answer once it is right; `figures` has the functions that
+draw. The finished parts of the lessons, which are written to be read, are in
+`course_utils.attention`, `course_utils.transformer` and `course_utils.language_model`.
 """
 
 from importlib import import_module

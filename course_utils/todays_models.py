@@ -133,7 +133,7 @@ class ModernBlock(nn.Module):
 
 
 class ModernLM(nn.Module):
-    """A small Llama, which gives the logits of the next token at each token.
+    """A small Llama, which returns the logits of the next token at each token.
 
     Args:
         vocab_size: the vocabulary size V.
@@ -150,8 +150,8 @@ class ModernLM(nn.Module):
     Shapes: `forward(ids, caches=None)` takes `(B, T)` ids and returns `(B, T, V)` logits. `caches`
     is a list of one dict per block, all empty before the first tokens (`new_caches`).
 
-    The output layer is the token embedding, which is initialised with a standard deviation of
-    0.02: in this double role, numbers of size 1 would make the first loss several times log V.
+    The output layer is tied to the token embedding (one shared matrix), whose initial standard
+    deviation is 0.02; with 1, the first loss would be several times log V.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class ModernLM(nn.Module):
 
 
 def llama_of_size(config: Any) -> ModernLM:
-    """Build a `ModernLM` of the sizes in a `LlamaConfig` of `transformers`, or one like it."""
+    """Build a `ModernLM` with the sizes in a `LlamaConfig` of `transformers`, or one like it."""
     rotary = getattr(config, "rope_parameters", None) or {}  # its place in version 5 and later
     return ModernLM(
         config.vocab_size,
@@ -224,22 +224,22 @@ def sample_cached(
     context_length: int | None = None,
 ) -> Tensor:
     """Like `language_model.sample`, but with caches: the prompt is read at once (prefill), and then
-    each new token alone (decode).
+    each new token is read alone (decode).
 
-    When the context is full, its later half is read anew. The model sees between half its context
-    and all of it, and a token costs about as much as one token, not as much as the whole context.
+    When the context is full, its later half is read again. So the model sees between half its
+    context and all of it, and on average a new token costs far less than the whole context.
 
     Args:
         model: a `ModernLM`, or a module that is called in the same way.
         ids: the prompts, `(B, T)`.
-        context_length: the maximum number of tokens; None means that the model says it.
+        context_length: the maximum number of tokens; None means that of the model.
 
     Returns:
         Ids `(B, T + max_new_tokens)`.
     """
     length: int = context_length or model.context_length  # type: ignore[assignment]
     with evaluating(model):
-        first = max(0, ids.shape[1] - length)  # the first token that the caches contain
+        first = max(0, ids.shape[1] - length)  # the position of the first cached token
         caches, known = new_caches(model), first
         for _ in range(max_new_tokens):
             if ids.shape[1] - first > length:
@@ -310,7 +310,7 @@ LLAMA = {
 
 
 def halves_to_pairs(weight: Tensor, num_heads: int) -> Tensor:
-    """Reorder the rows of a query or key matrix `(H D, C)`, for rotary positions by neighbours.
+    """Reorder the rows of a query or key matrix `(H D, C)` so that neighbours are rotated together.
 
     Llama's published code rotates channel i of a head together with channel i + D / 2, but
     `apply_rope` rotates channel 2i together with channel 2i + 1.
@@ -325,7 +325,8 @@ def halves_to_pairs(weight: Tensor, num_heads: int) -> Tensor:
 def load_llama(model: ModernLM, state_dict: dict[str, Tensor]) -> None:
     """Copy parameters with Llama's names into a `ModernLM`, in place.
 
-    The output layer must be the token embedding, as in the small models of this family.
+    The output layer must be tied to the token embedding (one shared matrix), as in the small
+    models of this family.
 
     Raises:
         ValueError: the state dict has an output layer of its own.

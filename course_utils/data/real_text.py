@@ -29,7 +29,7 @@ HELD_OUT_SHARE = 20  # one file in 20 is held out
 
 
 def library_files() -> dict[str, bytes]:
-    """Return the files of the standard library by their names, in order.
+    """Return the text of each file of the standard library, keyed and sorted by the file's path.
 
     Tests, tables of encodings and packages that aren't part of the library are left out.
     """
@@ -44,14 +44,14 @@ def library_files() -> dict[str, bytes]:
 
 
 def is_held_out(name: str) -> bool:
-    """Whether the file of this name is held out: always the same files, on every machine."""
+    """Return whether the file with this name is held out, which is the same on every machine."""
     return zlib.crc32(name.encode()) % HELD_OUT_SHARE == 0
 
 
 def training_and_held_out(files: dict[str, bytes]) -> tuple[bytes, bytes]:
-    """Join the files of each part; no file is in both parts.
+    """Join the files of the training text, and those of the held-out text; no file is in both.
 
-    The files are joined in an order that depends on their names alone and mixes the folders.
+    Their order depends only on the names of the files and mixes the folders.
     """
     names = sorted(files, key=lambda name: zlib.crc32(name.encode()[::-1]))
     parts = (
@@ -76,7 +76,7 @@ def pieces(text: bytes) -> list[bytes]:
 
 
 def train_bpe(pieces: Iterable[bytes], num_merges: int) -> Merges:
-    """Learn byte pairs: again and again, the most frequent pair of neighbours becomes one token.
+    """Learn byte-pair merges: repeatedly, the most frequent pair of neighbours becomes one token.
 
     See Sennrich et al. 2016. Each distinct piece is kept once with its count, and after a merge
     only the pieces that contain the pair are counted again.
@@ -86,22 +86,22 @@ def train_bpe(pieces: Iterable[bytes], num_merges: int) -> Merges:
         num_merges: the number of merges to learn.
 
     Returns:
-        The id of each merged pair, in the order learned: ids 0 to 255 are the bytes, and the first
-        merge creates the id 256. Of equally frequent pairs, the smallest is merged. There are fewer
-        merges if no pairs are left.
+        The id of each merged pair, in the order learned. Ids 0 to 255 are the bytes, so the first
+        merge creates the id 256. Of equally frequent pairs, the smallest is merged first. There are
+        fewer than `num_merges` merges if no pairs are left.
 
-    >>> train_bpe([b"low", b"low", b"lot"], 2)  # l o, then lo w
+    >>> train_bpe([b"low", b"low", b"lot"], 2)  # first l + o, then lo + w
     {(108, 111): 256, (256, 119): 257}
     """
     counts = Counter(pieces)
     words, often = [list(piece) for piece in counts], list(counts.values())
     pairs: Counter[tuple[int, int]] = Counter()
-    where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # the words with a pair
+    where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # the words with each pair
     for w, word in enumerate(words):
         for pair in pairwise(word):
             pairs[pair] += often[w]
             where[pair].add(w)
-    heap = [(-count, pair) for pair, count in pairs.items()]  # its first entry: the most frequent
+    heap = [(-count, pair) for pair, count in pairs.items()]  # the most frequent pair is first
     heapq.heapify(heap)
     merges: Merges = {}
     while heap and len(merges) < num_merges:
@@ -126,7 +126,7 @@ def train_bpe(pieces: Iterable[bytes], num_merges: int) -> Merges:
 
 
 def merged(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
-    """Replace each occurrence of a pair, from left to right, by a new id.
+    """Replace each occurrence of a pair, from left to right, with a new id.
 
     >>> merged([1, 1, 1, 2], (1, 1), 256)
     [256, 1, 2]
@@ -140,7 +140,7 @@ def merged(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
 
 
 def encode(piece: bytes, merges: Merges) -> list[int]:
-    """Turn one piece into ids: its bytes, with the merges applied in the order learned.
+    """Turn one piece into ids: apply the merges to its bytes, in the order learned.
 
     >>> encode(b"lowly", {(108, 111): 256, (256, 119): 257})
     [257, 108, 121]
@@ -155,7 +155,7 @@ def encode(piece: bytes, merges: Merges) -> list[int]:
 
 
 def vocabulary(merges: Merges) -> list[bytes]:
-    """Return the bytes of each token, by id.
+    """Return a list with the bytes of each token, whose index is the token's id.
 
     >>> vocabulary({(108, 111): 256, (256, 119): 257})[256:]
     [b'lo', b'low']
@@ -181,9 +181,9 @@ def encode_text(
     merges: Merges,
     encode: Callable[[bytes, Merges], list[int]] = encode,
 ) -> Tensor:
-    """Encode a whole text as `(N,)` int64 ids: each distinct piece once, with `encode`."""
+    """Encode a whole text as `(N,)` int64 ids, with one call of `encode` per distinct piece."""
     known: dict[bytes, list[int]] = {}
-    ids = array("q")  # a list of Python's numbers would take four times the memory
+    ids = array("q")  # a list of ints would take four times the memory
     for piece in pieces(text):
         if piece not in known:
             known[piece] = encode(piece, merges)
@@ -192,7 +192,7 @@ def encode_text(
 
 
 def readable(ids: Iterable[int], merges: Merges) -> str:
-    """Decode ids into text; bytes that aren't UTF-8 become a sign of their own."""
+    """Decode ids into text; bytes that aren't valid UTF-8 become the replacement character."""
     return decode(ids, merges).decode("utf-8", errors="replace")
 
 
@@ -200,7 +200,7 @@ def readable(ids: Iterable[int], merges: Merges) -> str:
 
 
 def bits_per_byte(logits: Tensor, targets: Tensor, lengths: Tensor) -> float:
-    """The number of bits that a model needs for each byte of a text.
+    """Return the number of bits that a model needs for each byte of a text.
 
     Args:
         logits: `(B, T, V)`.

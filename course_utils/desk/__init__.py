@@ -1,1 +1,1 @@
-"""The student's desk: checks, hints, points, predictions, the environment, lessons as files."""
+"""The student's desk: checks, hints, points, predictions, the environment, copies of lessons."""

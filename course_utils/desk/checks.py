@@ -110,7 +110,7 @@ def _unknown(exercise_id: object, known: Catalogue) -> Report:
 
 
 def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
-    """The code that a demonstration runs: the answer if it is right, otherwise the finished part.
+    """Return the code that a demonstration runs: the answer if it is right, else the finished part.
 
     One printed line says which of the two runs, and why. An answer that needs the course's versions
     of earlier parts would fail here, so it isn't used.

@@ -1,6 +1,6 @@
-"""Tests whether this Python has what the course needs; chooses the device and the threads.
+"""Tests whether this Python has what the course needs, and chooses the device and the threads.
 
-This module imports no package that the course installs before checking that the package is there.
+Before this module imports a package that the course installs, it checks that the package is there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def report_environment() -> None:
 
 
 def _said(lines: list[str]) -> list[str]:
-    """In the reader's language, if what is needed to find it is here."""
+    """Translate lines into the reader's language, if the packages needed for that are installed."""
     try:
         from .language import said
     except ImportError:

@@ -1,12 +1,12 @@
-"""Predictions: the results that you expect, typed in before you see the real ones. They give no
-points.
+"""Predictions: the results that you expect, typed in before you see the real ones. No points
+depend on them.
 
     predicted_sum = ...  # a number
 
     reveal(predicted_sum, 28 * 4)
 
-Texts that would give an answer away are kept out of the notebook. Here `caption` finds the title
-and alternative of a figure, and `recall` the answers to a lesson's first questions.
+Texts that would give an answer away are kept out of the notebook. `caption` looks up the title
+and alternative text of a figure, and `recall` the answers to a lesson's first questions.
 """
 
 from __future__ import annotations
@@ -78,16 +78,16 @@ class Folded:
 def reveal(
     guess: Any, result: Any, *, within: float = 0.01, digits: int = 2, why: str = ""
 ) -> None:
-    """Show a prediction next to the result, and whether they agree; never raise an error.
+    """Show a prediction next to the result, and say whether they agree; never raise an error.
 
-    Without a prediction, a page shows the result folded, together with the rest of the cell.
+    If there is no prediction yet, the result is shown folded, with the rest of the cell's output.
 
     Args:
         guess: a number, a word, True or False, or a list of these; `...`, alone or in a list, means
             that there is no prediction yet. Case and spaces in words are ignored.
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
-        digits: how many digits after the point are shown.
+        digits: the number of digits that are shown after the decimal point.
         why: the name of an explanation in kept_back.toml, such as "03 hidden rows", which is shown
             below the result.
     """
@@ -105,7 +105,7 @@ def _explained(name: str) -> list[str]:
     if not name:
         return []
     text = said(kept_back()[lesson]["why"][which])
-    return [text] if language() else textwrap.wrap(text, 90)  # the page wraps lines without spaces
+    return [text] if language() else textwrap.wrap(text, 90)  # the page wraps text without spaces
 
 
 def recall(lesson: str, answers: list[Any]) -> None:
@@ -149,7 +149,7 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
 
 @cache
 def kept_back() -> dict[str, dict[str, dict[str, Any]]]:
-    """What lessons' cells must not show yet, by lesson and name."""
+    """Return the texts that lessons' cells must not show yet, by lesson and name."""
     return tomllib.loads(Path(__file__).with_name("kept_back.toml").read_text(encoding="utf-8"))
 
 

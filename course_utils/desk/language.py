@@ -1,4 +1,4 @@
-"""The reader's language, for all that shows a sentence: see `whywrong/language.py`."""
+"""The reader's language, for all code that shows sentences: see `whywrong/language.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def folders() -> dict[str, Path]:
-    """The folders of the languages that the course is translated into."""
+    """Return the folders of the languages into which the course is translated, by language code."""
     course = installed()
     found = course.translations.glob("*/language.toml") if course else ()
     return {path.parent.name: path.parent for path in sorted(found)}
@@ -34,22 +34,22 @@ def folders() -> dict[str, Path]:
 
 @cache
 def settings(folder: Path) -> dict[str, Any]:
-    """What a language's `language.toml` says."""
+    """Return the content of a language's `language.toml`."""
     return tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
 
 
 def is_wide(character: str) -> bool:
-    """Whether a character takes two columns."""
+    """Return whether a character takes two columns."""
     return unicodedata.east_asian_width(character) in "WF"
 
 
 def filled(text: str, columns: int) -> str:
-    """A text with spaces after it, so that it takes this many columns."""
+    """Add spaces after a text, so that it takes this many columns."""
     return text + " " * (columns - len(text) - sum(map(is_wide, text)))
 
 
 def sentences_of_the_page() -> dict[str, str]:
-    """What widgets show by themselves, in the reader's language; empty for English."""
+    """Return the translations of the sentences that widgets themselves show; empty for English."""
     folder = folders().get(language()) if language() else None
     file = folder / "strings" / "page.json" if folder else None
     found = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
@@ -57,6 +57,6 @@ def sentences_of_the_page() -> dict[str, str]:
 
 
 def fonts() -> list[str]:
-    """Fonts that have the characters of the reader's language; empty for English."""
+    """Return fonts that have the characters of the reader's language; empty for English."""
     folder = folders().get(language()) if language() else None
     return list(settings(folder)["fonts"]) if folder else []

@@ -22,7 +22,7 @@ def lay_out(folder: Path, language: str = "") -> str:
         language: the code of a language that the course is translated into; "" is English.
 
     Raises:
-        FileExistsError: the folder exists already.
+        FileExistsError: the folder already exists.
         ValueError: the course isn't translated into this language.
     """
     if language and language not in folders():

@@ -103,7 +103,7 @@ Losses = dict[str, dict[str, dict[str, Any]]]
 
 
 def record_loss(row: str, part: str, loss: float, lines: Sequence[str]) -> None:
-    """Stores your last run of a part in a row of "The loss so far"; errors never stop a lesson."""
+    """Store your last run of a part in a row of "The loss so far"; errors never stop a lesson."""
     path = progress_path()
     if path is None:
         return
@@ -115,7 +115,7 @@ def record_loss(row: str, part: str, loss: float, lines: Sequence[str]) -> None:
 
 
 def losses() -> Losses:
-    """Your stored runs by row and part, each with its loss and the lines that its model wrote."""
+    """Return your stored runs by row and part, each with its loss and the lines its model wrote."""
     path = progress_path()
     if path is None:
         return {}
@@ -143,7 +143,7 @@ def _write(path: Path, exercises: dict[str, dict[str, float]], runs: Losses) -> 
 
 @dataclass(frozen=True)
 class Progress:
-    """Points by lesson and exercise: `rows` of (lesson, [(id, points or None, max_points)]). The
+    """Points by lesson and exercise; each row is (lesson, [(id, points or None, max_points)]). The
     exercises in `optional` are listed, but no total contains their points."""
 
     rows: list[tuple[str, list[tuple[str, float | None, float]]]]

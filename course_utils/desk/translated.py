@@ -2,8 +2,8 @@
 
     python -m course_utils.desk.translated
 
-makes what is missing of all editions in a clone, in `translations/LANGUAGE/notebooks/`, and leaves
-what is there, because it may hold a reader's answers.
+adds each edition's missing notebooks to `translations/LANGUAGE/notebooks/` in a clone.
+Existing notebooks stay unchanged, because they may contain a reader's answers.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ LINK = re.compile(r"(?<=\]\()([^):#\s]+)(?=[)#])")
 
 
 def blocks(text: str) -> dict[str, str]:
-    """The translations in a file, by cell id; a block with nothing but comments is left out."""
+    """Return the translations in a file by cell id, without blocks that contain only comments."""
     parts = HEAD.split(text)[1:]
     found = zip(parts[::2], parts[1::2], strict=True)
     return {id: said for id, body in found if (said := COMMENT.sub("", body).strip())}
 
 
 def translated(notebook: dict[str, Any], file: Path, stale: str) -> dict[str, Any]:
-    """A notebook with its text cells translated; code, outputs, ids and metadata stay.
+    """Return a notebook with its text cells translated; code, outputs, ids and metadata stay.
 
     Args:
         file: the translations, which need not exist.
-        stale: the line above a cell that stays English.
+        stale: the line to put above a cell that stays English.
     """
     own = blocks(file.read_text(encoding="utf-8")) if file.exists() else {}
     cells = []
@@ -53,11 +53,11 @@ def translated(notebook: dict[str, Any], file: Path, stale: str) -> dict[str, An
 
 
 def build(folder: Path, out: Path, notebooks: Path = HANDED_OUT, *, again: bool = False) -> None:
-    """Write the edition of a language's folder.
+    """Write the edition in a language.
 
     Args:
         folder: `translations/LANGUAGE`.
-        out: where to; its notebooks are kept unless `again`.
+        out: the folder to write to; notebooks that exist there are kept unless `again`.
         notebooks: the English edition.
     """
     for path in sorted(notebooks.rglob("*.ipynb")):
@@ -76,7 +76,7 @@ def build(folder: Path, out: Path, notebooks: Path = HANDED_OUT, *, again: bool 
 
 
 def _lead(notebook: dict[str, Any], path: Path, target: Path, notebooks: Path) -> None:
-    """Links out of the folder of notebooks lead to the same files from the new place."""
+    """Make links out of the folder of notebooks lead to the same files from the new place."""
 
     def led(match: re.Match[str]) -> str:
         there = Path(os.path.normpath(path.parent / match[1]))

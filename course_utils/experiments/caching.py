@@ -51,13 +51,13 @@ def positions_pushed(
 
 # The time to read a prompt and to write a token --------------------------------------------------
 
-Caches = list[Any]  # for each block, its keys and values
+Caches = list[Any]  # the keys and values of each block
 Push = Callable[[TinyLM, Tensor, Caches], tuple[Tensor, Caches]]
 Read = Callable[[TinyLM, Tensor], tuple[Tensor, Caches]]
 
 
 def prompt(T: int, device: torch.device) -> Tensor:
-    """The ids `(1, T)` of a text that is as good as any other for measuring times."""
+    """Return the ids `(1, T)` of a text that is as good as any other for measuring times."""
     return torch.arange(T, device=device)[None] % VOCABULARY
 
 
@@ -65,14 +65,14 @@ def prompt(T: int, device: torch.device) -> Tensor:
 def costs(
     lengths: Sequence[int], device: torch.device, push: Push, read: Read, rounds: int = 3
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The milliseconds to read a prompt of each length, and to write one more token after it.
+    """Measure the milliseconds to read a prompt of each length, and to write one token after it.
 
     Args:
         lengths: the lengths T of the prompt.
         device: the device of the model.
         push: a step of one token, such as `next_logits`.
         read: reads a prompt at once, and returns the last logits and the caches.
-        rounds: the number of runs, of which the shortest counts.
+        rounds: the number of runs, of which the fastest counts.
     """
 
     def one_by_one(ids: Tensor) -> tuple[Tensor, Caches]:
@@ -111,7 +111,7 @@ def prefill_and_decode(
     alt: str,
     rounds: int = 3,
 ) -> Picture:
-    """Measure and draw `costs`, a panel for reading and one for writing."""
+    """Measure `costs` and draw them, with one panel for reading and one for writing."""
     measured = costs(lengths, device, push, read, rounds)
     with drawing.style():
         figure, panels = plt.subplots(1, 2, figsize=(8.0, 3.6), layout="constrained", sharey=True)

@@ -50,7 +50,7 @@ def twin(model: nn.Module, *sizes: int) -> TinyLM:
 
 
 def _attribute(model: Any, name: str) -> Any:
-    """What a dotted name such as "blocks.0.norm1.scale" refers to, or None."""
+    """Return what a dotted name such as "blocks.0.norm1.scale" refers to, or None."""
     for step in name.split("."):
         if not step.isdigit():
             model = getattr(model, step, None)

@@ -73,7 +73,7 @@ class ClinicModel(nn.Module):
 
     Args:
         patient: the letter of the patient; "" for a sound model.
-        program: the patient's program, such as a fixed one; None for the program as found.
+        program: the patient's program, for example a fixed one; None for the program as found.
 
     Shapes: `forward(ids, pad_mask=None)` takes `(B, T)` and a bool `(B, T)`, and returns
     `(B, T, V)`.
@@ -148,7 +148,7 @@ def train(
         model, losses = ClinicModel(patient, program), []
         optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
-        T = CONTEXT - (patient == "F" and program is None)  # it fails on the longest texts
+        T = CONTEXT - (patient == "F" and program is None)  # F fails on the longest texts
         step = model.program if patient == "D" else training_step
         for ids in toy_english.draw(16 * steps, T, seed=1).view(steps, 16, T):
             losses.append(step(model, ids, optimizer))
@@ -180,7 +180,7 @@ def trained(patient: str = "") -> ClinicModel:
 
 
 def treated(patient: str, program: Callable[..., Any]) -> ClinicModel:
-    """A sound model in which a program takes the place of this patient's."""
+    """Return the sound model with its version of this patient's program replaced by `program`."""
     return _with_parameters("", patient, program)
 
 
@@ -283,12 +283,12 @@ INSTRUMENTS: dict[str, Callable[[ClinicModel], bool]] = {
 
 
 def as_found() -> dict[str, ClinicModel]:
-    """A sound model, and the models of the eight patients as found, by name."""
+    """Return a sound model, and the models of the eight patients as found, by name."""
     return {"sound": trained(), **{letter: trained(letter) for letter in LETTERS}}
 
 
 def examined(models: Mapping[str, ClinicModel]) -> dict[str, dict[str, bool]]:
-    """Whether each instrument finds a fault in each model, by the names of both."""
+    """Return whether each instrument finds a fault in each model, by model and instrument."""
     return {
         name: {test: not fine(model) for test, fine in INSTRUMENTS.items()}
         for name, model in sorted(models.items(), key=lambda named: (len(named[0]) == 1, named[0]))
@@ -324,11 +324,11 @@ def in_a_batch(program: Callable[..., Any], text: str, beside: str) -> None:
 def loss_and_text(
     patient: str, beginning: str, program: Callable[..., Any] | None = None, steps: int = 300
 ) -> ClinicModel:
-    """Print the last loss and a text of a patient's model, as found or trained with a program.
+    """Print the last loss of a patient's model, as stored or newly trained, and a text it writes.
 
     Args:
-        program: the fixed program, with which a new model is trained; None for the stored model.
-        steps: the number of steps of this training.
+        program: the fixed program, with which a new model is trained; None uses the stored model.
+        steps: the number of training steps of the new model.
 
     Returns:
         The model.
@@ -381,7 +381,7 @@ def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor
 
 
 def channels_used(attend: Callable[..., Tensor], width: int, num_heads: int) -> str:
-    """Which channels of the values affect the result, or the error."""
+    """Return the numbers of the value channels that affect the result, or the error."""
     query, key, value = drawn(1, 6, width)
     value.requires_grad_()
     try:
@@ -392,7 +392,7 @@ def channels_used(attend: Callable[..., Tensor], width: int, num_heads: int) -> 
 
 
 def output_norms(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
-    """The mean length of the output at each position, `(T,)`; all values are about equally long."""
+    """Return the output's mean norm at each position, `(T,)`, for values of about equal norm."""
     query, key, value = drawn(64, 1, T, 16)
     value = value + 1  # all tokens have a component in common
     return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))

@@ -1,7 +1,7 @@
-"""Lesson 08: what residuals and norms do for a deep stack, for any wiring of a block's parts.
+"""Lesson 08: what residuals and norms do for a deep stack, with any wiring of a block's parts.
 
 A wiring is a function of a block and its input; it decides how the block's `norm1`, `attention`,
-`norm2` and `feed_forward` are connected. The lesson shows five, for example
+`norm2` and `feed_forward` are connected. The lesson shows five; one of them is
 
     def residuals_alone(block, x):
         x = x + block.attention(x)
@@ -24,11 +24,11 @@ from ..transformer import LayerNorm, TransformerBlock
 C, H = 32, 4
 
 Wiring = Callable[[nn.Module, Tensor], Tensor]
-BlockClass = Callable[[int, int, int], nn.Module]  # from d_model, num_heads and context_length
+BlockClass = Callable[[int, int, int], nn.Module]  # takes d_model, num_heads, context_length
 
 
 class Stack(nn.Module):
-    """Blocks, a norm and a linear layer: `(B, T, C)` to `(B, T, classes)`."""
+    """Blocks, a norm and a linear layer, which turn `(B, T, C)` into `(B, T, classes)`."""
 
     def __init__(
         self, wiring: Wiring, block_class: BlockClass, depth: int, T: int, classes: int
@@ -49,7 +49,7 @@ class Stack(nn.Module):
 def stream_size(
     wiring: Wiring, block_class: BlockClass = TransformerBlock, depth: int = 48, seed: int = 0
 ) -> float:
-    """The standard deviation of the numbers after `depth` untrained blocks; 1 at the input."""
+    """Return the standard deviation of the result of `depth` untrained blocks; the input's is 1."""
     B, T = 4, 8
     with torch.no_grad(), torch.random.fork_rng(devices=[]), use_threads(1):
         torch.manual_seed(seed)
@@ -63,10 +63,10 @@ def stream_size(
 def first_gradient(
     wiring: Wiring, block_class: BlockClass = TransformerBlock, depth: int = 48, seed: int = 0
 ) -> float:
-    """The gradient's norm over all parameters of the first of `depth` untrained blocks.
+    """Return the norm of the gradient of all parameters of the first of `depth` untrained blocks.
 
-    The stack guesses ten random classes, once. It runs in float64: without norms and residuals the
-    gradient is too small for float32.
+    The loss is measured on one batch, with random targets out of ten classes. The stack runs in
+    float64, because without norms and residuals the gradient is too small for float32.
     """
     B, T, classes = 4, 8, 10
     with torch.random.fork_rng(devices=[]), use_threads(1):
@@ -86,7 +86,7 @@ def train(
     warm_up: int = 0,
     seed: int = 0,
 ) -> float:
-    """Train a stack, with learned positions, to name the previous one of 12 kinds of token.
+    """Train a stack with learned positions to name the previous token, which is one of 12 kinds.
 
     Args:
         rate: the learning rate of Adam.

@@ -91,19 +91,19 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
 
 
 def plural_share(words: list[str], silent: int | Sequence[int] = (), block: int = 1) -> float:
-    """The probability that the start page's model gives to a plural verb after these words.
+    """Return the probability that the start page's model gives to a plural verb after these words.
 
     Args:
         silent: one or several heads of a block to ablate: their channels become 0 before
             `out_proj`.
-        block: which block, 0 or 1.
+        block: the block of these heads, 0 or 1.
     """
     return _plural_shares([words], silent, block).item()
 
 
 def mean_plural_share(subject: str, silent: int | Sequence[int] = (), block: int = 1) -> float:
-    """`plural_share`, averaged over the 192 sentences like "the dogs near the cat", in which the
-    subject is "many" and the nearer noun "one", or the opposite."""
+    """Average `plural_share` over the 192 sentences like "the dogs near the cat", in which the
+    subject has this number, "many" or "one", and the nearer noun has the other number."""
     other = {"many": "one", "one": "many"}[subject]
     sentences = [
         [END, "the", noun, place, "the", nearer]
@@ -187,8 +187,8 @@ def token_tables(
     """Draw tables of numbered channels; the shade shows the token that a channel belongs to.
 
     Args:
-        pieces: a table `(T, D)` of the numbers 1, 2, … for each heading. The first one is the
-            tokens' table: its width tells which numbers belong to token 0.
+        pieces: for each heading, a table `(T, D)` of the numbers 1, 2, …. The first table is that
+            of the tokens, so its width shows which numbers belong to token 0.
         words: the tokens, for the legend.
     """
     width = next(iter(pieces.values())).shape[1]
@@ -242,10 +242,10 @@ def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.Mult
 
 
 def start_page_with(module: Callable[..., nn.Module]) -> TinyLM:
-    """The start page's model, with its trained parameters in attention modules of this class.
+    """Build the start page's model, with its trained parameters in attention modules of this class.
 
     Args:
-        module: a class with the arguments and the parameters' names of `MultiHeadAttention`.
+        module: a class with the same arguments and parameter names as `MultiHeadAttention`.
     """
     with torch.random.fork_rng(devices=[]):
         model = start_page.new()

@@ -62,10 +62,10 @@ def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
 
 
 def floor() -> float:
-    """The lowest possible mean loss of the words 1 to 31 of a text.
+    """Return the lowest possible mean loss of words 1 to 31 of a text.
 
-    A text is its first word, the length of its segment, and each new word of the segment, drawn
-    from those that are left; all further words follow from these.
+    Three things are drawn: a text's first word, the length of its segment, and each new word of
+    the segment, from the words that are left. All further words follow from these.
     """
     lengths = range(SHORTEST, LONGEST + 1)
     new_words = [sum(log(WORDS - i) for i in range(1, length)) for length in lengths]
@@ -73,7 +73,7 @@ def floor() -> float:
 
 
 def batches(steps: int = STEPS, seed: int = 0) -> list[Tensor]:
-    """Batches of 32 texts each, `(32, 32)`, for a training loop; every text is drawn afresh."""
+    """Return batches of 32 texts, `(32, 32)`, for a training loop; every text is drawn afresh."""
     return [texts(TEXTS, seed=1_000 * seed + step)[0] for step in range(1, steps + 1)]
 
 
@@ -92,7 +92,7 @@ def _kept() -> dict[str, Tensor]:
 
 
 def stored(num_layers: int) -> tuple[TinyLM, list[float]]:
-    """The stored model with one or two layers, and the losses of its training."""
+    """Return the stored model with one or two layers, and the losses of its training."""
     with torch.random.fork_rng(devices=[]):
         model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
     mine = f"{num_layers}."
@@ -135,7 +135,7 @@ def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
 
 
 def without(model: TinyLM, *heads: tuple[int, int]) -> float:
-    """The accuracy without these heads, each given as its layer and its number."""
+    """Return the accuracy without these heads, each given by its layer and its number."""
     with ExitStack() as removed:
         for layer, head in heads:
             removed.enter_context(without_head(model, layer, head))

@@ -2,11 +2,11 @@
 
 The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
 result to the vectors, and predicts the next word with an output layer. The models of all rows are
-trained in the same way, for 400 steps of AdamW. Each step takes 32 new texts of 32 words, and the
+trained in the same way, for 400 steps of AdamW. Each step uses 32 new texts of 32 words, and the
 learning rate falls from 0.006 to 0. The loss is measured on 512 other texts.
 
-`train` measures the loss of the part that it gets, and `show` prints it beside the losses of five
-runs with the finished part. Those are stored in loss_so_far.json, which this command writes again:
+`train` measures the loss with the given part, and `show` prints it next to the losses of five
+runs with the finished part. These are stored in loss_so_far.json, which this command rewrites:
 
     python -m course_utils.experiments.loss_so_far
 """
@@ -77,7 +77,7 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its row, its loss in nats per word, what ran, what the model wrote, and the
+    """One training run: its row, its loss in nats per word, its part, what the model wrote, and the
     trained model."""
 
     row: str
@@ -136,7 +136,7 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> Run:
 
 @torch.no_grad()
 def head_weights(run: Run, words: Sequence[str]) -> Tensor:
-    """The attention weights of a run's only head on some words of the toy English, `(T, T)`."""
+    """Return the attention weights of a run's only head for words of the toy English, `(T, T)`."""
     assert isinstance(run.model, Model) and isinstance(run.model.part, nn.Module)
     x = run.model.token(torch.tensor([toy_english.words.index(word) for word in words]))  # (T, C)
     head: Any = run.model.part
@@ -145,15 +145,15 @@ def head_weights(run: Run, words: Sequence[str]) -> Tensor:
 
 
 def measured(row: Row, part: Part | None, seed: int) -> float:
-    """The loss of a run with any wiring, also one that isn't in the table."""
+    """Return the loss of a run with any wiring, even one that isn't in the table."""
     return _trained(row, part, seed)[0]
 
 
 def as_one_text(mean: Part) -> Part:
-    """A mean with one loop over texts and one over tokens, called with all texts as one.
+    """Speed up a mean that loops over texts and tokens: it is called with all texts as one.
 
     Each channel is averaged by itself, so B texts of C channels have the same means as one text
-    of B · C channels: `(B, T, C)` to `(1, T, B · C)` and back. The loop over texts then runs once.
+    of B · C channels: `(B, T, C)` -> `(1, T, B · C)`, and back. The loop over texts runs once.
     """
 
     @functools.wraps(mean)
@@ -183,7 +183,7 @@ def _trained(row: Row, part: Part | None, seed: int) -> tuple[float, nn.Module]:
 
 @lru_cache(maxsize=STEPS + 1)
 def _texts(B: int, seed: int) -> Tensor:
-    """The texts of a step, kept for the next run with the same seed."""
+    """Return the texts of a step, cached for the next run with the same seed."""
     return toy_english.draw(B, T + 1, seed)
 
 
@@ -193,7 +193,7 @@ def _loss(model: nn.Module, ids: Tensor) -> Tensor:
 
 
 def _name(part: object) -> str:
-    """What ran: "your tril_mean", "the finished tril_mean", or only a name."""
+    """Return what to call a part: "your tril_mean", "the finished tril_mean", or only its name."""
     if part is None:
         return "no part in between"
     if isinstance(part, nn.Sequential) and len({type(layer) for layer in part}) == 1:
@@ -209,10 +209,10 @@ def _name(part: object) -> str:
 
 
 def _written(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
-    """Lines that continue `BEGINNING`, drawn with the same random numbers for every model.
+    """Return lines that continue `BEGINNING`, drawn with the same random numbers for each model.
 
     Args:
-        next_word: from ids `(B, T)` to the probability of each next word, `(B, V)`.
+        next_word: turns ids `(B, T)` into the probability of each next word, `(B, V)`.
     """
     tokenizer = WordTokenizer(toy_english.words)
     ids = tokenizer.encode(BEGINNING).expand(LINES, -1)  # (B, T)
@@ -226,7 +226,7 @@ def _written(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
 
 def _next_word(model: nn.Module) -> Callable[[Tensor], Tensor]:
     def probabilities(ids: Tensor) -> Tensor:
-        filled = F.pad(ids, (0, T - ids.shape[1]))  # a part may only know texts of T words
+        filled = F.pad(ids, (0, T - ids.shape[1]))  # a part may accept only T words
         with torch.no_grad():
             return torch.softmax(model(filled)[:, ids.shape[1] - 1], dim=-1)  # (B, T, V) -> (B, V)
 
@@ -308,7 +308,7 @@ def _row(name: str) -> Row:
 
 
 class _BlockOfToday(nn.Module):
-    """Lesson 16's block: four query heads share two key-value heads."""
+    """Lesson 16's block, in which four query heads share two key/value heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ class _BlockOfToday(nn.Module):
 
 
 def finished(name: str) -> Part | None:
-    """A new finished part for a row, or None if its model has none."""
+    """Return a new finished part for a row, or None if the row's model has no part."""
 
     def block() -> nn.Module:
         return transformer.TransformerBlock(C, num_heads=4, context_length=T)
@@ -344,13 +344,13 @@ def finished(name: str) -> Part | None:
 
 @cache
 def kept() -> dict[str, dict[str, Any]]:
-    """For each row, the losses of five runs and the lines of the first, from loss_so_far.json."""
+    """Return what loss_so_far.json stores for each row: five losses and the first run's lines."""
     rows: dict[str, dict[str, Any]] = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
     return rows
 
 
 def one_run(name: str, seed: int) -> Run:
-    """A run of a row with the finished part."""
+    """Train a row's model with the finished part."""
     torch.manual_seed(seed)
     return train(name, finished(name), seed)
 
@@ -366,7 +366,7 @@ def main() -> None:
 
 
 def keep(found: dict[str, tuple[list[float], Sequence[str]]]) -> None:
-    """Write loss_so_far.json from the losses and lines of each row."""
+    """Store the losses and lines of each row in loss_so_far.json."""
     written = _written(lambda ids: toy_english.next_word(ids)[:, -1])
     floor = [toy_english.least_loss(T + 1)], written  # T words are read, and T are predicted
     rows = {

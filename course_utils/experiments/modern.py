@@ -1,4 +1,4 @@
-"""Lesson 16: models on lesson 15's text, with lesson 15's steps."""
+"""Lesson 16: models trained on the text of lesson 15, with the training steps of that lesson."""
 
 import string
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ LENGTH, STEPS, BATCH, RATE = 32, 1_000, 16, 0.01
 
 @lru_cache(maxsize=1)
 def letters_and_windows() -> tuple[CharacterTokenizer, Tensor, Tensor]:
-    """The tokenizer, windows to train on, `(N, T + 1)`, and held-out windows, side by side."""
+    """Return the tokenizer, training windows `(N, T + 1)`, and held-out windows without overlap."""
     text = without_repeats(read_text()).lower()
     text = "".join(letter for letter in text if letter in LETTERS)[:200_000]
     letters = CharacterTokenizer(LETTERS)

@@ -51,7 +51,7 @@ def _step(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> tuple[SelfAttention, Ten
 
 
 def nan_on_the_way_back(loss: Tensor) -> bool:
-    """Whether the gradient of any operation contains a NaN, even if it reaches no layer.
+    """Return whether any operation's gradient contains a NaN, even if the NaN reaches no layer.
 
     PyTorch's anomaly detection checks each operation of the backward pass and stops at the first
     whose gradient contains a NaN.

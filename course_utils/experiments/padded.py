@@ -1,6 +1,6 @@
 """Lesson 05: a head trained on padded batches, with its padding mask and without it.
 
-Each text is one sentence of the toy English, of 3 to 12 words, with left padding up to 12. A model
+Each text is a sentence of the toy English with 3 to 12 words, padded on the left to 12. A model
 turns each word into a vector of width 64, adds the head's result, and predicts the next word with
 an output layer; the predictions at padding don't count. It is trained on 400 batches of 32 texts.
 """
@@ -23,7 +23,7 @@ PAD = len(toy_english.words)
 
 @dataclass(frozen=True)
 class Losses:
-    """Nats per word on 512 held-out texts: in a padded batch, and each text alone."""
+    """The losses on 512 held-out texts, in nats per word: in a padded batch, and one by one."""
 
     in_a_batch: float
     alone: float
@@ -33,8 +33,8 @@ class Losses:
 
 
 class Model(nn.Module):
-    """From ids `(B, T)` and a padding mask to logits `(B, T, V)`; with `masked` False, the head
-    gets no mask."""
+    """A model from ids `(B, T)` to logits `(B, T, V)`, whose head gets the padding mask only if
+    `masked` is true."""
 
     def __init__(self, head: nn.Module, masked: bool) -> None:
         super().__init__()
@@ -48,14 +48,14 @@ class Model(nn.Module):
 
 
 def sentences(B: int, seed: int) -> list[Tensor]:
-    """Sentences of at most 12 words; the last one is the full stop."""
+    """Return sentences of at most 12 words; the last word of each is the full stop."""
     end, drawn = toy_english.words.index(END), toy_english.draw(2 * B, 12, seed, "sentence")
     ended = [text[: int((text == end).nonzero()[0]) + 1] for text in drawn if (text == end).any()]
     return ended[:B]
 
 
 def left_padded(texts: list[Tensor]) -> Tensor:
-    """One batch, `(B, 12)`, with the padding before each text."""
+    """Return one batch, `(B, 12)`, with padding before each text."""
     return torch.stack([F.pad(text, (LONGEST - len(text), 0), value=PAD) for text in texts])
 
 
@@ -85,7 +85,7 @@ def train(make: Callable[[int, int, int], nn.Module], masked: bool, seed: int = 
 
 
 def _words(texts: list[Tensor]) -> int:
-    """How many words are predicted: all but the first of each text."""
+    """Return the number of words to predict: all but the first word of each text."""
     return sum(int((text != PAD).sum()) - 1 for text in texts)
 
 

@@ -75,7 +75,7 @@ class Reader(nn.Module):
         kind: the kind of positions: "none", "learned", "sinusoidal" or "rotary".
         T: the number of tokens in training, which is the number of rows of a learned table.
         layers: the number of blocks.
-        parts: what computes the positions.
+        parts: the functions and the class that compute the positions.
     """
 
     def __init__(self, kind: str, T: int, layers: int = 1, parts: Parts = FINISHED) -> None:
@@ -155,10 +155,10 @@ def word_before(kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINIS
 
 
 def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
-    """The accuracy of predicting the previous word, at each of the tokens 1 to T - 1.
+    """Return the accuracy of predicting the previous word, at each of the tokens 1 to T - 1.
 
     Raises:
-        Exception: a learned table has no row for a position; the kind depends on the table.
+        Exception: a learned table has no row for a position; the error's type depends on the table.
     """
     ids = torch.randint(WORDS, (texts, T), generator=torch.Generator().manual_seed(1_000))
     with torch.no_grad(), use_threads(1):
@@ -171,7 +171,7 @@ def one_token_beyond(kind: str, parts: Parts = FINISHED) -> str:
     model = word_before(kind, parts=parts)
     try:
         share = shares_right(model, TRAINED + 1)[-1]
-    except Exception:  # each table of one's own has its own error
+    except Exception:  # a reader's own table may raise any error
         return "error"
     return "fine" if share > 0.95 else "drift"
 
@@ -189,9 +189,9 @@ def beyond(
     Args:
         kinds: the kinds of positions.
         T: the number of tokens.
-        seeds: the number of models of a kind, of which the mean and the range are drawn; by
-            default 1.
-        parts: what computes the positions.
+        seeds: the number of models of each kind, by default 1. Their mean and their range are
+            drawn.
+        parts: the functions and the class that compute the positions.
     """
     figure, axes = plt.subplots(figsize=(6.6, 3.2))
     axes.axvspan(TRAINED - 0.5, T, color="#eeeeee", zorder=0)

@@ -31,7 +31,7 @@ from ..todays_models import ModernLM
 from ..transformer import apply_rope
 
 STORED = Path(__file__).with_name("real_text.safetensors")
-RUNS = Path(__file__).with_name("real_text_runs.json")  # by `python -m tools.scale_real_text`
+RUNS = Path(__file__).with_name("real_text_runs.json")  # from `python -m tools.scale_real_text`
 
 VOCABULARY = 1_024
 SIZES = {
@@ -43,26 +43,26 @@ SIZES = {
     "d_ff": 344,
 }
 
-# The steps of three sizes that take about as many seconds of a quiet core.
+# For models of three sizes, the steps that take about this many seconds on an idle core.
 SECONDS = (3, 10, 30)
 BUDGETS = {"small": (135, 450, 1_350), "medium": (76, 250, 760), "large": (22, 73, 220)}
 
 
 def token_lengths(merges: Merges) -> Tensor:
-    """The number of bytes of each token, `(V,)`."""
+    """Return the number of bytes of each token, `(V,)`."""
     return torch.tensor([len(token) for token in vocabulary(merges)])
 
 
 @torch.no_grad()
 def held_out_bits(model: nn.Module, ids: Tensor, lengths: Tensor, context: int = 256) -> float:
-    """The bits per byte of a model on a text, read in windows side by side.
+    """Return a model's bits per byte on a text, which it reads in adjacent windows.
 
     Args:
         ids: the ids of the text, `(N,)`. The first token of the text and an incomplete last window
             are not counted.
         lengths: the number of bytes of each token, `(V,)`.
-        context: the number of tokens in a window. A window doesn't see the one before it, so the
-            first tokens of each have little context.
+        context: the number of tokens in a window. Tokens don't attend to earlier windows, so
+            the first tokens of each window have little context.
     """
     windows = ids.unfold(0, context + 1, context)  # (W, context + 1)
     bits, count = 0.0, 0
@@ -77,7 +77,7 @@ def held_out_bits(model: nn.Module, ids: Tensor, lengths: Tensor, context: int =
 
 @lru_cache(maxsize=1)
 def stored_model() -> tuple[ModernLM, Merges]:
-    """The stored model in evaluation mode, and the merges of its tokenizer."""
+    """Return the stored model in evaluation mode, and the merges of its tokenizer."""
     with safe_open(STORED, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         sizes = json.loads(file.metadata()["sizes"])
@@ -88,7 +88,7 @@ def stored_model() -> tuple[ModernLM, Merges]:
 
 
 def scaling() -> dict[str, dict[int, list[float]]]:
-    """The bits per byte of the stored runs of three sizes: by size and budget, one per seed."""
+    """Return the stored runs' bits per byte, keyed by size and seconds, with one value per seed."""
     found: dict[str, dict[int, list[float]]] = {}
     for run in json.loads(RUNS.read_text(encoding="utf-8"))["runs"]:
         if run["steps"] in BUDGETS.get(run["size"], ()):
@@ -98,11 +98,11 @@ def scaling() -> dict[str, dict[int, list[float]]]:
     return found
 
 
-# What compressors and counts make of it --------------------------------------------------------
+# Compressors and n-grams ------------------------------------------------------------------------
 
 
 def compressed_bits(text: bytes, before: bytes = b"") -> dict[str, float]:
-    """The bits per byte of a text under three compressors that may read another text before it."""
+    """Return a text's bits per byte with three compressors, which may read another text first."""
     programs: dict[str, Callable[[bytes], bytes]] = {
         "gzip": lambda data: gzip.compress(data, 9),
         "bz2": lambda data: bz2.compress(data, 9),
@@ -116,10 +116,10 @@ def compressed_bits(text: bytes, before: bytes = b"") -> dict[str, float]:
 
 
 class NGram:
-    """A model that counts: the next token after the last `order - 1` tokens.
+    """A model that counts which tokens follow each sequence of `order - 1` tokens.
 
-    Counts of all orders are mixed as by Witten and Bell (1991): the more different tokens have
-    followed a context, the more weight has the next shorter context.
+    Counts of all orders are mixed as in Witten and Bell (1991): the more different tokens have
+    followed a context, the more weight the next shorter context gets.
 
     Args:
         ids: the training text, `(N,)`.
@@ -138,14 +138,14 @@ class NGram:
             self.tables.append((patterns, counts, contexts, kinds, sums))
 
     def _keys(self, rows: Tensor) -> Tensor:
-        """One number for each row of tokens, `(N, n)` -> `(N,)`; equal rows have equal numbers."""
+        """Return one number per row of tokens, `(N, n)` -> `(N,)`; equal rows get equal numbers."""
         keys = torch.zeros(len(rows), dtype=torch.int64)
         for column in rows.T:
             keys = keys * self.vocab_size + column
         return keys
 
     def probability(self, rows: Tensor) -> Tensor:
-        """The probability of the last token of each row, `(N, order)` -> `(N,)`, float64."""
+        """Return the probability of each row's last token, `(N, order)` -> `(N,)`, in float64."""
         mixed = torch.full((len(rows),), 1 / self.vocab_size, dtype=torch.float64)
         for n, (patterns, counts, contexts, kinds, sums) in enumerate(self.tables, start=1):
             keys = self._keys(rows[:, -n:])
@@ -158,13 +158,13 @@ class NGram:
         return mixed
 
     def bits_per_byte(self, ids: Tensor, lengths: Tensor) -> float:
-        """The bits per byte of a text, from the token on that has a full context."""
+        """Return the bits per byte of a text, from the first token that has a full context."""
         rows = ids.unfold(0, self.order, 1)
         bits = -self.probability(rows).log2().sum()
         return float(bits / lengths[rows[:, -1]].sum())
 
     def sample(self, ids: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Append `count` tokens to `(T,)` ids, each drawn by its probability."""
+        """Append `count` tokens to `(T,)` ids, each drawn from the model's probabilities."""
         every = torch.arange(self.vocab_size)[:, None]
         for _ in range(count):
             context = (
@@ -177,12 +177,12 @@ class NGram:
 
 
 def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
-    """The value of each key, in float64; 0 for keys that aren't known. `known` is sorted."""
+    """Return the value of each key, in float64; 0 for keys not in `known`, which is sorted."""
     at = torch.searchsorted(known, keys).clamp(max=len(known) - 1)
     return torch.where(known[at] == keys, values[at], 0).double()
 
 
-# What it writes ---------------------------------------------------------------------------------
+# What the model writes --------------------------------------------------------------------------
 
 PROMPTS = ("def", "def get", "def _read(self", "def close(", "def parse", "def __init__(self")
 
@@ -194,7 +194,7 @@ def functions(
     that isn't indented.
 
     Args:
-        write: continues a prompt.
+        write: a function that continues a prompt.
         count: the number of functions.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -210,23 +210,23 @@ def functions(
 def written_by_people(
     text: bytes, count: int, merges: Merges, tokens: int = 100, seed: int = 0
 ) -> list[str]:
-    """Functions of a text in the form of `functions`: each is cut after as many tokens as a model
-    writes."""
+    """Return functions from a text, in the form of `functions`: each is cut after as many tokens as
+    a model writes."""
     starts = [found.start() for found in re.finditer(rb"\n\ndef ", text)]
     chosen = iter(random.Random(seed).sample(starts, count))
 
     def read(_prompt: bytes, _generator: torch.Generator) -> bytes:
         start = next(chosen)
         ids = encode_text(text[start : start + 40 * tokens], merges)
-        return decode(ids[: tokens + 3].tolist(), merges)  # the prompts have about three
+        return decode(ids[: tokens + 3].tolist(), merges)  # a prompt has about three tokens
 
     return functions(read, count)
 
 
 def is_python(text: str) -> bool:
-    """Whether `ast.parse` accepts a text."""
+    """Return whether `ast.parse` accepts a text."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of strange escapes, for example
+        warnings.simplefilter("ignore")  # about invalid escapes, for example
         try:
             ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -235,7 +235,7 @@ def is_python(text: str) -> bool:
 
 
 def accepted(texts: Sequence[str]) -> tuple[float, float]:
-    """The share of functions, and of their lines, that `ast.parse` accepts.
+    """Return the share of functions, and the share of their lines, that `ast.parse` accepts.
 
     A line is tried alone, without its indentation; a line that opens a block gets a `pass`.
     """
@@ -248,7 +248,7 @@ def accepted(texts: Sequence[str]) -> tuple[float, float]:
 
 
 def longest_copy(text: bytes, training: bytes) -> bytes:
-    """The longest run of a text that stands in the training text, byte for byte."""
+    """Return the longest sequence of bytes in a text that also occurs in the training text."""
     best = b""
     for start in range(len(text)):
         while text[start : start + len(best) + 1] in training:
@@ -258,14 +258,14 @@ def longest_copy(text: bytes, training: bytes) -> bytes:
     return best
 
 
-# What its heads do ------------------------------------------------------------------------------
+# What the model's heads do ----------------------------------------------------------------------
 
 CLOSES = {b")": b"(", b"]": b"[", b"}": b"{"}
 
 
 def bracket_pairs(ids: Sequence[int], tokens: Sequence[bytes]) -> list[tuple[int, int]]:
-    """The positions of the tokens right before a closing bracket, each with the position of the
-    token that opened the bracket."""
+    """Return pairs of positions: the token right before a distant closing bracket, and the token
+    that opened the bracket."""
     stack: list[tuple[bytes, int]] = []
     pairs = []
     for at, id in enumerate(ids):
@@ -285,7 +285,7 @@ def bracket_pairs(ids: Sequence[int], tokens: Sequence[bytes]) -> list[tuple[int
 
 @torch.no_grad()
 def attention_weights(model: ModernLM, ids: Tensor) -> Tensor:
-    """The attention weights of every head, `(B, T)` -> `(B, L, H, T, T)`."""
+    """Return the attention weights of every head, `(B, T)` -> `(B, L, H, T, T)`."""
     found = []
     with evaluating(model):
         x = model.embed(ids)
@@ -303,10 +303,10 @@ def attention_weights(model: ModernLM, ids: Tensor) -> Tensor:
 
 
 def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple[Tensor, float]:
-    """How much weight each head puts on the opening bracket, right before the closing one.
+    """Measure the weight that each head puts on an opening bracket, right before it is closed.
 
     Returns:
-        The mean weights, `(L, H)`, and the mean weight under even attention.
+        The mean weights, `(L, H)`, and the mean weight under uniform attention.
     """
     found, even = [], []
     for part in ids.split(4):  # all weights at once would take hundreds of megabytes
@@ -320,7 +320,7 @@ def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tup
 
 @contextmanager
 def without_head(model: ModernLM, layer: int, head: int) -> Iterator[None]:
-    """Remove a head inside the context: its part of `out_proj` is 0."""
+    """Remove a head inside the `with` block, where its columns of `out_proj` are 0."""
     attention: Any = model.blocks[layer].attention
     D = attention.out_proj.in_features // attention.num_heads
     part = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
@@ -334,7 +334,7 @@ def without_head(model: ModernLM, layer: int, head: int) -> Iterator[None]:
 
 @torch.no_grad()
 def closing_loss(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple[float, float]:
-    """The mean loss, in nats, of tokens that close a distant bracket, and of all other tokens."""
+    """Return the mean loss, in nats, of tokens that close a distant bracket, and of all others."""
     losses = F.cross_entropy(
         model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
     ).view(len(ids), -1)
@@ -346,7 +346,7 @@ def closing_loss(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple
 
 
 class Watched(list[Tensor]):
-    """Batches for a training loop; on the way, `look(step)` is called after every `every` steps."""
+    """Batches for a training loop, during which `look(step)` is called every `every` steps."""
 
     def __init__(
         self, batches: Sequence[Tensor], every: int, look: Callable[[int], object]

@@ -84,7 +84,7 @@ def _begun(prefix: str) -> Tensor:
 
 @torch.no_grad()
 def next_words(model: Translator, source: str, prefix: str, count: int) -> dict[str, float]:
-    """The most likely next French words after a prefix, with their rounded probabilities.
+    """Return the most likely French words after a prefix, with their rounded probabilities.
 
     Args:
         source: an English sentence.
@@ -134,7 +134,7 @@ def as_batch(pairs: Sequence[Pair]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def with_inputs(batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The batch, with the decoder's inputs before the targets."""
+    """Return the batch, with the decoder's inputs added before the targets."""
     source, mask, targets = batch
     return source, mask, teacher_forcing(targets, BOS_ID), targets
 

@@ -1,5 +1,5 @@
-"""Lesson 10: a small model of the toy English, trained without the shift or on too little text, and
-its heads: what they attend to, and what the model loses without each of them.
+"""Lesson 10: a small model of the toy English, also trained without the shift or on few texts;
+what its heads attend to, and what the model loses without each of them.
 
 The bigram model, computed from the grammar, is the best model that sees only one word.
 
@@ -28,7 +28,7 @@ from ..language_model import TinyLM, head_scores, held_out_loss, train_lm, train
 from ..show.figures import Picture
 
 STORED = Path(__file__).with_suffix(".safetensors")
-KEPT = ".course_tiny_lm.safetensors"  # the reader's own, next to their progress
+KEPT = ".course_tiny_lm.safetensors"  # the reader's model, next to their progress
 
 
 def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
@@ -39,12 +39,12 @@ def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
 
 
 def batches(steps: int = 300) -> list[Tensor]:
-    """The lesson's batches, `(32, 33)` each; every text is drawn afresh."""
+    """Return the lesson's batches, `(32, 33)` each; every text is drawn afresh."""
     return list(toy_english.draw(steps * 32, 33, seed=1).view(steps, 32, 33))
 
 
 def trained(seed: int = 0) -> TinyLM:
-    """A model trained as in the lesson."""
+    """Return a model trained as in the lesson."""
     model = new_model(seed=seed)
     with use_threads(1):
         train_lm(model, batches(), learning_rate=6e-3)
@@ -55,7 +55,7 @@ def trained(seed: int = 0) -> TinyLM:
 
 
 def keep(model: nn.Module) -> None:
-    """Store the parameters of the reader's model, if their progress is stored, and say so."""
+    """If the reader's progress is stored, store their model's parameters next to it, and say so."""
     path = progress_path()
     if path is None:
         return
@@ -66,7 +66,7 @@ def keep(model: nn.Module) -> None:
 
 
 def kept() -> TinyLM:
-    """The reader's model of lesson 10, or the stored one; prints which."""
+    """Return the reader's model from lesson 10, or else the stored one, and print which."""
     model, path = new_model(), progress_path()
     own = path and path.with_name(KEPT)
     try:
@@ -75,7 +75,7 @@ def kept() -> TinyLM:
             print("the model: yours, as you trained it in lesson 10")
             return model.eval()
         why = "lesson 10 keeps yours once your own loop has trained it"
-    except Exception as error:  # a damaged file, or a model of another shape
+    except Exception as error:  # a damaged file, or a model of other sizes
         why = f"yours can't be read: {type(error).__name__}"
     print(f"the model: the stored one ({why})")
     model.load_state_dict({name: w.float() for name, w in load_file(STORED).items()})
@@ -164,8 +164,8 @@ def counted_bigram_loss(train_ids: Tensor, held_out: Tensor, V: int) -> float:
 def counted_loss(
     train_ids: Tensor, held_out: Tensor, V: int, length: int, more: float = 0.1
 ) -> float:
-    """The held-out loss of a model that counts, in the training text, which id follows the
-    `length - 1` ids before it; each count is increased by `more`."""
+    """Return the held-out loss of a model that counts which id follows each sequence of
+    `length - 1` ids in the training text; every count is increased by `more`."""
     place = V ** torch.arange(length, device=train_ids.device).flip(0)
 
     def groups(ids: Tensor) -> Tensor:
@@ -214,7 +214,7 @@ def _weights(model: TinyLM, ids: Tensor) -> Tensor:
 
 
 def by_weight(model: TinyLM) -> list[tuple[tuple[int, int], float]]:
-    """The layer and number of each head, and its mean weight on the subject, the largest first."""
+    """Return each head's layer and number, and its mean weight on the subject, in falling order."""
     rows = enumerate(on_the_subject(model).tolist())
     heads = [((layer, head), share) for layer, row in rows for head, share in enumerate(row)]
     return sorted(heads, key=lambda one: -one[1])
@@ -226,7 +226,7 @@ def best_head(model: TinyLM) -> tuple[int, int]:
 
 
 def ids_of(text: str) -> Tensor:
-    """The ids `(1, T)` of words separated by spaces."""
+    """Return the ids `(1, T)` of words separated by spaces."""
     return torch.tensor([[toy_english.words.index(word) for word in text.split()]])
 
 

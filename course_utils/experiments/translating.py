@@ -24,7 +24,7 @@ from ..translation import (
     translation_loss,
 )
 from .sources import ReadsOnce, as_batch, sentences
-from .sources import exact as exact  # for the lesson
+from .sources import exact as exact  # the lesson imports it from here
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
 BATCH, STEPS, RATE = 64, 300, 2e-3
@@ -43,7 +43,7 @@ def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
 
 
 def loss(logits: Tensor, batch: Sequence[Tensor]) -> Tensor:
-    """The loss of a batch whose last part is the targets."""
+    """Return the loss of a batch whose last tensor contains the targets."""
     return translation_loss(logits, batch[-1], PAD_ID)
 
 
@@ -120,7 +120,7 @@ def _log_probability(model: nn.Module, text: str, ids: Sequence[int]) -> float:
 
 
 class Judged(NamedTuple):
-    """The fractions of sentences that a search translates rightly, and wrongly for two reasons."""
+    """The fractions of sentences that a search gets right, and wrong for each of two reasons."""
 
     right: float
     missed: float
@@ -130,7 +130,7 @@ class Judged(NamedTuple):
 def judged(
     search: Search, model: nn.Module, pairs: Sequence[Pair], widths: Sequence[int]
 ) -> dict[int, Judged]:
-    """The translations that a search finds with each width.
+    """Judge the translations that a search finds with each beam width.
 
     A wrong translation is `missed` if the right one has a better score, so that the search is to
     blame, and `preferred` if the model gives the wrong one the better score.
@@ -162,7 +162,7 @@ def show_judged(found: dict[int, Judged]) -> None:
 
 
 def rescued(model: nn.Module, pairs: Sequence[Pair], width: int) -> str:
-    """A short sentence that greedy decoding gets wrong, and a beam of this width right."""
+    """Return a short sentence that greedy decoding gets wrong and this beam width gets right."""
     in_order = sorted(pairs, key=lambda pair: len(pair.french))
     for pair in in_order:
         if translate(model, pair.english, width) == pair.french != translate(model, pair.english):

@@ -144,7 +144,7 @@ def figure(width: float, height: float, title: str) -> Figure:
 
 
 def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
-    """A title and the fonts for it; it stays English if no font here has its characters."""
+    """Translate a title, and find its fonts; it stays English if no font has its characters."""
     own, latin = said(title), list(matplotlib.rcParams["font.family"])
     if own == title:
         return title, latin
@@ -156,7 +156,7 @@ def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
 def _wrapped(text: str, columns: int) -> str:
     if not any(map(is_wide, text)):
         return "\n".join(textwrap.wrap(text, columns))
-    lines, width = [""], 0  # no spaces between words: a line may end after any character
+    lines, width = [""], 0  # without spaces between words, a line may end anywhere
     for character in text:
         width += 1 + is_wide(character)
         if width > columns and unicodedata.category(character)[0] != "P":
@@ -330,7 +330,7 @@ def _drawn(figure: Figure) -> Image.Image:
 
 
 def _encoded(image: Image.Image, **how: Any) -> bytes:
-    """The encoded image without a time stamp or version, so that equal images give equal bytes."""
+    """Encode an image without a time stamp or version, so that equal images give equal bytes."""
     file = io.BytesIO()
     image.save(file, **how)
     return file.getvalue()

@@ -153,13 +153,13 @@ def mask_picture(
     names: Sequence[str] | None = None,
     alt: str | None = None,
 ) -> Picture:
-    """Draw one `(T, S)` mask, or a batch `(B, T, S)`: hidden cells are hatched.
+    """Draw one `(T, S)` mask, or a batch `(B, T, S)`, with hidden cells hatched.
 
     Args:
         hidden: a bool mask; `True` means hidden.
         title: what the figure shows.
-        queries, keys: T and S labels, or S labels for each of B masks; by default positions.
-        names: B headings; by default "sequence 0", ….
+        queries, keys: T and S labels, or S labels for each of B masks; by default, the positions.
+        names: B headings; by default, "sequence 0", ….
         alt: the text alternative; by default, the keys that are visible to each row.
     """
     if hidden.dtype != torch.bool:
@@ -208,7 +208,7 @@ def score_distributions(
     Args:
         scores: for each width D of the vectors, their unscaled dot products in any shape.
         title: what the figure shows.
-        alt: the text alternative; by default the standard deviations.
+        alt: the text alternative; by default, it names the standard deviations.
     """
     raw = {D: array(tensor).ravel() for D, tensor in scores.items()}
     panels = {
@@ -441,7 +441,7 @@ def curves(
 
     Args:
         x: N numbers in order.
-        values: N numbers by name.
+        values: for each name, N numbers.
         title: what the figure shows.
         points: pairs of x and y to mark.
         alt: the text alternative.
@@ -557,7 +557,7 @@ def product(
     names: Sequence[str],
     alt: str,
 ) -> Picture:
-    """Draw `weights @ x` as three tables, with frames around a row of the result and what it uses.
+    """Draw `weights @ x` as three tables; frames mark a row of the result and the numbers it uses.
 
     Args:
         weights, x: matrices `(T, T)` and `(T, C)`.

@@ -102,7 +102,7 @@ def watch_training(
         levels: losses to compare with, by name, drawn as lines in the live plot.
         threads: the number of threads; None uses all. With one thread, losses don't depend on the
             number of cores, and other programs on a busy machine delay training less.
-        loss: the loss of the model's output, `(B, T, V)`, and a batch.
+        loss: computes the loss from the model's output, `(B, T, V)`, and a batch.
     """
     losses: list[float] = []
 

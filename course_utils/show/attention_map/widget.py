@@ -53,9 +53,9 @@ def attention_map(
         hidden: a bool mask, broadcastable to `scores`; True is hidden.
         causal: whether to hide the keys after each query as well; needs T = S.
         pad_mask: a bool mask `(S,)`; True is padding, which is hidden from every query.
-        query, key: vectors `(T, D)` and `(S, D)`, with the scores' leading sizes, if any; `scores`
-            must be their unscaled products. They add a step "query · key".
-        values: vectors `(S, D)`, also with leading sizes; they add the step "weighted sum".
+        query, key: vectors `(T, D)` and `(S, D)`, with the leading dimensions of `scores`, if any;
+            `scores` must be `query @ key.mT`, unscaled. They add a step "query · key".
+        values: vectors `(S, D)`, also with leading dimensions, which add a step "weighted sum".
         scale: a factor such as `d_head ** -0.5`; by default, the scores count as already scaled.
         head_names: one name per head, or one per head of each layer.
         temperature, layer, head, row: the initial choice; temperatures are from 0.1 to 10.
@@ -63,7 +63,7 @@ def attention_map(
         overview: whether to begin with all heads of the layer side by side.
 
     Raises:
-        ValueError: sizes, types or numbers don't fit; the message names them.
+        ValueError: a size, type or number doesn't fit; the message names it.
     """
     scores = _scores(scores)
     shown_queries, shown_keys = _axes(queries, keys, scores)

@@ -1,4 +1,4 @@
-"""Drawings of heads, blocks and models: stored as SVG, with what they show in words beside them.
+"""Drawings of heads, blocks and models, stored as SVG, each with a description in words.
 
 They use the page's text colour, so they are readable on light and dark pages and in print; learned
 or marked parts have a thick border as well as a colour.
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing, which a notebook shows as a picture and a terminal as text."""
+    """A drawing, which is shown as a picture in a notebook and as text in a terminal."""
 
     svg: str
     title: str
@@ -62,7 +62,7 @@ def drawing(name: str, title: str = "") -> Drawing:
         title: what the reader should see in it, if it differs from the stored title.
 
     Raises:
-        ValueError: there is no drawing of that name.
+        ValueError: there is no drawing with that name.
     """
     if name not in _texts():
         raise ValueError(f"there is no drawing {name!r}; there are {', '.join(_texts())}")

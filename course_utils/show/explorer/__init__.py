@@ -22,7 +22,7 @@ from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
 SCRIPT = joined(FOLDER / "explorer.js")
-MOST_NUMBERS = 3_000_000  # 12 MB in a page
+MOST_NUMBERS = 3_000_000  # 12 MB in the page
 SHOWN = 7  # the number of likeliest words in the table
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
 BUILT |= {"16": "ModernLM"}
@@ -48,16 +48,16 @@ def explore(
     Args:
         model: a `TinyLM` or a `ModernLM`, or another module with the same parameter names.
         words: the V words or letters that the ids stand for. Letters are joined without spaces.
-        text: what the page computes first.
+        text: the text for which the page first shows a result.
         begin: a word that is put before every text.
         examples: texts that can be chosen.
-        first: the station that is open first, such as "0.head.1", head 1 of block 0.
-        heads: the number of heads in each block; 0 means that the first block says it.
-        context_length: the maximum number of tokens; 0 means that the model says it.
+        first: the station that is open at first, such as "0.head.1" for head 1 of block 0.
+        heads: the number of heads in each block; 0 means the number that block 0 stores.
+        context_length: the maximum number of tokens; 0 means the number that the model stores.
 
     Raises:
-        ValueError: the parameters have other names, the number of words isn't V, or the model
-            doesn't say how many heads or tokens it has.
+        ValueError: the parameters have other names, the number of words isn't V, or a number
+            that wasn't passed isn't stored in the model.
     """
     names = model.state_dict()
     size = sum(parameter.numel() for parameter in names.values())
@@ -87,11 +87,11 @@ def share(
     title: str = "A small language model, whole",
     **options: Any,
 ) -> Path:
-    """Write what `explore` shows as one HTML file that needs no server and no network.
+    """Write what `explore` shows to one HTML file, which needs no server and no network.
 
     Args:
-        path: the file, which is overwritten. The model's parameters are rounded to float16 in it.
-        title: of the page.
+        path: the file, which is overwritten. It contains the parameters rounded to float16.
+        title: the title of the page.
         options: `begin`, `examples`, `first`, `heads` and `context_length`, as in `explore`.
     """
     shown = explore(model, words, text, **options)
@@ -117,14 +117,14 @@ def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
 
 
 def _own(module: nn.Module, name: str, argument: str) -> Any:
-    """A number that a module stores; if it doesn't, the caller has to say it."""
+    """Return a number that a module stores; if it stores none, the caller must pass the number."""
     if not hasattr(module, name):
         raise ValueError(f"Your {type(module).__name__} doesn't store {name}: pass `{argument}=`.")
     return getattr(module, name)
 
 
 def _modern(model: nn.Module, context_length: int) -> dict[str, Any]:
-    """What the page needs of a `ModernLM` and its parameters don't show."""
+    """Return what the page needs of a `ModernLM` besides its parameters."""
     attention, norm = (model.get_submodule(name) for name in ("blocks.0.attention", "norm"))
     return {
         "longest": context_length or _own(model, "context_length", "context_length"),
@@ -143,7 +143,7 @@ class Explorer(WithTable):
     text = traitlets.Unicode().tag(sync=True)
     _weights = traitlets.Bytes().tag(sync=True)
     _heads = traitlets.Int().tag(sync=True)
-    _modern: traitlets.Dict = traitlets.Dict().tag(sync=True)  # of a ModernLM
+    _modern: traitlets.Dict = traitlets.Dict().tag(sync=True)  # for a ModernLM
     _words: traitlets.List = traitlets.List().tag(sync=True)
     _begin = traitlets.Unicode().tag(sync=True)
     _examples: traitlets.List = traitlets.List().tag(sync=True)

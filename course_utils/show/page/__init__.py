@@ -14,14 +14,14 @@ from .. import colours
 FOLDER = Path(__file__).parent
 IMPORT = re.compile(r'^import (\{[^}]*\}) from "(\.[^"]*)";$', re.M)
 EXPORTED = re.compile(r"^export (?:function|const|class) (\w+)", re.M)
-# Only those that have lines of their own.
+# Only comments on lines of their own.
 COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)\n", re.M | re.S)
 EXPORT = re.compile(r"^export (?=function|const|class)", re.M)
 
 
 @cache
 def joined(entry: Path) -> str:
-    """The script of a module, after all modules that it imports, each in its own scope.
+    """Join a module's script with those of all modules that it imports, each in its own scope.
 
     Comments are left out, because the script is sent with every widget and stored in every page.
     """
