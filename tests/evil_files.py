@@ -131,7 +131,7 @@ def retyped_cells(hand: Hand) -> None:
     check.metadata.nbgrader.update(points=100, solution=True, locked=False, task=True)
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="NameError|right", before=True)
+@attack("files", points=QUIZ_AND_MEAN, said="Right", before=True, paid=QUIZ_AND_MEAN)
 def reordered_cells(hand: Hand) -> None:
     """The cells are in the opposite order; the answers are right."""
     notebook = hand.lesson()

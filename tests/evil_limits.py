@@ -83,7 +83,7 @@ def slow_answers(hand: Hand) -> None:
 def stops_listening(hand: Hand) -> None:
     """The process no longer reads what the host sends, so that the host would wait."""
     notebook = hand.quiz_done()
-    put_after_imports(notebook, f"later = {'x' * 3_000_000!r}")
+    put_after_imports(notebook, f"later = {'x' * 2_000_000!r}")
     put_after_imports(
         notebook,
         dedent(FIND).strip()

@@ -189,6 +189,11 @@ def a_section_moved_to_the_end(nb):
     nb["cells"] += moved
 
 
+@form(noted="imports were changed")
+def all_cells_in_the_opposite_order(nb):
+    nb["cells"].reverse()
+
+
 @form()
 def text_of_a_locked_cell_with_other_blanks(nb):
     c = cell(nb, "check-softmax")

@@ -5,18 +5,14 @@ It runs in a process of its own (helper.py), because cleaning may take any time 
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 from .readable import clean, math_at_rest, writable
 
 MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
-MOST_OPEN, MOST_TAGS = 500, 20_000  # nested elements; all tags of a page
-MOST_REOPENED = 400_000  # both multiplied: a parser may open all again for each tag
 MOST_COLOURS = 1000  # of a text: pages take quadratic time to show them
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
-VOID = {"br", "img", "input", "hr", "wbr", "col", "meta", "link", "area", "base", "embed"}
 
 
 def told(said: str) -> dict[str, Any]:
@@ -60,10 +56,10 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
     if isinstance(picture, str) and len(picture) < MOST_PICTURE and BASE64.fullmatch(picture):
         kept["image/png"] = picture
     page = data.get("text/html")
-    if isinstance(page, str) and len(page) < MOST_HTML and _is_small(writable(page)):
+    if isinstance(page, str) and len(page) < MOST_HTML:
         only = {"attribute_filter": _nothing_fetched, "url_schemes": {"data"}}
         page = clean(writable(page), "html", **only)
-        if page.strip() and len(page) < 2 * MOST_HTML and _is_small(page):
+        if page.strip() and len(page) < 2 * MOST_HTML:
             kept["text/html"] = math_at_rest(page)  # an empty one would be shown, not the others
     return kept
 
@@ -73,36 +69,6 @@ def _nothing_fetched(tag: str, attribute: str, value: str) -> str | None:
     if attribute == "src" and (len(value) >= MOST_PICTURE or not PICTURE.fullmatch(value)):
         return None
     return None if attribute == "style" and "margin" in value and "-" in value else value
-
-
-class _Depth(HTMLParser):
-    """Counts the elements that a parser opens, however they are written."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=False)
-        self.open: list[str] = []
-        self.deepest = self.tags = self.attributes = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags += 1
-        self.attributes += len(attrs)
-        if tag not in VOID:
-            self.open.append(tag)
-            self.deepest = max(self.deepest, len(self.open))
-
-    def handle_endtag(self, tag: str) -> None:
-        if self.open and self.open[-1] == tag:  # others may not close anything
-            self.open.pop()
-
-
-def _is_small(page: str) -> bool:
-    """Whether a page can be cleaned and shown quickly."""
-    if page.count("<") > 2 * MOST_TAGS:
-        return False
-    depth = _Depth()
-    depth.feed(page)
-    many = max(depth.tags, depth.attributes)
-    return many <= MOST_TAGS and depth.deepest < MOST_OPEN and many * depth.deepest <= MOST_REOPENED
 
 
 def _text(value: Any) -> str:

@@ -121,9 +121,12 @@ def _chosen(cells: Sequence[Mapping[str, str]], released: Mapping[str, Released]
 def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
     """Runs the lesson's own imports, unless the notebook still does, before anything can fail."""
     imports = next((text for text in given if IMPORTS_CHECK.search(text)), "")
-    if not imports or any(plain(c.source) == plain(imports) for c in made if c.kind == "code"):
+    code = [n for n, cell in enumerate(made) if cell.kind == "code"]
+    needed = next((n for n in code if made[n].name), len(made))
+    above = {plain(made[n].source) for n in code if n <= needed}
+    if not imports or plain(imports) in above:
         return []
-    first = next((n for n, cell in enumerate(made) if cell.kind == "code"), len(made))
+    first = code[0] if code else len(made)
     made.insert(first, Kept("code", IMPORTED + imports))
     return ["the lesson's imports were changed or missing, and run first"]
 
