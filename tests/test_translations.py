@@ -6,7 +6,7 @@ import re
 import pytest
 
 from course_utils.desk.translated import blocks, build, translated
-from tools import NOTEBOOKS, ROOT, SOLUTIONS, translations
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
 from whywrong.language import MARKER
 
@@ -67,7 +67,7 @@ def edition(request, tmp_path_factory):
 def test_an_edition_is_the_english_one_but_for_its_texts(edition):
     """So one gradebook grades both: code, outputs, ids and metadata are the same."""
     to, out = edition
-    for path in sorted(NOTEBOOKS.rglob("*.ipynb")):
+    for path in notebooks_in(NOTEBOOKS):
         ours, theirs = read(path), read(out / path.relative_to(NOTEBOOKS))
         assert theirs["metadata"].pop("course") == {"language": to.folder.name}
         for cell, own in zip(ours["cells"], theirs["cells"], strict=True):

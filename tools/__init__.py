@@ -8,3 +8,8 @@ NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
 ANSWERS = ROOT / "tests" / "answers"  # that the matrix tries, one folder per lesson
 START_PAGE = "index.ipynb"
+
+
+def notebooks_in(folder: Path) -> list[Path]:
+    """All notebooks below a folder, without the copies that JupyterLab keeps of open ones."""
+    return [p for p in sorted(folder.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]

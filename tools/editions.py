@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import os
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from . import (
     first_cell,
     live,
     minutes,
+    notebooks_in,
     one_run,
     translations,
 )
@@ -281,8 +283,8 @@ def make_student_edition(solutions: Path = SOLUTIONS, notebooks: Path = NOTEBOOK
         for page in solutions.glob("*.ipynb"):
             wanted[Path(page.name)] = _without_outputs(page).encode()
 
-    for path in notebooks.rglob("*.ipynb"):
-        if path.relative_to(notebooks) not in wanted and ".ipynb_checkpoints" not in path.parts:
+    for path in notebooks_in(notebooks):
+        if path.relative_to(notebooks) not in wanted:
             path.unlink()
     for name, content in wanted.items():
         target = notebooks / name
@@ -313,7 +315,7 @@ def _picture() -> NotebookNode:
 
 def write_first_cells() -> None:
     """Write the first cell of every lesson into both editions, running nothing."""
-    for path in sorted(SOLUTIONS.rglob("*.ipynb")):
+    for path in notebooks_in(SOLUTIONS):
         solved = nbformat.read(path, as_version=4)
         if ".ipynb_checkpoints" in path.parts or not first_cell.put(solved):
             continue
@@ -339,10 +341,10 @@ def main(arguments: list[str]) -> None:
     bring = tidy_solution if "--tidy" in arguments else run_solution
     arguments = [a for a in arguments if a != "--tidy"]
     points = catalogue().points()
-    paths = [Path(a).resolve() for a in arguments] or sorted(SOLUTIONS.rglob("*.ipynb"))
-    for path in paths:
-        if ".ipynb_checkpoints" in path.parts:
-            continue
+    paths = [Path(a).resolve() for a in arguments]
+    if unknown := [a for a, p in zip(arguments, paths, strict=True) if p.suffix != ".ipynb"]:
+        sys.exit(f"{unknown[0]} is no notebook. {inspect.getdoc(main)}")
+    for path in paths or notebooks_in(SOLUTIONS):
         changed = bring(path, points)
         print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'unchanged'}", flush=True)
     before = [c.source for c in nbformat.read(SOLUTIONS / START_PAGE, as_version=4).cells]

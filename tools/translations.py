@@ -26,7 +26,7 @@ from markdown_it import MarkdownIt
 
 from course_utils.desk.translated import EDITION, blocks, build
 
-from . import NOTEBOOKS, ROOT, SOLUTIONS
+from . import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in
 
 TRANSLATIONS = ROOT / "translations"
 ENGLISH, BEFORE = "English", "The translation of what was here before"
@@ -208,8 +208,7 @@ def _used(english: str, to: Language) -> Iterator[tuple[tuple[str, ...], tuple[s
 
 def notebooks(begins: tuple[str, ...] = ("",)) -> list[Path]:
     """The notebooks of solutions/, or those whose names begin this way."""
-    found = sorted(SOLUTIONS.rglob("*.ipynb"))
-    return [p for p in found if ".ipynb_checkpoints" not in p.parts and p.name.startswith(begins)]
+    return [path for path in notebooks_in(SOLUTIONS) if path.name.startswith(begins)]
 
 
 def problems(to: Language, path: Path) -> list[str]:
