@@ -74,6 +74,12 @@ def test_the_terminal_has_one_line_per_student(table):
     assert "\x1b" not in str(lines)
 
 
+def test_a_part_is_never_called_all():
+    right = {"naive_mean": report(NAIVE_MEAN.finished) | {"passed": True}}
+    assert Line("ada", 2.0, 2.0, 0.0, right).failures() == "all right"
+    assert Line("ada", 2.0, 2.0, 0.0, right, complete=False).failures() != "all right"
+
+
 def work(student, source):
     cells = [Cell("import torch"), Cell(source), Cell("", "naive_mean")]
     return Work(student, "01_naive_mean", cells, name=student)

@@ -36,13 +36,15 @@ class Line:
     notes: list[str] = field(default_factory=list)
     needs_a_person: bool = False
     graded: bool = True  # its points are a result, and not just missing
+    complete: bool = True  # all notebooks were submitted
 
     def failures(self) -> str:
         """The wrong exercises, with reasons."""
         if not self.graded:
             return "not graded"
         said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
-        return ", ".join(said) or ("all right" if self.reports else "nothing was graded")
+        right = "all right" if self.complete else "what was submitted is all right"
+        return ", ".join(said) or (right if self.reports else "nothing was graded")
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Table:
             score, late = (0.0, 0.0) if student in not_entered else scores.get(student, (0.0, 0.0))
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
             line.graded = student in scores and student not in not_entered
+            line.complete = not any(w.missing for w in works)
             line.notes = [f"{w.notebook}: {said}" for w in works for said in _notes(w)]
             line.notes += flags.get(student, ())
             line.needs_a_person = bool(flags.get(student)) or any(w.trouble for w in works)
