@@ -1,5 +1,9 @@
 """The parts of lesson 16 against PyTorch and `transformers`, and the lesson's table."""
 
+from functools import partial
+from pathlib import Path
+
+import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,7 +12,7 @@ from torch import nn
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
 
 from course_utils import attention, transformer
-from course_utils.experiments import loss_so_far
+from course_utils.experiments import loss_so_far, modern
 from course_utils.todays_models import (
     GroupedQueryAttention,
     ModernLM,
@@ -243,3 +247,88 @@ def test_the_explorer_shows_a_modern_model():
     del model.blocks[0].feed_forward.gate
     with pytest.raises(ValueError, match="ModernLM; the model lacks blocks.0.feed_forward.gate"):
         explore(model, "abcde")
+
+
+def test_a_small_gpt2_has_the_names_and_shapes_of_transformers():
+    config = transformers.GPT2Config(vocab_size=50, n_embd=12, n_head=3, n_positions=16, n_layer=2)
+    theirs = transformers.GPT2LMHeadModel(config).state_dict()
+    ours = modern.like_gpt2(50, 12, 16, 2)
+    assert {n: x.shape for n, x in theirs.items() if n != "lm_head.weight"} == {
+        n: x.shape for n, x in ours.items()
+    }
+
+
+def test_the_lesson_s_table_has_one_change_at_a_time():
+    counts = {
+        name: sum(p.numel() for p in make().parameters()) for name, make in modern.TABLE.items()
+    }
+    assert list(counts.values()) == [
+        60_768, 60_528, 60_288, 59_232, 58_512, 58_416, 53_808, 51_504, 52_368, 52_368, 52_368,
+    ]  # fmt: skip
+
+
+class FromTheText(nn.Module):
+    """Attention with no attributes but those that the exercise names."""
+
+    def __init__(self, d_model, num_heads, num_kv_heads, context_length, window=None):
+        super().__init__()
+        self.H, self.G, self.w, D = num_heads, num_kv_heads, window, d_model // num_heads
+        self.query, self.out_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(2))
+        self.key, self.value = (nn.Linear(d_model, num_kv_heads * D, bias=False) for _ in range(2))
+
+    def forward(self, x, cache=None):
+        past, T = cache["key"].shape[2] if cache else 0, x.shape[1]
+        q = transformer.apply_rope(attention.split_heads(self.query(x), self.H), offset=past)
+        k = transformer.apply_rope(attention.split_heads(self.key(x), self.G), offset=past)
+        v = attention.split_heads(self.value(x), self.G)
+        if past:
+            k, v = torch.cat([cache["key"], k], dim=2), torch.cat([cache["value"], v], dim=2)
+        if cache is not None:
+            cache["key"], cache["value"] = k, v
+        mask = sliding_window_mask(past + T, self.w or past + T, device=x.device)[past:]
+        found = F.scaled_dot_product_attention(q, k, v, attn_mask=~mask, enable_gqa=True)
+        return self.out_proj(attention.merge_heads(found))
+
+
+class BlockFromTheText(nn.Module):
+    def __init__(self, d_model, num_heads, num_kv_heads, context_length, d_ff):
+        super().__init__()
+        self.norm1, self.norm2 = RMSNorm(d_model), RMSNorm(d_model)
+        self.attention = FromTheText(d_model, num_heads, num_kv_heads, context_length)
+        self.feed_forward = SwiGLU(d_model, d_ff)
+
+    def forward(self, x, cache=None):
+        x = x + self.attention(self.norm1(x), cache)
+        return x + self.feed_forward(self.norm2(x))
+
+
+class ModelFromTheText(nn.Module):
+    def __init__(
+        self, vocab_size, d_model, num_heads, num_kv_heads, context_length, num_layers, d_ff
+    ):
+        super().__init__()
+        self.embed, self.norm = nn.Embedding(vocab_size, d_model), RMSNorm(d_model)
+        nn.init.normal_(self.embed.weight, std=0.02)
+        sizes = d_model, num_heads, num_kv_heads, context_length, d_ff
+        self.blocks = nn.ModuleList(BlockFromTheText(*sizes) for _ in range(num_layers))
+
+    def forward(self, ids, caches=None):
+        x = self.embed(ids)
+        for i, block in enumerate(self.blocks):
+            x = block(x, caches[i] if caches else None)
+        return self.norm(x) @ self.embed.weight.T
+
+
+def test_an_answer_from_the_text_alone_runs_through_the_later_cells(monkeypatch, capsys):
+    """Nothing after the exercises needs an attribute that they don't ask for."""
+    monkeypatch.setattr(modern, "trained_loss", partial(modern.trained_loss, steps=2))
+    lesson = Path(__file__).parents[1] / "notebooks" / "8-beyond" / "16_todays_models.ipynb"
+    cells = [c for c in nbformat.read(lesson, as_version=4).cells if c.cell_type == "code"]
+    first = next(i for i, c in enumerate(cells) if c.source.startswith("predicted_gain"))
+    last = next(i for i, c in enumerate(cells) if c.source.startswith("predicted_error"))
+    space = {"ModernLM": ModelFromTheText, "GroupedQueryAttention": FromTheText}
+    exec(cells[1].source, space)
+    for cell in cells[first:last]:
+        exec(cell.source, space)
+    said = capsys.readouterr().out
+    assert "ModernLM: yours runs here." in said and isinstance(space["model"], ModelFromTheText)

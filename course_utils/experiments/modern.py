@@ -1,15 +1,20 @@
-"""Lesson 16: models trained on the text of lesson 15, with the training steps of that lesson."""
+"""Lesson 16: models trained on the text of lesson 15, with the training steps of that lesson.
+
+`python -m course_utils.experiments.modern` trains the models of the lesson's table, and prints it.
+"""
 
 import string
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..data import CharacterTokenizer, read_text, train_and_held_out
-from ..language_model import held_out_loss, sliding_windows, train_lm
+from ..language_model import TinyLM, held_out_loss, sliding_windows, train_lm
 from ..show.live import watch_training
+from ..todays_models import GroupedQueryAttention, ModernLM, RMSNorm, SwiGLU
 from .tiny_lm import without_repeats
 
 LETTERS = string.ascii_lowercase + " .,\n"
@@ -43,3 +48,86 @@ def trained_loss(
     with watch_training(model, batches):
         loop(model, batches, RATE)
     return model, held_out_loss(model, unseen)
+
+
+def like_gpt2(V: int, C: int, context_length: int, layers: int) -> dict[str, Tensor]:
+    """A state dict under GPT-2's names, with random numbers; matrices are (in, out)."""
+    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (V, C), "wpe.weight": (context_length, C)}
+    matrices = {"attn.c_attn": (C, 3 * C), "attn.c_proj": (C, C)}
+    matrices |= {"mlp.c_fc": (C, 4 * C), "mlp.c_proj": (4 * C, C)}
+    for i in range(layers):
+        for name in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"):
+            shapes[f"h.{i}.{name}.weight"] = matrices.get(name, (C,))
+            shapes[f"h.{i}.{name}.bias"] = matrices.get(name, (C,))[-1:]
+    shapes |= {"ln_f.weight": (C,), "ln_f.bias": (C,)}
+    generator = torch.Generator().manual_seed(0)
+    return {f"transformer.{n}": torch.randn(s, generator=generator) for n, s in shapes.items()}
+
+
+def random_llama() -> Any:
+    """A small Llama of the library `transformers`, or None where that isn't installed."""
+    try:
+        from transformers import LlamaConfig, LlamaForCausalLM
+    except ModuleNotFoundError:
+        return print("transformers isn't installed here.")
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=24, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=2, tie_word_embeddings=True,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def changed(
+    norm: bool = False, gate: bool = False, rotary: bool = False, kv_heads: int | None = None
+) -> nn.Module:
+    """Lesson 15's GPT with some of today's parts in place of its own.
+
+    Args:
+        norm: RMSNorm instead of LayerNorm.
+        gate: SwiGLU instead of the network with GELU.
+        rotary: rotary positions instead of learned ones.
+        kv_heads: the number of key/value heads; then `out_proj` also loses its bias, as in Llama.
+    """
+    model: Any = TinyLM(len(LETTERS), 48, 4, LENGTH, 2)
+    if rotary:
+        model.embed = model.embed.token
+    if norm:
+        model.norm = RMSNorm(48)
+    for block in model.blocks:
+        if norm:
+            block.norm1, block.norm2 = RMSNorm(48), RMSNorm(48)
+        if gate:
+            block.feed_forward = SwiGLU(48, 128)
+        if rotary:
+            block.attention = GroupedQueryAttention(48, 4, kv_heads or 4, LENGTH)
+        if rotary and kv_heads is None:
+            block.attention.out_proj = nn.Linear(48, 48)
+    return model
+
+
+def tied(std: float = 48**-0.5, window: int | None = None) -> ModernLM:
+    """The reader's modern model, with an embedding of this size."""
+    model = ModernLM(len(LETTERS), 48, 4, 2, LENGTH, 2, 128, window=window)
+    nn.init.normal_(model.embed.weight, std=std)
+    return model
+
+
+TABLE: dict[str, Callable[[], nn.Module]] = {
+    "lesson 15's parts": changed,
+    "RMSNorm": lambda: changed(norm=True),
+    "SwiGLU": lambda: changed(gate=True),
+    "rotary": lambda: changed(rotary=True),
+    "all three": lambda: changed(norm=True, gate=True, rotary=True),
+    "four key/value heads": lambda: changed(True, True, True, kv_heads=4),
+    "two key/value heads": lambda: changed(True, True, True, kv_heads=2),
+    "one key/value head": lambda: changed(True, True, True, kv_heads=1),
+    "two, tied": tied,
+    "two, tied, window of 2": lambda: tied(window=2),
+    "two, tied, embedding of size 0.02": lambda: tied(0.02),
+}
+
+if __name__ == "__main__":
+    for name, make in TABLE.items():
+        count = sum(p.numel() for p in make().parameters())
+        losses = [trained_loss(make, seed)[1] for seed in range(3)]
+        print(f"{name:34} {count:,} {sum(losses) / 3:.3f}", *(f"{n:.3f}" for n in losses))
