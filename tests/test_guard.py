@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -246,18 +247,18 @@ class TestWhatIsLeftBehind:
         assert check(standardised).passed
 
     def test_the_random_numbers_of_the_notebook_continue_unchanged(self):
-        torch.manual_seed(1)
-        random.seed(1)
-        before = torch.get_rng_state(), random.getstate()
+        def seed(number):
+            for of in (torch.manual_seed, random.seed, np.random.seed):
+                of(number)
 
-        def standardised(x):
-            torch.manual_seed(99)
-            random.seed(99)
-            return right(x)
+        def drawn():
+            return torch.rand(1).item(), random.random(), np.random.rand()
 
-        check(standardised)
-        assert torch.equal(before[0], torch.get_rng_state())
-        assert before[1] == random.getstate()
+        seed(1)
+        expected = drawn()
+        seed(1)
+        check(leaves(lambda: seed(99)))
+        assert drawn() == expected
 
 
 class TestWhatTheNotebookHad:
