@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from course_utils.desk.language import folders
 from course_utils.desk.translated import blocks, build, translated
 from tools import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
@@ -26,7 +27,8 @@ def test_every_translated_cell_keeps_what_the_english_has(to):
 
 
 @pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)
-def test_every_file_is_of_a_notebook(to):
+def test_the_program_finds_the_language_and_every_file_is_of_a_notebook(to):
+    assert folders()[to.folder.name] == to.folder
     known = {translations.place(to.folder, path) for path in translations.notebooks()}
     texts = set(to.folder.rglob("*.md")) - {to.folder / "terms.md"}
     assert texts - known == set()
