@@ -119,8 +119,10 @@ class TestWhatIsHandedIn:
 
         assert 'check("naive_mean", naive_mean)' in check(naive_mean, "naive_mean").message
 
-    def test_a_quiz_that_is_no_dict(self):
+    def test_a_quiz_that_is_no_dict_or_a_broken_one(self):
         assert "dict" in check("naive_mean_shapes", (3, 2)).message
+        broken = type("Broken", (dict,), {"items": lambda self: self["lost"]})()
+        assert "lost" in check("naive_mean_shapes", broken).message
 
     def test_a_quiz_is_judged_entry_by_entry(self):
         answer = {"x[b, :t+1]": (3, 2), "out": (4, 8), "extra": 1}
