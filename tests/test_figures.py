@@ -463,7 +463,7 @@ def test_curves_describe_no_measured_value():
         "next to a line that grows as size to the power 2."
     )
     assert DRAWINGS["points_and_lines"]().alt == (
-        "Line chart: What to see. the points (1, 3), (2, 5.5) and a line for each of: A."
+        "Line chart: What to see. The points (1, 3), (2, 5.5) and a line for each of: A."
     )
 
 

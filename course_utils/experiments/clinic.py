@@ -446,10 +446,10 @@ def _written(program: Callable[..., Tensor], new: int) -> Tensor:
 
 
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """The time in seconds that it takes on this machine to generate texts of each length."""
+    """The milliseconds per word that it takes on this machine to generate texts of each length."""
     with use_threads(1):
         _written(program, 8)  # the first words take longer
-        return [seconds(partial(_written, program, new), rounds=1) for new in counts]
+        return [1000 * seconds(partial(_written, program, n), rounds=1) / n for n in counts]
 
 
 if __name__ == "__main__":

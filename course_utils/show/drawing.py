@@ -55,6 +55,9 @@ CELLS_DESCRIBED = 36
 LARGE_CELLS = 16  # rows or columns; a larger grid gets smaller cells
 DIGIT_POINTS = (6.5, 9.0)  # smaller digits are left out
 
+# A wider picture is shrunk by the page, and its type with it.
+WIDEST = 9.2  # inches
+
 STYLE = {
     "figure.facecolor": "white",
     "figure.dpi": CSS_PIXELS_PER_INCH * PIXEL_DENSITY,
@@ -155,7 +158,14 @@ def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
 
 def _wrapped(text: str, columns: int) -> str:
     if not any(map(is_wide, text)):
-        return "\n".join(textwrap.wrap(text, columns))
+        lines = textwrap.wrap(text, columns)
+        # As many lines, as even as possible, so that no last line is a single word.
+        for narrower in range(columns, max(map(len, text.split()), default=1) - 1, -1):
+            even = textwrap.wrap(text, narrower)
+            if len(even) > len(lines):
+                break
+            lines = even
+        return "\n".join(lines)
     lines, width = [""], 0  # without spaces between words, a line may end anywhere
     for character in text:
         width += 1 + is_wide(character)

@@ -113,11 +113,12 @@ def head_grid(
         else [f"head {h}" for h in range(H)]
     )
     paint = drawing.paint(values, is_hidden, (0, 1))
-    across = min(H, 4)
-    down = math.ceil(H / across)
     with drawing.style():
         cell = min(drawing.cell_inches((T, S)), 2.4 / max(T, S))
         width = max(cell * S, 1.1) + 0.25
+        room = drawing.WIDEST - drawing.label_inches(row_names) - 1.2
+        down = math.ceil(H / max(1, min(H, 4, int(room / width))))
+        across = math.ceil(H / down)
         height = max(cell * T, 1.1) + 0.35
         figure = drawing.figure(
             drawing.label_inches(row_names) + across * width + 1.2,
@@ -175,7 +176,8 @@ def mask_picture(
         [""] if one else drawing.names(names or [f"sequence {b}" for b in range(B)], B, "headings")
     )
     with drawing.style():
-        cell = min(drawing.cell_inches((T, S)), 3.2 / max(T, S))
+        room = (drawing.WIDEST - drawing.label_inches(row_names) - 0.5) / B - 0.25
+        cell = min(drawing.cell_inches((T, S)), 3.2 / max(T, S), room / S)
         width = max(cell * S, 1.1) + 0.25
         figure = drawing.figure(
             drawing.label_inches(row_names) + B * width + 0.5,
@@ -284,7 +286,7 @@ def loss_curve(
             axes.set_xlim(0, steps)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        if levels is None or len(losses) > 1:
+        if len(losses) > 1 or floor is not None:  # one line is what the title speaks of
             figure.legend(loc="outside right center", handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
@@ -381,7 +383,7 @@ def points_and_lines(
         axes.set_ylabel("y")
         figure.legend(loc="outside right center", handlelength=3)
     points = ", ".join(f"({a:g}, {b:g})" for a, b in zip(array(x), array(y), strict=True))
-    described = f"the points {points} and a line for each of: {', '.join(lines)}"
+    described = f"The points {points} and a line for each of: {', '.join(lines)}"
     return Picture(figure, alt or f"Line chart: {drawing.sentence(title)} {described}.")
 
 
@@ -456,7 +458,8 @@ def curves(
         if points:
             axes.plot(list(points), list(points.values()), "D", color="black", markersize=7)
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        figure.legend(loc="outside right center", handlelength=3)
+        if len(values) > 1:  # one line is what the title speaks of
+            figure.legend(loc="outside right center", handlelength=3)
     return Picture(figure, alt)
 
 
@@ -483,7 +486,7 @@ def arrows(
     if chain:
         drawn.append(("their sum", np.zeros(2), start))
     with drawing.style():
-        figure = drawing.figure(4.6, 4.0, title)
+        figure = drawing.figure(5.6, 4.0, title)
         axes = figure.add_subplot()
         for i, (name, tail, vector) in enumerate(drawn):
             look: dict[str, Any] = {"color": line_look(i)["color"], "width": 0.012}
@@ -494,7 +497,8 @@ def arrows(
             axes.annotate(name, middle, away, textcoords="offset points", ha=side, va="center")
         points = np.array([point for _, tail, vector in drawn for point in (tail, tail + vector)])
         room = 0.18 * (np.ptp(points, axis=0).max() or 1.0)
-        axes.set_xlim(points[:, 0].min() - room, points[:, 0].max() + room)
+        # Twice as much at the sides, where names are written.
+        axes.set_xlim(points[:, 0].min() - 2 * room, points[:, 0].max() + 2 * room)
         axes.set_ylim(points[:, 1].min() - room, points[:, 1].max() + room)
         axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
         axes.axvline(0, color="#bbbbbb", linewidth=0.8, zorder=0)

@@ -40,7 +40,7 @@ def main(wanted: list[str]) -> None:
 
 def start(notebook) -> None:
     """An animation of the start page's model in use."""
-    notebook.page.set_viewport_size({"width": 1240, "height": 1000})
+    notebook.page.set_viewport_size({"width": 1240, "height": 1250})
     notebook.page.emulate_media(reduced_motion="reduce")
     output = notebook.run("from course_utils.show.start import playground\nplayground()")
     shown = output.locator(".explorer")
@@ -74,7 +74,7 @@ def start(notebook) -> None:
         append_images=pictures[1:],
         duration=[milliseconds for _, milliseconds in frames],
         loop=0,
-        quality=80,
+        quality=70,
         method=6,
     )
 
@@ -89,7 +89,7 @@ def _on_page(picture: Image.Image, high: int) -> Image.Image:
 
 def still(notebook) -> None:
     """The start page's model before anybody has touched it."""
-    notebook.page.set_viewport_size({"width": 1240, "height": 1000})
+    notebook.page.set_viewport_size({"width": 1240, "height": 1250})
     notebook.page.emulate_media(reduced_motion="reduce")
     output = notebook.run("from course_utils.show.start import playground\nplayground()")
     shown = output.locator(".explorer")

@@ -121,7 +121,7 @@ function head(l, h, lesson) {
             ...shown.map((s) => [
               nameAt(state, s), number(scores[t][s]), number(Math.exp(scores[t][s] - most)), number(row[s]), vector(value(s), 3),
             ]),
-            [row.length > KEYS ? `all ${row.length} (${KEYS} shown)` : "all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
+            [row.length > KEYS ? `all ${row.length} (above: the ${KEYS} largest)` : "all", "", number(1 / row[largest[0]]), "1.00", vector(mixed, 3)],
           ],
         },
       ];
