@@ -548,6 +548,19 @@ class TestBars:
         assert texts == {"a\n900,000": 450_000, "b\n100,000": 950_000, "c 7": 10_007}
 
 
+def test_the_lines_of_a_title_are_even():
+    title = "Figure 9 · The trained head on 'the dogs near the cat'"
+    one, other = drawing._wrapped(title, 50).split("\n")
+    assert abs(len(one) - len(other)) < 10
+
+
+def test_many_panels_are_no_wider_than_a_page():
+    weights = torch.rand(4, 6, 6)
+    maps = figures.head_grid(weights, "Four heads", queries="ABCDEF", keys="ABCDEF")
+    masks = figures.mask_picture(weights[:3] > 0.5, "Three masks")
+    assert max(maps.width, masks.width) <= drawing.WIDEST * drawing.CSS_PIXELS_PER_INCH
+
+
 def test_curves_differ_in_their_dashes(monkeypatch):
     drawn = []
     monkeypatch.setattr(figures, "Picture", lambda figure, alt: drawn.append(figure))
