@@ -244,6 +244,10 @@ def test_the_explorer_shows_a_modern_model():
     assert shown._modern == {"longest": 6, "base": 10000.0, "window": 3, "eps": 1e-6}
     best = model(torch.zeros(1, 6, dtype=torch.int64))[0, -1].argmax()
     assert repr(shown).splitlines()[1].endswith("abcde"[best])
+    del model.context_length
+    with pytest.raises(ValueError, match="ModernLM doesn't store context_length: pass `context_le"):
+        explore(model, "abcde")
+    assert explore(model, "abcde", context_length=6)._modern == shown._modern
     del model.blocks[0].feed_forward.gate
     with pytest.raises(ValueError, match="ModernLM; the model lacks blocks.0.feed_forward.gate"):
         explore(model, "abcde")
