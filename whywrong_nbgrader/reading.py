@@ -14,6 +14,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,8 @@ def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
     place = CELLS.search(text)
     if place is None:
         raise Unreadable(said if text.lstrip()[:1] in "{[" else said.split(", from")[0]) from None
-    return {"cells": list(_first_cells(decoder, text, place.end()))}, said
+    cells = _first_cells(decoder, text, place.end())
+    return {"cells": list(islice(cells, MOST_CELLS + 1))}, said
 
 
 def _whole(digits: str) -> int:
