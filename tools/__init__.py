@@ -6,7 +6,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = ROOT / "solutions"
 NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
-ANSWERS = ROOT / "tests" / "answers"  # that the matrix tries, one folder per lesson
+ANSWERS = ROOT / "tests" / "answers"  # the answers that the matrix tries
 START_PAGE = "index.ipynb"
 
 

@@ -7,8 +7,8 @@
     Points: 0.25
 
 followed by the whole answer, indented. `Named: id + id` means that two are named together, `Named:
-nothing` that none is, and `Named: right`, without points, that the answer is right. `python -m
-tools.matrix --keep` writes the points. As in a notebook, an answer may use the names in its
+nothing` that none is named, and `Named: right`, without points, that the answer is right. `python
+-m tools.matrix --keep` writes the points. As in a notebook, an answer may use the names in its
 exercise's text and those of earlier exercises.
 """
 
@@ -34,8 +34,8 @@ WRITTEN = re.compile(r"^(Named: (?!right$).+)(?:\nPoints: .+)?", re.M)
 
 @dataclass(frozen=True)
 class Attempt:
-    """One first attempt: the misconceptions named (no misconception if empty, None if it is right),
-    and the points beside it, if any."""
+    """One first attempt: the misconceptions to name (none if empty; None if it is right), and the
+    points in its entry, if any."""
 
     sentence: str
     named: tuple[str, ...] | None
@@ -48,7 +48,7 @@ class Attempt:
 
 
 def attempts_of(lesson: str) -> Path:
-    """The file with a lesson's first attempts."""
+    """Return the file with a lesson's first attempts."""
     return ANSWERS / lesson / "first-attempts.md"
 
 
@@ -87,7 +87,7 @@ def _attempts(section: Section, path: Path) -> Iterator[Attempt]:
 
 
 def with_points(text: str, id: str, points: Sequence[float]) -> str:
-    """The text of a file `first-attempts.md`, with these points beside an exercise's attempts."""
+    """Return the text of a `first-attempts.md` with these points in an exercise's entries."""
     head, mark, rest = f"\n{text}".partition(f"\n# {id}\n")
     own, following, others = rest.partition("\n# ")
     left = iter(points)

@@ -221,7 +221,7 @@ def run_solution(path: Path, points: dict[str, float]) -> bool:
 
 
 def tidy_solution(path: Path, points: dict[str, float]) -> bool:
-    """Do all that `run_solution` does but the run, for a change of text: outputs stay."""
+    """Do all that `run_solution` does except the run, after a change of text; outputs stay."""
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
     first_cell.put(notebook)
@@ -249,7 +249,7 @@ def is_measured(cell: NotebookNode) -> bool:
 
 
 def is_unstored(cell: NotebookNode) -> bool:
-    """Whether a lesson stores nothing of what a cell shows."""
+    """Return whether a lesson stores no output of a cell."""
     return UNSTORED in cell.metadata.get("tags", [])
 
 
@@ -333,7 +333,7 @@ def write_first_cells() -> None:
 def main(arguments: list[str]) -> None:
     """Run the named notebooks, or all of solutions/, then build the student edition.
 
-    With `--tidy`, nothing is run: enough after a change of text.
+    With `--tidy`, nothing is run, which is enough after a change of text.
     """
     if arguments == ["--first-cells"]:
         write_first_cells()

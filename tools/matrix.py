@@ -4,9 +4,8 @@
 
 prints one line per answer: its points, and the misconception named. The last line counts the
 answers that are not judged as they should be, and the exit status is 1 if there are any. `--keep`
-stores the symptoms of misconceptions (exercises/symptoms.json), and the points of first attempts
-beside each: review the difference. Then it prints the answers that are not judged as they should
-be.
+stores the symptoms of misconceptions (exercises/symptoms.json), and the points in the entries of
+first attempts; review the diff. Then it prints the answers that are not judged as they should be.
 `--seeds` tries only right answers, on N seeds drawn as in grading, because a fixed seed never shows
 that rounding refuses one answer in a hundred.
 """
@@ -50,7 +49,7 @@ KINDS = ("reference", "other right", "misconception", "first attempt", "not in c
 @dataclass(frozen=True)
 class Cell:
     """One answer to one exercise. `wanted` is "right", "wrong", or the ids of misconceptions;
-    `points` are those that stand beside a wrong answer outside the catalogue."""
+    `points` are those stated for a wrong answer outside the catalogue."""
 
     exercise: Exercise
     answer: Any
@@ -143,8 +142,8 @@ def on_file(path: Path) -> dict[str, dict[str, Any]]:
 
 @cache
 def answers(lesson: str) -> SimpleNamespace:
-    """The definitions in a lesson's `answers.py` and `answers_….py`, with the `RIGHT` and `WRONG`
-    of all files combined: answers by exercise and name, a wrong one after its points."""
+    """Return the definitions in a lesson's `answers.py` and `answers_….py`. The `RIGHT` and `WRONG`
+    of all files are combined: answers by exercise and name, with its points before a wrong one."""
     found: dict[str, Any] = {"RIGHT": {}, "WRONG": {}}
     for path in sorted((ANSWERS / lesson).glob("answers*.py")):
         name = f"tests.answers.{lesson.replace('/', '.')}.{path.stem}"
@@ -178,7 +177,7 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
 
 
 def faults(exercise: Exercise, kind: str) -> list[str]:
-    """The faults of the answers of one kind."""
+    """Return the faults in how answers of one kind are judged."""
     some = [cell for cell in cells(exercise) if cell.kind == kind]
     return [fault for cell in some if (fault := cell.fault(cell.report()))]
 

@@ -234,7 +234,7 @@ def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str]
 
 
 def words_to_read(text: str, characters_a_minute: float) -> float:
-    """A text's words, where characters of a language without blanks count by their own pace."""
+    """Count a text's words; in a language without spaces, characters count at their own pace."""
     text = UNREAD.sub(" ", text)
     characters = len(IDEOGRAPH.findall(text))
     words = len(WORD.findall(IDEOGRAPH.sub(" ", text)))
@@ -242,7 +242,7 @@ def words_to_read(text: str, characters_a_minute: float) -> float:
 
 
 def in_other_languages(paths: Sequence[Path], points: Mapping[str, float]) -> list[str]:
-    """A line per lesson that is wholly translated: its minutes, beside those of the English."""
+    """Return a line per wholly translated lesson: its minutes, next to those of the English one."""
     lines = []
     for to in languages():
         pace = settings(to.folder)["characters_a_minute"]

@@ -1,7 +1,7 @@
-"""One run of cells whose numbers differ by machine: only the site shows it, and says so.
+"""One run of the cells whose numbers differ by machine, which only the site shows and labels.
 
-Lessons store nothing for these cells. A lesson that runs leaves the outputs in `site/runs/`, by the
-cell's id, and keeps those that are there.
+Lessons store nothing for these cells. A run of a lesson stores their outputs in `site/runs/`, by
+cell id, unless outputs are already there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def kept(lesson: Path) -> dict[str, Outputs]:
 
 
 def keep(lesson: Path, ran: dict[str, list[NotebookNode]]) -> None:
-    """Keep the outputs of cells that aren't kept yet, and forget those of other cells."""
+    """Keep the outputs of cells that have none yet, and remove those of cells that are gone."""
     before, path = kept(lesson), RUNS / f"{lesson.stem}.json"
     after = {id: before.get(id) or _shown(outputs) for id, outputs in ran.items()}
     if not after:
@@ -43,7 +43,7 @@ def keep(lesson: Path, ran: dict[str, list[NotebookNode]]) -> None:
 
 
 def _shown(outputs: list[NotebookNode]) -> Outputs:
-    """The outputs without widgets and without what a page doesn't show."""
+    """Return the outputs without widgets and other data that a page doesn't show."""
     for output in outputs:
         data = output.get("data", {})
         for kind in [*data]:
@@ -53,6 +53,6 @@ def _shown(outputs: list[NotebookNode]) -> Outputs:
 
 
 def shown(outputs: Sequence[dict[str, Any]]) -> list[NotebookNode]:
-    """Outputs of one run, after a line that says what they are."""
+    """Return the outputs of one run, after a line that says what they are."""
     note = f'<p class="one-run">{said(NOTE)}</p>'
     return [new_output("display_data", {"text/html": note}), *map(from_dict, outputs)]

@@ -27,17 +27,17 @@ from course_utils.todays_models import ModernLM
 
 UNSEEN, BEFORE, LEARNED_ON = 200_000, 4_000_000, 1_000_000  # bytes, as in the lesson
 BATCH, RATE = 4, 3e-3
-LARGE = measured.SIZES  # the lesson's
+LARGE = measured.SIZES  # the size of the lesson's model
 SIZES = {
     "small": LARGE | {"d_model": 32, "num_layers": 1, "d_ff": 86},
     "medium": LARGE | {"d_model": 64, "num_layers": 2, "d_ff": 172},
     "large": LARGE,
 }
-REAL_RUN, MINUTE = 2_200, 440  # the lesson's steps, and those of about a minute
+REAL_RUN, MINUTE = 2_200, 440  # steps: the lesson's, and about a minute's
 
 
 def controls(training: bytes, unseen: bytes) -> dict[str, float]:
-    """The bits per byte of everything that isn't a run of the reader's."""
+    """Return the bits per byte of everything but the runs that the reader can repeat."""
     found = measured.compressed_bits(unseen)
     after = measured.compressed_bits(unseen, before=training[-BEFORE:])
     found |= {f"{name} after reading": bits for name, bits in after.items()}
@@ -94,7 +94,7 @@ def main() -> None:
 def trained(
     windows: Tensor, run: dict[str, Any], bits: Callable[[nn.Module], float]
 ) -> dict[str, Any]:
-    """Train as in the lesson; returns what was measured, for a real run also on the way."""
+    """Train as in the lesson; return what was measured at the end and, in a real run, before."""
     torch.manual_seed(run["seed"])
     model = ModernLM(vocab_size=measured.VOCABULARY, **SIZES[run["size"]])
     order = torch.randint(len(windows), (run["steps"], BATCH))
@@ -105,7 +105,7 @@ def trained(
         used = time.process_time() - began
         on_the_way.append({"steps": step, "seconds": round(used), "bits": round(bits(model), 3)})
         print(run | on_the_way[-1], flush=True)
-        began = time.process_time() - used  # measuring isn't training
+        began = time.process_time() - used  # the time of measuring doesn't count
 
     every = MINUTE if run["steps"] == REAL_RUN else run["steps"]
     batches = measured.Watched([windows[chosen] for chosen in order], every, look)

@@ -32,10 +32,10 @@ from . import ROOT, SOLUTIONS
 from .translations import Language, differences, languages, notebooks
 
 KINDS = "hints", "captions", "properties", "reasons", "cases", "misconceptions"
-COMMON = "common"  # of every exercise: errors of Python and PyTorch, and usual mistakes
+COMMON = "common"  # to every exercise: errors of Python and PyTorch, and usual mistakes
 USUAL = ROOT / "whywrong" / "usual.md"
-FRAME = "frame", "page"  # of Python, and of widgets
-# Whose sentences these files may have.
+FRAME = "frame", "page"  # sentences of Python code, and of widgets
+# The code whose sentences these files may contain.
 SPEAKERS = (
     "whywrong",
     "course_utils/desk",
@@ -45,13 +45,13 @@ SPEAKERS = (
     "tools/site.py",
 )
 MOST = 0.5
-ANYTHING = "\N{WORD JOINER}"  # for a placeholder, which any mark may stand beside
-EXPRESSION = re.compile(r"\$\{[^{}]*\}")  # in a JavaScript template
+ANYTHING = "\N{WORD JOINER}"  # for a placeholder, next to which any mark may be
+EXPRESSION = re.compile(r"\$\{[^{}]*\}")  # in a template string of JavaScript
 TITLE = re.compile(r'"(Figure \d+ · [^"\n]+)"')
 
 
 def of_lesson(path: Path) -> dict[str, str]:
-    """The sentences of a lesson and their kinds, the most wanted first."""
+    """Return the sentences of a lesson with their kinds, the most important first."""
     number, name = path.stem[:2], path.relative_to(SOLUTIONS).with_suffix("").as_posix()
     exercises = catalogue().by_lesson.get(name, ())
     found: dict[str, str] = {}
@@ -87,7 +87,7 @@ def _texts(kept: object) -> Iterator[str]:
 
 
 def _titles(path: Path) -> list[str]:
-    """The titles of figures in a lesson's code."""
+    """Return the titles of figures in a lesson's code."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return [
         t for c in cells if c["cell_type"] == "code" for t in TITLE.findall("".join(c["source"]))
@@ -96,7 +96,7 @@ def _titles(path: Path) -> list[str]:
 
 @cache
 def wanted() -> dict[str, dict[str, str]]:
-    """The sentences of all cards, by the file that contains them: the first lesson's with it."""
+    """Return the sentences of all cards, each in the file of the first lesson that contains it."""
     advice: list[tuple[str, ...]] = [m.advice for _, m in meanings()]
     advice += [tuple(one.values()) for one in shared_sentences(USUAL).values()]
     files = {COMMON: {text: "misconceptions" for three in advice for text in three if text}}
@@ -110,7 +110,7 @@ def wanted() -> dict[str, dict[str, str]]:
 
 
 def kept(to: Language, name: str) -> dict[str, str]:
-    """The translated sentences of a file."""
+    """Return the translated sentences of a file."""
     file = to.folder / "strings" / f"{name}.json"
     found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     return {english: own for english, own in found.items() if own}
@@ -127,7 +127,7 @@ def put_missing(to: Language, name: str) -> None:
 
 
 def problems(to: Language) -> list[str]:
-    """What is wrong in the sentences of a language."""
+    """Return what is wrong in the sentences of a language."""
     found = []
     for file in sorted((to.folder / "strings").glob("*.json")):
         for english, own in kept(to, file.stem).items():
@@ -140,7 +140,7 @@ def problems(to: Language) -> list[str]:
 
 
 def stale(to: Language) -> list[str]:
-    """The translated sentences that nothing says any more: reported, but no test fails."""
+    """Return the translated sentences that are no longer in use; no test fails because of them."""
     return [
         f"{_place(file, english)}: nothing says this any more"
         for file in sorted((to.folder / "strings").glob("*.json"))
@@ -159,9 +159,9 @@ def _names(text: str) -> Counter[str]:
 
 
 def is_said(template: str) -> bool:
-    """Whether the program's text has most pairs of words of a sentence with placeholders.
+    """Return whether the program has most word pairs of a sentence with placeholders.
 
-    Not all, because some sentences are put together from several strings.
+    Most is enough, because some sentences are put together from several strings.
     """
     pieces = map(_words, PLACEHOLDER.split(template)[::3])
     pairs = [" ".join(pair) for words in pieces for pair in pairwise(words)]
@@ -170,7 +170,7 @@ def is_said(template: str) -> bool:
 
 @cache
 def program() -> str:
-    """All strings of the modules that speak to a reader, and of their scripts."""
+    """Return all strings of the modules that speak to a reader, and of their scripts."""
     texts = []
     for folder in SPEAKERS:
         for path in sorted((ROOT / folder).rglob("*")) or [ROOT / folder]:
@@ -188,7 +188,7 @@ def _words(text: str) -> list[str]:
 
 
 def covered(to: Language, names: list[str]) -> str:
-    """One line: how many sentences of each kind are translated."""
+    """Return a line that says how many sentences of each kind are translated."""
     all_, done = Counter[str](), Counter[str]()
     for name in names:
         known = kept(to, name)

@@ -37,7 +37,7 @@ SOURCE = BUILD / "source"
 HTML = BUILD / "html"
 MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
-STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer takes the place of
+STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer replaces
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
@@ -51,7 +51,7 @@ FOR_READERS = {
         'role="heading" aria-level="2"><span class="caption-text">'
     ),
     '<summary aria-label="Toggle hidden content">': "<summary>",
-    # On a phone a wide table is scrolled, by keyboard too.
+    # On a phone, a wide table scrolls, also by keyboard.
     '<div class="table-wrapper colwidths-auto docutils container">': (
         '<div class="table-wrapper colwidths-auto docutils container" tabindex="0" role="group" '
         'aria-label="table">'
@@ -140,7 +140,7 @@ def _text(source: Any) -> str:
 
 
 def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
-    """A notebook of solutions/ as the site shows it, in English or in another language."""
+    """Return a notebook of solutions/ as the site shows it, in English or another language."""
     name = path.relative_to(SOLUTIONS)
     text = path.read_text(encoding="utf-8")
     if to is not None:
@@ -215,7 +215,7 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
 
 
 def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = None) -> NotebookNode:
-    """An output for somebody who reads: no request to type, and no card for an answer not given."""
+    """Return an output for reading: without requests to type, and without cards of stubs."""
     page = "".join(output.get("data", {}).get("text/html", ""))
     checked, recalled = CHECK.match(cell.source), RECALL.match(cell.source)
     if checked and any(EXERCISES.glob(f"*/*/{checked[1]}.md")):
@@ -234,7 +234,7 @@ def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = Non
         page = page.replace(html.escape(NONE_YET), said("Think first, then read on."))
         page = page.replace("Or show the result.", said("The result"))
         page = _explained(page)
-        if "<img" in page or "<svg" in page:  # the text goes on to speak of the figure
+        if "<img" in page or "<svg" in page:  # the text below speaks of the figure
             page = page.replace("<details>", "<details open>", 1)
     elif language() and output.output_type == "stream":
         return new_output("stream", name=output.name, text=said(output.text))
@@ -246,7 +246,7 @@ def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = Non
 
 
 def _explained(page: str) -> str:
-    """The explanations below results, which are stored in English, in the reader's language."""
+    """Translate the explanations below results, which are stored in English."""
     if language():
         for lesson in kept_back().values():
             for why in lesson.get("why", {}).values():
@@ -257,7 +257,7 @@ def _explained(page: str) -> str:
 
 def _alive(table: str, state: live.State) -> str:
     if state["widget"] == "Explorer":
-        # A page doesn't know its reader, and its address says what is shown.
+        # A page knows nothing about its reader, and its address says what is shown.
         state["state"] |= {"_built": None, "_linked": True}
     if "_data" in state["state"]:
         state["state"]["_data"]["colours"] = colours.for_the_page()
@@ -322,7 +322,7 @@ def how_to(name: Path) -> str:
 
 
 def other_languages(name: Path, to: Language | None) -> str:
-    """Links from a page to the same page in the other languages."""
+    """Return links from a page to the same page in the other languages."""
     up = "../" * (len(name.parts) - 1 + (to is not None))
     page = name.with_suffix(".html").as_posix()
     others = [(f"{up}{page}", "en", "English")] if to else []

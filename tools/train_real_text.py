@@ -1,9 +1,9 @@
 """Train lesson 17's stored model: `python -m tools.train_real_text --tokens 9216000`.
 
-The learning rate rises over the first 100 steps and stays, unless `--fall` says over which share of
-the steps, at the end, it falls to 0. So a run can be stopped and resumed at any step before its
-fall, also with another number of tokens. Losses and times go to the standard output, one line per
-250 steps.
+The learning rate rises over the first 100 steps and then stays constant. With `--fall`, it falls to
+0 over this share of the steps, at the end. So a run can be stopped and resumed at any step before
+the fall, even with a different number of tokens. Losses and times go to the standard output, with
+one line per 250 steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEARNED_ON = 2_000_000  # bytes of the text from which the merges are learned
 
 
 def rate(step: int, steps: int, fall: float) -> float:
-    """The learning rate of a step, counted from 0."""
+    """Return the learning rate of a step; steps are counted from 0."""
     falling = (steps - step) / (fall * steps) if fall else 1.0
     return RATE * min((step + 1) / WARM_UP, 1.0, falling)
 

@@ -34,7 +34,7 @@ ENGLISH, BEFORE = "English", "The translation of what was here before"
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$\n]+(?:\n[^$\n]+)?\$", re.S)
-WORDS = re.compile(r"(?<=\\text)\{[^{}]*\}")  # in a formula, they may be translated
+WORDS = re.compile(r"(?<=\\text)\{[^{}]*\}")  # words in a formula, which may be translated
 TARGET = re.compile(r"(?<=\])\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|https?://[^\s)>，。）]+")
 TAG = re.compile(r"</?\w[^>\n]*>")
 HEADING = re.compile(r"^(#+) ", re.M)
@@ -48,16 +48,16 @@ ROW = re.compile(r"^\|.*\|$", re.M)
 
 @dataclass(frozen=True)
 class Language:
-    """What `language.toml` and `terms.md` in a language's folder say.
+    """The content of `language.toml` and `terms.md` in a language's folder.
 
     Args:
         folder: its name is the language's code.
-        name: in the language itself.
-        title: of the course.
+        name: the language's name in the language itself.
+        title: the title of the course.
         html: the code for pages, such as "zh-CN".
         stale: the line above a cell that is still English.
         never: patterns that no translation contains, and why.
-        terms: the English forms of each term, and the words of the language, one of which is used.
+        terms: the English forms of each term, and its translations, one of which must be used.
     """
 
     folder: Path
@@ -87,13 +87,13 @@ def language(folder: Path) -> Language:
 
 
 def cells(path: Path) -> dict[str, str]:
-    """The English text cells of a notebook, by id."""
+    """Return the English text cells of a notebook, by id."""
     found = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return {c["id"]: "".join(c["source"]) for c in found if c["cell_type"] == "markdown"}
 
 
 def translated(folder: Path, path: Path) -> dict[str, str]:
-    """The blocks of a notebook of solutions/ in a language."""
+    """Return a language's blocks for a notebook of solutions/, by cell id."""
     file = place(folder, path)
     return blocks(file.read_text(encoding="utf-8")) if file.exists() else {}
 
@@ -105,9 +105,9 @@ def place(folder: Path, path: Path) -> Path:
 
 
 def put_missing(folder: Path, path: Path) -> int:
-    """Rewrite a notebook's file in the order of its cells, with the English of those that miss.
+    """Rewrite a notebook's file in the order of its cells, with the English of missing ones.
 
-    What translated an earlier text in the same place is kept in a comment beside the new English.
+    The translation of an earlier text in the same place is kept in a comment below the English.
 
     Returns:
         The number of cells without a translation.
@@ -135,7 +135,7 @@ def put_missing(folder: Path, path: Path) -> int:
 
 
 def differences(english: str, said: str, to: Language) -> list[str]:
-    """What a translation of one cell changes although it must not; empty if all is well."""
+    """List what a cell's translation changes but must not change; empty if all is well."""
     ours, theirs = _kept(english), _kept(said)
     found = []
     for what in ours:
@@ -175,7 +175,7 @@ def _kept(text: str) -> dict[str, Counter[str]]:
 
 
 def _emphasis(text: str) -> dict[str, Counter[str]]:
-    """What a page shows bold or slanted: next to punctuation, stars may stay stars."""
+    """Count what a page shows in bold or italics; stars next to punctuation may stay stars."""
     for pattern in (FENCED, CODE, FORMULA):
         text = pattern.sub("x", text)
     page = MarkdownIt().render(text)
@@ -185,14 +185,14 @@ def _emphasis(text: str) -> dict[str, Counter[str]]:
 
 
 def _prose(text: str) -> str:
-    """The text without code, formulas and addresses; each leaves a mark, so words don't join."""
+    """Replace code, formulas and addresses in a text by a mark, so that words don't join."""
     for pattern in (FENCED, CODE, FORMULA, TARGET):
         text = pattern.sub("\N{OBJECT REPLACEMENT CHARACTER}", text)
     return TAG.sub("\n", text)
 
 
 def _used(english: str, to: Language) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The terms in an English text; "attention weights" isn't also found as "weights"."""
+    """Find the terms in an English text; "attention weights" isn't also found as "weights"."""
     text = _prose(english)
     longest = sorted(to.terms, key=lambda term: -max(map(len, term[0])))
     for forms, answers in longest:
@@ -207,12 +207,12 @@ def _used(english: str, to: Language) -> Iterator[tuple[tuple[str, ...], tuple[s
 
 
 def notebooks(begins: tuple[str, ...] = ("",)) -> list[Path]:
-    """The notebooks of solutions/, or those whose names begin this way."""
+    """Return the notebooks of solutions/ whose names begin in one of these ways."""
     return [path for path in notebooks_in(SOLUTIONS) if path.name.startswith(begins)]
 
 
 def problems(to: Language, path: Path) -> list[str]:
-    """What is wrong in the translations of one notebook, cell by cell."""
+    """Return what is wrong in the translations of one notebook, cell by cell."""
     english = cells(path)
     return [
         f"{place(to.folder, path).relative_to(ROOT)}, {id}: {wrong}"
@@ -223,13 +223,13 @@ def problems(to: Language, path: Path) -> list[str]:
 
 
 def coverage(to: Language, path: Path) -> tuple[int, int, int]:
-    """The number of text cells that are translated, of all, and of blocks whose cell changed."""
+    """Count the translated text cells, all text cells, and the blocks whose cell has changed."""
     english, done = cells(path), translated(to.folder, path)
     return len(english.keys() & done.keys()), len(english), len(done.keys() - english.keys())
 
 
 def covered(to: Language, paths: list[Path]) -> Iterator[str]:
-    """A line for each notebook, and their sum."""
+    """Yield one line per notebook, and a last line with the sums."""
     counts = [coverage(to, path) for path in paths]
     for path, (done, all_, old) in zip(paths, counts, strict=True):
         said = f", {old} of an earlier text" if old else ""
@@ -238,13 +238,13 @@ def covered(to: Language, paths: list[Path]) -> Iterator[str]:
 
 
 def total(to: Language, paths: list[Path]) -> str:
-    """How many text cells are translated, in a line."""
+    """Return a line that says how many text cells are translated."""
     done, all_, old = map(sum, zip(*(coverage(to, path) for path in paths), strict=True))
     return f"{to.folder.name}: {done} of {all_} text cells in {to.name}, {old} stale"
 
 
 def follow(path: Path, before: list[str], after: list[str]) -> None:
-    """Give the translations of cells in which only counted minutes and points changed the new ones.
+    """Update translations of cells in which nothing but counted minutes and points has changed.
 
     Args:
         path: a notebook of solutions/.
@@ -263,7 +263,7 @@ def follow(path: Path, before: list[str], after: list[str]) -> None:
 
 
 def recounted(said: str, before: str, after: str) -> str:
-    """A translation with the numbers of the new text; "" if more has changed, or it is unclear."""
+    """Return a translation with the new text's numbers; "" if more has changed, or in doubt."""
     if COUNTED.sub("#", before) != COUNTED.sub("#", after):
         return ""
     numbers = [[m[1] for m in COUNTED.finditer(text)] for text in (before, after)]
@@ -276,12 +276,12 @@ def recounted(said: str, before: str, after: str) -> str:
 
 
 def text_id(text: str) -> str:
-    """The id that `editions` gives to a text cell."""
+    """Return the id that `editions` gives to a text cell."""
     return hashlib.sha1(f"markdown\n{text}".encode()).hexdigest()[:8]
 
 
 def build_editions() -> None:
-    """Write the student edition in all languages, over what is there."""
+    """Write the student edition in all languages, and overwrite the existing one."""
     for to in languages():
         build(to.folder, to.folder / EDITION, NOTEBOOKS, again=True)
 

@@ -20,7 +20,7 @@ from .quizzes import quiz, read_quiz, unreadable
 from .report import Report
 from .rows import BehaviourResult
 
-Given = Mapping[str, Any]  # the entries and what was measured, by name
+Given = Mapping[str, Any]  # the entries and the measured numbers, by name
 Measure = Callable[[Mapping[str, Any]], tuple[dict[str, float], dict[str, str]]]
 MOST_NAMED = 2
 LISTS = ("list", "tuple", "Tensor", "ndarray")
@@ -59,16 +59,16 @@ def account(
     measure: Measure | None = None,
     made: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Exercise:
-    """An exercise that is answered with a dict of one's own numbers.
+    """Builds an exercise whose answer is a dict of the student's own numbers.
 
     Args:
         about: the subject of the account.
         misconceptions: ways to break a relation; their `entries` break only that one.
-        notes: remarks that cost nothing.
+        notes: remarks that cost no points.
         fits: by misconception id, whether an account breaks a relation in this way. The card shows
             the first misconception that fits.
-        measure: computes numbers from the handed-in objects of an answer. Gives them by name, for
-            the relations, and by entry what is wrong with an object.
+        measure: computes numbers from the objects that an answer hands in. Returns the numbers by
+            name, for the relations, and what is wrong with an object, by entry.
         made: turns the words of the catalogue into the objects that they stand for.
     """
     misconceptions = [replace(m, fits=fits.get(m.id)) for m in misconceptions]
@@ -143,8 +143,8 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
     passed = not still_open and not broken
     named = _named(exercise, broken, given)
     if all(e.name in given for e in exercise.entries if e.handed):
-        # A missing entry costs no more than one broken relation; without an object to measure,
-        # nothing that would be measured holds.
+        # A missing entry costs no more than one broken relation. Without an object to measure,
+        # no relation about its measured numbers is true.
         lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
         held += max(0, lost - still_open)
     share = math.floor(2 * exercise.points * held / len(exercise.properties)) / 4

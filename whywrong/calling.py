@@ -188,5 +188,5 @@ def see_half(call: Call, case: Case, seen: Observation) -> None:
     _, tensor = plain(out)
     if tensor is not None and tensor.is_floating_point():
         seen.tensors["half"] = tensor.float()
-        if isinstance(out, Tensor) and tensor.dtype != torch.bfloat16:  # a float has no choice
+        if isinstance(out, Tensor) and tensor.dtype != torch.bfloat16:  # a float has no dtype
             seen.facts["half_dtype"] = str(tensor.dtype).removeprefix("torch.")

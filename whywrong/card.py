@@ -250,7 +250,7 @@ def escaped(text: str) -> str:
 
 
 def rich(text: str) -> str:
-    """Text in the reader's language, escaped; `code` is set as code, *words* are emphasised."""
+    """Translates and escapes a text; `code` is shown as code, and *words* are emphasised."""
     parts = re.split(r"`([^`]+)`", escaped(said(text)))
     parts[::2] = [EMPHASIS.sub(r"<em>\1</em>", p) for p in parts[::2]]
     parts[1::2] = [tag("code", "code", p) for p in parts[1::2]]

@@ -139,7 +139,7 @@ class Catalogue:
         return {id: listed.points for id, listed in self._by_id.items()}
 
     def ungraded(self) -> set[str]:
-        """The exercises whose points are in no total: their text's head says `graded: no`."""
+        """Returns the exercises whose points are in no total: their header has `graded: no`."""
         return {id for id, listed in self._by_id.items() if not listed.graded}
 
     def not_to_borrow(self, exercise: Exercise) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def near(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
 
 
 def tolerance(exercise: Exercise, case: Case, expected: Tensor) -> float:
-    """The exercise's, or a larger one where right answers differ by rounding on this case."""
+    """Returns the exercise's tolerance, or that of a case in which right answers differ more."""
     return case.options.get("tolerance", exercise.tolerance).get(expected.dtype, 0.0)
 
 

@@ -25,11 +25,11 @@ class Case:
         name: what is special about the case, shown in a report ("float64", "one token").
         inputs: plain tensors, numbers, strings, lists and dicts, by name and in call order.
         refuses: if not None, a `ValueError` is the right answer, and its message must contain each
-            of these strings (or one of several separated by `|`).
+            of these strings (or one of several alternatives separated by `|`).
         options: switches for the probe that are not inputs of the answer.
         roles: the purposes of the case; properties look for these, never for the name. "small" says
-            that a size of 1, or equal sizes, are intended here; "stability", that its numbers lie
-            beside the idea; "central", that they don't, whatever their dtype.
+            that a size of 1, or equal sizes, are intended; "stability", that its numbers test
+            more than the idea; "central", that they test the idea, whatever their dtype.
     """
 
     name: str
@@ -95,17 +95,17 @@ class Property:
     Args:
         id: a short, stable name.
         text: the property as a sentence that is true of a right answer.
-        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how it fails
-            ("on the result"); None means that it does not apply.
-        credit: whether it counts for partial credit when the values are wrong.
+        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how the
+            property fails ("on the result"); None means that it does not apply.
+        credit: whether the property counts for partial credit when the values are wrong.
         gate: no partial credit at all unless it is true (a constant or a copy of the input would
             otherwise collect points for properties that it has by accident).
         secondary: unrelated to how close a wrong answer is to the right one; with right values,
             breaking it costs a quarter.
-        method: says how the exercise is to be solved; without it, right values earn half.
-        role: looks only at cases with this role.
-        any_number: also looks at cases whose results are NaN or infinite.
-        draws: judges random results; two answers are alike if it says the same of both.
+        method: it says how the exercise is to be solved; if it is false, right values earn half.
+        role: the property is judged only on cases with this role.
+        any_number: it is also judged on cases whose results are NaN or infinite.
+        draws: it judges random results; two answers are alike if it is true of both or of neither.
         breaks: the message when it fails; the text itself if empty.
         explain: `(trial) -> (message, detail)` for a message that depends on the trial.
     """
@@ -211,10 +211,10 @@ class Entry:
         choices: for a string, the possible answers.
         ordered: whether the order of a list matters.
         optional: for a string in an account, whether it may be empty.
-        handed: in an account, whether it is an object that the check measures, such as a model;
+        handed: in an account, whether the entry is an object to be measured, such as a model;
             `answer` is then the word that stands for it in the catalogue.
         formerly: an earlier name of the key, which older notebooks still have.
-        also: other spellings of the answer, such as that of an earlier edition.
+        also: other spellings of the answer, such as the one in an earlier edition.
     """
 
     name: str
@@ -274,8 +274,8 @@ class Exercise:
         hints: from a first nudge to almost the answer.
         other_way: another right answer worth reading, as source; shown after full points.
         rules: what an answer may call, and what doesn't count as an answer.
-        signs: functions by misconception id that recognise it in the trials, for ideas with a
-            number of the student's own; asked if no program gives the same results.
+        signs: functions that recognise a misconception in the trials, by its id, for ideas with a
+            number of the student's choice; called if no program gives the same results.
         notes: remarks on the observations that cost no points.
         returns: the Python type of the result if it isn't a tensor ("int", "NoneType").
         entries: the questions of a quiz.

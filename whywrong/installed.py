@@ -1,7 +1,7 @@
 """The course that is installed with this engine.
 
 A package with exercises has an entry point in the group `whywrong.course`. The file `course.toml`
-in that package describes the course, so no code of the course runs to find its exercises.
+in that package describes the course, so no code of the course must run to find its exercises.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Course:
         exercises: the folder of its exercises.
         package: the package that lessons import.
         kept_out: modules and folders of that package that a graded submission does not see. The
-            first is the module with `check`, `hint` and `progress`, which another one replaces.
+            first is the module with `check`, `hint` and `progress`, which the sandbox replaces.
         loaded: modules of that package that are loaded before a submission runs.
         translations: the folder with a folder for each language: see `language.py`.
     """

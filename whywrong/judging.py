@@ -27,9 +27,9 @@ def judge(
     observations: Sequence[Observation],
     symptoms: Symptoms | None = None,
 ) -> Report:
-    """The report on an answer, from its probe's observations: compare, search, name, report.
+    """Judges an answer by its probe's observations: compare, search, name, report.
 
-    No student code runs here; with a whole key, no misconception either.
+    No student code runs here and, if the key is whole, no misconception does.
 
     Args:
         symptoms: what each misconception is known to break, so that the search is faster.
@@ -54,7 +54,7 @@ def _with(report: Report, named: Sequence[Misconception]) -> Report:
 
 
 def compare(exercise: Exercise, trials: Sequence[Trial], whole: bool) -> Report:
-    """The report without names: what is true, the first message, the points.
+    """Returns a report without misconceptions: the properties, the first message, the points.
 
     Args:
         whole: whether there is a trial for every case.
@@ -219,10 +219,10 @@ def _partial(
 ) -> tuple[float, str]:
     """The points and their explanation.
 
-    Three quarters for the right idea: if the values are right and something else isn't, or if only
-    other dtypes or large numbers spoil them; half if the method isn't the one that the exercise is
-    about; a quarter point off for the wording of a refusal. Otherwise up to a quarter, by the share
-    of creditable properties, if the answer is more than a constant or a copy.
+    The right idea earns three quarters: the values are right and something else isn't, or they are
+    wrong only for other dtypes or large numbers. It earns half if the method isn't the one that the
+    exercise is about. A refusal with a wrong message costs a quarter point. Any other answer earns
+    up to a quarter, by its share of creditable properties, unless it is a constant or a copy.
     """
     holds = {r.id: r.holds for r in results}
     if {r.id for r in results if not r.holds} == {"says_why"}:

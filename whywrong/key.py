@@ -1,6 +1,6 @@
 """The answer key of an exercise and a seed: cases, right results, results of misconceptions.
 
-The matrix computes it completely, once. For a check, `search` runs each misconception case by case,
+The matrix computes the whole key once. For a check, `search` runs each misconception case by case,
 only until it differs from the answer's observations; the key caches what it ran.
 """
 
@@ -22,7 +22,7 @@ from .programs import Program
 PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
 LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
 Named = tuple[str, Misconception]
-Wrong = dict[str, dict[int, Observation]]  # by misconception and number of the case
+Wrong = dict[str, dict[int, Observation]]  # by misconception and case number
 
 
 @dataclass
@@ -34,9 +34,9 @@ class AnswerKey:
         expected: the right tensors, case by case.
         wrong: the observations of each misconception, by its name and the number of the case; a
             pair is stored under both names joined by `+`.
-        whole: whether it contains every misconception on every case.
-        remembered: what earlier searches observed; the third of the place is whether only at a
-            glance.
+        whole: whether `wrong` contains every misconception on every case.
+        remembered: what earlier searches observed, by misconception, case number, and whether
+            the observation was only a glance.
     """
 
     cases: list[Case]
@@ -62,7 +62,7 @@ def begin_key(exercise: Exercise, seed: int) -> AnswerKey:
 
 
 def make_key(exercise: Exercise, seed: int) -> AnswerKey:
-    """The complete key, without pairs of mistakes, which `search` looks for."""
+    """Returns the complete key, without pairs of mistakes, for which `search` looks."""
     key = begin_key(exercise, seed)
     key.whole = True
     if exercise.kind == "quiz":
@@ -81,10 +81,10 @@ def search(
     trials: Sequence[Trial],
     symptoms: Symptoms | None = None,
 ) -> Wrong:
-    """The results of misconceptions that naming these trials may need.
+    """Returns the results of the misconceptions that these trials may show.
 
-    Runs each misconception until it differs from the observations, up to the first that fits. If
-    none fits, tries pairs, the most likely first.
+    Each misconception runs until it differs from the observations, up to the first that fits. If
+    none fits, pairs are tried, the most likely first.
 
     Args:
         symptoms: what each misconception is known to break. If given, the most similar ones are

@@ -1,4 +1,4 @@
-"""The reader's language: what is shown is looked up here, at the moment when it is shown.
+"""The reader's language: each sentence is looked up here at the moment when it is shown.
 
 Reports keep their English sentences, so an instructor's tables don't depend on a reader's language.
 A course's translations are folders, one per language, in which `strings/*.json` give for each
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from .installed import installed
 
-MARKER = ".course-language"  # beside the notebooks of an edition; contains the folder's name
+MARKER = ".course-language"  # next to an edition's notebooks; contains the folder's name
 PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w))?\}")
 SENTENCES = "_s"
 STANDS_FOR = {
@@ -36,7 +36,7 @@ _spoken: ContextVar[str | None] = ContextVar("spoken", default=None)
 
 
 def language() -> str:
-    """The language's folder, from COURSE_LANGUAGE or the edition's marker file; "" is English."""
+    """Returns the language's folder, from COURSE_LANGUAGE or the marker file; "" is English."""
     spoken = _spoken.get()
     if spoken is None:
         spoken = os.environ.get("COURSE_LANGUAGE") or _of_the_folder()
@@ -45,7 +45,7 @@ def language() -> str:
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
-    """Show everything in this language inside the context; "" is English."""
+    """Shows everything in this language inside the `with` block; "" is English."""
     token = _spoken.set(name)
     try:
         yield
@@ -71,7 +71,7 @@ def _marked(here: str) -> str:
 
 
 def said(text: str) -> str:
-    """An English text in the reader's language, or unchanged: each line, or its sentences."""
+    """Translates an English text, line by line or by sentence; what isn't known stays unchanged."""
     name = language()
     if not name or not text.strip():
         return text
@@ -80,7 +80,7 @@ def said(text: str) -> str:
 
 
 class Strings:
-    """The sentences of a language: those without placeholders, and patterns of the others."""
+    """The sentences of a language: those without placeholders, and patterns for the others."""
 
     def __init__(self, sentences: dict[str, str]) -> None:
         self.exact = {english: own for english, own in sentences.items() if own}
@@ -104,7 +104,7 @@ class Strings:
         return None
 
     def _value(self, value: str, name: str) -> str | None:
-        """What a placeholder stands for; None if it should be translated, but isn't."""
+        """Returns what a placeholder stands for; None if a translation is needed and missing."""
         if name.endswith(SENTENCES):
             return _sentences(value, self)
         return _line(value, self) if " " in value else value
@@ -117,7 +117,7 @@ def _put(values: dict[str, str], placeholder: re.Match[str]) -> str:
 
 @cache
 def strings(name: str) -> Strings:
-    """The sentences of a language of the installed course; empty if it has none."""
+    """Returns the installed course's sentences in a language; empty if it has none."""
     course = installed()
     files = sorted((course.translations / name / "strings").glob("*.json")) if course else []
     sentences: dict[str, str] = {}
@@ -127,7 +127,7 @@ def strings(name: str) -> Strings:
 
 
 def _line(text: str, known: Strings) -> str:
-    """A line as a whole, else all its sentences, or the English if one of them is missing."""
+    """Translates a line as a whole, else all its sentences, or none if one of them is missing."""
     if text in known.exact:
         return known.exact[text]
     body = text.strip(" ")
@@ -155,7 +155,7 @@ def _pattern(english: str) -> re.Pattern[str]:
     pieces = PLACEHOLDER.split(english)
     found = re.escape(pieces[0])
     seen: set[str] = set()
-    # The name of a group begins with a letter, and says whether it must be sentences.
+    # A group's name can't begin with a digit; its ending says whether it must be sentences.
     for name, kind, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         name = f"_{name}" + SENTENCES * (kind == "s")
         found += f"(?P={name})" if name in seen else f"(?P<{name}>{STANDS_FOR[kind]})"

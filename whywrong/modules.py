@@ -47,7 +47,7 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
 
 
 def placed(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Like `module.to("cpu", dtype)`, but returns at once if there is nothing to do."""
+    """Does what `module.to("cpu", dtype)` does, but returns at once if there is nothing to do."""
     return module if _is_there(module, dtype) else module.to("cpu", dtype)
 
 

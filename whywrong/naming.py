@@ -56,7 +56,7 @@ def name_mistakes(
 
 
 def by_signs(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
-    """The first misconception that the exercise itself recognises in the results."""
+    """Returns the first misconception that one of the exercise's `signs` recognises."""
     for id, shows in exercise.signs.items():
         with suppress(KeyError, IndexError, RuntimeError, TypeError, ValueError):
             if shows(trials):

@@ -54,7 +54,7 @@ def quiz(
 
 
 def filled(exercise: Exercise, misconception: Misconception | None = None) -> dict[str, Any]:
-    """The whole dict that a student with this misconception submits; without one, the right one."""
+    """Returns the whole dict of a student with this misconception; without one, the right dict."""
     return exercise.made(exercise.reference | dict(misconception.entries if misconception else {}))
 
 

@@ -82,7 +82,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, kept: dict[str, Any]) -> Report:
-        """The report whose `to_dict` this is, also after it was stored as JSON."""
+        """Rebuilds a report from the result of `to_dict`, even if that was stored as JSON."""
         known = {name: value for name, value in kept.items() if name != "misconception"}
         row = known["row"] and Row(**{k: _tuples(v) for k, v in known["row"].items()})
         behaviours = [BehaviourResult(**behaviour) for behaviour in known["behaviours"]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .language import said
 
 NOT_ATTEMPTED = "Not attempted yet."
-# Chinese has no spaces between words, so only Latin letters and digits make a star a plain star.
+# Chinese has no spaces between words, so a star is plain only next to Latin letters and digits.
 EMPHASIS = re.compile(r"(?<![A-Za-z0-9_*])\*(\w[^*\n]*\w|\w)\*(?![A-Za-z0-9_*])")
 
 
@@ -42,6 +42,6 @@ def points_word(points: float) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Catalogue text without its backticks and stars, in the reader's language."""
+    """Returns a catalogue text in the reader's language, without backticks and stars."""
     text = EMPHASIS.sub(r"\1", said(text))
     return text.replace("`", "")

@@ -27,10 +27,10 @@
 lines that begin with `+ `. A block that begins with `def`, `class` or `@` is a complete answer.
 Further blocks under one heading are the same idea written differently; between two blocks is `Or:`,
 or the sentences that differ. `As in: attention` takes the sentences from the section of the same
-name in `shared/attention.md`; the text may replace some of them. With `graded: no` in the head, the
-exercise can be checked, but no total contains its points. `Formerly: name` below a question keeps
-the key that older notebooks have, and `Also: 'answer'` an answer that they spell differently. The
-Python file of the same name defines how an answer is judged: see `exercise_from`.
+name in `shared/attention.md`; the text may replace some of them. With `graded: no` in the header,
+the exercise can be checked, but no total contains its points. `Formerly: name` below a question
+keeps the key that older notebooks have, and `Also: 'answer'` an answer that they spell differently.
+The Python file of the same name defines how an answer is judged: see `exercise_from`.
 """
 
 from __future__ import annotations

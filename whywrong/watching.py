@@ -180,8 +180,8 @@ _active: list[Calls] = []
 
 
 def watch_later_threads() -> None:
-    """From now on, threads are also watched if they begin before the check that they compute for;
-    this makes them slow, so it is for graded notebooks alone."""
+    """Watches also threads that begin before the check for which they compute; this makes them
+    slow, so it is used only for graded notebooks."""
     threading.setprofile(_note_for_others)
 
 

@@ -11,11 +11,11 @@ import zlib
 from typing import Any
 
 MOST_READ = 20_000  # characters of a cell
-GRAM, WINDOW = 6, 4  # words of a print, and of which number of neighbours one is kept
+GRAM, WINDOW = 6, 4  # words in a print; one print of this many neighbours is kept
 
 
 def prepared(sources: list[str]) -> list[list[int]]:
-    """The prints of each text; two texts that share eight words in a row share one."""
+    """Returns the prints of each text; two texts that share nine words in a row share a print."""
     return [sorted(winnowed(normal(source[:MOST_READ]))) for source in sources]
 
 

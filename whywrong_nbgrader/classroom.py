@@ -76,7 +76,7 @@ class Classroom:
 
     @property
     def lessons(self) -> Path:
-        """The folder with the course's own notebooks of the assignment."""
+        """Returns the folder with the course's own notebooks of the assignment."""
         return self.course / self.directory.source_directory / self.assignment
 
     @property
@@ -88,7 +88,7 @@ class Classroom:
 
 
 def enter(course: Path, assignment: str, only: str = "") -> Classroom:
-    """The submissions to an assignment, or `only` this student's, not read yet.
+    """Returns the submissions to an assignment, or `only` this student's, before they are read.
 
     Raises:
         CantRun: there is no such course, assignment or student.
@@ -319,7 +319,7 @@ def _place(classroom: Classroom, student: str) -> Path:
 
 
 def _stamp(classroom: Classroom, student: str) -> dict[str, Any]:
-    """What a student's entry in the gradebook depends on."""
+    """Returns what a student's entry in the gradebook depends on."""
     folder = classroom.course / classroom.directory.submitted_directory / student
     handed_in = folder / classroom.assignment
     return {
@@ -331,7 +331,7 @@ def _stamp(classroom: Classroom, student: str) -> dict[str, Any]:
 
 
 def _entered(classroom: Classroom, student: str) -> Any:
-    """The stamp of the last entry, if the gradebook and the folder still have it."""
+    """Returns the stamp of the last entry, if the gradebook and the folder still have it."""
     made = classroom.course / "autograded" / student / classroom.assignment
     with Gradebook(classroom.directory.db_url) as gradebook:
         try:

@@ -1,4 +1,4 @@
-"""Collects files, but no links, from the exchange folder of the students, and releases feedback."""
+"""Collects files, but no links, from the students' exchange folder, and releases feedback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CollectFiles(ExchangeCollect):
         super().init_src()
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
-        """As nbgrader's, but an invalid name or time is no reason to stop."""
+        """Does what nbgrader's method does, but doesn't stop at an invalid name or time."""
         name = os.path.basename(path)
         parts = name.rsplit("+", 3)  # name, assignment, time and, mostly, some random letters
         valid = len(parts) >= 3 and is_a_name(parts[0]) and TIME.fullmatch(parts[2])
@@ -129,7 +129,7 @@ def _copy(path: Path, place: Path, home: str, most: int) -> int:
     source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(source, "rb") as file:
         about = os.fstat(source)
-        # A folder on the way may have become a link: Linux knows where the opened file is.
+        # A folder in the path may have become a link, but Linux knows where the opened file is.
         where = f"/proc/self/fd/{source}"
         outside = os.path.islink(where) and not os.readlink(where).startswith(home)
         if outside or not stat.S_ISREG(about.st_mode):
@@ -195,8 +195,8 @@ def _back_dated(src: str, taken: Path, named: datetime) -> Iterator[str]:
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):
-    """Releases the feedback of all others if a submission has no time or secret, as after a
-    hand-in by e-mail; nbgrader stops at the first."""
+    """Releases all other feedback if a submission has no time or secret, for example because it was
+    sent by e-mail; nbgrader would stop at the first of these."""
 
     def copy_files(self) -> None:
         excluded = {*filter(None, self.coursedir.student_id_exclude.split(","))}

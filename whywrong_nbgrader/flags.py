@@ -1,7 +1,7 @@
 """Flags for a person: answers that may be someone else's work. They cost no points.
 
-Two comparisons: what an answer compiled to when it was checked with the course's finished part, and
-texts with the published solutions and with each other. docs/attacks.md says what they can't see.
+An answer's compiled code is compared with the course's finished part, and its text with published
+solutions and with other answers. docs/attacks.md says what these comparisons can't find.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .reading import read
 from .restoring import Released
 from .submissions import handed_out, released
 
-# Prints of a text, instructions of a program: with fewer, two people may well write the same.
+# With fewer prints of a text, or instructions of a program, two people may write the same.
 TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15
 ALIKE = 0.8  # the share of an answer's prints that the other text has, too
-COMMON = 0.2  # a print that a larger share of the class has is nobody's
-INDENTED = re.compile(r"^[ \t]+(?:def|class) +(\w+)", re.M)  # such as below `if True:`
-AT_ONCE = 100  # texts of a request
+COMMON = 0.2  # a print that a larger share of the class has is ignored
+INDENTED = re.compile(r"^[ \t]+(?:def|class) +(\w+)", re.M)  # for example below `if True:`
+AT_ONCE = 100  # texts per request
 
 Prints = Mapping[str, frozenset[int]]  # of an answer, by exercise
 
@@ -64,7 +64,7 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def _compiled(work: Work, said: list[str]) -> None:
-    """What the answers of a notebook compiled to, if that is the course's own."""
+    """Says which answers of a notebook compiled to the course's own code."""
     if not work.graded:
         return
     same = work.graded.codes
@@ -74,7 +74,7 @@ def _compiled(work: Work, said: list[str]) -> None:
 
 
 def printed(texts: Iterable[str]) -> tuple[dict[str, frozenset[int]], set[str]]:
-    """The prints of texts, and the texts that can't be parsed within limits."""
+    """Returns the prints of texts, and the texts that can't be parsed within limits."""
     found: dict[str, frozenset[int]] = {"": frozenset()}
     stuck: set[str] = set()
     left = sorted({*texts} - {""})
@@ -94,19 +94,19 @@ def printed(texts: Iterable[str]) -> tuple[dict[str, frozenset[int]], set[str]]:
 
 
 def _shared(mine: frozenset[int], theirs: frozenset[int]) -> int:
-    """The number of shared prints, if they are most of mine."""
+    """Returns the number of shared prints, if these are most of `mine`; otherwise 0."""
     shared = len(mine & theirs)
     return shared if mine and shared >= ALIKE * len(mine) else 0
 
 
 def _is_telling(exercise: str) -> bool:
-    """Whether equal text is evidence: not for quizzes and handed-out programs."""
+    """Returns whether equal text is evidence; in quizzes and handed-out programs it isn't."""
     known = catalogue().find(exercise)
     return known is None or (known.kind != "quiz" and known.rules.as_found is None)
 
 
 def _without_common(own: Mapping[str, Prints]) -> dict[str, dict[str, frozenset[int]]]:
-    """Each answer's prints without those that many have: they come with the exercise."""
+    """Returns each answer's prints without common ones, which come with the exercise."""
     often = Counter(
         (id, p) for found in own.values() for id, prints in found.items() for p in prints
     )
@@ -120,7 +120,7 @@ def _without_common(own: Mapping[str, Prints]) -> dict[str, dict[str, frozenset[
 
 
 def _groups(rare: Mapping[str, Prints], said: dict[str, list[str]]) -> list[str]:
-    """One sentence per group of students with the same texts, and a short note for each member."""
+    """Returns one sentence per group of students with the same texts; adds a note per member."""
     group: dict[str, set[str]] = {}
     shared: dict[tuple[str, str], list[str]] = {}
     for a, b in combinations(sorted(rare), 2):

@@ -27,7 +27,7 @@ from .watch import Watch
 HERE = Path(__file__).resolve().parent
 INSIDE = "/course"
 START_SECONDS = 600.0  # even on a machine that is very busy
-BACKSTOP = 10  # times the limit: seconds after which a reply is late by the wall clock alone
+BACKSTOP = 10  # times the limit: the wall-clock time after which a reply is late
 ENVIRONMENT = {"PYTHONPATH": INSIDE, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 ENVIRONMENT |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ENVIRONMENT |= {"COURSE_GRADED": "1"}
@@ -53,7 +53,7 @@ def make_package(folder: Path) -> Path:
 
 
 def _without(folder: Path, *names: str) -> Callable[[str, list[str]], set[str]]:
-    """A filter for copying: skips caches, and these paths below `folder`."""
+    """Returns a filter for copying that skips caches, and these paths below `folder`."""
 
     def left_out(at: str, there: list[str]) -> set[str]:
         place = Path(at).resolve()
@@ -153,7 +153,7 @@ class ForkServer(contextlib.AbstractContextManager):
 
     @contextlib.contextmanager
     def asked(self) -> Iterator[None]:
-        """While somebody waits for a reply, the time in which its process sleeps counts."""
+        """Counts the time for which the process sleeps while somebody waits for its reply."""
         watch = self._watch
         watch.asked = True
         try:
@@ -195,16 +195,16 @@ class Fork:
         self._token = ""  # of the last request; its reply repeats it
         self.codes: dict[str, int] = {}  # of the last answer, as `inside.codes.prints` gives them
         self.origin = ""  # of the last answer, if no cell has written it
-        self.starved = False  # a check was ended by the wall clock alone
+        self.starved = False  # only the wall clock ended a check
 
     def ask(self, words: dict[str, Any], data: bytes, seconds: float) -> tuple[dict, bytes]:
-        """The reply to a request, as untrusted data.
+        """Returns the reply to a request, as untrusted data.
 
         Args:
-            seconds: that the process may compute or sleep; waiting for a processor doesn't count.
+            seconds: how long the process may compute or sleep; waiting for a processor is free.
 
         Raises:
-            wire.Ended, wire.OutOfTime, wire.BadMessage: no reply, none in time, or an invalid one.
+            wire.Ended, wire.OutOfTime, wire.BadMessage: the reply is missing, late or invalid.
         """
         self._token = secrets.token_hex(8)
         left = self._left(seconds)
@@ -225,7 +225,7 @@ class Fork:
 
     @property
     def used(self) -> float:
-        """The seconds that the processes of this server have used so far."""
+        """Returns the seconds that the processes of this server have used so far."""
         return self._server.used
 
     def _answer(self, left: wire.Left) -> tuple[dict, bytes]:

@@ -1,4 +1,4 @@
-"""A process that reads what students made, so that nothing of theirs is parsed in the others.
+"""A process that reads what students made, so that no other process has to parse it.
 
 It has limits of memory and, for each request, of processor time. When one is exceeded, it ends, and
 the request has no result. `python -m whywrong_nbgrader.helper` answers requests on its socket.
@@ -24,7 +24,7 @@ from .inside import wire
 
 MEMORY, SECONDS, PATIENCE = 2**30, 4.0, 60.0  # bytes; processor time; wall-clock time
 MOST_ANSWER = 64 * 2**20  # bytes
-# The requests: each names a function of plain data.
+# Each request names a function that takes and returns plain data.
 TASKS = {
     "notebook": "submissions.notebook",
     "outputs": "outputs.clean_outputs",
@@ -39,7 +39,7 @@ class TooMuch(Exception):
 
 
 class Helper:
-    """The process, started on the first request and again after each that was too much."""
+    """The process, started on the first request and again after each `TooMuch`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -47,7 +47,7 @@ class Helper:
         self.spent = 0.0  # seconds of processor time, for all requests
 
     def ask(self, task: str, *arguments: Any, seconds: float = SECONDS) -> Any:
-        """The result of a task; raises `TooMuch` if it has none."""
+        """Returns the result of a task, or raises `TooMuch` if it has none."""
         if seconds <= 0:
             raise TooMuch("all of its time is spent")
         if self._owner != os.getpid() or self._process is None:
@@ -72,7 +72,7 @@ class Helper:
         program = [sys.executable, "-P", "-m", __spec__.name, str(theirs.fileno())]
         quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         quiet |= {"stderr": subprocess.DEVNULL, "pass_fds": (theirs.fileno(),)}
-        path = os.pathsep.join(p for p in sys.path if p)  # this process may have an own one
+        path = os.pathsep.join(p for p in sys.path if p)  # this process may have its own path
         environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(program, env=environment, **quiet)
         self._owner = os.getpid()
@@ -88,7 +88,7 @@ class Helper:
 
 @cache
 def helper() -> Helper:
-    """This process's helper."""
+    """Returns this process's helper."""
     made = Helper()
     atexit.register(made.close)
     return made

@@ -65,7 +65,7 @@ class Graded:
     tier: str = ""  # the protection between the submission and this machine
     codes: dict[str, int] = field(default_factory=dict)  # instructions shared with finished parts
     origins: dict[str, str] = field(default_factory=dict)  # of answers that no cell has written
-    starved: bool = False  # the wall clock alone ended something: another run may give more points
+    starved: bool = False  # only the wall clock ended something: another run may give more points
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -149,7 +149,7 @@ class _Run:
         return self._kept(number, outputs)
 
     def _cleaned(self, number: int, outputs: Any) -> list[dict[str, Any]]:
-        """A cell's outputs in a known form, made in a process that may end."""
+        """Returns a cell's outputs in a known form, made in a process that may end."""
         try:
             if not outputs:
                 return []
@@ -303,7 +303,7 @@ def grade(
 
 
 def not_run(cells: Sequence[Cell], catalogue: Catalogue, why: str) -> Graded:
-    """The result of a notebook that could not be run."""
+    """Returns the result of a notebook that could not be run."""
     graded = Graded(happened=[why])
     for cell in cells:
         exercise = catalogue.find(cell.checks) if cell.checks else None
@@ -341,7 +341,7 @@ def watched_verdict(
 
 
 def card(report: Report, exercise: Exercise, spoken: str = "") -> dict[str, Any]:
-    """The output of a graded cell: the points, for nbgrader, and the card in this language."""
+    """Returns a graded cell's output: the points, for nbgrader, and the card in this language."""
     report = replace(report, hints=exercise.hints, other_way=exercise.other_way)
     with speaking(spoken):
         page = report._repr_html_()

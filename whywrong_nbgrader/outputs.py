@@ -1,6 +1,6 @@
 """Outputs of a submission in a known form, in which nothing can run in a reader's browser.
 
-It runs in a process of its own (helper.py), because cleaning may take any time and memory."""
+This runs in a process of its own (helper.py), because cleaning may take any time and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from .readable import clean, math_at_rest, writable
 
 MOST_OUTPUTS, MOST_TEXT, MOST_HTML, MOST_PICTURE = 200, 100_000, 200_000, 4_000_000
-MOST_COLOURS = 1000  # of a text: pages take quadratic time to show them
+MOST_COLOURS = 1000  # in a text: pages take quadratic time to show them
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
 
@@ -60,7 +60,7 @@ def clean_data(data: dict[str, Any]) -> dict[str, str]:
         only = {"attribute_filter": _nothing_fetched, "url_schemes": {"data"}}
         page = clean(writable(page), "html", **only)
         if page.strip() and len(page) < 2 * MOST_HTML:
-            kept["text/html"] = math_at_rest(page)  # an empty one would be shown, not the others
+            kept["text/html"] = math_at_rest(page)  # an empty page would hide the other forms
     return kept
 
 
@@ -79,12 +79,12 @@ def _text(value: Any) -> str:
 
 
 def _is_coloured(text: str) -> bool:
-    """Whether a page can show the colours of a text."""
+    """Returns whether a page can show the colours of a text."""
     if "\x1b" not in text:
         return True
     from nbconvert.filters import ansi2html
 
     try:
         return text.count("\x1b") <= MOST_COLOURS and bool(ansi2html(text))
-    except (IndexError, ValueError):  # half of a colour
+    except (IndexError, ValueError):  # a colour code that is cut off
         return False

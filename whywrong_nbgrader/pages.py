@@ -15,11 +15,11 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from .readable import clean
 
 MOST_COLOURED, LONGEST_LINE, LONGEST_FORMULA = 20_000, 300, 1000  # characters
-DEEPEST = 30  # open brackets of a formula: converting takes quadratic time in their number
+DEEPEST = 30  # open brackets in a formula: conversion takes quadratic time in their number
 
 
 def highlight(source: str, language: str | None = None) -> str:
-    """Code in colours, except where that takes long: the time is quadratic in the length of a line,
+    """Colours code, except where that takes long: the time is quadratic in the length of a line,
     and in the number of lines that end in spaces."""
     lines = [line.rstrip() for line in source.split("\n")]
     if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:

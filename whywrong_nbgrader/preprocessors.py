@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 FORMGRADER = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader"
 TEMPLATES = [str(Path(__file__).with_name("templates")), str(FORMGRADER / "templates")]
-MOST_LEFT = 20_000  # characters shown of a text that takes too long
-PAGE_SECONDS = 12.0  # of processor time for the texts of a feedback page
+MOST_LEFT = 20_000  # characters that are shown of a text that takes too long
+PAGE_SECONDS = 12.0  # processor time for the texts of a feedback page
 NOT_DESCRIBED = "No description has been provided for this image"
 LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -42,8 +42,8 @@ be_careful()
 
 
 class Unparsed(str):
-    """A page that nbconvert would parse once more, to describe pictures: with what students made,
-    that could take any time and memory."""
+    """A page that nbconvert doesn't parse once more to describe pictures, because with students'
+    content that could take any time and memory."""
 
     def __new__(cls, page: str, features: str = "") -> Unparsed:
         return super().__new__(cls, page)
@@ -74,8 +74,8 @@ class ClearAnswers(ClearSolutions):
 
 
 class CarefulExporter(NotebookExporter):
-    """nbgrader's interface for reading and writing notebooks, for untrusted files, which it reads
-    in a process of its own and restores."""
+    """Reads and writes notebooks for nbgrader; untrusted files are read in a separate process and
+    restored."""
 
     def from_filename(self, filename: str, resources: Any = None, **how: Any) -> tuple[Any, Any]:
         course = _coursedir(self)
@@ -96,12 +96,12 @@ class CarefulExporter(NotebookExporter):
 
 
 def lesson(course: Any, assignment: str, name: str) -> Path:
-    """The path of a lesson as students get it."""
+    """Returns the path of a lesson as students get it."""
     return Path(course.format_path(course.release_directory, ".", assignment)) / name
 
 
 def as_notebook(found: Submission) -> NotebookNode:
-    """A restored submission as a notebook, in which its author reads what was noticed."""
+    """Returns a restored submission as a notebook that tells its author what was noticed."""
     made = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
     cells = []
     if said := [*found.trouble, *found.notes]:
@@ -134,8 +134,8 @@ def cells_of(nb: NotebookNode) -> list[Cell]:
 
 
 class RestoreCells(NbGraderPreprocessor):
-    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`, which `CarefulExporter` has done
-    already; stops if submissions can't run here."""
+    """Replaces nbgrader's `DeduplicateIds` and `OverwriteCells`, whose work `CarefulExporter` has
+    already done; stops if submissions can't run here."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         if not trusted():
@@ -147,7 +147,7 @@ class RestoreCells(NbGraderPreprocessor):
 
 
 def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> None:
-    """Writes a notebook's result into its cells, with the result's name.
+    """Writes a notebook's result, and the result's name, into its cells.
 
     Results are stored in English; the cards are shown in the language of the student's edition.
     """
@@ -200,16 +200,16 @@ def trusted() -> bool:
 
 
 def _coursedir(of: Any) -> Any:
-    """The course's folders, as a preprocessor's or exporter's converter knows them."""
+    """Returns the course's folders, which a preprocessor's or exporter's converter knows."""
     while not hasattr(of, "coursedir"):
         of = of.parent
     return of.coursedir
 
 
 class CarefulHighlight(Highlight2HTML):
-    """Highlights the code on a page, in a process that may end; each page has its own."""
+    """Highlights the code on a page, in a process that may end; each page has its own instance."""
 
-    until = 0.0  # that the process may have spent when the page is made
+    until = 0.0  # the seconds that the process may have spent by the end of the page
 
     def __init__(self, *arguments: Any, **how: Any) -> None:
         super().__init__(*arguments, **how)
@@ -222,7 +222,7 @@ class CarefulHighlight(Highlight2HTML):
 
 
 def markdown(source: str) -> str:
-    """The page of a Markdown cell, made in a process that may end."""
+    """Returns a Markdown cell as HTML, made in a process that may end."""
     return _on_page("markdown", source)
 
 
@@ -233,7 +233,7 @@ def _on_page(task: str, source: str, *how: str) -> str:
         return f'<div class="highlight"><pre>{html.escape(source[:MOST_LEFT])}</pre></div>'
 
 
-@lru_cache(maxsize=2000)  # a class has the same cells
+@lru_cache(maxsize=2000)  # the cells of a class are often the same
 def _made(task: str, source: str, *how: str) -> str:
     left = min(SECONDS, CarefulHighlight.until - helper().spent)
     return str(helper().ask(task, source, *how, seconds=left))

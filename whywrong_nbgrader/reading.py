@@ -18,10 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = 100 * 2**20  # of a notebook, with its outputs
-MOST_CELLS, MOST_TEXT = 1000, 3_000_000  # characters of all cells
+MOST_BYTES = 100 * 2**20  # size of a notebook with its outputs
+MOST_CELLS, MOST_TEXT = 1000, 3_000_000  # characters in all cells
 KINDS = {"code": "code", "raw": "raw", "rawnbconvert": "raw", "": ""}  # all others are text
-# The beginnings of files that are sometimes saved under a notebook's name.
+# How files begin that are sometimes saved under a notebook's name.
 OTHERS = {
     rb"version https://git-lfs": "it is a pointer of Git LFS, not the file (`git lfs pull`)",
     rb"\s*(<!doctype html|<html|<head|<\?xml)": "it is a web page, not a notebook: download it raw",
@@ -47,7 +47,7 @@ class Read:
     cells: list[dict[str, str]] = field(default_factory=list)  # kind, source, name
     repairs: Counter[str] = field(default_factory=Counter)
     broken: str = ""  # why only the first cells could be read
-    language: str = ""  # of the edition it was made from; "" is English
+    language: str = ""  # of the edition that it comes from; "" is English
 
     def notes(self) -> list[str]:
         """The repairs in one line, if there are any."""
@@ -56,7 +56,7 @@ class Read:
 
 
 def contents(path: str | Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file, which may be anything, or its first; links are not followed."""
+    """Returns a file's first bytes, at most `most`; the file may be anything but a link."""
     try:
         found = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def read(path: str | Path) -> Read:
 
 
 def parsed(data: bytes) -> Read:
-    """A notebook's cells from its bytes; raises `Unreadable` if there are none to be read."""
+    """Returns a notebook's cells from its bytes; raises `Unreadable` if no cell can be read."""
     if not data.strip():
         raise Unreadable("the file is empty")
     for beginning, said in OTHERS.items():
@@ -109,7 +109,7 @@ def _decoded(data: bytes, repairs: Counter[str]) -> str:
         repairs["zeros at its end were left out"] += 1
     lost = text.count("\N{REPLACEMENT CHARACTER}")
     if lost > 1 or (lost and not text.endswith("\N{REPLACEMENT CHARACTER}")):
-        # Text of another encoding has hardly any valid letters besides those of ASCII.
+        # Text in another encoding has hardly any valid letters outside ASCII.
         others = sum(1 for letter in text if ord(letter) > 127) - lost
         if lost > others:
             repairs["it was Windows-1252 text"] += 1
@@ -119,7 +119,7 @@ def _decoded(data: bytes, repairs: Counter[str]) -> str:
 
 
 def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
-    """The object in a text, or as much of it as there is, with the reason."""
+    """Returns the object in a text, or as much of it as can be read, and the reason."""
     decoder = json.JSONDecoder(strict=False, parse_int=_whole, parse_constant=lambda _: None)
     begin = len(text) - len(text.lstrip())
     try:
@@ -166,7 +166,7 @@ def _first_cells(decoder: json.JSONDecoder, text: str, at: int) -> Iterator[Any]
 
 
 def _unwrapped(found: Any) -> dict[str, Any]:
-    """The notebook in an object."""
+    """Returns the notebook in an object."""
     for _ in range(3):
         if isinstance(found, list):
             whole = found and isinstance(found[0], dict) and "cell_type" in found[0]
@@ -244,7 +244,7 @@ def _cell(cell: dict[str, Any], repairs: Counter[str]) -> dict[str, str]:
 
 
 def _source(given: Any, repairs: Counter[str]) -> str:
-    """A cell's text, with lines that end as in Python."""
+    """Returns a cell's text, with lines that end as in Python."""
     if isinstance(given, list):
         lines = [line for line in given if isinstance(line, str)]
         if len(lines) < len(given):
@@ -259,13 +259,13 @@ def _source(given: Any, repairs: Counter[str]) -> str:
     else:
         repairs["cells had no valid `source`"] += 1
         text = ""
-    text = text.encode("utf-8", "replace").decode().removeprefix("\ufeff")  # without half letters
+    text = text.encode("utf-8", "replace").decode().removeprefix("\ufeff")  # no half letters
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def look(paths: list[Path]) -> Iterator[tuple[Path, str, bool]]:
-    """For each notebook of these files and folders: what will happen to it, and whether it is
-    fine."""
+    """Yields each notebook of these files and folders, with what will happen to it, and whether
+    it is fine."""
     for path in paths:
         found = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
         if not found:

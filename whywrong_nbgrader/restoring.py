@@ -40,12 +40,12 @@ class Kept:
 
     kind: str
     source: str
-    name: str = ""  # of a cell as it was released
+    name: str = ""  # the name of a released cell
     metadata: dict[str, Any] | None = None  # nbgrader's
 
     @property
     def checks(self) -> str:
-        """The exercise whose points it holds."""
+        """The exercise for which the cell gives points."""
         graded = self.kind == "code" and bool((self.metadata or {}).get("grade"))
         return (checked_exercise(self.source.removeprefix(PUT_BACK)) or "") if graded else ""
 
@@ -59,15 +59,15 @@ class Kept:
 
 
 def plain(source: str) -> str:
-    """A cell's text without what an editor may change."""
+    """Returns a cell's text without the spaces and newlines that an editor may change."""
     return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
 def restore(
     cells: Sequence[Mapping[str, str]], released: Mapping[str, Released], given: Sequence[str]
 ) -> tuple[list[Kept], list[str]]:
-    """A submission's cells with everything that grading depends on, whatever a student did to
-    them, and without anything that could run in a browser; and what was noticed.
+    """Returns a submission's cells with everything that grading depends on, whatever a student did
+    to them, and without anything that could run in a browser; and what was noticed.
 
     Args:
         given: the texts of the lesson's code cells as they are handed out.
@@ -105,8 +105,8 @@ def restore(
 
 
 def _chosen(cells: Sequence[Mapping[str, str]], released: Mapping[str, Released]) -> dict[str, int]:
-    """Which of the cells that claim to be a released one it is: the last that was changed, else
-    the last."""
+    """Decides which of the cells with a released cell's name counts: the last one that was
+    changed, or else the last one."""
     chosen: dict[str, int] = {}
     for number, cell in enumerate(cells):
         known = released.get(cell["name"])
@@ -119,7 +119,7 @@ def _chosen(cells: Sequence[Mapping[str, str]], released: Mapping[str, Released]
 
 
 def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
-    """Runs the lesson's own imports, unless the notebook still does, before anything can fail."""
+    """Puts the lesson's own imports first, unless they still come before the first answer."""
     imports = next((text for text in given if IMPORTS_CHECK.search(text)), "")
     code = [n for n, cell in enumerate(made) if cell.kind == "code"]
     needed = next((n for n in code if made[n].name), len(made))
@@ -134,7 +134,7 @@ def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
 def _checks_after_answers(
     made: list[Kept], released: Mapping[str, Released], ours: set[str]
 ) -> list[str]:
-    """Moves a check behind the answer where it would find only the stub, or nothing."""
+    """Moves a check to after the answer if, where it is, it would find only the stub or nothing."""
     noticed = []
     for check in [cell for cell in made if cell.checks]:
         exercise, at = check.checks, made.index(check)
@@ -159,7 +159,7 @@ def _checks_after_answers(
 
 
 def _writes(exercise: str, text: str, ours: set[str]) -> bool:
-    """Whether a cell's text is a student's own definition of an answer."""
+    """Returns whether a cell's text is a student's own definition of an answer."""
     if text in ours:
         return False
     own = (
@@ -169,7 +169,7 @@ def _writes(exercise: str, text: str, ours: set[str]) -> bool:
 
 
 def _tame(kind: str, source: str) -> str:
-    """A student's cell without everything that a browser would run or that misleads a page."""
+    """Returns a student's cell without anything that a browser would run or that breaks a page."""
     return source if kind == "code" else at_rest(source)
 
 
@@ -193,5 +193,5 @@ def _place(made: Sequence[Kept], exercise: str) -> int:
 
 
 def code_cells(made: Sequence[Kept]) -> list[Cell]:
-    """The code cells of a restored notebook, for a run."""
+    """Returns the code cells of a restored notebook, for a run."""
     return [Cell(cell.source, cell.checks, cell.locked) for cell in made if cell.kind == "code"]

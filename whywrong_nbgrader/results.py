@@ -25,7 +25,7 @@ from .cells import Cell
 from .fork_server import HERE
 from .notebooks import Graded, Times
 
-MOST_FILES = 50 * 2**20  # bytes of the files beside the lessons
+MOST_FILES = 50 * 2**20  # bytes of the files next to the lessons
 FOLDER = ".grading"  # in the course's folder: the secret, and the results
 
 
@@ -82,7 +82,7 @@ class Settings:
 
     @classmethod
     def of(cls, course: Path, tier: str, assignment: Path | None = None) -> Settings:
-        """The settings of a course's folder; `assignment` is the folder with its lessons."""
+        """Returns the settings of a course's folder; `assignment` is the folder of the lessons."""
         files = files_of(assignment) if assignment else {}
         return cls(secret(course), tier, Times.usual(), own_folders(), files)
 
@@ -95,7 +95,7 @@ class Settings:
 
 
 def files_of(assignment: Path) -> dict[str, bytes]:
-    """The files beside an assignment's lessons, such as their data, by path below its folder."""
+    """Returns the files next to an assignment's lessons, such as data, by path below its folder."""
     found: dict[str, bytes] = {}
     for path in sorted(assignment.rglob("*")):
         name = path.relative_to(assignment)

@@ -86,7 +86,7 @@ def command(
     environment: Mapping[str, str] | None = None,
     limits: Limits = LIMITS,
 ) -> list[str]:
-    """The command line that runs a program in the sandbox.
+    """Returns the command line that runs a program in the sandbox.
 
     Args:
         argv: the program and its arguments, as seen inside.
@@ -122,7 +122,7 @@ NOBODY = (
 
 
 def _files(shown: Mapping[str | Path, str | Path], limits: Limits) -> Iterator[str]:
-    """The readable files inside, and the folders in memory."""
+    """Returns the options for the readable files inside, and for the folders in memory."""
     for place in (f"/{name}" for name in SYSTEM):
         if os.path.islink(place):
             yield from ("--symlink", os.readlink(place), place)
@@ -138,8 +138,8 @@ def _files(shown: Mapping[str | Path, str | Path], limits: Limits) -> Iterator[s
     yield from _without_the_course()
     for inside, here in shown.items():
         yield from ("--ro-bind", str(here), str(inside))
-    # These are in memory, and the last two have no limit. Each notebook's process hides /proc, in
-    # whose /proc/sys root's programs may change the machine's settings even here.
+    # These folders are in memory, and the last two have no size limit. Each notebook's process
+    # hides /proc, in whose /proc/sys root's programs may change the machine's settings even here.
     for place in ("/tmp", "/dev", "/"):
         yield from ("--remount-ro", place)
 

@@ -1,4 +1,4 @@
-"""Submissions as untrusted data: what lies in their folders, and their notebooks, restored."""
+"""Submissions as untrusted data: the files in their folders, and their restored notebooks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Submission:
 
     cells: list[Kept]
     notes: list[str] = field(default_factory=list)  # for the student and the instructor
-    trouble: list[str] = field(default_factory=list)  # that a person should also look at
+    trouble: list[str] = field(default_factory=list)  # what a person should also look at
     language: str = ""  # of the edition; "" is English
 
 
@@ -64,7 +64,7 @@ def notebook(
 
 
 def restored(path: Path, released: Mapping[str, Released], given: Sequence[str]) -> Submission:
-    """A notebook from an untrusted file; if it can't be read, the released cells, unsolved."""
+    """Returns a notebook from an untrusted file, or the unsolved released cells if unreadable."""
     try:
         cells = {name: asdict(cell) for name, cell in released.items()}
         said = helper().ask("notebook", str(path), cells, list(given))
@@ -82,7 +82,7 @@ def restored(path: Path, released: Mapping[str, Released], given: Sequence[str])
 
 
 def unreadable(path: Path) -> str:
-    """Why a notebook can't be read completely, or an empty string."""
+    """Returns why a notebook can't be read completely, or an empty string."""
     try:
         said = helper().ask("notebook", str(path), {}, [])
     except TooMuch as error:
@@ -92,7 +92,7 @@ def unreadable(path: Path) -> str:
 
 @cache
 def handed_out(path: Path) -> tuple[str, ...]:
-    """The code cells of a lesson as students get it."""
+    """Returns the code cells of a lesson as students get it."""
     with suppress(Unreadable):
         return tuple(cell["source"] for cell in read(path).cells if cell["kind"] == "code")
     return ()
@@ -121,7 +121,7 @@ def released(db_url: str, assignment: str, notebook: str) -> dict[str, Released]
 
 
 def is_a_name(name: str) -> bool:
-    """Whether a folder's name can be a student's."""
+    """Returns whether a folder's name can be a student's."""
     return (
         0 < len(name) <= LONGEST_NAME
         and name.isprintable()
@@ -131,7 +131,7 @@ def is_a_name(name: str) -> bool:
 
 
 def below(folder: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
-    """The files and folders of a submission, but not endlessly many; None: the rest is left out."""
+    """Yields a submission's files and folders up to a limit; None says that more were left out."""
     left, count = [(folder, 0)], 0
     while left:
         at, depth = left.pop()
@@ -176,7 +176,7 @@ def _strange(about: os.stat_result) -> str:
 
 
 def not_read_in(folder: Path, notebooks: Sequence[str]) -> list[str]:
-    """What looks like a student's work in a submission, but is not where it is graded."""
+    """Lists what looks like a student's work in a submission, but isn't where it is graded."""
     found = []
     for path, about in below(folder):
         inside = path.relative_to(folder)
@@ -204,7 +204,7 @@ def _is_notebook(path: Path) -> bool:
 
 
 def submitted_at(folder: str | Path) -> datetime | None:
-    """The time in a submission's timestamp.txt, in UTC; None if it has no valid one."""
+    """Returns the time in a submission's timestamp.txt, in UTC; None if there is no valid time."""
     from nbgrader.utils import parse_utc
 
     with suppress(Unreadable, OSError, ValueError, OverflowError, TypeError, AttributeError):
@@ -216,7 +216,7 @@ def submitted_at(folder: str | Path) -> datetime | None:
 
 
 def secret_of(folder: Path) -> str:
-    """The secret in a submission, which names its feedback."""
+    """Returns the secret in a submission, which names its feedback."""
     with suppress(Unreadable, ValueError):
         return _word(folder / "submission_secret.txt")
     return ""
@@ -227,9 +227,9 @@ def _word(path: Path) -> str:
 
 
 def be_careful() -> None:
-    """From now on, nbgrader copies only files of normal size that are next to a notebook, because a
-    link may lead to anyone's file, or to one that never ends; and reads a time and a name as data,
-    such as `smith[2]`."""
+    """Makes nbgrader copy only files of normal size that are next to a notebook, because a link may
+    lead to anyone's file, or to one that never ends. It also makes nbgrader read times, and names
+    such as `smith[2]`, as data."""
     from nbgrader.converters import base
     from nbgrader.coursedir import CourseDirectory
 

@@ -35,7 +35,7 @@ class Line:
     reports: dict[str, dict[str, Any]]
     notes: list[str] = field(default_factory=list)
     needs_a_person: bool = False
-    graded: bool = True  # its points are a result, and not just missing
+    graded: bool = True  # the points are a result, not missing
     complete: bool = True  # all notebooks were submitted
 
     def failures(self) -> str:
@@ -144,7 +144,7 @@ class Table:
             yield [_unarmed(cell.format_map(known).strip(", ")) for cell in columns.values()]
 
     def left_out(self, line: Line, columns: Mapping[str, str]) -> str:
-        """Why a student has no row in a file for another system, where a 0 would be a grade."""
+        """Says why a student has no row in another system's file, where a 0 would be a grade."""
         if not line.graded:
             return "not graded"
         person = {"id": line.student, **self.people.get(line.student, {})}

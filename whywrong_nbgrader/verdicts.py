@@ -243,8 +243,8 @@ def _codes(said: Any) -> dict[str, int]:
 
 
 def same_code(exercise: Exercise, found: Mapping[str, int]) -> dict[str, int]:
-    """The number of instructions of an exercise's finished part that its answer has, too, if they
-    are most of them."""
+    """Returns how many instructions of an exercise's finished part its answer shares, if it shares
+    most of them."""
     part = exercise.finished
     if part is None or exercise.kind == "quiz" or exercise.rules.as_found is not None:
         return {}
@@ -285,7 +285,7 @@ class SandboxedAnswer:
         self.seen = observations = []
         for number, case in enumerate(cases):
             left = max(self.seconds - (self.fork.used - begun), 0.1)
-            # Inside, the wall clock ends an answer only if nothing outside does.
+            # Inside, the wall clock ends an answer only if nothing outside has ended it.
             asked = {"do": "observe", "seconds": BACKSTOP * left, "computing": self.seconds}
             asked |= {"first": number == 0, "parts": bool(parts)}
             said, data = self.fork.ask(asked, shown_case(case), left + GRACE)

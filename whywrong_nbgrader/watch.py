@@ -19,7 +19,7 @@ from .inside import calls
 from .sandbox import CGROUPS, MIB, TEMPORARY, Limits, end
 
 TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-EVERY = 0.1  # seconds between two looks
+EVERY = 0.1  # seconds between two measurements
 MOST_READY = 8  # threads that may compute at the same priority as those of other sandboxes
 BLOCK = 512  # bytes in which a file's size on disk is counted
 BUFFER = 256 * 1024  # bytes that a socket or a pipe may hold, if its size can't be changed
@@ -28,7 +28,7 @@ SHARED = re.compile(rb"^(\w+)-(\w+) ...s \w+ (\S+ \d+) +/(?:dev/zero|memfd:|SYSV
 
 @dataclass
 class Watch:
-    """Looks at a sandbox ten times per second until it ends: at what it holds, and at its time."""
+    """Checks ten times per second what a sandbox holds and how long it runs, until it ends."""
 
     process: int  # which created the sandbox
     told: Callable[[str], None]  # is called once, with the exceeded limit
@@ -36,14 +36,14 @@ class Watch:
     bare: bool = False  # the process forks notebooks itself, without a sandbox
     # Process 1 inside, with which all others end, once it is known.
     first: list[psutil.Process] = field(default_factory=list, init=False)
-    # Seconds: the processor time of its notebooks, and the time in which one that was asked slept.
+    # The seconds of processor time of its notebooks, and those that a notebook slept while asked.
     # Waiting for a processor that others use is not counted.
     used: float = field(default=0.0, init=False)
     asked: bool = field(default=False, init=False)  # whether somebody waits for its reply
 
     def __post_init__(self) -> None:
         self._over = threading.Event()
-        self._computed: dict[int, float] = {}  # seconds of each process
+        self._computed: dict[int, float] = {}  # seconds by process
         self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
@@ -77,14 +77,14 @@ class Watch:
         seconds, ready = 0.0, []
         for pid in [p.pid for p in family if p.pid not in ours]:
             computed, parent, waiting = _time_of(pid)
-            if parent not in ours:  # the server's children: one may have its number again
+            if parent not in ours:  # a child of the server; its number may be reused
                 before = self._computed.get(pid, 0.0)
                 seconds += computed - before if computed >= before else computed
                 self._computed[pid] = computed
                 ready += waiting
         if len(ready) > MOST_READY:
             _yield_to_others(ready)
-        # If more has passed than usual, this process itself had no processor.
+        # If more time has passed than usual, this process itself had no processor.
         slept = min(passed, 2 * EVERY) if self.asked and not ready else 0.0
         self.used += max(seconds, slept)
 
@@ -124,7 +124,7 @@ class Watch:
 
 
 def _time_of(process: int) -> tuple[float, int, list[int]]:
-    """A process's seconds of processor time, its parent, and its threads that could compute."""
+    """Returns a process's seconds of processor time, its parent, and its threads that are ready."""
     seconds, parent, ready = 0.0, 0, []
     with suppress(OSError):
         told = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -137,11 +137,11 @@ def _time_of(process: int) -> tuple[float, int, list[int]]:
 
 
 def _yield_to_others(threads: list[int]) -> None:
-    """Lets many threads together have less of the machine than one of another sandbox."""
+    """Gives many threads together less processor time than one thread of another sandbox."""
     for thread in threads:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, 19)
-        with suppress(OSError):  # a session of its own counts as one program
+        with suppress(OSError):  # a process with its own session counts as one program
             Path(f"/proc/{thread}/autogroup").write_text("19")
 
 

@@ -32,16 +32,16 @@ from .sandbox import TRUSTED
 PR_SET_PDEATHSIG = 1
 # Bytes of a folder's name: a socket's name has at most 104 on macOS, 108 on Linux.
 LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
-ATTEMPTS = 2  # to run a notebook alone, after a process that ran it was killed
-MEMORY, SECONDS = 4 * 2**30, 600.0  # of a grading process: bytes of data, processor time a notebook
+ATTEMPTS = 2  # at running a notebook alone, after a process that ran it was killed
+MEMORY, SECONDS = 4 * 2**30, 600.0  # of a grading process: bytes; seconds per notebook
 KILLED = "it could not be run: a process that grades was killed each time"
 
-Made = Iterator[tuple[str, Graded | BaseException | str]]  # by the result's name, or why not
+Made = Iterator[tuple[str, Graded | BaseException | str]]  # name; result, or why there is none
 
 
 @cache
 def server(tier: str) -> ForkServer:
-    """This process's server, created on first use."""
+    """Returns this process's server, which is created on first use."""
     torch.set_num_threads(1)  # as inside; a result must be the same on a machine of any size
     made = ForkServer(trusted=tier == TRUSTED)
     Finalize(None, made.close, exitpriority=0)  # a forked worker doesn't run `atexit`
@@ -68,8 +68,8 @@ def begin() -> None:
 
 
 def results_of(todo: Mapping[str, Sequence[Cell]], settings: Settings, workers: int) -> Made:
-    """The results of notebooks, by name. What ran when a process was killed runs again, alone; so
-    does, at the end, what only the wall clock stopped."""
+    """Yields the results of notebooks by name. Notebooks that ran when a process was killed, or
+    that only the wall clock stopped, run again at the end, one at a time."""
     left, alone, slow = dict(todo), list[str](), list[str]()
     while left:
         for name, graded in _together(left, alone, settings, workers):
@@ -93,8 +93,8 @@ def results_of(todo: Mapping[str, Sequence[Cell]], settings: Settings, workers: 
 def _together(
     left: dict[str, Sequence[Cell]], killed: list[str], settings: Settings, workers: int
 ) -> Made:
-    """Runs notebooks in a pool until none is left or a process is killed; removes from `left` what
-    has run, and adds to `killed` what ran at that moment."""
+    """Runs notebooks in a pool until none is left or a process is killed. Removes from `left` what
+    has run, and adds to `killed` what was running when a process was killed."""
     # The fork server loads PyTorch and the course once; if the temporary folder's name is too long
     # for a socket, each worker loads them itself.
     short = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE
@@ -127,8 +127,8 @@ failed: dict[str, Graded] = {}  # results of this run that are not stored
 
 
 def result_of(cells: Sequence[Cell], settings: Settings, results: Results) -> tuple[str, Graded]:
-    """The result of these cells, with its name: stored earlier, or computed now, but never in this
-    process."""
+    """Returns the name and the result of these cells. The result was stored earlier, or is computed
+    now in another process."""
     name = settings.name(cells)
     graded = results.find(name) or failed.get(name)
     if graded is None:

@@ -18,9 +18,9 @@ NO_WORK = {"RESUME", "NOP", "CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "CO
 
 
 def prints(answer: Any, alone: bool = False) -> dict[str, int]:
-    """A print of each code of an answer, with its number of instructions: equal prints have the
-    same instructions, names of attributes and constants; local names may differ. With `alone`, what
-    it calls is left out."""
+    """Returns a print of each code object of an answer, with its number of instructions. Codes with
+    equal prints have the same instructions, attribute names and constants, but local names may
+    differ. With `alone`, what the answer calls is left out."""
     found: dict[str, int] = {}
     for code in _codes(answer, alone):
         words = list(_words(code))
@@ -30,7 +30,7 @@ def prints(answer: Any, alone: bool = False) -> dict[str, int]:
 
 
 def _codes(answer: Any, alone: bool) -> Iterator[types.CodeType]:
-    """The code of functions and methods of an answer, and of what they call, libraries apart."""
+    """Yields the code of an answer's functions and methods, and of all they call but libraries."""
     left, seen = [answer], set[int]()
     while left and len(seen) < MOST_CODES:
         one = left.pop()
@@ -60,7 +60,7 @@ def _codes(answer: Any, alone: bool) -> Iterator[types.CodeType]:
 
 
 def origin(answer: Any) -> str:
-    """Where an answer comes from, if no cell has written it: "package" or "torch"."""
+    """Returns where an answer comes from, if not from a cell: "package" or "torch"."""
     names = [getattr(answer, "__module__", ""), *(c.__module__ for c in type(answer).__mro__)]
     if any(str(name).startswith(("torch.jit", "torch.fx", "torch._C")) for name in names):
         return "torch"
@@ -78,7 +78,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _is_own(value: Any) -> bool:
-    """Whether it is a function or class, but not really one of a library."""
+    """Returns whether a value is a function or class that doesn't really belong to a library."""
     if not isinstance(value, types.FunctionType | type):
         return False
     home = str(getattr(value, "__module__", ""))
@@ -89,7 +89,7 @@ def _is_own(value: Any) -> bool:
 
 
 def _words(code: types.CodeType) -> Iterator[str]:
-    """A code's instructions, with local variables by the order of their first use."""
+    """Yields a code's instructions, with local variables numbered in order of first use."""
     order: dict[Any, int] = {}
     for step in dis.get_instructions(code):
         name = step.opname

@@ -1,7 +1,7 @@
 """The desk of a notebook that is being graded; nothing is judged here.
 
 It replaces `course_utils.desk.checks` inside the sandbox. Answers are judged outside, by what they
-do with inputs that are drawn there.
+do with inputs that are drawn outside.
 """
 
 from __future__ import annotations

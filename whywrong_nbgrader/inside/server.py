@@ -258,7 +258,7 @@ def _run(host: socket.socket, shell: Any) -> None:
 
 
 def _put(name: str, data: bytes) -> None:
-    """Puts a file of the lesson where a notebook finds it."""
+    """Writes a file of the lesson to where a notebook finds it."""
     os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
     with open(name, "wb") as file:
         file.write(data)

@@ -11,7 +11,7 @@ from typing import Any
 
 HEAD = struct.Struct("<IQ")  # the lengths of both
 MAX_WORDS, MAX_BYTES = 8 * 2**20, 64 * 2**20
-LOOKING = 0.1  # seconds between two looks at the time that is left
+LOOKING = 0.1  # seconds between two checks of the time that is left
 
 
 class BadMessage(Exception):
@@ -31,7 +31,7 @@ class OutOfTime(Exception):
 
 
 class Starved(OutOfTime):
-    """Only the wall clock says so: the other side may have had no processor."""
+    """The time is over only by the wall clock: the other side may have had no processor."""
 
 
 Left = Callable[[], float]  # the seconds that are left; it may raise OutOfTime itself
@@ -73,7 +73,7 @@ def send(
 def receive(
     source: socket.socket, left: Left | None = None, most: int = MAX_BYTES, words: int = MAX_WORDS
 ) -> tuple[dict[str, Any], bytes]:
-    """The next message.
+    """Returns the next message.
 
     Raises:
         Ended: no further message will come.
@@ -112,5 +112,5 @@ def _exactly(source: socket.socket, count: int, left: Left | None) -> bytes:
         parts.append(part)
         count -= len(part)
         if count and len(part) < 2**10 and left is not None and left() <= 0:
-            raise OutOfTime  # it trickles
+            raise OutOfTime  # it arrives in tiny pieces
     return b"".join(parts)
