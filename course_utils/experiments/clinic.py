@@ -446,7 +446,7 @@ def _written(program: Callable[..., Tensor], new: int) -> Tensor:
 
 
 def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
-    """The milliseconds per word that it takes on this machine to generate texts of each length."""
+    """Return the milliseconds per word for generating texts of each length on this machine."""
     with use_threads(1):
         _written(program, 8)  # the first words take longer
         return [1000 * seconds(partial(_written, program, n), rounds=1) / n for n in counts]

@@ -51,7 +51,7 @@ def trained_loss(
 
 
 def like_gpt2(V: int, C: int, context_length: int, layers: int) -> dict[str, Tensor]:
-    """A state dict under GPT-2's names, with random numbers; matrices are (in, out)."""
+    """Return a state dict with GPT-2's names and random numbers; its matrices are (in, out)."""
     shapes: dict[str, tuple[int, ...]] = {"wte.weight": (V, C), "wpe.weight": (context_length, C)}
     matrices = {"attn.c_attn": (C, 3 * C), "attn.c_proj": (C, C)}
     matrices |= {"mlp.c_fc": (C, 4 * C), "mlp.c_proj": (4 * C, C)}
@@ -65,7 +65,7 @@ def like_gpt2(V: int, C: int, context_length: int, layers: int) -> dict[str, Ten
 
 
 def random_llama() -> Any:
-    """A small Llama of the library `transformers`, or None where that isn't installed."""
+    """Return a small Llama of the library `transformers`, or None if that isn't installed."""
     try:
         from transformers import LlamaConfig, LlamaForCausalLM
     except ModuleNotFoundError:
@@ -80,7 +80,7 @@ def random_llama() -> Any:
 def changed(
     norm: bool = False, gate: bool = False, rotary: bool = False, kv_heads: int | None = None
 ) -> nn.Module:
-    """Lesson 15's GPT with some of today's parts in place of its own.
+    """Build lesson 15's GPT with some of today's parts instead of its own.
 
     Args:
         norm: RMSNorm instead of LayerNorm.
@@ -106,7 +106,7 @@ def changed(
 
 
 def tied(std: float = 48**-0.5, window: int | None = None) -> ModernLM:
-    """The reader's modern model, with an embedding of this size."""
+    """Build the lesson's modern model, with this standard deviation in the embedding."""
     model = ModernLM(len(LETTERS), 48, 4, 2, LENGTH, 2, 128, window=window)
     nn.init.normal_(model.embed.weight, std=std)
     return model

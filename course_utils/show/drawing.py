@@ -55,7 +55,7 @@ CELLS_DESCRIBED = 36
 LARGE_CELLS = 16  # rows or columns; a larger grid gets smaller cells
 DIGIT_POINTS = (6.5, 9.0)  # smaller digits are left out
 
-# A wider picture is shrunk by the page, and its type with it.
+# The page shrinks a wider picture, and its text with it.
 WIDEST = 9.2  # inches
 
 STYLE = {
@@ -159,7 +159,7 @@ def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
 def _wrapped(text: str, columns: int) -> str:
     if not any(map(is_wide, text)):
         lines = textwrap.wrap(text, columns)
-        # As many lines, as even as possible, so that no last line is a single word.
+        # The lines are made equally long, so that the last one isn't a single word.
         for narrower in range(columns, max(map(len, text.split()), default=1) - 1, -1):
             even = textwrap.wrap(text, narrower)
             if len(even) > len(lines):

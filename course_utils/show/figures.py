@@ -286,7 +286,7 @@ def loss_curve(
             axes.set_xlim(0, steps)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        if len(losses) > 1 or floor is not None:  # one line is what the title speaks of
+        if len(losses) > 1 or floor is not None:  # the title says what a single line is
             figure.legend(loc="outside right center", handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
@@ -458,7 +458,7 @@ def curves(
         if points:
             axes.plot(list(points), list(points.values()), "D", color="black", markersize=7)
         axes.set(xlabel=xlabel, ylabel=ylabel)
-        if len(values) > 1:  # one line is what the title speaks of
+        if len(values) > 1:  # the title says what a single line is
             figure.legend(loc="outside right center", handlelength=3)
     return Picture(figure, alt)
 
@@ -497,7 +497,7 @@ def arrows(
             axes.annotate(name, middle, away, textcoords="offset points", ha=side, va="center")
         points = np.array([point for _, tail, vector in drawn for point in (tail, tail + vector)])
         room = 0.18 * (np.ptp(points, axis=0).max() or 1.0)
-        # Twice as much at the sides, where names are written.
+        # The margins at the sides are twice as wide, because names are written there.
         axes.set_xlim(points[:, 0].min() - 2 * room, points[:, 0].max() + 2 * room)
         axes.set_ylim(points[:, 1].min() - room, points[:, 1].max() + room)
         axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
@@ -519,7 +519,7 @@ def bars(
         values: a non-negative number for each bar and segment. A segment that is too narrow for its
             label is labelled at the end of the bar.
         title: what the figure shows.
-        alt: the text alternative; by default the numbers.
+        alt: the text alternative; by default, the numbers.
     """
     longest = max(sum(pieces.values()) for pieces in values.values())
     with drawing.style():

@@ -143,7 +143,7 @@ class Explorer(WithTable):
     text = traitlets.Unicode().tag(sync=True)
     _weights = traitlets.Bytes().tag(sync=True)
     _heads = traitlets.Int().tag(sync=True)
-    _modern: traitlets.Dict = traitlets.Dict().tag(sync=True)  # for a ModernLM
+    _modern: traitlets.Dict = traitlets.Dict().tag(sync=True)  # empty except for a ModernLM
     _words: traitlets.List = traitlets.List().tag(sync=True)
     _begin = traitlets.Unicode().tag(sync=True)
     _examples: traitlets.List = traitlets.List().tag(sync=True)
