@@ -271,6 +271,17 @@ def test_the_lesson_s_table_has_one_change_at_a_time():
     ]  # fmt: skip
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(10))
+def test_attention_adds_vectors_five_to_eight_times_longer_than_an_embedding_of_size_0_02(seed):
+    _, windows, _ = modern.letters_and_windows()
+    torch.manual_seed(seed)
+    model = modern.tied(0.02)
+    block, x = model.blocks[0], model.embed(windows[:50, :32])
+    added = block.attention(block.norm1(x)).norm(dim=-1).mean()
+    assert 5 < added / x.norm(dim=-1).mean() < 8
+
+
 class FromTheText(nn.Module):
     """Attention with no attributes but those that the exercise names."""
 
