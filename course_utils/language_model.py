@@ -338,7 +338,7 @@ Cache = tuple[Tensor, Tensor]  # keys and values of the tokens so far, (B, H, T,
 
 @torch.no_grad()
 def generate_cached(model: TinyLM, ids: Tensor, max_new_tokens: int) -> Tensor:
-    """Like `generate`, but keys and values are cached, so that the model processes each token once.
+    """Generate as `generate` does, but cache keys and values, so that each token is processed once.
 
     Beyond `model.context_length`, each step drops the oldest token, and all other tokens change
     position. The cache is then wrong, so the model processes the whole context in each step.

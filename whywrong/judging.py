@@ -217,7 +217,7 @@ def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourR
 def _partial(
     exercise: Exercise, trials: Sequence[Trial], results: Sequence[BehaviourResult]
 ) -> tuple[float, str]:
-    """The points and their explanation.
+    """Returns the points and their explanation.
 
     The right idea earns three quarters: the values are right and something else isn't, or they are
     wrong only for other dtypes or large numbers. It earns half if the method isn't the one that the

@@ -313,7 +313,7 @@ def shared_sentences(path: Path) -> dict[str, dict[str, str]]:
 
 
 def exercise_from(text: Text, package: str) -> Exercise:
-    """The exercise that a text and the Python file next to it define.
+    """Builds the exercise that a text and the Python file next to it define.
 
     The Python file defines `cases(seed)`, `probe` and `expect(case)`; it may define `properties`, a
     tuple; `signs`, functions by misconception id; `notes`, a function; `forbidden`, operator names;

@@ -50,7 +50,7 @@ class Read:
     language: str = ""  # of the edition that it comes from; "" is English
 
     def notes(self) -> list[str]:
-        """The repairs in one line, if there are any."""
+        """Returns the repairs in one line, if there are any."""
         said = [f"{what} ({n} cells)" if n > 1 else what for what, n in self.repairs.items()]
         return [f"the file was repaired when it was read: {', '.join(said)}"] if said else []
 
