@@ -105,7 +105,8 @@ class Property:
         method: it says how the exercise is to be solved; if it is false, right values earn half.
         role: the property is judged only on cases with this role.
         any_number: it is also judged on cases whose results are NaN or infinite.
-        draws: it judges random results; two answers are alike if it is true of both or of neither.
+        draws: it judges random results; two answers of which it says the same are alike if this
+            function of both trials says so, too.
         breaks: the message when it fails; the text itself if empty.
         explain: `(trial) -> (message, detail)` for a message that depends on the trial.
     """
@@ -119,7 +120,7 @@ class Property:
     method: bool = False
     role: str = ""
     any_number: bool = False
-    draws: bool = False
+    draws: Callable[[Trial, Trial], bool] | None = None
     breaks: str = ""
     explain: Callable[[Trial], tuple[str, str]] | None = None
 

@@ -20,6 +20,7 @@ from .observation import Observation
 from .programs import Program
 
 PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
+VALUES = {"runs", "shape", "values"}
 LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
 Named = tuple[str, Misconception]
 Wrong = dict[str, dict[int, Observation]]  # by misconception and case number
@@ -110,7 +111,11 @@ class Search:
         self.begun = begin_match(self.shown)
         # If all values are right, the likely ones give them too: results alone distinguish nothing.
         errors = any(t.seen.error for t in trials)
-        self.looks_first = not symptoms or self.begun.possible or errors
+        draws = {p.id for p in exercise.properties if p.draws}  # many calls, where one may tell
+        drawn = any(id in draws for id, _ in self.shown)
+        self.looks_first = not symptoms or self.begun.possible or errors or drawn
+        # If everything has its right value, what breaks values can't explain the answer.
+        self.right = not errors and not {id for id, _ in self.shown} & VALUES
 
     def one_explains(self) -> bool:
         """Runs single misconceptions; returns whether one of them gives the observed results."""
@@ -142,13 +147,21 @@ class Search:
         alike = {name: similarity(self.symptoms[name], self.shown) for name, _ in every}
         least = sorted(alike.values(), reverse=True)[:LIKELIEST][-1]
         every.sort(key=lambda named: -alike[named[0]])
-        return [(name, m) for name, m in every if alike[name] >= least and alike[name] > 0]
+        return [
+            (name, m)
+            for name, m in every
+            if alike[name] >= least and alike[name] > 0 and self.may_explain(name)
+        ]
+
+    def may_explain(self, name: str) -> bool:
+        return not self.right or not {id for id, _ in self.symptoms.get(name, ())} & VALUES
 
     def pairs(self) -> Iterator[tuple[str, Program]]:
         """Pairs of misconceptions that change different lines of the right answer. Pairs whose
         joint symptoms are most like those observed come first; else those early in the catalogue,
         because it begins with the commonest mistakes."""
-        made = list(self.exercise.variants.items())
+        every = self.exercise.variants.items()
+        made = [(name, m) for name, m in every if self.may_explain(name)]
         none: frozenset[Symptom] = frozenset()
 
         def unlikely(pair: tuple[tuple[int, Named], tuple[int, Named]]) -> tuple[float, int]:
@@ -156,8 +169,8 @@ class Search:
             both = self.symptoms.get(one, none) | self.symptoms.get(other, none)
             return -similarity(both, self.shown), i + j
 
-        every = itertools.combinations(enumerate(made), 2)
-        for (_, one), (_, other) in sorted(every, key=unlikely):
+        pairs = itertools.combinations(enumerate(made), 2)
+        for (_, one), (_, other) in sorted(pairs, key=unlikely):
             if len(self.symptoms.get(one[0], none)) < len(self.symptoms.get(other[0], none)):
                 one, other = other, one  # the one that breaks more comes first
             program = one[1].joined(other[1]) if one[1].id != other[1].id else None

@@ -30,11 +30,18 @@ def cases(seed):
 
 def dropping(draw):
     case = model_case(Draw(1), "dropout", (1, 4, 9, 2, 4, 6, 2), roles="small")
-    outside = {
+    first, second = (
+        [f"blocks.{i}.{part}dropout" for part in ("attention.", "", "feed_forward.")]
+        for i in (0, 1)
+    )
+    faults = {
         "drops what the blocks read, too": {"> blocks.0": 1},
         "drops what the output layer reads, too": {"> head": 1},
+        "drops in the first block alone": dict.fromkeys(second, 0),
+        "drops in the last block alone": dict.fromkeys(first, 0),
+        "drops nothing of the networks' output": {first[2]: 0, second[2]: 0},
     }
-    return with_dropout(draw, language_model.TinyLM, case, {}, more=outside)
+    return with_dropout(draw, language_model.TinyLM, case, {}, more=faults)
 
 
 def beside_another(case):
