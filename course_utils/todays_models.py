@@ -223,8 +223,8 @@ def sample_cached(
     generator: torch.Generator | None = None,
     context_length: int | None = None,
 ) -> Tensor:
-    """Sample as `language_model.sample` does, but with caches: the prompt is read at once (prefill),
-    and then each new token is read alone (decode).
+    """Sample as `language_model.sample` does, but with caches: the prompt is read at once
+    (prefill), and then each new token is read alone (decode).
 
     When the context is full, its later half is read again. So the model sees between half its
     context and all of it, and on average a new token costs far less than the whole context.
