@@ -92,7 +92,8 @@ def _words(code: types.CodeType) -> Iterator[str]:
     """Yields a code's instructions, with local variables numbered in order of first use."""
     order: dict[Any, int] = {}
     for step in dis.get_instructions(code):
-        name = step.opname
+        # Beside its import, Python 3.11 compiles a module's function as an attribute, else a method.
+        name = "LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname
         if name in NO_WORK:
             continue
         if name.endswith(("_FAST", "_DEREF", "_CLOSURE", "_CELL")):
