@@ -178,6 +178,9 @@ PROVOKED = {
     "too many dimensions": (lambda: operator.setitem(X[0], 0, X), "the shape (4) is needed"),
     "a size unknown": (lambda: T, "`B, T, C = x.shape`"),  # noqa: F821
     "mm of three dimensions": (lambda: X.mm(X), "`@` multiplies matrices"),
+    "bytes encoded": (lambda: b"low".encode(), "`list(b"),
+    "a text decoded": (lambda: "low".decode(), "has `.encode`"),
+    "nothing to choose from": (lambda: max([]), "its argument is empty"),
     "a division by 0": (lambda: 1 / 0, "divides by 0"),
     "other arguments": (lambda: X.sum(keepdim=True), "`sum` doesn't take arguments of these types"),
 }

@@ -10,6 +10,7 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from course_utils.data import real_text
+from course_utils.desk.checks import check
 from course_utils.experiments import real_text as measured
 from course_utils.todays_models import ModernLM, sample_cached
 from tools.scale_real_text import SIZES
@@ -164,3 +165,12 @@ def test_the_stored_runs_are_those_that_the_tool_plans():
         model = ModernLM(vocab_size=measured.VOCABULARY, **sizes)
         count = sum(parameter.numel() for parameter in model.parameters())
         assert f"{size}, {count:,} parameters" in measured.scaling()
+
+
+def test_a_card_gives_the_length_of_a_list_and_not_all_of_a_long_one():
+    said = str(check("encode", lambda piece, merges: [*real_text.encode(piece, merges), 0]))
+    assert "The result has length 4, expected 3." in said and "shape (" not in said
+    said = str(check("train_bpe", lambda pieces, num_merges: real_text.train_bpe(pieces[:4], 1)))
+    assert "The result has length 1, expected 2." in said
+    short = str(check("train_bpe", lambda pieces, num_merges: {(len(pieces), 1): 256}))
+    assert all(len(line) < 250 for line in (said + short).splitlines())

@@ -68,6 +68,9 @@ class Case:
         return tuple(self.options.get("names", ()))
 
 
+LONGEST = 12  # so many items of a list are shown
+
+
 def describe_value(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
@@ -76,6 +79,9 @@ def describe_value(value: Any) -> str:
         return f"{{{shown}{', …' if len(value) > 4 else ''}}}"
     if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
         return f"({', '.join(map(describe_value, value))})"
+    if isinstance(value, list) and len(value) > LONGEST:
+        first = ", ".join(map(describe_value, value[:LONGEST]))
+        return f"[{first}, … ({len(value)} in all)]"
     return repr(value)
 
 

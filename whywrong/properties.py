@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
@@ -14,6 +15,7 @@ from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from .observation import Observation
 from .rows import Row
 
+COLLECTION = re.compile(r"a (?:list|dict) of|bytes$")  # what a probe has turned into a tensor
 RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}
 
 
@@ -174,6 +176,9 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
             said = f"{what} should be {wanted.get(exercise.returns, exercise.returns)}."
             return said, f"{given}\nYours is: {kind}"
         got, expected = tuple(t.seen.tensors[name].shape), tuple(t.expected[name].shape)
+        if got != expected and name == "out" and COLLECTION.match(exercise.returns):
+            lengths = f"{given}\nexpected length {expected[0]}\ngot length      {got[0]}"
+            return f"{what} has length {got[0]}, expected {expected[0]}.", lengths
         if got != expected:
             shapes = f"{given}\nexpected shape {expected}\ngot shape      {got}"
             return f"{what} has shape {got}, expected {expected}.", shapes

@@ -1,6 +1,9 @@
 """How an answer to `train_bpe` is judged."""
 
-from exercises.shared.byte_pairs import MERGES, PlainProbe, learn, merges_as_tensor, words
+from collections import Counter
+from itertools import pairwise
+
+from exercises.shared.byte_pairs import MERGES, PlainProbe, join, learn, merges_as_tensor, words
 from exercises.shared.draw import Draw
 from whywrong import Case, true_of
 
@@ -19,8 +22,10 @@ def cases(seed):
         case("random pieces", words(draw, 9, 6), 6, "typical"),
         case("more random pieces", words(draw, 14, 9, b"abcdefg"), 9),
         case("a letter several times in a row", [b"aaaa", b"aaaa", b"ba", b"aaaa"], 2, "small"),
+        case("a pair twice in one piece", [b"abab", b"cd", b"abeab", b"cd", b"cd"], 2, "small"),
         case("bytes above 127", [high + b"5", high, b"x" + high, high[:2]], 2, "small"),
         case("no pair is left", [b"ab", b"ab", b"c", b"ab"], 5, "small"),
+        case("a pair that occurs once", [b"ab", b"ab", b"ca"], 2, "small stability"),
         case("no merge", words(draw, 5, 2), 0, "small"),
     ]
 
@@ -47,5 +52,27 @@ def second(case, seen, expected):
     return bool((seen.tensors["out"][1, :2] == expected["out"][1, :2]).all())
 
 
+def most_frequent(count, distinct=False):
+    """Recognises merges that are the most frequent pairs by another count, whichever of several
+    equally frequent ones were taken."""
+
+    def shows(trials):
+        for t in trials:
+            pieces = set(t.case["pieces"]) if distinct else t.case["pieces"]
+            ids = [list(piece) for piece in pieces]
+            for *pair, new in t.seen.tensors["out"].tolist():
+                pairs = Counter(pair for piece in ids for pair in count(pairwise(piece)))
+                if pairs[tuple(pair)] != max(pairs.values()):
+                    return False
+                ids = [join(piece, pair, new) for piece in ids]
+        return True
+
+    return shows
+
+
 properties = (first, counted, second)
+signs = {
+    "each_piece_once": most_frequent(list, distinct=True),
+    "once_per_piece": most_frequent(set),
+}
 letters = {"pieces": None, "num_merges": None}
