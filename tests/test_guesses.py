@@ -75,6 +75,14 @@ def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsy
         assert capsys.readouterr().out.startswith("Type 3 answers")
 
 
+def test_a_number_that_is_asked_for_roughly_is_right_within_a_tenth(capsys):
+    for near, far in ((6.9, 6.7), (7, 7.2)):
+        recall("17", [near, ..., ...])
+        assert "1: right" in capsys.readouterr().out
+        recall("17", [far, ..., ...])
+        assert "1: not" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("guess", "result"),
     [
@@ -150,7 +158,8 @@ def test_the_stored_captions_of_a_lesson_are_the_ones_it_uses(path):
     assert used == kept.keys()
     assert set(re.findall(rf'why="{number} ([^"]+)"', code)) == explained.keys()
     if "recall" in kept:
-        assert [len(part) for part in kept["recall"].values()] == [3, 3]
+        assert [len(kept["recall"][part]) for part in ("answers", "because")] == [3, 3]
+        assert kept["recall"].keys() <= {"answers", "because", "within"}
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

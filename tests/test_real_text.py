@@ -2,6 +2,8 @@
 
 import math
 import random
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -174,3 +176,27 @@ def test_a_card_gives_the_length_of_a_list_and_not_all_of_a_long_one():
     assert "The result has length 1, expected 2." in said
     short = str(check("train_bpe", lambda pieces, num_merges: {(len(pieces), 1): 256}))
     assert all(len(line) < 250 for line in (said + short).splitlines())
+
+
+def test_a_set_of_pieces_is_named_whichever_of_equal_pairs_it_takes():
+    for seed in range(3):
+
+        def train_bpe(pieces, num_merges, seed=seed):
+            distinct = sorted(set(pieces))
+            random.Random(seed).shuffle(distinct)
+            return learned_slowly(distinct, num_merges)
+
+        assert "counted only once" in str(check("train_bpe", train_bpe))
+
+
+def learned_slowly(pieces, num_merges):
+    """The merges, where the pair that comes first in the pieces wins among equal ones."""
+    words, merges = [list(piece) for piece in pieces], {}
+    while len(merges) < num_merges:
+        counts = Counter(pair for ids in words for pair in pairwise(ids))
+        if not counts:
+            break
+        best = max(counts, key=counts.__getitem__)
+        merges[best] = 256 + len(merges)
+        words = [real_text.merged(ids, best, merges[best]) for ids in words]
+    return merges

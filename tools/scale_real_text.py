@@ -6,6 +6,9 @@ also measured after about one and three minutes. The steps of a budget differ be
 all take about the same time on one processor core. Compressors, n-grams and the stored model are
 measured on the same held-out bytes. Each result is stored at once; another call measures only what
 isn't there yet.
+
+With `--heads`, the heads of the stored model are removed instead, one by one, on two samples of the
+held-out bytes; nothing is trained or stored.
 """
 
 from __future__ import annotations
@@ -51,11 +54,34 @@ def controls(training: bytes, unseen: bytes) -> dict[str, float]:
     return found
 
 
+def heads(unseen: bytes) -> None:
+    """Print the cost of removing each head, in nats: at closing brackets, and at all others."""
+    model, merges = measured.stored_model()
+    ids, tokens = real_text.encode_text(unseen, merges), real_text.vocabulary(merges)
+    for sample in ids[: 2 * 40 * 256].view(2, 40, 256):  # (B, T): the first is the lesson's
+        scores, _ = measured.bracket_scores(model, sample, tokens)  # (L, H)
+        closing, others = measured.closing_loss(model, sample, tokens)
+        print(f"with all heads: {closing:.2f} and {others:.2f} nats")
+        for layer, head in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
+            with measured.without_head(model, layer, head):
+                without, rest = measured.closing_loss(model, sample, tokens)
+            said = f"{scores[layer, head]:.2f} on opening brackets"
+            print(
+                f"layer {layer} head {head}, {said}: {without - closing:+.2f}, {rest - others:+.2f}"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--heads", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    training, held_out = real_text.training_and_held_out(real_text.library_files())
+    unseen = held_out[:UNSEEN]
+    if given.heads:
+        heads(unseen)
+        return
     kept = json.loads(measured.RUNS.read_text()) if measured.RUNS.exists() else {"runs": []}
 
     def store() -> None:
@@ -63,8 +89,6 @@ def main() -> None:
         controls = json.dumps(kept["controls"], indent=1)
         measured.RUNS.write_text(f'{{"controls": {controls},\n"runs": [\n{lines}\n]}}\n')
 
-    training, held_out = real_text.training_and_held_out(real_text.library_files())
-    unseen = held_out[:UNSEEN]
     if "controls" not in kept:
         kept["controls"] = {name: round(b, 3) for name, b in controls(training, unseen).items()}
         store()

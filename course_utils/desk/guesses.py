@@ -125,7 +125,7 @@ def recall(lesson: str, answers: list[Any]) -> None:
     ):
         if _unanswered(answer):
             print(said(f"{number}: no answer yet"))
-        elif _same(_plain(answer), right, 0.01):
+        elif _same(_plain(answer), right, kept.get("within", 0.01)):
             print(said(f"{number}: right. {why}"))
         else:
             print(said(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up."))
