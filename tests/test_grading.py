@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import html
-import inspect
 import json
 import math
 import pickle
@@ -17,7 +16,6 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from course_utils import attention
 from course_utils.show.figures import heatmap
 from tools import ROOT
 from whywrong import Observation, kept_key, pack
@@ -28,7 +26,6 @@ from whywrong_nbgrader.fork_server import ForkServer
 from whywrong_nbgrader.helper import helper
 from whywrong_nbgrader.inside import wire
 from whywrong_nbgrader.inside.answers import Probing
-from whywrong_nbgrader.inside.codes import prints
 from whywrong_nbgrader.notebooks import Graded, Times, grade
 from whywrong_nbgrader.outputs import clean_data, clean_outputs
 from whywrong_nbgrader.preprocessors import CarefulHighlight, markdown
@@ -337,14 +334,6 @@ def test_the_finished_part_s_code_is_noted_where_an_answer_calls_a_copy_of_it(se
     )
     assert [*graded(server, START, answer, CHECK).codes] == ["naive_mean"]
     assert not graded(server, START, RIGHT, CHECK).codes
-
-
-@pytest.mark.parametrize("part", [attention.naive_mean, attention.CausalSelfAttention])
-def test_a_part_pasted_into_a_cell_has_the_code_of_the_finished_part(part):
-    # Without the module's imports beside it, which Python 3.11 compiles differently.
-    pasted = dict(vars(attention))
-    exec(compile(inspect.getsource(part), "<a cell>", "exec"), pasted)
-    assert prints(pasted[part.__name__], alone=True) == prints(part, alone=True)
 
 
 def test_notebooks_share_loaded_modules_and_no_collection_copies_them(server):

@@ -92,8 +92,7 @@ def _words(code: types.CodeType) -> Iterator[str]:
     """Yields a code's instructions, with local variables numbered in order of first use."""
     order: dict[Any, int] = {}
     for step in dis.get_instructions(code):
-        # Python 3.11 compiles a function of a module that is imported beside it as an attribute.
-        name = "LOAD_ATTR" if step.opname == "LOAD_METHOD" else step.opname
+        name = step.opname
         if name in NO_WORK:
             continue
         if name.endswith(("_FAST", "_DEREF", "_CLOSURE", "_CELL")):
