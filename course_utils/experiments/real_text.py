@@ -184,6 +184,19 @@ def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
 
 # What the model writes --------------------------------------------------------------------------
 
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread inside the `with` block: the threads of small operations mostly wait
+    for each other, above all on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 PROMPTS = ("def", "def get", "def _read(self", "def close(", "def parse", "def __init__(self")
 
 
