@@ -48,23 +48,6 @@ KEPT = Path(__file__).with_name("clinic.safetensors")
 words = WordTokenizer(toy_english.words)
 
 
-# Each cause, with the symptom that it would produce.
-CAUSES = {
-    "mask after softmax": "Rows then don't sum to 1, whatever else is right.",
-    "mask the wrong way round": "Tokens then see only the future, and the first sees the most.",
-    "scores not scaled": "Scores then grow with the width, and one key gets all the weight.",
-    "softmax over queries": "Columns then sum to 1, but rows don't.",
-    "rows hidden, not columns": "Real tokens then mix padding into their results.",
-    "future not hidden": "Each token then sees the one that it should predict.",
-    "heads cut without a swap": "A head then holds pieces of several tokens.",
-    "channels left over": "Some channels then have no effect.",
-    "positions from 1": "Each token is then one position too far, and the last one has none.",
-    "padding counted as positions": "A text then begins at a different position in each batch.",
-    "nothing kept between words": "Each new word then costs as much as all those before it.",
-    "dropout never off": "The same input then gives a different result each time.",
-}
-
-
 # Models with one broken part --------------------------------------------------------------------
 
 
