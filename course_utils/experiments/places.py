@@ -285,6 +285,7 @@ def maps(
     alt: str,
     label: str = "cosine",
     xlabel: str = "position",
+    ylabel: str = "position",
     inches: float = 2.15,
 ) -> Picture:
     """Draw maps of positions side by side on one scale, positive numbers blue, negative orange.
@@ -292,7 +293,7 @@ def maps(
     Args:
         named: headings, each with a tensor that has one row per position.
         title, alt: the figure's title and its text alternative.
-        label, xlabel: the meaning of the colours and of the columns.
+        label, xlabel, ylabel: the meaning of the colours, of the columns and of the rows.
         inches: the width of a map.
     """
     largest = max(float(values.abs().max()) for values in named.values())
@@ -304,7 +305,7 @@ def maps(
         axes.set_title(name, fontsize=10)
         axes.set_xlabel(xlabel)
         axes.spines[:].set_visible(False)
-    row[0, 0].set_ylabel("position")
+    row[0, 0].set_ylabel(ylabel)
     figure.colorbar(image, ax=row, fraction=0.04, pad=0.02, label=label)
     figure.suptitle(title, fontsize=11, fontweight="bold")
     return Picture(figure, alt)
