@@ -133,6 +133,7 @@ def test_each_of_several_sittings_states_its_own():
             text("## Sitting 1 of 2 · One (about 9 minutes)\n\n" + "word " * 1300),
             text("## Sitting 2 of 2 · Two (about 9 minutes)\n\n" + "word " * 130),
             text("## 3. Third (7 minutes)\n\n" + "word " * 260),
+            text("word " * 130 + "\n\n## 4. Fourth (7 minutes)\n\n" + "word " * 520),
         ]
     )
     state(notebook, POINTS)
@@ -140,8 +141,9 @@ def test_each_of_several_sittings_states_its_own():
     assert "about 5 minutes" in said[0]
     assert said[1:] == [
         "## Sitting 1 of 2 · One (about 10 minutes)",
-        "## Sitting 2 of 2 · Two (about 3 minutes)",
-        "## 3. Third (2 minutes)",
+        "## Sitting 2 of 2 · Two (about 8 minutes)",
+        "## 3. Third (3 minutes)",
+        "## 4. Fourth (4 minutes)",
     ]
 
 

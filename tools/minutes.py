@@ -22,6 +22,7 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
 from course_utils.desk.language import settings
 from whywrong.course import catalogue
@@ -40,6 +41,7 @@ MINUTES_A_POINT = 5
 
 SITTING = re.compile(r"^#{1,2} (Sitting \d+ of \d+|Workshop)\b.*", re.M)
 HEADING = re.compile(r"^#{1,2} .*", re.M)
+SECTION = re.compile(r"^## .*", re.M)
 PREDICTION = re.compile(r"\*\*(?:predict|guess)", re.I)
 STATED = re.compile(r"(?<=\()(?P<about>about )?\d+ minutes?(?=\)$)", re.M)
 PROMISED = re.compile(r"\babout\s+\d+\s+minutes\b")
@@ -154,11 +156,10 @@ def state(
             if name and (heading := SITTING.search(cell.source)):
                 said = _stated(heading[0], count(part, points).minutes)
                 cell.source = cell.source.replace(heading[0], said, 1)
-    for head, *rest in _sections(cells):
-        heading = HEADING.match(head.source)
-        if heading and not SITTING.match(head.source):
-            said = _stated(heading[0], count([head, *rest], points).minutes)
-            head.source = head.source.replace(heading[0], said, 1)
+    for cell, line, section in _sections(cells):
+        if not SITTING.match(line):
+            said = _stated(line, count(section, points).minutes)
+            cell.source = cell.source.replace(line, said, 1)
     for _, cell in _texts(cells):
         exercise = EXERCISE.search(cell.source)
         if exercise and exercise[1] in points:
@@ -179,10 +180,29 @@ def _number(count: float, of: str) -> str:
     return f"{count:g} {of}{'' if count == 1 else 's'}"
 
 
-def _sections(cells: Sequence[NotebookNode]) -> list[list[NotebookNode]]:
-    """The cells from each heading of the first or second level to the next one."""
-    begins = [i for i, cell in _texts(cells) if HEADING.match(cell.source)]
-    return [list(cells[a:b]) for a, b in pairwise([*begins, len(cells)])]
+def _sections(
+    cells: Sequence[NotebookNode],
+) -> list[tuple[NotebookNode, str, list[NotebookNode]]]:
+    """The cell and the line of each heading of the first or second level, and the cells up to the
+    next one; a text cell with a heading further down is cut there."""
+    pieces = [(cell, piece) for cell in cells for piece in _pieces(cell)]
+    begins = [
+        (i, heading[0])
+        for i, (_, piece) in enumerate(pieces)
+        if piece.cell_type == "markdown" and (heading := HEADING.match(piece.source))
+    ]
+    ends = [*(i for i, _ in begins[1:]), len(pieces)]
+    return [
+        (pieces[a][0], heading, [piece for _, piece in pieces[a:b]])
+        for (a, heading), b in zip(begins, ends, strict=True)
+    ]
+
+
+def _pieces(cell: NotebookNode) -> list[NotebookNode]:
+    if cell.cell_type != "markdown":
+        return [cell]
+    cuts = sorted({0, *(heading.start() for heading in SECTION.finditer(cell.source))})
+    return [new_markdown_cell(cell.source[a:b]) for a, b in pairwise([*cuts, len(cell.source)])]
 
 
 def _texts(cells: Sequence[NotebookNode]) -> Iterator[tuple[int, NotebookNode]]:
