@@ -1,5 +1,6 @@
 """`make quick LESSON=04` finds the lesson, tests all of it, and says what failed."""
 
+import re
 import subprocess
 import sys
 
@@ -31,6 +32,12 @@ def test_two_lessons_of_one_number_are_told_apart_by_more_of_the_name(tmp_path):
     with pytest.raises(ValueError, match="04_first, 04_second"):
         quick.lesson("04", tmp_path)
     assert quick.lesson("04_s", tmp_path) == "2-b/04_second"
+
+
+@pytest.mark.parametrize("name", quick.ABOUT_ALL)
+def test_each_name_by_which_it_picks_tests_of_all_lessons_is_a_test_s(name):
+    texts = [(COURSE / "tests" / f"{f}.py").read_text() for f in quick.ABOUT_LESSONS]
+    assert name in quick.ABOUT_LESSONS or re.search(rf"def test_\w*{name}", "".join(texts))
 
 
 def test_every_part_names_the_lesson_and_existing_files():

@@ -28,8 +28,8 @@ ABOUT_LESSONS = (
 )
 # Tests in these files about all lessons at once.
 ABOUT_ALL = (
-    *("one_sentence", "ids_are_words", "answers_belong", "graded_once", "every_link"),
-    *("100_minutes", "30_minutes"),
+    *("one_sentence", "ids_are_words", "answer_has_an_exercise", "graded_once", "every_link"),
+    *("105_minutes", "30_minutes", "every_term", "up_to_date_with_solutions", "test_layers"),
 )
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
 
@@ -55,7 +55,7 @@ def parts(name: str) -> dict[str, list[str]]:
     pytest = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider"]
     stem = name.split("/")[1]
     ids = [one.id for one in catalogue().outline.get(name, ())]
-    about = " or ".join([stem, "index", "is_what_solutions", "test_layers", *ABOUT_ALL, *ids])
+    about = " or ".join([stem, "index", *ABOUT_ALL, *ids])
     found = {
         "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
         "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],
