@@ -87,7 +87,7 @@ def _seed(seed: int | str | None) -> int:
         if not seed:
             return 1 + secrets.randbits(48)
     if isinstance(seed, str):
-        # Any text is a seed, so that a typing error can't select a public seed.
+        # Any text is accepted as a seed, so that a typing error can't select a public one.
         return 1 + int.from_bytes(seed.encode(), "little") % (2**61 - 1)
     return int(seed or 0)
 

@@ -23,7 +23,7 @@ COURSE = Path(__file__).resolve().parent.parent.parent
 
 
 def check_environment() -> list[str]:
-    """Say in one line each what is missing and what to do, or in one line that all is well.
+    """Print a line for each thing that is missing, with what to do, or one line if all is well.
 
     If all is well, the line is the same on every machine.
 

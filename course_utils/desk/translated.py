@@ -57,7 +57,7 @@ def build(folder: Path, out: Path, notebooks: Path = HANDED_OUT, *, again: bool 
 
     Args:
         folder: `translations/LANGUAGE`.
-        out: the folder to write to; notebooks that exist there are kept unless `again`.
+        out: the folder to write to; notebooks that already exist there are kept, unless `again`.
         notebooks: the English edition.
     """
     for path in sorted(notebooks.rglob("*.ipynb")):

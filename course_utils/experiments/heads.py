@@ -28,8 +28,8 @@ from course_utils.transformer import TransformerBlock
 
 
 def two_payloads(B: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets, the payloads of the next
-    kind and of the previous kind, `(B, T, 4)`."""
+    """Texts of lesson 04's lookup, `(B, T, 8)`, and each token's targets, `(B, T, 4)`: the payloads
+    of the next kind and of the previous kind."""
     kinds, tokens, following = lookup.texts(B, seed)
     source = kinds.argsort(dim=-1).gather(1, (kinds - 1) % len(lookup.KINDS))  # (B, T)
     payloads = tokens[..., len(lookup.KINDS) :]  # (B, T, 2)
