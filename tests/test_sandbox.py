@@ -227,8 +227,8 @@ def test_files_in_its_folders_count_as_memory(server):
 
     with server.fork() as process:
         before = held()
-        run(process, "open('/tmp/written', 'wb').write(bytes(2**24))")
-        assert held() - before == pytest.approx(2**24, rel=0.01)
+        run(process, "open('/tmp/written', 'wb').write(bytes(2**26))")
+        assert held() - before == pytest.approx(2**26, rel=0.01)
 
 
 def test_background_processes_end_with_the_notebook(server):
