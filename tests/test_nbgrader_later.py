@@ -39,6 +39,8 @@ WRONG = {
     "6-practice/13_performance": ("cached_attention_step", "newest_in_front"),
     "6-practice/14_pitfall_clinic": ("patient_e", "zero_fill"),
     "7-capstone/15_capstone": ("MyGPT", "scaled_by_model_width"),
+    "8-beyond/16_todays_models": ("RMSNorm", "sum_for_mean"),
+    "8-beyond/17_a_real_text": ("encode", "longest_token"),
 }
 STUDENT = "misconceptions"
 BUILT_ON_DEMONSTRATIONS = ("13_performance", "15_capstone")  # answers use earlier ones
