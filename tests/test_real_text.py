@@ -141,13 +141,6 @@ def test_functions_end_before_the_next_line_that_is_not_indented():
     assert measured.accepted(["def f(x):\n    return x", "def f(x:"]) == (0.5, 2 / 3)
 
 
-def test_on_one_thread_is_only_what_is_inside():
-    threads = torch.get_num_threads()
-    with measured.one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == threads
-
-
 def test_sampling_with_caches_goes_on_beyond_the_context():
     torch.manual_seed(0)
     model = ModernLM(50, 16, 4, 2, 12, 2, 24)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from ..attention import attention_scores, causal_mask, split_heads
 from ..data.real_text import Merges, bits_per_byte, decode, encode_text, vocabulary
+from ..desk.environment import use_threads
 from ..language_model import evaluating
 from ..todays_models import ModernLM
 from ..transformer import apply_rope
@@ -185,18 +186,6 @@ def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
 # What the model writes --------------------------------------------------------------------------
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread inside the `with` block: the threads of small operations mostly wait
-    for each other, above all on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 PROMPTS = ("def", "def get", "def _read(self", "def close(", "def parse", "def __init__(self")
 
 
@@ -213,7 +202,8 @@ def functions(
     generator = torch.Generator().manual_seed(seed)
     found = []
     for i in range(count):
-        text = write(b"\n\n" + PROMPTS[i % len(PROMPTS)].encode(), generator)
+        with use_threads(1):  # for such small steps, a second one would only wait
+            text = write(b"\n\n" + PROMPTS[i % len(PROMPTS)].encode(), generator)
         lines = text.decode("utf-8", errors="replace").strip("\n").split("\n")
         ends = (n for n, line in enumerate(lines) if n and line[:1] not in ("", " ", "\t"))
         found.append("\n".join(lines[: next(ends, len(lines))]).rstrip())
