@@ -317,7 +317,7 @@ def write_first_cells() -> None:
     """Write the first cell of every lesson into both editions, running nothing."""
     for path in notebooks_in(SOLUTIONS):
         solved = nbformat.read(path, as_version=4)
-        if ".ipynb_checkpoints" in path.parts or not first_cell.put(solved):
+        if not first_cell.put(solved):
             continue
         normalise(solved)
         path.write_text(written(solved), encoding="utf-8")

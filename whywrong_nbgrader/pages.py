@@ -23,8 +23,12 @@ def highlight(source: str, language: str | None = None) -> str:
     and in the number of lines that end in spaces."""
     lines = [line.rstrip() for line in source.split("\n")]
     if len(source) > MOST_COLOURED or max(map(len, lines)) > LONGEST_LINE:
-        return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
+        return plainly(source)
     return str(Highlight2HTML()("\n".join(lines), language))
+
+
+def plainly(source: str) -> str:
+    return f'<div class="highlight"><pre>{html.escape(source)}</pre></div>'
 
 
 class WithFormulas(IPythonRenderer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 from functools import lru_cache
@@ -21,6 +20,7 @@ from traitlets import List
 
 from .cells import WIDGET_VIEW, Cell, as_found, checked_exercise, without_hidden_tests
 from .helper import SECONDS, TooMuch, helper
+from .pages import plainly
 from .restoring import PUT_BACK
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import Submission, be_careful, handed_out, released, restored, strange_in
@@ -230,7 +230,7 @@ def _on_page(task: str, source: str, *how: str) -> str:
     try:
         return _made(task, source, *how)
     except TooMuch:
-        return f'<div class="highlight"><pre>{html.escape(source[:MOST_LEFT])}</pre></div>'
+        return plainly(source[:MOST_LEFT])
 
 
 @lru_cache(maxsize=2000)  # the cells of a class are often the same

@@ -62,7 +62,7 @@ def see_loop(
 
 def weights_after(model: nn.Module, case: Case, weights: Sequence[str]) -> dict[str, Tensor]:
     dtype = case.options["dtype"]
-    return {after(name): getattr(model, name).detach().cpu().to(dtype) for name in weights}
+    return {after(name): getattr(model, name).detach().to(dtype) for name in weights}
 
 
 def rates(case: Case) -> Tensor:
