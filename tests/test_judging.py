@@ -14,11 +14,13 @@ from tools.attempts import attempts
 from tools.matrix import answers as answers_of
 from whywrong import (
     AnswerKey,
+    Case,
     Catalogue,
     Observation,
     Property,
     begin_key,
     check_exercise,
+    expect_module,
     judge,
     make_key,
     observe,
@@ -328,6 +330,13 @@ class TestProperties:
 
 
 _cases = STANDARDISED.cases
+
+
+def test_a_weight_that_has_no_effect_in_a_case_has_the_gradient_0():
+    expect = expect_module(lambda case, weights, x: x * weights["scale"])
+    weights = {"scale": torch.ones(3), "unused": torch.ones(3)}
+    case = Case("one token", {"x": torch.ones(1, 3)}, options={"weights": weights})
+    assert not expect(case)["grad:unused"].any()
 
 
 def test_shared_memory_is_reported_although_the_values_are_right():

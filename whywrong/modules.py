@@ -355,7 +355,7 @@ def expect_module(
             return expected
         leaves = {n: inputs[n] for n in gradients if isinstance(inputs.get(n), Tensor)} | weights
         total = (out * cotangent(expected["out"]).double()).sum()
-        grads = torch.autograd.grad(total, list(leaves.values()))
+        grads = torch.autograd.grad(total, list(leaves.values()), materialize_grads=True)
         for name, grad in zip(leaves, grads, strict=True):
             expected[f"grad:{name}"] = grad.to(dtype)
         if not _dropout(case):
