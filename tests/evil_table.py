@@ -50,7 +50,7 @@ PAGE = """\
 # What grading withstands
 
 `make test-all` submits these attacks together with honest submissions, and grades them with the
-real commands (`tests/test_evil_class.py`). No attack gets more points than is fair, but right
+real commands (`tests/test_evil_class.py`). No attack gets more points than is fair, and right
 answers that it leaves intact get theirs. Other students' points and pages stay the same to the
 byte, and grading takes bounded time. `make test` does the same with five of the attacks.
 

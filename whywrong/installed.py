@@ -1,7 +1,7 @@
 """The course that is installed with this engine.
 
 A package with exercises has an entry point in the group `whywrong.course`. The file `course.toml`
-in that package describes the course, so no code of the course must run to find its exercises.
+in that package describes the course, so its exercises are found without running its code.
 """
 
 from __future__ import annotations

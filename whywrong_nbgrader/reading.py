@@ -259,7 +259,7 @@ def _source(given: Any, repairs: Counter[str]) -> str:
     else:
         repairs["cells had no valid `source`"] += 1
         text = ""
-    text = text.encode("utf-8", "replace").decode().removeprefix("\ufeff")  # no half letters
+    text = text.encode("utf-8", "replace").decode().removeprefix("\ufeff")  # no lone surrogates
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
