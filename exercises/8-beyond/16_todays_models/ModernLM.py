@@ -63,7 +63,13 @@ def model_case(draw, name, sizes, roles="", by_name=False, dtype=torch.float32, 
 def cases(seed):
     draw = Draw(seed)
     return [
-        model_case(draw, "random tokens", (5, 7, 13, 4, 2, 6, 11, 3, 19), roles="typical cached"),
+        model_case(
+            draw,
+            "random tokens",
+            (5, 7, 13, 4, 2, 6, 11, 3, 19),
+            roles="typical cached",
+            tolerance={torch.float32: 1e-4},  # three blocks, one after another, add up rounding
+        ),
         model_case(
             draw,
             "float64, made by name",
