@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
 SCRIPT = joined(FOLDER / "explorer.js")
+COMMENT = re.compile(r"[ \t]*/\*.*?\*/\n?", re.S)  # of the style sheet, left out in a file
 MOST_NUMBERS = 3_000_000  # 12 MB in the page
 SHOWN = 7  # the number of likeliest words in the table
 BUILT = {"04": "CausalSelfAttention", "08": "TransformerBlock", "09": "learned_embedding"}
@@ -102,7 +104,7 @@ def share(
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
     for name, part in {
         "title": html.escape(said(title)),
-        "css": (FOLDER / "explorer.css").read_text(encoding="utf-8"),
+        "css": COMMENT.sub("", (FOLDER / "explorer.css").read_text(encoding="utf-8")),
         "script": SCRIPT,
         "values": json.dumps(values).replace("</", "<\\/"),
     }.items():

@@ -9,12 +9,17 @@ import { softmax as weigh } from "../page/arithmetic.js";
 
 const EPS = 1e-5; // of LayerNorm
 
-/** @param {number} bits a float16 */
-function half(bits) {
-  const sign = bits >> 15 ? -1 : 1;
-  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  return sign * 2 ** (exponent - 15) * (1 + fraction / 1024);
+const POWERS = Array.from({ length: 32 }, (_, exponent) => 2 ** (exponent - 15));
+
+/** @param {Uint16Array} bits float16s */
+function halves(bits) {
+  const numbers = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i += 1) {
+    const [exponent, fraction] = [(bits[i] >> 10) & 31, bits[i] & 1023];
+    const size = exponent ? POWERS[exponent] * (1 + fraction / 1024) : fraction * 2 ** -24;
+    numbers[i] = bits[i] >> 15 ? -size : size;
+  }
+  return numbers;
 }
 
 /** The tensors of a safetensors file: `{name: {shape, numbers}}`. @param {DataView} view */
@@ -26,8 +31,7 @@ export function readSafetensors(view) {
   for (const [name, { dtype, shape, data_offsets: offsets }] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const data = bytes.slice(8 + size + offsets[0], 8 + size + offsets[1]).buffer;
-    const numbers =
-      dtype === "F16" ? Float32Array.from(new Uint16Array(data), half) : new Float32Array(data);
+    const numbers = dtype === "F16" ? halves(new Uint16Array(data)) : new Float32Array(data);
     tensors[name] = { shape, numbers };
   }
   return tensors;
