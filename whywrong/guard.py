@@ -50,13 +50,13 @@ class Output(io.TextIOBase):
         return {"lines": lines, "first": self.kept.splitlines()[:5]}
 
 
-def time_budget() -> float:
-    """Processor time in seconds for all cases of a check: COURSE_CHECK_SECONDS, else 10."""
+def time_budget(name: str = "CHECK", usual: float = DEFAULT_SECONDS) -> float:
+    """Seconds from the environment, such as COURSE_CHECK_SECONDS; else the usual ones."""
     try:
-        seconds = float(os.environ["COURSE_CHECK_SECONDS"])
+        seconds = float(os.environ[f"COURSE_{name}_SECONDS"])
     except (KeyError, ValueError):
-        return DEFAULT_SECONDS
-    return seconds if 0 < seconds < threading.TIMEOUT_MAX else DEFAULT_SECONDS
+        return usual
+    return seconds if 0 < seconds < threading.TIMEOUT_MAX else usual
 
 
 class Probed(Protocol):

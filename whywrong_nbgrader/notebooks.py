@@ -6,7 +6,6 @@ A pure function of the cells, the exercises and the seed, so results can be stor
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import time
@@ -44,15 +43,8 @@ class Times:
     def usual(cls) -> Times:
         """The limits above, or those in COURSE_CELL_SECONDS, COURSE_CHECK_SECONDS and
         COURSE_NOTEBOOK_SECONDS."""
-        return cls(_seconds("CELL", cls.cell), time_budget(), _seconds("NOTEBOOK", cls.notebook))
-
-
-def _seconds(name: str, usual: float) -> float:
-    try:
-        seconds = float(os.environ[f"COURSE_{name}_SECONDS"])
-    except (KeyError, ValueError):
-        return usual
-    return seconds if 0 < seconds < 1e6 else usual
+        given = {n: time_budget(n.upper(), s) for n, s in vars(cls()).items()}
+        return cls(**given)
 
 
 @dataclass

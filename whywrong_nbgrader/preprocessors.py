@@ -15,13 +15,13 @@ from nbconvert.filters import Highlight2HTML
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_cell
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
-from nbgrader.utils import is_grade, is_locked
+from nbgrader.utils import is_grade
 from traitlets import List
 
-from .cells import WIDGET_VIEW, Cell, as_found, checked_exercise, without_hidden_tests
+from .cells import WIDGET_VIEW, Cell, as_found, without_hidden_tests
 from .helper import SECONDS, TooMuch, helper
 from .pages import plainly
-from .restoring import PUT_BACK
+from .restoring import Kept, code_cells
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import Submission, be_careful, handed_out, released, restored, strange_in
 
@@ -124,13 +124,8 @@ def _as_text(said: str) -> str:
 
 def cells_of(nb: NotebookNode) -> list[Cell]:
     """The code cells of a restored notebook."""
-    cells = []
-    for cell in nb.cells:
-        if cell.cell_type == "code":
-            source = cell.source.removeprefix(PUT_BACK)
-            checks = (checked_exercise(source) or "") if is_grade(cell) else ""
-            cells.append(Cell(cell.source, checks, is_locked(cell)))
-    return cells
+    made = [Kept(c.cell_type, c.source, metadata=c.metadata.get("nbgrader")) for c in nb.cells]
+    return code_cells(made)
 
 
 class RestoreCells(NbGraderPreprocessor):

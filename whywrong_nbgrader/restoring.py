@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .cells import Cell, checked_exercise, defined_names, without_hidden_tests
@@ -53,9 +53,6 @@ class Kept:
     def locked(self) -> bool:
         of = self.metadata or {}
         return not of.get("solution") and bool(of.get("grade") or of.get("locked"))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def plain(source: str) -> str:

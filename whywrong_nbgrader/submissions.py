@@ -56,7 +56,7 @@ def notebook(
     cells = {name: Released(**cell) for name, cell in released.items()}
     made, noticed = restore(found.cells, cells, given)
     return {
-        "cells": [cell.to_dict() for cell in made],
+        "cells": [asdict(cell) for cell in made],
         "notes": [*found.notes(), *noticed],
         "language": found.language,
         "broken": found.broken and f"only its first {len(found.cells)} cells: {found.broken}",
