@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,10 +11,9 @@ from torch import Tensor
 
 from whywrong import Case, Observation, Property
 from whywrong.calling import fresh, see_calls, set_seed
-from whywrong.comparing import same
 from whywrong.watching import THERE, happened_elsewhere, moved
 
-from .traits import see_without_gradients, trait
+from .traits import MODE_AND_QUIET, fate_of, see_without_gradients, trait
 
 
 class TranslateProbe:
@@ -47,14 +47,8 @@ class TranslateProbe:
             return seen
         args = [fresh(v) for v in case.inputs.values()]
         see_without_gradients(lambda: call(args), case, seen)
-        model = models[0]
         new = self.make(case).state_dict()
-        seen.facts["traits"] = {
-            "mode": all(part.training == case.options["training"] for part in model.modules()),
-            "quiet": not model.recorded,
-            "kept": all(same(v.cpu(), new[n].cpu()) for n, v in model.state_dict().items())
-            and all(p.requires_grad and p.grad is None for p in model.parameters()),
-        }
+        seen.facts["traits"] = fate_of(models[0], case.options["training"], new)
         if case.roles & {"typical", "elsewhere"}:
             rest = [moved(v) for v in list(case.inputs.values())[1:]]
             seen.facts["elsewhere"] = happened_elsewhere(
@@ -87,22 +81,7 @@ def expect_translated(oracle: Callable[[Case], Tensor]) -> Callable[[Case], dict
 
 
 OF_THE_MODEL = (
-    Property(
-        "mode",
-        "The model is left in its original mode",
-        trait("mode"),
-        credit=True,
-        secondary=True,
-        breaks="The model is not left in its original mode",
-    ),
-    Property(
-        "quiet",
-        "No call is recorded for gradients",
-        trait("quiet"),
-        credit=True,
-        secondary=True,
-        breaks="The model was called with gradients recorded",
-    ),
+    *(replace(p, credit=True) for p in MODE_AND_QUIET),
     Property(
         "kept",
         "The model's weights are unchanged and can still be trained",

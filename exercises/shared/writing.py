@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from whywrong import Case, Observation, Property
-from whywrong.comparing import same
 from whywrong.exercise import Expected, Verdict
 
 from .draw import Draw
-from .traits import trait
+from .traits import MODE_AND_QUIET, trait
 
 
 def writer_numbers(draw: Draw, V: int, context_length: int) -> dict[str, Tensor]:
@@ -59,17 +56,6 @@ class Writer(nn.Module):
         return self.logits(self.read(ids).cumsum(dim=1))
 
 
-def fate_of(model: Any, case: Case) -> dict[str, bool]:
-    """Whether a `Writer` has the case's mode and numbers, and was never recorded."""
-    values = {n: p.detach().cpu() for n, p in model.named_parameters()}
-    return {
-        "mode": all(part.training == case.options["training"] for part in model.modules()),
-        "quiet": not model.recorded,
-        "kept": all(same(values.get(n), v) for n, v in case.options["numbers"].items())
-        and all(p.requires_grad and p.grad is None for p in model.parameters()),
-    }
-
-
 def begins(case: Case, seen: Observation, expected: Expected) -> Verdict:
     T = case["ids"].shape[1]
     return bool((seen.tensors["out"][:, :T] == case["ids"]).all())
@@ -86,20 +72,7 @@ def first_word(case: Case, seen: Observation, expected: Expected) -> Verdict:
 WRITING_PROPERTIES = (
     Property("begins", "The text begins with the given tokens", begins),
     Property("first_word", "The first new token is the most likely one", first_word),
-    Property(
-        "mode",
-        "The model is left in its original mode",
-        trait("mode"),
-        secondary=True,
-        breaks="The model is not left in its original mode",
-    ),
-    Property(
-        "quiet",
-        "No call is recorded for gradients",
-        trait("quiet"),
-        secondary=True,
-        breaks="The model was called with gradients recorded",
-    ),
+    *MODE_AND_QUIET,
     Property(
         "kept",
         "The model's weights are unchanged and can still be trained",

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from exercises.shared.draw import Draw
-from exercises.shared.traits import see_without_gradients
-from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
+from exercises.shared.traits import fate_of, see_without_gradients
+from exercises.shared.writing import WRITING_PROPERTIES, Writer, writer_numbers
 from whywrong import Case, Observation
 from whywrong.calling import fresh, see_calls, set_seed
 from whywrong.watching import THERE, happened_elsewhere, moved
@@ -73,7 +73,8 @@ class GenerateProbe:
         if not see_calls(call, case, seen):
             return seen
         see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, seen)
-        seen.facts["traits"] = fate_of(models[0], case)
+        training, numbers = case.options["training"], case.options["numbers"]
+        seen.facts["traits"] = fate_of(models[0], training, numbers)
         rest = [moved(v) for v in list(case.inputs.values())[1:]]
         seen.facts["elsewhere"] = happened_elsewhere(
             lambda: generated(answer, case, made(case).to(THERE), rest)

@@ -3,8 +3,8 @@
 import torch
 
 from exercises.shared.draw import Draw
-from exercises.shared.traits import see_without_gradients
-from exercises.shared.writing import WRITING_PROPERTIES, Writer, fate_of, writer_numbers
+from exercises.shared.traits import fate_of, see_without_gradients
+from exercises.shared.writing import WRITING_PROPERTIES, Writer, writer_numbers
 from whywrong import Case, Observation, true_of
 from whywrong.calling import fresh, see_calls
 from whywrong.properties import evidence
@@ -66,7 +66,8 @@ def probe(answer, case):
 
     if see_calls(call, case, seen):
         see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, seen)
-        seen.facts["traits"] = {"pushed": models[0].pushed, **fate_of(models[0], case)}
+        fate = fate_of(models[0], case.options["training"], case.options["numbers"])
+        seen.facts["traits"] = {"pushed": models[0].pushed, **fate}
     return seen
 
 
