@@ -444,23 +444,23 @@ def screen(monkeypatch):
 
 
 def test_while_it_trains_there_is_a_bar_and_a_curve_and_then_nothing(screen):
-    with live.LiveLoss(40, levels={"floor": 1.2}) as shown:
+    with live.live_loss(40, levels={"floor": 1.2}) as show:
         (box,) = screen
         screen.append("printed by the loop")
         bar, curve = box.children
         assert curve.layout.display == "none"
-        shown.show([3.0, 2.0, 1.5])
+        show([3.0, 2.0, 1.5])
         assert (bar.value, bar.max) == (3, 40)
         assert bytes(curve.value).startswith(b"\x89PNG")
         drawn = bytes(curve.value)
-        shown.show([3.0, 2.0, 1.5, 1.4])
+        show([3.0, 2.0, 1.5, 1.4])
         assert bytes(curve.value) == drawn, "too soon after the last drawing"
     assert screen == ["printed by the loop"]
 
 
 def test_without_a_viewer_nothing_is_shown(capsys):
-    with live.LiveLoss(4) as shown:
-        shown.show([3.0])
+    with live.live_loss(4) as show:
+        assert show is None
     assert capsys.readouterr().out == ""
     code = "from course_utils.show.live import _someone_looks\n_someone_looks()"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])

@@ -2,8 +2,8 @@
 
 Each function returns a `Picture`. A notebook shows a picture if the last line of a cell evaluates
 to it; anywhere else, or for a figure you drew yourself, call `show`. Every picture has a text
-alternative: `alt`, or a description computed from the data. The alternative is also the cell's text
-output, so write your own `alt` if the numbers differ from run to run.
+alternative, `alt`; where `alt` may be left out, it is computed from the data. The alternative is
+also the cell's text output, so write your own `alt` if the numbers differ from run to run.
 
 The colours are the same as in the attention map (see `colours`). A dark Jupyter theme inverts a
 picture's lightness, so that the picture's background matches the page's.
@@ -203,21 +203,21 @@ def score_distributions(
     scores: Mapping[int, Tensor],
     title: str,
     *,
-    alt: str | None = None,
+    alt: str,
 ) -> Picture:
     """Draw the distribution of dot products, unscaled and divided by √D, as smooth curves.
 
     Args:
         scores: for each width D of the vectors, their unscaled dot products in any shape.
         title: what the figure shows.
-        alt: the text alternative; by default, it names the standard deviations.
+        alt: the text alternative.
     """
     raw = {D: array(tensor).ravel() for D, tensor in scores.items()}
     panels = {
         "unscaled: q · k": raw,
         "scaled: q · k / √D": {D: values / math.sqrt(D) for D, values in raw.items()},
     }
-    described, named = [], {D: f"D = {D}: std" for D in raw}
+    named = {D: f"D = {D}: std" for D in raw}
     with drawing.style():
         figure = drawing.figure(9.6, 3.4, title)
         left, right = figure.subplots(1, 2)
@@ -229,14 +229,12 @@ def score_distributions(
                 spread = f"{values.std():.1f}"
                 lines += axes.plot(shown, GaussianKDE(values)(shown), **line_look(i))
                 named[D] += f" {spread}," if axes is left else f" scaled {spread}"
-                described.append(f"{name.split(':')[0]}, D = {D}: {spread}")
             axes.set_title(name, fontsize=10)
             axes.set_xlabel("score")
             axes.set_ylabel("density")
             axes.set_ylim(bottom=0)
         figure.legend(lines, named.values(), loc="outside right center", handlelength=2.6)
-    text = f"Curves: {drawing.sentence(title)} Standard deviations: {'; '.join(described)}."
-    return Picture(figure, alt or text)
+    return Picture(figure, alt)
 
 
 def loss_curve(
@@ -304,8 +302,7 @@ def cost_curve(
     *,
     xlabel: str,
     ylabel: str,
-    power: float | None = None,
-    alt: str | None = None,
+    alt: str,
 ) -> Picture:
     """Draw measured costs against a size, one line per name, with both axes logarithmic.
 
@@ -314,10 +311,7 @@ def cost_curve(
         costs: N positive costs by name.
         title: what the figure shows.
         xlabel, ylabel: names of the axes, with units.
-        power: the exponent of a line to draw through the last point of the first curve, such as 2
-            for T².
-        alt: the text alternative. The default leaves the values out, because measured costs differ
-            from run to run.
+        alt: the text alternative.
     """
     x = array(sizes)
     with drawing.style():
@@ -330,16 +324,6 @@ def cost_curve(
                 )
             look = line_look(i) | {"marker": MARKERS[i % len(MARKERS)], "markersize": 5}
             axes.plot(x, array(values), label=name, **look)
-        if power is not None:
-            last = array(next(iter(costs.values())))[-1]
-            axes.plot(
-                x,
-                last * (x / x[-1]) ** power,
-                color=HATCH_COLOR,
-                linewidth=1,
-                linestyle=(0, (1, 2)),
-                label=f"grows as size to the power {power:g}",
-            )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xticks(x, [f"{size:g}" for size in x])
@@ -349,10 +333,7 @@ def cost_curve(
         axes.set_xlabel(f"{xlabel}, logarithmic")
         axes.set_ylabel(f"{ylabel}, logarithmic")
         figure.legend(loc="outside right center", handlelength=3)
-    described = f"{ylabel} against {xlabel} from {x[0]:g} to {x[-1]:g} for {', '.join(costs)}"
-    if power is not None:
-        described += f", next to a line that grows as size to the power {power:g}"
-    return Picture(figure, alt or f"Line chart: {drawing.sentence(title)} {described}.")
+    return Picture(figure, alt)
 
 
 def points_and_lines(
@@ -393,7 +374,7 @@ def curve_panels(
     title: str,
     *,
     xlabel: str,
-    alt: str | None = None,
+    alt: str,
 ) -> Picture:
     """Draw curves against a size in panels side by side, with the same lines in each panel.
 
@@ -403,17 +384,16 @@ def curve_panels(
         sizes: N positive sizes.
         panels: for each measured quantity, N numbers by name.
         title: what the figure shows.
-        alt: the text alternative; by default the first and the last number of each line.
+        alt: the text alternative.
     """
-    x, described = array(sizes), []
+    x = array(sizes)
     with drawing.style():
         figure = drawing.figure(9.4, 3.3, title)
         drawn = figure.subplots(1, len(panels), squeeze=False).flat
         for axes, (what, curves) in zip(drawn, panels.items(), strict=True):
             for i, (name, values) in enumerate(curves.items()):
-                y = array(values)
-                axes.plot(x, y, label=name, marker=MARKERS[i], markersize=5, **line_look(i))
-                described.append(f"{what}, {name}: from {y[0]:.2g} to {y[-1]:.2g}")
+                look = line_look(i) | {"marker": MARKERS[i], "markersize": 5}
+                axes.plot(x, array(values), label=name, **look)
             everything = np.concatenate([array(values) for values in curves.values()])
             axes.set_xscale("log", base=2)
             if everything.min() > 0 and everything.max() > 1000 * everything.min():
@@ -426,7 +406,7 @@ def curve_panels(
             axes.set(xlabel=f"{xlabel}, logarithmic", ylabel=what)
         handles = axes.get_legend_handles_labels()
         figure.legend(*handles, loc="outside right center", handlelength=3)
-    return Picture(figure, alt or f"Line charts: {drawing.sentence(title)} {'; '.join(described)}.")
+    return Picture(figure, alt)
 
 
 def curves(
@@ -511,7 +491,7 @@ def bars(
     title: str,
     *,
     xlabel: str,
-    alt: str | None = None,
+    alt: str,
 ) -> Picture:
     """Draw one stacked bar per name; label each segment with its own name and number.
 
@@ -519,7 +499,7 @@ def bars(
         values: a non-negative number for each bar and segment. A segment that is too narrow for its
             label is labelled at the end of the bar.
         title: what the figure shows.
-        alt: the text alternative; by default, the numbers.
+        alt: the text alternative.
     """
     longest = max(sum(pieces.values()) for pieces in values.values())
     with drawing.style():
@@ -545,11 +525,7 @@ def bars(
         axes.set_ylim(len(values) - 0.5, -0.5)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         axes.set_xlabel(xlabel)
-    described = "; ".join(
-        f"{name}: " + ", ".join(f"{piece} {value:,}" for piece, value in pieces.items())
-        for name, pieces in values.items()
-    )
-    return Picture(figure, alt or f"Bars: {drawing.sentence(title)} {xlabel}. {described}.")
+    return Picture(figure, alt)
 
 
 def product(

@@ -20,70 +20,52 @@ BAR_SECONDS = 0.2
 CURVE_SECONDS = 2.0  # drawing the curve takes about a tenth of a second
 
 
-class LiveLoss:
-    """Show each loss of a training loop as soon as it is known.
-
-        with LiveLoss(steps, levels={"floor": 1.2}) as live:
-            for ids in batches:
-                losses.append(training_step(model, ids, optimizer))
-                live.show(losses)
+@contextmanager
+def live_loss(
+    steps: int, levels: Mapping[str, float] | None = None
+) -> Iterator[Callable[[Sequence[float]], None] | None]:
+    """Yield a function that shows the losses so far, whenever an update is due; None if there is no
+    viewer.
 
     Args:
         steps: the total number of steps.
         levels: losses to compare with, by name.
     """
+    if not _someone_looks():
+        yield None
+        return
+    import ipywidgets
+    from IPython.display import HTML, display
 
-    def __init__(self, steps: int, levels: Mapping[str, float] | None = None) -> None:
-        self.steps = steps
-        self.levels = dict(levels or {})
-        self._widgets: tuple[Any, ...] | None = None
-        self._next_bar = self._next_curve = 0.0
+    from .figures import loss_curve
 
-    def __enter__(self) -> LiveLoss:
-        if _someone_looks():
-            import ipywidgets
-            from IPython.display import display
+    bar = ipywidgets.IntProgress(max=steps, description="training")
+    curve = ipywidgets.Image(format="png")
+    curve.layout.display = "none"  # until a curve is displayed
+    box = ipywidgets.VBox([bar, curve])
+    place: Any = display(box, display_id=True)
+    next_bar = next_curve = 0.0
 
-            bar = ipywidgets.IntProgress(max=self.steps, description="training")
-            curve = ipywidgets.Image(format="png")
-            curve.layout.display = "none"  # until a curve is displayed
-            box = ipywidgets.VBox([bar, curve])
-            self._widgets = bar, curve, box
-            self._place = display(box, display_id=True)
-        return self
-
-    @property
-    def seen(self) -> bool:
-        """Whether there is a viewer."""
-        return self._widgets is not None
-
-    def show(self, losses: Sequence[float]) -> None:
-        """Update the bar and the curve, if an update is due."""
-        if self._widgets is None:
-            return
-        bar, curve, _ = self._widgets
+    def show(losses: Sequence[float]) -> None:
+        nonlocal next_bar, next_curve
         now = time.monotonic()
-        if now >= self._next_bar:
-            self._next_bar = now + BAR_SECONDS
+        if now >= next_bar:
+            next_bar = now + BAR_SECONDS
             bar.value = len(losses)
             bar.description = f"step {len(losses)}"
-        if now >= self._next_curve:
-            from .figures import loss_curve
-
-            title = f"Loss {losses[-1]:.2f} after {len(losses)} of {self.steps} steps"
-            picture = loss_curve({"training": losses}, title, levels=self.levels, steps=self.steps)
+        if now >= next_curve:
+            title = f"Loss {losses[-1]:.2f} after {len(losses)} of {steps} steps"
+            picture = loss_curve({"training": losses}, title, levels=levels, steps=steps)
             curve.value, curve.width, curve.height = picture.png, picture.width, picture.height
             curve.layout.display = None
-            self._next_curve = time.monotonic() + CURVE_SECONDS
+            next_curve = time.monotonic() + CURVE_SECONDS
 
-    def __exit__(self, *_: object) -> None:
-        if self._widgets is not None:
-            from IPython.display import HTML
-
-            self._place.update(HTML(""))  # clearing all output would remove what the loop prints
-            for widget in self._widgets:
-                widget.close()
-            self._widgets = None
+    try:
+        yield show
+    finally:
+        place.update(HTML(""))  # clearing all output would remove what the loop prints
+        for widget in (bar, curve, box):
+            widget.close()
 
 
 @contextmanager
@@ -105,19 +87,18 @@ def watch_training(
         loss: computes the loss from the model's output, `(B, T, V)`, and a batch.
     """
     losses: list[float] = []
+    with use_threads(threads), live_loss(len(batches), levels) as show:
 
-    def look(_: nn.Module, __: object, logits: Tensor) -> None:
-        if model.training and len(losses) < len(batches):
-            losses.append(loss(logits.detach(), batches[len(losses)]).item())
-            live.show(losses)
+        def look(_: nn.Module, __: object, logits: Tensor) -> None:
+            if show and model.training and len(losses) < len(batches):
+                losses.append(loss(logits.detach(), batches[len(losses)]).item())
+                show(losses)
 
-    with use_threads(threads), LiveLoss(len(batches), levels) as live:
-        hook = model.register_forward_hook(look) if live.seen else None
+        hook = model.register_forward_hook(look)
         try:
             yield
         finally:
-            if hook is not None:
-                hook.remove()
+            hook.remove()
 
 
 def _someone_looks() -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import traitlets
@@ -37,7 +38,7 @@ def translating_line(
         layer, head: the decoder's layer and head to show; without a head, the mean over heads.
         examples: sentences that the reader can choose.
     """
-    return TranslatingLine(model, text, layer, head, examples)
+    return TranslatingLine(model, layer, head, text=text, _examples=list(examples))
 
 
 class TranslatingLine(WithTable):
@@ -50,16 +51,9 @@ class TranslatingLine(WithTable):
     _examples: traitlets.List = traitlets.List().tag(sync=True)
     _shown = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self,
-        model: Translator,
-        text: str,
-        layer: int,
-        head: int | None,
-        examples: Sequence[str],
-    ) -> None:
+    def __init__(self, model: Translator, layer: int, head: int | None, **shown: Any) -> None:
         self.translator, self.layer, self.head = model, layer, head
-        super().__init__(text=text, _examples=list(examples))
+        super().__init__(**shown)
         self.observe(lambda change: self._follow(), "text")
         self._follow()
 

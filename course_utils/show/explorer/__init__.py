@@ -7,7 +7,7 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,20 @@ def explore(
     V = len(names[needed[0]])
     if len(words) != V:
         raise ValueError(f"explore got {len(words)} words for a vocabulary of {V}.")
-    modern = _modern(model, context_length) if kind == "ModernLM" else {}
-    heads = heads or _own(model.get_submodule("blocks.0.attention"), "num_heads", "heads")
-    return Explorer(model, words, text, begin, examples, first, heads, modern)
+    points = load(progress_path())[0]
+    built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
+    return Explorer(
+        model,
+        text=text,
+        _weights=_bytes(model),
+        _heads=heads or _own(model.get_submodule("blocks.0.attention"), "num_heads", "heads"),
+        _modern=_modern(model, context_length) if kind == "ModernLM" else {},
+        _words=list(words),
+        _begin=begin,
+        _examples=list(examples),
+        _built=[n for n, p in built.items() if p and p["points"] == p["max_points"]],
+        _first=first,
+    )
 
 
 def share(
@@ -150,36 +161,14 @@ class Explorer(WithTable):
     _begin = traitlets.Unicode().tag(sync=True)
     _examples: traitlets.List = traitlets.List().tag(sync=True)
     _built: traitlets.List = traitlets.List().tag(sync=True)
-    _first = traitlets.Unicode("0.head.0").tag(sync=True)
+    _first = traitlets.Unicode().tag(sync=True)
     SHARED = (
         *("text", "_heads", "_modern", "_words", "_begin", "_examples", "_built", "_first"),
         "_said",
     )
 
-    def __init__(
-        self,
-        model: nn.Module,
-        words: Sequence[str],
-        text: str = "",
-        begin: str = "",
-        examples: Sequence[str] = (),
-        first: str = "0.head.0",
-        heads: int = 0,
-        modern: Mapping[str, Any] | None = None,
-    ) -> None:
-        points = load(progress_path())[0]
-        built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
-        super().__init__(
-            text=text,
-            _weights=_bytes(model),
-            _heads=heads,
-            _modern=dict(modern or {}),
-            _words=list(words),
-            _begin=begin,
-            _examples=list(examples),
-            _built=[n for n, p in built.items() if p and p["points"] == p["max_points"]],
-            _first=first,
-        )
+    def __init__(self, model: nn.Module, **shown: Any) -> None:
+        super().__init__(**shown)
         self._model = model
 
     def _chances(self) -> list[tuple[str, float]]:

@@ -9,6 +9,7 @@ from .language import END, WORDS
 
 EXAMPLES = ["the dogs near the cat", "the dog near the cats", "the king that the mice follow"]
 SUBJECT = "1.head.0"  # the head that attends past the nearest noun to the subject
+SHOWN: dict[str, Any] = {"begin": END, "examples": EXAMPLES, "first": SUBJECT}
 
 
 def playground(text: str = EXAMPLES[0]) -> Any:
@@ -16,7 +17,7 @@ def playground(text: str = EXAMPLES[0]) -> Any:
     from ..explorer import explore
     from .model import trained
 
-    return explore(trained(), WORDS, text, begin=END, examples=EXAMPLES, first=SUBJECT)
+    return explore(trained(), WORDS, text, **SHOWN)
 
 
 def write_page(path: str | Path) -> Path:
@@ -24,9 +25,5 @@ def write_page(path: str | Path) -> Path:
     from ..explorer import share
     from .model import trained
 
-    how: Any = {"begin": END, "examples": EXAMPLES, "first": SUBJECT}
     title = "A language model that you are going to build"
-    return share(trained(), WORDS, path, EXAMPLES[0], title=title, **how)
-
-
-__all__ = ["playground", "write_page"]
+    return share(trained(), WORDS, path, EXAMPLES[0], title=title, **SHOWN)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...language_model import TinyLM, head_scores
 from .language import END, LONGEST, WORDS
@@ -50,9 +50,9 @@ def read(text: str) -> tuple[list[str], list[str]]:
 
 
 @torch.no_grad()
-def next_words(words: list[str]) -> dict[str, float]:
+def next_words(words: list[str], model: nn.Module | None = None) -> dict[str, float]:
     """The probability that each word comes next, the likeliest word first."""
-    logits = trained()(_ids(words))[0, -1]  # (B, T, V) -> (V,)
+    logits = (model or trained())(_ids(words))[0, -1]  # (B, T, V) -> (V,)
     chances = torch.softmax(logits, dim=-1)
     order = chances.argsort(descending=True, stable=True).tolist()
     return {WORDS[id]: float(chances[id]) for id in order}
