@@ -71,7 +71,7 @@ class BuiltIn(nn.Module):
 
 
 def against_built_in(rounds: int) -> None:
-    batch = t.draw_batches(t.training_pairs(), 1)[0]
+    batch = t.draw_batches(t.sentences()[0], 1)[0]
     ours = t.new_model()
     rivals: dict[str, Callable[[], object]] = {
         OURS: step_of(ours, batch),

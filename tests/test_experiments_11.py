@@ -6,6 +6,8 @@ from torch import nn
 
 from course_utils import attention, transformer
 from course_utils.experiments import sources
+from tools.small_models import train_small_translator
+from tools.variants import variant
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 
@@ -61,18 +63,16 @@ def test_it_is_built_from_the_parts_that_it_is_given():
 
 def test_a_few_steps_lower_the_loss_and_restore_the_seed():
     state = torch.get_rng_state()
-    losses = sources.train(sources.new_model(), steps=6, without_source_every=0)
+    losses = train_small_translator(sources.new_model(), steps=6, without_source_every=0)
     assert torch.equal(state, torch.get_rng_state())
     assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize("name", sources.MEASURED)
 def test_only_one_variant_does_not_depend_on_its_source(name):
-    model = sources.variant(name).eval()
+    model = variant(name).eval()
     prefix = torch.tensor([[1, 3]])
     one, other = (model(torch.tensor([ids]), prefix) for ids in ([1, 7, 26], [2, 9, 27]))
     assert torch.equal(one, other) == (name == "without cross-attention")
-    same = torch.equal(
-        one, sources.variant("as in 2017").eval()(torch.tensor([[1, 7, 26]]), prefix)
-    )
+    same = torch.equal(one, variant("as in 2017").eval()(torch.tensor([[1, 7, 26]]), prefix))
     assert same == (name == "as in 2017")

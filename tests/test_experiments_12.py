@@ -40,14 +40,14 @@ def trained(steps, share=0.0, seed=0):
 
 class TestSearches:
     def test_a_beam_finds_the_right_text_that_greedy_misses(self, early):
-        text = translating.rescued(early, translating.unseen_pairs(), width=2)
+        text = translating.rescued(early, translating.sentences()[1], width=2)
         one, two = (translating.searched(early, text, w)[0] for w in (1, 2))
         assert translating.said(two.ids) == translating.french_of(text)
         assert translating.said(one.ids) != translating.french_of(text)
         assert two.score > one.score
 
     def test_a_wider_beam_leaves_only_the_mistakes_of_the_model(self, early):
-        pairs = translating.unseen_pairs()[:60]
+        pairs = translating.sentences()[1][:60]
         found = translating.judged(beam_translate, early, pairs, [1, 4])
         assert all(sum(row) == pytest.approx(1) for row in found.values())
         assert 0.3 < found[1].right < found[4].right < 0.75
@@ -58,7 +58,7 @@ class TestSearches:
         def worst(model, source, bos, eos, longest, width):
             return torch.tensor([[5, 5, 5, eos]])
 
-        (row,) = translating.judged(worst, early, translating.unseen_pairs()[:10], [1]).values()
+        (row,) = translating.judged(worst, early, translating.sentences()[1][:10], [1]).values()
         assert row == (0, 1, 0)
 
     def test_the_tree_contains_the_final_texts_of_the_search(self, early):
@@ -96,7 +96,7 @@ def test_batches_use_each_sentence_before_repeating_any():
 
 
 def test_encoding_the_source_once_gives_the_same_result(early):
-    source, mask, _ = translating.as_batch(translating.unseen_pairs()[:5])
+    source, mask, _ = translating.as_batch(translating.sentences()[1][:5])
     reads_once = translating.ReadsOnce(early, source, mask)
     ours = greedy_translate(reads_once, source, 1, 2, 13)
     assert ours.equal(greedy_translate(early, source, 1, 2, 13, mask))
@@ -108,7 +108,7 @@ def test_a_readers_own_translator_is_searched_and_inspected_like_the_finished_on
         len(english.vocabulary), len(french.vocabulary), 64, 4, 256, 2, 14
     )
     own.load_state_dict(early.state_dict())
-    pairs = translating.unseen_pairs()[:20]
+    pairs = translating.sentences()[1][:20]
     assert translating.exact(own, pairs) == translating.exact(early, pairs)
     ours, theirs = (translating.aligned(m, "the small girl eats") for m in (own, early))
     assert torch.equal(ours[0], theirs[0]) and ours[1:] == theirs[1:]
@@ -124,7 +124,7 @@ def test_the_small_translator_needs_no_warm_up(seed):
 
 
 def test_words_that_mean_the_same_are_found():
-    pair = next(p for p in translating.unseen_pairs() if p.english == "the small girl eats")
+    pair = next(p for p in translating.sentences()[1] if p.english == "the small girl eats")
     read = [english.vocabulary[id] for id in english.encode(pair.english)]
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     found = {(written[t], read[s]) for t, s in translating.gold(pair)}

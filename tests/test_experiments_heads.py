@@ -107,7 +107,7 @@ def test_in_the_language_model_four_heads_gain_much_and_out_proj_little(seed):
 
     def loss(row, make, *sizes):
         torch.manual_seed(seed)
-        return loss_so_far.measured(loss_so_far.ROWS[row], make(64, *sizes), seed)
+        return loss_so_far.measured(loss_so_far.ROWS[row], make(64, *sizes), seed)[0]
 
     one = loss("one head", attention.CausalSelfAttention, 64, 32)
     mixed = loss("four heads", attention.MultiHeadAttentionWrapper, 16, 32, 4)
@@ -152,5 +152,5 @@ def test_with_equal_initial_parameters_both_styles_reach_the_same_loss():
     )
     attention.copy_wrapper_to_split(a, b)
     row = loss_so_far.ROWS["four heads"]
-    losses = [loss_so_far.measured(row, part, seed=0) for part in (a, b)]
+    losses = [loss_so_far.measured(row, part, seed=0)[0] for part in (a, b)]
     assert losses[0] == pytest.approx(losses[1], abs=5e-4)

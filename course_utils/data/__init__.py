@@ -120,9 +120,13 @@ class Grammar:
         """The loss of a model that knows only the frequency of each word."""
         return float(_entropy(self.often @ self.probability))
 
+    def pairs(self) -> Tensor:
+        """The probability of each pair of neighbouring words in an endless text, `(V, V)`."""
+        return torch.einsum("s, svn, nw -> vw", self.often, self._moves, self.probability)
+
     def bigram_loss(self) -> float:
         """The loss of the best model that sees only the previous word."""
-        pairs = torch.einsum("s, svn, nw -> vw", self.often, self._moves, self.probability)
+        pairs = self.pairs()
         return float(_entropy(pairs.flatten()) - _entropy(pairs.sum(dim=1)))
 
     def entropy_rate(self) -> float:

@@ -19,14 +19,14 @@ from ..show.colours import ABOVE, HATCHING
 from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS
 from ..show.figures import Picture
 from .measuring import seconds
+from .training import seeded
 
 VOCABULARY, WIDTH, HEADS, LAYERS = 50, 64, 4, 2
 
 
 def new_model(context_length: int, device: torch.device) -> TinyLM:
     """A model with random parameters: its text is nonsense, but takes as long as any other text."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded():
         model = TinyLM(VOCABULARY, WIDTH, HEADS, context_length, LAYERS)
     return model.eval().to(device)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import causal_mask, masked_softmax
-from ..language_model import TinyLM, head_scores, held_out_loss
-from .induction import without_head
+from ..language_model import TinyLM, held_out_loss
+from .induction import attention_weights, without_head
 
 JOBS = (
     "itself",
@@ -116,8 +116,8 @@ def places(ids: Tensor, blanks: Tensor) -> Tensor:
 def job_weights(model: TinyLM, ids: Tensor, blanks: Tensor) -> tuple[Tensor, Tensor]:
     """The mean weight of each head on the positions of each job, `(L, H, J)`, and the same with
     uniform attention, `(J,)`. Only tokens with such a position count."""
+    weights = attention_weights(model, ids).movedim(0, 2)  # (L, H, B, T, T)
     hidden = causal_mask(ids.shape[1], ids.device)
-    weights = masked_softmax(head_scores(model, ids), hidden).movedim(0, 2)  # (L, H, B, T, T)
     even = masked_softmax(torch.zeros_like(weights[0, 0]), hidden)  # (B, T, T)
     wanted = places(ids, blanks)
     counts = wanted.any(dim=-1)  # (J, B, T)

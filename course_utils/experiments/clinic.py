@@ -1,11 +1,8 @@
 """Lesson 14: the eight programs inside small language models, and instruments to examine them.
 
 Each model is a small version of lesson 10's model, trained on the toy English with one broken part.
-This module also computes the symptoms of a program, as found or fixed.
-
-    python -m course_utils.experiments.clinic
-
-This command trains the models in 1.5 minutes and stores them next to this file in half precision.
+This module also computes the symptoms of a program, as found or fixed. `python -m
+tools.small_models` has trained the models and stored them next to this file, in half precision.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from .. import clinic
@@ -28,20 +25,14 @@ from ..language_model import TinyLM, next_logits, training_step
 from ..transformer import FeedForward, LayerNorm
 from . import patients
 from .measuring import seconds
+from .training import seeded
 
 LETTERS = "ABCDEFGH"
 AS_FOUND: dict[str, Callable[..., Any]] = {
     letter: getattr(patients, f"patient_{letter.lower()}") for letter in LETTERS
 }
 FIXED: dict[str, Callable[..., Any]] = {
-    "A": clinic.patient_a,
-    "B": clinic.patient_b,
-    "C": clinic.patient_c,
-    "D": clinic.patient_d,
-    "E": clinic.patient_e,
-    "F": clinic.patient_f,
-    "G": clinic.patient_g,
-    "H": clinic.patient_h,
+    letter: getattr(clinic, f"patient_{letter.lower()}") for letter in LETTERS
 }
 WIDTH, HEADS, UNEVEN, CONTEXT, STEPS = 32, 4, 5, 24, 900
 KEPT = Path(__file__).with_name("clinic.safetensors")
@@ -126,8 +117,7 @@ def train(
     Returns:
         The model and the loss before each step.
     """
-    with torch.random.fork_rng(devices=[]), use_threads(1):
-        torch.manual_seed(0)
+    with seeded(), use_threads(1):
         model, losses = ClinicModel(patient, program), []
         optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=steps)
@@ -142,23 +132,13 @@ def train(
 BY_THEMSELVES = tuple("BCDEFG")  # A and H have bugs that don't affect training
 
 
-def keep() -> None:
-    """Train all models; store their parameters, and their losses averaged over ten steps."""
-    kept: dict[str, Tensor] = {}
-    for patient in ("", *BY_THEMSELVES):
-        model, losses = train(patient)
-        kept |= {f"{patient}.{name}": w.half() for name, w in model.state_dict().items()}
-        kept[f"{patient}.losses"] = torch.tensor(losses).view(-1, 10).mean(dim=1)
-    save_file(kept, KEPT)
-
-
 @cache
 def _kept() -> dict[str, Tensor]:
     return load_file(KEPT)
 
 
 def trained(patient: str = "") -> ClinicModel:
-    """The model that `keep` trained with this patient's part; for A and H, a sound model."""
+    """The stored model trained with this patient's part; for A and H, a sound model."""
     return _with_parameters(patient if patient in BY_THEMSELVES else "", patient)
 
 
@@ -305,13 +285,13 @@ def in_a_batch(program: Callable[..., Any], text: str, beside: str) -> None:
 
 
 def loss_and_text(
-    patient: str, beginning: str, program: Callable[..., Any] | None = None, steps: int = 300
+    patient: str, beginning: str, program: Callable[..., Any] | None = None
 ) -> ClinicModel:
     """Print the last loss of a patient's model, as stored or newly trained, and a text it writes.
 
     Args:
-        program: the fixed program, with which a new model is trained; None uses the stored model.
-        steps: the number of training steps of the new model.
+        program: the fixed program, with which a new model is trained for 300 steps; None uses the
+            stored model.
 
     Returns:
         The model.
@@ -319,7 +299,7 @@ def loss_and_text(
     if program is None:
         model, last = trained(patient), list(losses(patient).values())[-1]
     else:
-        model, seen = train(patient, steps, program)
+        model, seen = train(patient, 300, program)
         last = fmean(seen[-10:])
     print(f"loss {last:.1f}, and the floor is {FLOOR:.2f}")
     print(free_text(model, beginning, length=20))
@@ -374,18 +354,18 @@ def channels_used(attend: Callable[..., Tensor], width: int, num_heads: int) -> 
     return " ".join(str(c) for c in range(width) if gradient[..., c].any())
 
 
-def output_norms(attend: Callable[..., Tensor], T: int = 32) -> Tensor:
-    """Return the output's mean norm at each position, `(T,)`, for values of about equal norm."""
-    query, key, value = drawn(64, 1, T, 16)
+def output_norms(attend: Callable[..., Tensor]) -> Tensor:
+    """Return the output's mean norm at each position, `(32,)`, for values of about equal norm."""
+    query, key, value = drawn(64, 1, 32, 16)
     value = value + 1  # all tokens have a component in common
     return attend(query, key, value).norm(dim=-1).mean(dim=(0, 1))
 
 
-def outcome(program: Callable[..., Tensor], length: int, table: int = 24) -> str:
+def outcome(program: Callable[..., Tensor], length: int) -> str:
     """Run patient F on a text of `length` tokens with a table of 24 positions; return "fine" or
     the error."""
     ids, generator = torch.zeros(1, length, dtype=torch.int64), torch.Generator().manual_seed(0)
-    token, position = torch.randn(2, table, 4, generator=generator)
+    token, position = torch.randn(2, 24, 4, generator=generator)
     try:
         program(ids, ids.bool(), token, position)
     except IndexError as error:
@@ -419,8 +399,7 @@ class Reader(nn.Module):
 @cache
 def reader() -> Reader:
     """An untrained model with four layers of width 128; training doesn't change its speed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded():
         return Reader(TinyLM(50, 128, 4, 260, 4))
 
 
@@ -433,7 +412,3 @@ def times(program: Callable[..., Tensor], counts: Sequence[int]) -> list[float]:
     with use_threads(1):
         _written(program, 8)  # the first words take longer
         return [1000 * seconds(partial(_written, program, n), rounds=1) / n for n in counts]
-
-
-if __name__ == "__main__":
-    keep()

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from ..desk.environment import use_threads
 from ..transformer import LayerNorm, TransformerBlock
+from .training import descend, seeded
 
 C, H = 32, 4
 
@@ -51,8 +52,7 @@ def stream_size(
 ) -> float:
     """Return the standard deviation of the result of `depth` untrained blocks; the input's is 1."""
     B, T = 4, 8
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), use_threads(1):
-        torch.manual_seed(seed)
+    with torch.no_grad(), seeded(seed), use_threads(1):
         blocks = [block_class(C, H, T) for _ in range(depth)]
         x = torch.randn(B, T, C)
         for block in blocks:
@@ -69,8 +69,7 @@ def first_gradient(
     float64, because without norms and residuals the gradient is too small for float32.
     """
     B, T, classes = 4, 8, 10
-    with torch.random.fork_rng(devices=[]), use_threads(1):
-        torch.manual_seed(seed)
+    with seeded(seed), use_threads(1):
         stack = Stack(wiring, block_class, depth, T, classes).double()
         x = torch.randn(B, T, C, dtype=torch.float64)
         F.cross_entropy(stack(x).flatten(0, 1), torch.randint(classes, (B * T,))).backward()
@@ -82,35 +81,23 @@ def train(
     wiring: Wiring,
     block_class: BlockClass = TransformerBlock,
     depth: int = 6,
-    rate: float = 5e-3,
-    warm_up: int = 0,
     seed: int = 0,
 ) -> float:
     """Train a stack with learned positions to name the previous token, which is one of 12 kinds.
-
-    Args:
-        rate: the learning rate of Adam.
-        warm_up: the number of steps, out of 60, in which the learning rate rises to `rate`.
 
     Returns:
         The mean loss of the last ten steps; random guessing gives ln 12 = 2.48.
     """
     V, T, B, steps = 12, 8, 32, 60
-    losses = []
-    with torch.random.fork_rng(devices=[]), use_threads(1):
-        torch.manual_seed(seed)
+    with seeded(seed):
         stack = Stack(wiring, block_class, depth, T, V)
         token, position = nn.Embedding(V, C), nn.Embedding(T, C)
         parts = nn.ModuleList([stack, token, position])
-        optimizer = torch.optim.Adam(parts.parameters(), lr=rate)
-        for step in range(steps):
-            for group in optimizer.param_groups:
-                group["lr"] = rate * min(1.0, (step + 1) / max(warm_up, 1))
+        optimizer = torch.optim.Adam(parts.parameters(), lr=5e-3)
+
+        def loss(_: int) -> Tensor:
             ids = torch.randint(V, (B, T))
             logits = stack(token(ids) + position(torch.arange(T)))
-            loss = F.cross_entropy(logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return sum(losses[-10:]) / 10
+            return F.cross_entropy(logits[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
+
+        return sum(descend(optimizer, steps, loss)[-10:]) / 10

@@ -4,7 +4,9 @@ Letters in shapes have the same meaning as in `course_utils.attention`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import torch
@@ -17,7 +19,9 @@ from torch.nn import functional as F
 from course_utils import attention
 from course_utils.desk.environment import use_threads
 from course_utils.experiments import lookup
+from course_utils.experiments.induction import without_head
 from course_utils.experiments.measuring import kept_bytes, seconds
+from course_utils.experiments.training import descend, seeded
 from course_utils.language_model import TinyLM
 from course_utils.show import drawing
 from course_utils.show.figures import Picture
@@ -53,15 +57,14 @@ def train(
     num_heads: int, width: int, seed: int = 0, make: type[SideBySide] = SideBySide
 ) -> SideBySide:
     """Train heads to get both payloads, in 1,000 steps of Adam on 64 texts each."""
-    with use_threads(1), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = make(num_heads, width)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-        for step in range(1_000):
-            tokens, wanted = two_payloads(64, 10_000 * seed + step)
-            optimizer.zero_grad()
-            F.mse_loss(model(tokens), wanted).backward()
-            optimizer.step()
+
+    def loss(step: int) -> Tensor:
+        tokens, wanted = two_payloads(64, 10_000 * seed + step)
+        return F.mse_loss(model(tokens), wanted)
+
+    descend(torch.optim.Adam(model.parameters(), lr=0.02), 1_000, loss)
     return model
 
 
@@ -94,8 +97,7 @@ def plural_share(words: list[str], silent: int | Sequence[int] = (), block: int 
     """Return the probability that the start page's model gives to a plural verb after these words.
 
     Args:
-        silent: one or several heads of a block to ablate: their channels become 0 before
-            `out_proj`.
+        silent: one or several heads of a block to ablate.
         block: the block of these heads, 0 or 1.
     """
     return _plural_shares([words], silent, block).item()
@@ -116,22 +118,12 @@ def mean_plural_share(subject: str, silent: int | Sequence[int] = (), block: int
 
 @torch.no_grad()
 def _plural_shares(sentences: list[list[str]], silent: int | Sequence[int], block: int) -> Tensor:
-    heads = torch.tensor([silent] if isinstance(silent, int) else [*silent], dtype=torch.long)
-
-    def silence(_: nn.Module, joined: tuple[Tensor]) -> Tensor:
-        D = start_page.WIDTH // start_page.HEADS
-        channels = torch.arange(start_page.WIDTH) // D  # (C,): the head of each channel
-        return joined[0].masked_fill(torch.isin(channels, heads), 0.0)  # (B, T, C)
-
     model = start_page.trained()
     ids = torch.tensor([[start_page.IDS[word] for word in words] for words in sentences])  # (B, T)
-    attending = model.blocks[block]
-    assert isinstance(attending, TransformerBlock)
-    hook = attending.attention.out_proj.register_forward_pre_hook(silence)
-    try:
+    with ExitStack() as removed:
+        for head in [silent] if isinstance(silent, int) else silent:
+            removed.enter_context(without_head(model, block, head))
         chances = torch.softmax(model(ids)[:, -1], dim=-1)  # (B, V)
-    finally:
-        hook.remove()
     plural = [start_page.IDS[verb] for verb in VERBS["many"] + VERBS_WITH_OBJECT["many"]]
     return chances[:, plural].sum(dim=-1)  # (B,)
 
@@ -212,13 +204,13 @@ def token_tables(
     return Picture(figure, alt)
 
 
-def tokens_that_notice(split: Callable[[Tensor], Tensor], changed: int = 2) -> list[int]:
-    """Which of three tokens get a different result, under a causal mask, when one is changed.
+def tokens_that_notice(split: Callable[[Tensor], Tensor]) -> list[int]:
+    """Which of three tokens get a different result, under a causal mask, when the last is changed.
     `split` turns tokens into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`, which serve as query, key and
     value."""
     x = torch.arange(1.0, 13.0).view(1, 3, 4) / 10
     other = x.clone()
-    other[:, changed] += 1.0
+    other[:, 2] += 1.0
     before, after = (_attend(split(tokens)) for tokens in (x, other))
     notices = (before - after)[0].abs().amax(dim=-1) > 1e-6  # (T,)
     return [int(t) for t in notices.nonzero()[:, 0]]
@@ -259,14 +251,11 @@ def start_page_with(module: Callable[..., nn.Module]) -> TinyLM:
     return model.eval()
 
 
-@torch.no_grad()
-def print_next_words(model: nn.Module, text: str, count: int = 3) -> None:
-    """Print the most likely next words after a text of the start page's language."""
+def print_next_words(model: nn.Module, text: str) -> None:
+    """Print the three most likely next words after a text of the start page's language."""
     words, _ = start_page.read(text)
-    ids = torch.tensor([[start_page.IDS[word] for word in words]])  # (1, T)
-    chances = torch.softmax(model(ids)[0, -1], dim=-1)  # (V,)
-    for chance, id in zip(*chances.topk(count), strict=True):
-        print(f"{start_page.WORDS[id]:8}{chance:.0%}")
+    for word, chance in islice(start_page.next_words(words, model).items(), 3):
+        print(f"{word:8}{chance:.0%}")
 
 
 STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {
@@ -275,17 +264,16 @@ STYLES: dict[str, Callable[[int, int, int], nn.Module]] = {
 }
 
 
-def matrix_products(module: nn.Module, T: int = 5) -> int:
+def matrix_products(module: nn.Module) -> int:
     """The number of matrix products in one call of a module; each linear layer counts as one."""
-    x = torch.zeros(1, T, next(module.parameters()).shape[-1])
+    x = torch.zeros(1, 5, next(module.parameters()).shape[-1])
     steps = trace_shapes(module, x, limit=1).steps
     return sum(step.operation in ("linear", "@") for step in steps)
 
 
-def cost_of_styles(
-    numbers_of_heads: Sequence[int], B: int = 4, T: int = 16, C: int = 64
-) -> dict[str, dict[str, list[float]]]:
+def cost_of_styles(numbers_of_heads: Sequence[int]) -> dict[str, dict[str, list[float]]]:
     """For each style, the milliseconds of forward and backward, and the KiB kept for backward."""
+    B, T, C = 4, 16, 64
     x = torch.randn(B, T, C)
     pad_mask = torch.zeros(B, T, dtype=torch.bool)  # so that both styles use the same softmax
     panels: dict[str, dict[str, list[float]]] = {"milliseconds": {}, "KiB kept for backward": {}}

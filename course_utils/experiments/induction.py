@@ -5,32 +5,29 @@ segment differs from text to text, so a word can't be predicted from its positio
 must find the previous occurrence of the current word, and predict the word after that. Olsson et
 al. 2022 call a head that does this an *induction head*.
 
-    python -m course_utils.experiments.induction
-
-This command trains both models as the lesson does, and stores their parameters and losses next to
-this file, for readers whose own model and loop don't pass their checks yet.
+For readers whose own model and loop don't pass their checks yet, `python -m tools.small_models`
+has trained both models as the lesson does, and stored their parameters and losses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from math import log
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from ..attention import causal_mask, masked_softmax
-from ..desk.environment import use_threads
-from ..language_model import TinyLM, head_scores, train_lm
-from ..transformer import TransformerBlock
+from ..language_model import TinyLM, head_scores
 
 WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14
 WIDTH, HEADS = 64, 2
-STEPS, TEXTS, LEARNING_RATE = 500, 32, 6e-3
+STEPS, TEXTS = 500, 32
 KEPT = Path(__file__).with_name("induction.safetensors")
 ROLES = ("previous word", "same word before", "word after it")
 
@@ -54,9 +51,9 @@ def predictable(lengths: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def accuracy(model: TinyLM, seed: int = 1_000_000, B: int = 256) -> float:
+def accuracy(model: TinyLM) -> float:
     """The accuracy of the model's most likely word where the next word is predictable."""
-    ids, lengths = texts(B, seed)
+    ids, lengths = texts(256, seed=1_000_000)
     right = model(ids[:, :-1]).argmax(dim=-1) == ids[:, 1:]  # (B, T - 1)
     return right[predictable(lengths)].double().mean().item()
 
@@ -77,15 +74,6 @@ def batches(steps: int = STEPS, seed: int = 0) -> list[Tensor]:
     return [texts(TEXTS, seed=1_000 * seed + step)[0] for step in range(1, steps + 1)]
 
 
-def train(num_layers: int, seed: int = 0, steps: int = STEPS) -> tuple[TinyLM, list[float]]:
-    """Train a model as the lesson does; return it and its losses."""
-    with use_threads(1), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = TinyLM(WORDS, WIDTH, HEADS, LENGTH, num_layers)
-        losses = train_lm(model, batches(steps, seed), LEARNING_RATE)
-    return model.eval(), losses
-
-
 @cache
 def _kept() -> dict[str, Tensor]:
     return load_file(KEPT)
@@ -103,18 +91,18 @@ def stored(num_layers: int) -> tuple[TinyLM, list[float]]:
 
 def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
     """The attention weights of every head: `(B, T)` to `(B, L, H, T, T)`."""
-    return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
+    return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1], ids.device))
 
 
 @torch.no_grad()
-def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
+def roles(model: TinyLM) -> Tensor:
     """The attention of each head to the words of each role.
 
     Returns: Mean weights `(L, H, 3)`, in the order of `ROLES`: on the previous word in the first
     segment; then, in repeated segments, on earlier occurrences of the same word, and on the words
     that followed these occurrences.
     """
-    ids, lengths = texts(B, seed)
+    ids, lengths = texts(64, seed=2_000_000)
     weights = attention_weights(model, ids)  # (B, L, H, T, T)
     places = torch.arange(LENGTH)
     behind = places[:, None] - places  # (T, T): how far back a key is
@@ -134,37 +122,15 @@ def roles(model: TinyLM, seed: int = 2_000_000, B: int = 64) -> Tensor:
     return torch.stack(scores, dim=-1)
 
 
-def without(model: TinyLM, *heads: tuple[int, int]) -> float:
-    """Return the accuracy without these heads, each given by its layer and its number."""
-    with ExitStack() as removed:
-        for layer, head in heads:
-            removed.enter_context(without_head(model, layer, head))
-        return accuracy(model)
-
-
 @contextmanager
-def without_head(model: TinyLM, layer: int, head: int) -> Iterator[None]:
+def without_head(model: nn.Module, layer: int, head: int) -> Iterator[None]:
     """Ablate one head inside the context: the columns of `out_proj` that read it become zeros."""
-    block = model.blocks[layer]
-    assert isinstance(block, TransformerBlock)
-    D = block.attention.out_proj.in_features // block.attention.num_heads
-    weight = block.attention.out_proj.weight
-    kept = weight.detach().clone()
-    with torch.no_grad():
-        weight[:, head * D : (head + 1) * D] = 0.0
+    attention: Any = model.get_submodule(f"blocks.{layer}.attention")
+    D = attention.out_proj.in_features // attention.num_heads
+    columns = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
+    kept = columns.clone()
+    columns.zero_()
     try:
         yield
     finally:
-        with torch.no_grad():
-            weight.copy_(kept)
-
-
-if __name__ == "__main__":
-    tensors: dict[str, Tensor] = {}
-    for layers in (1, 2):
-        model, losses = train(layers)
-        print(layers, "layers:", round(accuracy(model), 3), round(losses[-1], 3))
-        tensors |= {f"{layers}.{n}": w.contiguous() for n, w in model.state_dict().items()}
-        tensors[f"losses of {layers}"] = torch.tensor(losses)
-    save_file(tensors, KEPT)
-    print(f"{KEPT.name}: {KEPT.stat().st_size / 2**10:.0f} KiB")
+        columns.copy_(kept)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..attention import SelfAttention, attention_scores
-from ..desk.environment import use_threads
+from .training import descend, seeded
 
 KINDS = "ABCDEF"
 PAYLOAD = 2  # the payload's width
@@ -51,8 +51,7 @@ def new_head(width: int = PAYLOAD, share: Sequence[str] = (), seed: int = 0) -> 
         share: names of projections that share one matrix, such as `["query", "key"]`.
         seed: the seed of the parameters.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         head = SelfAttention(len(KINDS) + PAYLOAD, width)
     for name in share[1:]:
         setattr(head, name, getattr(head, share[0]))
@@ -64,35 +63,33 @@ def train(
 ) -> SelfAttention:
     """Train a freshly initialised head as in the lesson: steps of Adam on 64 fresh texts each."""
     head = new_head(width, share, seed)
-    optimizer = torch.optim.Adam(head.parameters(), lr=LEARNING_RATE)
-    with use_threads(1):
-        for step in range(steps):
-            _, tokens, wanted = texts(TEXTS, seed=10_000 * seed + step)
-            loss = F.mse_loss(head(tokens)[..., :PAYLOAD], wanted)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+
+    def loss(step: int) -> Tensor:
+        _, tokens, wanted = texts(TEXTS, seed=10_000 * seed + step)
+        return F.mse_loss(head(tokens)[..., :PAYLOAD], wanted)
+
+    descend(torch.optim.Adam(head.parameters(), lr=LEARNING_RATE), steps, loss)
     return head
 
 
 @torch.no_grad()
-def error(head: SelfAttention, seed: int = 1_000) -> float:
+def error(head: SelfAttention) -> float:
     """The head's error on 4,000 texts from outside the training data."""
-    _, tokens, wanted = texts(4_000, seed)
+    _, tokens, wanted = texts(4_000, seed=1_000)
     return F.mse_loss(head(tokens)[..., :PAYLOAD], wanted).item()
 
 
-def error_of_the_mean(seed: int = 1_000) -> float:
+def error_of_the_mean() -> float:
     """The error on the same texts if each token gets the mean of all six payloads."""
-    _, tokens, wanted = texts(4_000, seed)
+    _, tokens, wanted = texts(4_000, seed=1_000)
     mean = tokens[..., -PAYLOAD:].mean(dim=1, keepdim=True)  # (B, T, 2) -> (B, 1, 2)
     return F.mse_loss(mean.expand_as(wanted), wanted).item()
 
 
 @torch.no_grad()
-def weights(head: SelfAttention, seed: int = 0) -> Tensor:
+def weights(head: SelfAttention) -> Tensor:
     """The head's weights on one text, `(T, T)`, with rows and columns in the order A to F."""
-    kinds, tokens, _ = texts(1, seed)
+    kinds, tokens, _ = texts(1)
     tokens = tokens[:, kinds[0].argsort()]  # (1, T, C)
     scores = attention_scores(head.query(tokens), head.key(tokens))  # (1, T, T)
     return torch.softmax(scores, dim=-1)[0]

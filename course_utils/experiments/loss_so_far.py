@@ -30,7 +30,8 @@ from ..data import WordTokenizer, toy_english
 from ..desk.environment import use_threads
 from ..desk.language import filled, said
 from ..desk.points import losses, record_loss
-from ..language_model import TinyLM
+from ..language_model import TinyLM, held_out_loss, train_lm
+from .training import seeded
 
 C, T, B = 64, 32, 32
 STEPS, LEARNING_RATE = 400, 6e-3
@@ -130,7 +131,7 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> Run:
     row = _row(name)
     if name in COUNTED:
         return Run(name, COUNTED[name](), "no model", _written(_counted(name)))
-    loss, model = _trained(row, part, seed)
+    loss, model = measured(row, part, seed)
     return Run(name, loss, _name(part), _written(_next_word(model)), model)
 
 
@@ -142,11 +143,6 @@ def head_weights(run: Run, words: Sequence[str]) -> Tensor:
     head: Any = run.model.part
     scores = attention.attention_scores(head.query(x), head.key(x))  # (T, T)
     return attention.masked_softmax(scores, attention.causal_mask(len(words)))
-
-
-def measured(row: Row, part: Part | None, seed: int) -> float:
-    """Return the loss of a run with any wiring, even one that isn't in the table."""
-    return _trained(row, part, seed)[0]
 
 
 def as_one_text(mean: Part) -> Part:
@@ -165,31 +161,19 @@ def as_one_text(mean: Part) -> Part:
     return part
 
 
-def _trained(row: Row, part: Part | None, seed: int) -> tuple[float, nn.Module]:
-    with use_threads(1), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+def measured(row: Row, part: Part | None, seed: int) -> tuple[float, nn.Module]:
+    """Return the loss of a run with any wiring, even one that isn't in the table, and the model."""
+    with use_threads(1), seeded(seed):
         model = part if row is ROWS["TinyLM"] else Model(row, part)
         assert isinstance(model, nn.Module)
-        optimizer = torch.optim.AdamW(model.cpu().parameters(), lr=LEARNING_RATE)
-        for step in range(STEPS):
-            optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / STEPS)
-            optimizer.zero_grad()
-            _loss(model, _texts(B, 1_000 + step + 100_000 * seed)).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-        with torch.no_grad():
-            return _loss(model.eval(), _texts(512, 9)).item(), model
+        train_lm(model.cpu(), _batches(seed, STEPS), LEARNING_RATE)
+        return held_out_loss(model.eval(), toy_english.draw(512, T + 1, seed=9), 512), model
 
 
-@lru_cache(maxsize=STEPS + 1)
-def _texts(B: int, seed: int) -> Tensor:
-    """Return the texts of a step, cached for the next run with the same seed."""
-    return toy_english.draw(B, T + 1, seed)
-
-
-def _loss(model: nn.Module, ids: Tensor) -> Tensor:
-    logits = model(ids[:, :-1])
-    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+@lru_cache(maxsize=1)
+def _batches(seed: int, steps: int) -> list[Tensor]:
+    """Return the texts of each step, cached for the next run with the same seed."""
+    return [toy_english.draw(B, T + 1, 1_000 + step + 100_000 * seed) for step in range(steps)]
 
 
 def _name(part: object) -> str:

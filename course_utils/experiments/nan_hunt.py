@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..attention import SelfAttention, attention_scores, causal_and_padding
+from .training import seeded
 
 Weigh = Callable[[Tensor, Tensor], Tensor]
 STAGES = ("weights", "loss", "on the way back", "query.grad", "value.grad")
@@ -40,8 +41,7 @@ def weights(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> Tensor:
 
 
 def _step(weigh: Weigh, x: Tensor, pad_mask: Tensor) -> tuple[SelfAttention, Tensor, Tensor]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded():
         head = SelfAttention(x.shape[-1], x.shape[-1])  # only its query, key and value are used
     head = head.to(x.device)
     scores = attention_scores(head.query(x), head.key(x))  # (B, T, T)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from ..data import END, toy_english
 from ..desk.environment import use_threads
+from .training import descend, seeded
 
 C, LONGEST, STEPS, TEXTS, LEARNING_RATE = 64, 12, 400, 32, 6e-3
 PAD = len(toy_english.words)
@@ -66,21 +67,21 @@ def train(make: Callable[[int, int, int], nn.Module], masked: bool, seed: int = 
         make: a class with the constructor of lesson 05's head, such as your own.
         masked: whether the head gets the padding mask.
     """
-    with use_threads(1), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = Model(make(C, C, LONGEST), masked)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-        for step in range(STEPS):
-            optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / STEPS)
-            optimizer.zero_grad()
-            ids = left_padded(sentences(TEXTS, 1_000 + step + 100_000 * seed))
-            _sum_of_losses(model, ids).div(_words([*ids])).backward()
-            optimizer.step()
-        texts = sentences(512, 9)
-        with torch.no_grad():
-            model.eval()
-            alone = sum(_sum_of_losses(model, text[None]).item() for text in texts)
-            together = _sum_of_losses(model, left_padded(texts)).item()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+
+    def loss(step: int) -> Tensor:
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / STEPS)
+        ids = left_padded(sentences(TEXTS, 1_000 + step + 100_000 * seed))
+        return _sum_of_losses(model, ids).div(_words([*ids]))
+
+    descend(optimizer, STEPS, loss)
+    texts = sentences(512, 9)
+    with torch.no_grad(), use_threads(1):
+        model.eval()
+        alone = sum(_sum_of_losses(model, text[None]).item() for text in texts)
+        together = _sum_of_losses(model, left_padded(texts)).item()
     return Losses(together / _words(texts), alone / _words(texts))
 
 

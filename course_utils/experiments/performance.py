@@ -34,10 +34,10 @@ def built_in(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 WAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"by hand": by_hand, "SDPA": built_in}
 
 
-def heads(T: int, device: torch.device, H: int = 4, D: int = 32) -> list[Tensor]:
-    """Random queries, keys and values `(1, H, T, D)` that require gradients."""
+def heads(T: int, device: torch.device) -> list[Tensor]:
+    """Random queries, keys and values `(1, 4, T, 32)` that require gradients."""
     generator = torch.Generator().manual_seed(T)
-    parts = torch.randn(3, 1, H, T, D, generator=generator).to(device).unbind(0)
+    parts = torch.randn(3, 1, 4, T, 32, generator=generator).to(device).unbind(0)
     return [part.detach().requires_grad_() for part in parts]
 
 

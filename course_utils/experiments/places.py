@@ -35,6 +35,7 @@ from ..transformer import (
     apply_rope,
     sinusoidal_positions,
 )
+from .training import descend, seeded
 
 # A small model with one kind of positions --------------------------------------------------------
 
@@ -100,8 +101,7 @@ class Reader(nn.Module):
 
 
 def _made(kind: str, T: int, layers: int, seed: int, parts: Parts) -> Reader:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return Reader(kind, T, layers, parts)
 
 
@@ -120,16 +120,14 @@ def first_of_three(
     texts = torch.tensor(list(permutations(range(WORDS), 3)))  # (1320, 3)
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, 3, layers, seed, parts)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    with use_threads(1):
-        for _ in range(steps):
-            ids = texts[torch.randint(len(texts), (128,), generator=generator)]
-            loss = F.cross_entropy(model(ids)[:, -1], ids[:, 0])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        with torch.no_grad():
-            said = model(texts)[:, -1].argmax(dim=-1)  # (1320,)
+
+    def loss(_: int) -> Tensor:
+        ids = texts[torch.randint(len(texts), (128,), generator=generator)]
+        return F.cross_entropy(model(ids)[:, -1], ids[:, 0])
+
+    descend(torch.optim.AdamW(model.parameters(), lr=3e-3), steps, loss)
+    with torch.no_grad(), use_threads(1):
+        said = model(texts)[:, -1].argmax(dim=-1)  # (1320,)
     return (said == texts[:, 0]).float().mean().item()
 
 
@@ -143,14 +141,12 @@ def word_before(kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINIS
     """Train a model with one block to predict, at each of 16 tokens, the previous word."""
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, TRAINED, 1, seed, parts)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    with use_threads(1):
-        for _ in range(steps):
-            ids = torch.randint(WORDS, (64, TRAINED), generator=generator)
-            loss = F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+
+    def loss(_: int) -> Tensor:
+        ids = torch.randint(WORDS, (64, TRAINED), generator=generator)
+        return F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
+
+    descend(torch.optim.AdamW(model.parameters(), lr=3e-3), steps, loss)
     return model
 
 
@@ -248,8 +244,8 @@ def similarity(rows: Tensor) -> Tensor:
     return rows @ rows.T
 
 
-def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int = 0) -> Tensor:
-    """A table of positions, `(T, 16)`, learned on a task in which nearby tokens matter most.
+def learned_table(steps: int = 400) -> Tensor:
+    """A table of positions, `(24, 16)`, learned on a task in which nearby tokens matter most.
 
     Each token carries two random numbers and should give the mean over the tokens at most four
     positions away. One head without a mask, whose scores depend on positions only, learns this
@@ -257,25 +253,22 @@ def learned_table(steps: int = 400, T: int = 24, spread: float = 0.02, seed: int
 
     Args:
         steps: the number of training steps; 0 gives the initial table.
-        spread: the standard deviation of the initial numbers; in GPT-2 it is 0.02.
     """
-    C, generator = 16, torch.Generator().manual_seed(seed)
-    table, query, key = (
+    T, C, generator = 24, 16, torch.Generator().manual_seed(0)
+    table, query, key = (  # the table begins with a standard deviation of 0.02, as in GPT-2
         (s * torch.randn(n, C, generator=generator)).requires_grad_()
-        for n, s in ((T, spread), (C, C**-0.5), (C, C**-0.5))
+        for n, s in ((T, 0.02), (C, C**-0.5), (C, C**-0.5))
     )
     places = torch.arange(T)
     near = ((places[:, None] - places).abs() <= 4).float()
     wanted = near / near.sum(dim=-1, keepdim=True)  # (T, T)
-    optimizer = torch.optim.Adam([table, query, key], lr=0.01)
-    with use_threads(1):
-        for _ in range(steps):
-            payload = torch.randn(64, T, 2, generator=generator)
-            weights = torch.softmax((table @ query) @ (table @ key).T / C**0.5, dim=-1)
-            loss = F.mse_loss(weights @ payload, wanted @ payload)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+
+    def loss(_: int) -> Tensor:
+        payload = torch.randn(64, T, 2, generator=generator)
+        weights = torch.softmax((table @ query) @ (table @ key).T / C**0.5, dim=-1)
+        return F.mse_loss(weights @ payload, wanted @ payload)
+
+    descend(torch.optim.Adam([table, query, key], lr=0.01), steps, loss)
     return table.detach()
 
 

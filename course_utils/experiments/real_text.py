@@ -14,7 +14,6 @@ import random
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from ..desk.environment import use_threads
 from ..language_model import evaluating
 from ..todays_models import ModernLM
 from ..transformer import apply_rope
+from .induction import without_head as without_head  # the lesson imports it from here
 
 STORED = Path(__file__).with_name("real_text.safetensors")
 RUNS = Path(__file__).with_name("real_text_runs.json")  # from `python -m tools.scale_real_text`
@@ -168,9 +168,7 @@ class NGram:
         """Append `count` tokens to `(T,)` ids, each drawn from the model's probabilities."""
         every = torch.arange(self.vocab_size)[:, None]
         for _ in range(count):
-            context = (
-                F.pad(ids, (self.order - 1, 0))[1 - self.order :] if self.order > 1 else ids[:0]
-            )
+            context = F.pad(ids, (self.order - 1, 0))[len(ids) :]  # the last order - 1 tokens
             rows = torch.cat([context.expand(self.vocab_size, -1), every], dim=1)
             drawn = torch.multinomial(self.probability(rows), 1, generator=generator)
             ids = torch.cat([ids, drawn])
@@ -189,9 +187,7 @@ def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
 PROMPTS = ("def", "def get", "def _read(self", "def close(", "def parse", "def __init__(self")
 
 
-def functions(
-    write: Callable[[bytes, torch.Generator], bytes], count: int, seed: int = 0
-) -> list[str]:
+def functions(write: Callable[[bytes, torch.Generator], bytes], count: int) -> list[str]:
     """Let a model write functions: each text begins with a prompt and ends before the next line
     that isn't indented.
 
@@ -199,7 +195,7 @@ def functions(
         write: a function that continues a prompt.
         count: the number of functions.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     found = []
     for i in range(count):
         with use_threads(1):  # for such small steps, a second one would only wait
@@ -210,13 +206,11 @@ def functions(
     return found
 
 
-def written_by_people(
-    text: bytes, count: int, merges: Merges, tokens: int = 100, seed: int = 0
-) -> list[str]:
+def written_by_people(text: bytes, count: int, merges: Merges, tokens: int = 100) -> list[str]:
     """Return functions from a text, in the form of `functions`: each is cut after as many tokens as
     a model writes."""
     starts = [found.start() for found in re.finditer(rb"\n\ndef ", text)]
-    chosen = iter(random.Random(seed).sample(starts, count))
+    chosen = iter(random.Random(0).sample(starts, count))
 
     def read(_prompt: bytes, _generator: torch.Generator) -> bytes:
         start = next(chosen)
@@ -319,20 +313,6 @@ def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tup
                 found.append(row[:, :, query, key])
                 even.append(1 / (query + 1))
     return torch.stack(found).mean(0), sum(even) / len(even)
-
-
-@contextmanager
-def without_head(model: ModernLM, layer: int, head: int) -> Iterator[None]:
-    """Remove a head inside the `with` block, where its columns of `out_proj` are 0."""
-    attention: Any = model.blocks[layer].attention
-    D = attention.out_proj.in_features // attention.num_heads
-    part = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
-    kept = part.clone()
-    part.zero_()
-    try:
-        yield
-    finally:
-        part.copy_(kept)
 
 
 @torch.no_grad()

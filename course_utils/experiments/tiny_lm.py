@@ -3,10 +3,8 @@ what its heads attend to, and what the model loses without each of them.
 
 The bigram model, computed from the grammar, is the best model that sees only one word.
 
-    python -m course_utils.experiments.tiny_lm
-
-This command trains the lesson's model once and stores its parameters next to this file, for
-lesson 13 and readers who haven't trained their own.
+For lesson 13 and readers who haven't trained their own, `python -m tools.small_models` has trained
+the lesson's model and stored its parameters.
 """
 
 from __future__ import annotations
@@ -20,12 +18,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..attention import causal_mask, masked_softmax
 from ..data import agreement_prefixes, toy_english
 from ..desk.environment import use_threads
 from ..desk.points import progress_path
-from ..language_model import TinyLM, head_scores, held_out_loss, train_lm, training_step
+from ..language_model import TinyLM, held_out_loss, training_step
 from ..show.figures import Picture
+from .induction import attention_weights
+from .training import descend, seeded
 
 STORED = Path(__file__).with_suffix(".safetensors")
 KEPT = ".course_tiny_lm.safetensors"  # the reader's model, next to their progress
@@ -33,22 +32,8 @@ KEPT = ".course_tiny_lm.safetensors"  # the reader's model, next to their progre
 
 def new_model(T: int = 32, width: int = 64, seed: int = 0) -> TinyLM:
     """A model with two layers of four heads each, for windows of T words."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return TinyLM(len(toy_english.words), width, num_heads=4, context_length=T, num_layers=2)
-
-
-def batches(steps: int = 300) -> list[Tensor]:
-    """Return the lesson's batches, `(32, 33)` each; every text is drawn afresh."""
-    return list(toy_english.draw(steps * 32, 33, seed=1).view(steps, 32, 33))
-
-
-def trained(seed: int = 0) -> TinyLM:
-    """Return a model trained as in the lesson."""
-    model = new_model(seed=seed)
-    with use_threads(1):
-        train_lm(model, batches(), learning_rate=6e-3)
-    return model.eval()
 
 
 # The reader's model, kept for lesson 13 ----------------------------------------------------------
@@ -111,29 +96,24 @@ def two_rows(words: Sequence[str], title: str, alt: str) -> Picture:
 
 def train_without_shift(steps: int = 100) -> tuple[TinyLM, list[float]]:
     """Train a model to predict the current word at each position; return model and losses."""
-    model, losses = new_model(width=32), []
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    with use_threads(1):
-        for ids in toy_english.draw(steps * 16, 32, seed=1).view(steps, 16, 32):
-            logits = model(ids)
-            loss = F.cross_entropy(logits.flatten(0, 1), ids.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
+    model = new_model(width=32)
+    batches = toy_english.draw(steps * 16, 32, seed=1).view(steps, 16, 32)
+
+    def loss(step: int) -> Tensor:
+        return F.cross_entropy(model(batches[step]).flatten(0, 1), batches[step].flatten())
+
+    losses = descend(torch.optim.AdamW(model.parameters(), lr=1e-2), steps, loss)
     return model.eval(), losses
 
 
 # Too little text --------------------------------------------------------------------------------
 
 
-def overfit(
-    texts: int = 24, T: int = 17, steps: int = 60, look_every: int = 4
-) -> dict[str, dict[int, float]]:
+def overfit(texts: int = 24, T: int = 17, steps: int = 60) -> dict[str, dict[int, float]]:
     """Train on the same few texts repeatedly.
 
     Returns:
-        The losses on these texts and on fresh ones, by step.
+        The losses on these texts and on fresh ones, at every fourth step.
     """
     few, fresh = toy_english.draw(texts, T, seed=1), toy_english.draw(400, T, seed=2)
     model = new_model(T=T)
@@ -141,7 +121,7 @@ def overfit(
     seen: dict[str, dict[int, float]] = {"the 24 texts it is trained on": {}, "held-out texts": {}}
     with use_threads(1):
         for step in range(steps + 1):
-            if step % look_every == 0:
+            if step % 4 == 0:
                 for name, ids in zip(seen, (few, fresh), strict=True):
                     seen[name][step] = held_out_loss(model, ids)
             training_step(model, few, optimizer)
@@ -181,11 +161,7 @@ def counted_loss(
 
 def bigram() -> Tensor:
     """The probability of each word after each single word, `(V, V)`."""
-    g = toy_english
-    pairs = torch.zeros(len(g.words), len(g.words), dtype=torch.float64)
-    for state, often in enumerate(g.often):
-        for word, share in enumerate(g.probability[state]):
-            pairs[word] += often * share * g.probability[g.after[state, word]]
+    pairs = toy_english.pairs()
     return pairs / pairs.sum(dim=-1, keepdim=True)
 
 
@@ -206,11 +182,7 @@ def agreement(model: nn.Module | None = None) -> float:
 def on_the_subject(model: TinyLM) -> Tensor:
     """The mean weight of each head on the subject, at the word before the verb, `(L, H)`."""
     prefixes, _, subject, _ = agreement_prefixes()
-    return _weights(model, prefixes)[..., -1, subject].mean(dim=0)
-
-
-def _weights(model: TinyLM, ids: Tensor) -> Tensor:
-    return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1]))
+    return attention_weights(model, prefixes)[..., -1, subject].mean(dim=0)
 
 
 def by_weight(model: TinyLM) -> list[tuple[tuple[int, int], float]]:
@@ -228,10 +200,3 @@ def best_head(model: TinyLM) -> tuple[int, int]:
 def ids_of(text: str) -> Tensor:
     """Return the ids `(1, T)` of words separated by spaces."""
     return torch.tensor([[toy_english.words.index(word) for word in text.split()]])
-
-
-if __name__ == "__main__":
-    model = trained()
-    print("agreement:", agreement(model))
-    save_file({n: w.half().contiguous() for n, w in model.state_dict().items()}, STORED)
-    print(f"{STORED.name}: {STORED.stat().st_size / 2**10:.0f} KiB")

@@ -25,6 +25,7 @@ from ..translation import (
 )
 from .sources import ReadsOnce, as_batch, sentences
 from .sources import exact as exact  # the lesson imports it from here
+from .training import seeded
 
 WIDTH, HEADS, LAYERS, WIDE, LONGEST = 64, 4, 2, 256, 14
 BATCH, STEPS, RATE = 64, 300, 2e-3
@@ -33,8 +34,7 @@ Search = Callable[[nn.Module, Tensor, int, int, int, int], Tensor]
 
 def new_model(seed: int = 0, dropout: float = 0.0) -> Translator:
     """The lesson's model before training."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         V_source, V_target = len(english.vocabulary), len(french.vocabulary)
         return Translator(V_source, V_target, WIDTH, HEADS, WIDE, LAYERS, LONGEST, dropout)
 
@@ -61,14 +61,6 @@ def draw_batches(
 
 
 # Searches ---------------------------------------------------------------------------------------
-
-
-def training_pairs() -> Sequence[Pair]:
-    return sentences()[0]
-
-
-def unseen_pairs() -> Sequence[Pair]:
-    return sentences()[1]
 
 
 def french_of(text: str) -> str:
@@ -103,11 +95,7 @@ def said(ids: Sequence[int]) -> str:
 
 def log_probability(model: nn.Module, text: str, translation: str) -> float:
     """The summed log-probability of a French sentence and its eos."""
-    return _log_probability(model, text, _with_eos(translation))
-
-
-def _with_eos(translation: str) -> list[int]:
-    return [*french.encode(translation).tolist(), EOS_ID]
+    return _log_probability(model, text, [*french.encode(translation).tolist(), EOS_ID])
 
 
 @torch.no_grad()
@@ -140,7 +128,8 @@ def judged(
         for width in widths:
             missed = preferred = 0
             for pair in pairs:
-                source, wanted = english.encode(pair.english)[None], _with_eos(pair.french)
+                source = english.encode(pair.english)[None]
+                wanted = [*french.encode(pair.french).tolist(), EOS_ID]
                 ids = search(model, source, BOS_ID, EOS_ID, LONGEST - 1, width)[0].tolist()
                 if ids != wanted:
                     best, own = (
@@ -174,45 +163,40 @@ def rescued(model: nn.Module, pairs: Sequence[Pair], width: int) -> str:
 
 
 @torch.no_grad()
-def after_a_word(
-    model: Translator, pairs: Sequence[Pair], wrong: bool, place: int = 1, seed: int = 0
-) -> float:
-    """The accuracy of greedy decoding after a given beginning.
+def after_a_word(model: Translator, pairs: Sequence[Pair], wrong: bool) -> float:
+    """The accuracy of greedy decoding after the first two words are given.
 
     Args:
-        wrong: whether the last word of the beginning is replaced by a wrong one.
-        place: the position of that word, from 0.
+        wrong: whether the second word is replaced by a wrong one.
 
     Returns:
         The fraction of the later words that are right, each at its position.
     """
-    chance = random.Random(seed)
+    chance = random.Random(0)
     words = range(EOS_ID + 1, len(french.vocabulary))
     source, source_pad_mask, targets = as_batch(pairs)
-    given = targets[:, : place + 1].clone()
+    given = targets[:, :2].clone()
     if wrong:
-        for row, word in zip(given, targets[:, place].tolist(), strict=True):
-            row[place] = chance.choice([other for other in words if other != word])
-    ids = torch.cat([torch.full_like(given[:, :1], BOS_ID), given], dim=1)  # (B, place + 2)
+        for row, word in zip(given, targets[:, 1].tolist(), strict=True):
+            row[1] = chance.choice([other for other in words if other != word])
+    ids = torch.cat([torch.full_like(given[:, :1], BOS_ID), given], dim=1)  # (B, 3)
     with evaluating(model):
         reads_once = ReadsOnce(model, source, source_pad_mask)
         while ids.shape[1] <= targets.shape[1]:
             word = reads_once(source, ids)[:, -1:].argmax(dim=-1)  # (B, T, V) -> (B, 1)
             ids = torch.cat([ids, word], dim=1)
-    rest = targets[:, place + 1 :]
-    right = ids[:, place + 2 :] == rest
+    rest = targets[:, 2:]
+    right = ids[:, 3:] == rest
     return right[rest != PAD_ID].double().mean().item()
 
 
 # Alignment --------------------------------------------------------------------------------------
 
 
-def aligned(
-    model: Translator, text: str, beam_width: int = 1
-) -> tuple[Tensor, list[str], list[str]]:
+def aligned(model: Translator, text: str) -> tuple[Tensor, list[str], list[str]]:
     """Cross-attention weights `(L, H, T, S)` for a sentence, its words, and the generated words."""
     source = english.encode(text)[None]
-    ids = searched(model, text, beam_width)[0].ids
+    ids = searched(model, text, beam_width=1)[0].ids
     given = torch.tensor([[BOS_ID, *ids[:-1]]])
     weights = alignment(model, source, given)[0]
     return (
@@ -266,10 +250,10 @@ def _meanings() -> dict[str, set[str]]:
 
 @torch.no_grad()
 def beam_steps(
-    model: nn.Module, text: str, beam_width: int, shown: int = 3
+    model: nn.Module, text: str, beam_width: int
 ) -> list[list[tuple[list[int], float, bool]]]:
     """The texts of each step of a beam search, with their summed log-probabilities and whether they
-    were kept: each text's `shown` most likely extensions, and all extensions that were kept."""
+    were kept: each text's three most likely extensions, and all extensions that were kept."""
     source = english.encode(text)[None]
     going, steps = [Hypothesis([], 0.0)], []
     with evaluating(model):
@@ -278,7 +262,7 @@ def beam_steps(
             for before in going:
                 given = torch.tensor([[BOS_ID, *before.ids]])
                 logs = model(source, given)[0, -1].double().log_softmax(dim=-1)
-                best = logs.topk(max(shown, beam_width))
+                best = logs.topk(max(3, beam_width))
                 longer += [
                     Hypothesis([*before.ids, word], before.log_probability + log)
                     for log, word in zip(best.values.tolist(), best.indices.tolist(), strict=True)
@@ -288,7 +272,7 @@ def beam_steps(
             near = [h for h in longer[beam_width:] if h.log_probability > longer[0][1] - 7]
             steps.append(
                 [(h.ids, h.log_probability, True) for h in kept]
-                + [(h.ids, h.log_probability, False) for h in near[:shown]]
+                + [(h.ids, h.log_probability, False) for h in near[:3]]
             )
             going = [h for h in kept if h.ids[-1] != EOS_ID]
             if not going:
