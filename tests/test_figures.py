@@ -486,7 +486,7 @@ def test_the_legend_of_distributions_has_the_spread_before_and_after_scaling(mon
         (lambda: mask_picture(causal_mask(3)[0], TITLE), r"got \(3,\)"),
         (lambda: heatmap(torch.zeros(0, 3), TITLE), r"got \(0, 3\)"),
         (
-            lambda: cost_curve([1, 2], {"A": [1.0]}, TITLE, xlabel="x", ylabel="y"),
+            lambda: cost_curve([1, 2], {"A": [1.0]}, TITLE, xlabel="x", ylabel="y", alt="A."),
             "'A' has 1 costs, but there are 2 sizes",
         ),
     ],
