@@ -21,7 +21,6 @@ from whywrong_nbgrader.outputs import clean_outputs
 from whywrong_nbgrader.reading import Unreadable, parsed
 from whywrong_nbgrader.restoring import Released, restore
 
-from . import saved_cells  # noqa: F401  (its forms)
 from .generated_class import make_course
 from .saved_forms import FORMS, LESSON, RIGHT, dumps, file_of, grade_id, is_alike, released, solved
 
