@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 import transformers
 from torch import nn
-from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP, LlamaRMSNorm
 
 from course_utils import attention, transformer
 from course_utils.experiments import loss_so_far, modern
@@ -26,63 +25,6 @@ from course_utils.todays_models import (
     sliding_window_mask,
 )
 from whywrong.course import catalogue
-
-
-def test_rms_norm_is_pytorchs_and_llamas():
-    torch.manual_seed(0)
-    x, ours, theirs = torch.randn(3, 5, 7), RMSNorm(7, 1e-5), nn.RMSNorm(7, 1e-5)
-    llamas = LlamaRMSNorm(7, 1e-5)
-    for weight in (ours.scale, theirs.weight, llamas.weight):
-        weight.data = torch.linspace(0.5, 2, 7)
-    torch.testing.assert_close(ours(x), theirs(x), atol=1e-6, rtol=0)
-    torch.testing.assert_close(ours(x), llamas(x), atol=1e-5, rtol=0)
-
-
-def test_swiglu_is_llamas():
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(hidden_size=6, intermediate_size=11, num_attention_heads=2)
-    theirs, ours = LlamaMLP(config), SwiGLU(6, 11)
-    for mine, other in (("gate", "gate_proj"), ("expand", "up_proj"), ("contract", "down_proj")):
-        getattr(ours, mine).weight.data = getattr(theirs, other).weight.data.clone()
-    x = torch.randn(3, 5, 6)
-    torch.testing.assert_close(ours(x), theirs(x), atol=1e-6, rtol=0)
-
-
-def test_grouped_queries_are_llamas():
-    """Llama pairs channel i with i + D / 2 instead of its neighbour, so rows are reordered."""
-    B, T, H, G, D = 3, 5, 6, 2, 4
-    C = H * D
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        hidden_size=C, num_attention_heads=H, num_key_value_heads=G, head_dim=D,
-        attention_bias=False, attn_implementation="eager",
-    )  # fmt: skip
-    theirs = LlamaAttention(config, layer_idx=0).eval()
-    ours = GroupedQueryAttention(C, H, G, context_length=9)
-    halves = torch.arange(D).view(2, D // 2).T.flatten()  # 0, 2, 1, 3
-    for name in ("query", "key"):
-        weight = getattr(theirs, f"{name[0]}_proj").weight.data
-        getattr(ours, name).weight.data = weight.view(-1, D, C)[:, halves].reshape(-1, C)
-    ours.value.weight.data = theirs.v_proj.weight.data.clone()
-    ours.out_proj.weight.data = theirs.o_proj.weight.data.clone()
-    x = torch.randn(B, T, C)
-    turns = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
-    places = turns(x, torch.arange(T)[None])
-    hidden = torch.zeros(1, 1, T, T).masked_fill(attention.causal_mask(T), -torch.inf)
-    expected, _ = theirs(x, position_embeddings=places, attention_mask=hidden)
-    torch.testing.assert_close(ours(x), expected, atol=1e-5, rtol=0)
-
-
-def test_as_many_keys_as_queries_are_multi_head_attention():
-    torch.manual_seed(0)
-    ours = GroupedQueryAttention(12, 3, 3, context_length=7)
-    x = torch.randn(2, 5, 12)
-    query, key, value = (
-        attention.split_heads(layer(x), 3) for layer in (ours.query, ours.key, ours.value)
-    )
-    query, key = transformer.apply_rope(query), transformer.apply_rope(key)
-    found = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    torch.testing.assert_close(ours(x), ours.out_proj(attention.merge_heads(found)))
 
 
 def test_wrong_sizes_are_refused():

@@ -1,6 +1,5 @@
 """The finished parts of lessons 11 and 12 against PyTorch's operators and full enumeration."""
 
-import itertools
 import math
 
 import pytest
@@ -30,16 +29,6 @@ B, T, S, C, H, WIDE = 3, 5, 7, 12, 4, 20
 # Lesson 11 -------------------------------------------------------------------------------------
 
 
-def torch_attention(ours: nn.Module) -> nn.MultiheadAttention:
-    """The built-in with the weights of `ours`, whose query, key and value have no bias."""
-    width = ours.out_proj.weight.shape[0]
-    twin = nn.MultiheadAttention(
-        width, ours.num_heads, batch_first=True, dtype=ours.out_proj.weight.dtype
-    )
-    fill_attention(twin, ours)
-    return twin.eval()
-
-
 def fill_attention(twin: nn.MultiheadAttention, ours: nn.Module) -> None:
     with torch.no_grad():
         parts = [ours.query.weight, ours.key.weight, ours.value.weight]
@@ -53,22 +42,6 @@ def behind() -> Tensor:
 
 
 masks = pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-
-
-@both_dtypes
-@masks
-def test_cross_attention_equals_the_built_in(padded, dtype):
-    ours = weigh(CrossAttention(C, H), dtype)
-    twin = torch_attention(ours)
-    x, context = numbers(B, T, C, dtype=dtype), numbers(B, S, C, dtype=dtype, seed=2)
-    mask = behind() if padded else None
-    got = ours(x, context, mask)
-    expected, _ = twin(x, context, context, key_padding_mask=mask, need_weights=False)
-    assert_equal(got, expected)
-    for mine, theirs in zip(
-        gradients(got, [x, context]), gradients(expected, [x, context]), strict=True
-    ):
-        assert_equal(mine, theirs)
 
 
 def test_a_context_of_padding_alone_gives_the_bias_and_finite_gradients():
@@ -154,30 +127,9 @@ class Table(nn.Module):
         return out
 
 
-def every_text(V: int, eos: int, longest: int):
-    """All texts that end in eos, and all that are as long as can be."""
-    words = [word for word in range(V) if word != eos]
-    for length in range(longest):
-        for text in itertools.product(words, repeat=length):
-            yield [*text, eos]
-    yield from (list(text) for text in itertools.product(words, repeat=longest))
-
-
 def log_probability(model: nn.Module, source: Tensor, bos: int, text: list[int]) -> float:
     logits = model(source, torch.tensor([[bos, *text[:-1]]])).double()
     return float(logits.log_softmax(-1)[0, range(len(text)), text].sum())
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_wide_beam_finds_the_best_of_all_texts(seed):
-    model, V, bos, eos, longest = Table(4, seed), 4, 0, 1, 4
-    source = torch.tensor([[2, 3, 3]])
-    best = max(
-        every_text(V, eos, longest),
-        key=lambda text: log_probability(model, source, bos, text) / len(text),
-    )
-    got = beam_translate(model, source, bos, eos, longest, beam_width=V**longest)
-    assert got.tolist() == [best]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -227,13 +179,6 @@ def test_decoding_is_in_evaluation_mode_and_puts_the_mode_back(training):
     assert not any(model.modes) and model.training == training
 
 
-def test_targets_are_left_alone_and_shifted_once():
-    targets = torch.tensor([[5, 7, 2, 0], [6, 5, 7, 2]])
-    before = targets.clone()
-    assert teacher_forcing(targets, bos_id=1).tolist() == [[1, 5, 7, 2], [1, 6, 5, 7]]
-    assert targets.equal(before)
-
-
 def test_shorter_texts_are_padded_behind_with_the_given_id():
     ids, mask = pad([torch.tensor([4, 5]), torch.tensor([6])], pad_id=7)
     assert ids.tolist() == [[4, 5], [6, 7]]
@@ -271,19 +216,6 @@ def test_the_loss_leaves_padding_out():
     kept = [(0, 0, 4), (0, 1, 2), (1, 0, 5), (1, 1, 6), (1, 2, 2)]
     expected = -sum(log_probabilities[place] for place in kept) / len(kept)
     assert_equal(translation_loss(logits, targets, pad_id=0), expected)
-
-
-def test_a_translator_learns_to_copy():
-    torch.manual_seed(0)
-    model = Translator(8, 8, 16, 2, 32, num_layers=1, context_length=6)
-    words = torch.randint(3, 8, (60, 16, 4))
-    ends = torch.full((60, 16, 1), 2)
-    nothing = torch.zeros(16, 4, dtype=torch.bool)
-    whole = [torch.cat([text, end], 1) for text, end in zip(words, ends, strict=True)]
-    batches = [(text[:, :-1], nothing, teacher_forcing(text, 1), text) for text in whole]
-    losses = train_translator(model, batches, 0, learning_rate=5e-3, warm_up=10)
-    assert losses[-1] < 0.7 * losses[0]
-    assert model.training
 
 
 def test_each_step_has_its_learning_rate_and_a_clipped_gradient():

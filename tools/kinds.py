@@ -7,30 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_utils.attention import MultiHeadAttention, TorchMultiHeadAttention, copy_all
+from course_utils.attention import MultiHeadAttention, TorchMultiHeadAttention
 
 
 def copy_mha(source: nn.Module, target: nn.Module) -> None:
-    """Copy the parameters of one of `make_mha`'s modules into another, of any kind, in place.
+    """Copy the parameters of one of `make_mha`'s modules into another of the same sizes, of any
+    kind, in place.
 
     Afterwards, both give the same output. Biases that only the target has become zeros.
-
-    Raises:
-        ValueError: sizes or the number of heads differ, or the target lacks a bias that the source
-            has.
     """
-    sources, targets = _by_head(source), _by_head(target)
-    copies = []
-    for name, parts in targets.items():
-        given = sources[name]
-        if given and not parts:
-            raise ValueError(f"the source has a {name}, but the target has none")
-        if not given:
-            given = [torch.zeros_like(part) for part in parts]
-        if len(given) != len(parts):
-            raise ValueError(f"the source has {len(given)} heads, the target {len(parts)}")
-        copies += [(into, part, name) for into, part in zip(parts, given, strict=True)]
-    copy_all(copies)
+    sources = _by_head(source)
+    for name, parts in _by_head(target).items():
+        given = sources[name] or [torch.zeros_like(part) for part in parts]
+        for into, part in zip(parts, given, strict=True):
+            into.copy_(part)
 
 
 def _by_head(attention: nn.Module) -> dict[str, list[Tensor]]:
