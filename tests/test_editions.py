@@ -155,9 +155,9 @@ def test_running_a_notebook_twice_writes_the_same_bytes(tmp_path):
     path = tmp_path / "lesson.ipynb"
     shown = "import sys\nprint(1, flush=True)\nprint(2)\nsys.executable == ''"
     nbformat.write(code(shown, "from course_utils import progress\nprogress().points"), path)
-    assert editions.run_solution(path, {}) is True
+    assert editions.bring(path, {}) is True
     once = path.read_bytes()
-    assert editions.run_solution(path, {}) is False
+    assert editions.bring(path, {}) is False
     assert path.read_bytes() == once
     last = code_cells(path)[-1].outputs[0].data["text/plain"]
     assert last == "0.0", "an author's own progress must not be stored in the course"
@@ -168,7 +168,7 @@ def test_a_cell_that_raises_stops_the_build(tmp_path):
     nbformat.write(code("1 / 0"), path)
     before = path.read_bytes()
     with pytest.raises(Exception, match="ZeroDivisionError"):
-        editions.run_solution(path, {})
+        editions.bring(path, {})
     assert path.read_bytes() == before
 
 

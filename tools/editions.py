@@ -193,46 +193,37 @@ def assignments(solutions: Path = SOLUTIONS) -> list[str]:
     return sorted({path.parent.name for path in solutions.glob("*/*.ipynb")})
 
 
-def run_solution(path: Path, points: dict[str, float]) -> bool:
-    """Run and tidy one notebook of solutions/; returns whether its file changed."""
+def bring(path: Path, points: dict[str, float], run: bool = True) -> bool:
+    """Run and tidy one notebook of solutions/; returns whether its file changed.
+
+    After a change of text, tidying alone is enough; the outputs stay.
+    """
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
-    measured = {c.id: c for c in nbformat.reads(before, as_version=4).cells if is_measured(c)}
+    old = nbformat.reads(before, as_version=4).cells
     first_cell.put(notebook)
-    ungraded = catalogue().ungraded()
-    annotate(notebook, points, ungraded)
-    execute(notebook, path.parent)
+    annotate(notebook, points, catalogue().ungraded())
+    if run:
+        execute(notebook, path.parent)
     shown = live.states(notebook)
     state_minutes(path, notebook, points)
     ran = [_joined(c.outputs) if is_unstored(c) else None for c in notebook.cells]
     normalise(notebook)
-    for cell in notebook.cells:
-        kept = measured.get(cell.id)
-        if kept is not None and is_measured(cell) and kept.outputs and kept.source == cell.source:
-            cell.outputs = kept.outputs
-    if SOLUTIONS in path.parents:
+    ids = [cell.id for cell in notebook.cells]
+    if run:
+        measured = {cell.id: cell for cell in old if is_measured(cell)}
+        for cell in filter(is_measured, notebook.cells):
+            kept = measured.get(cell.id)
+            if kept is not None and kept.outputs and kept.source == cell.source:
+                cell.outputs = kept.outputs
+    if run and SOLUTIONS in path.parents:
         live.keep(path, notebook.cells, shown)
-        ids = [cell.id for cell in notebook.cells]
         one_run.keep(path, {id: out for id, out in zip(ids, ran, strict=True) if out is not None})
+    elif not run:
+        live.rename(path, dict(zip((cell.id for cell in old), ids, strict=True)))
     after = written(notebook)
     if after != before:
         path.write_text(after, encoding="utf-8")
-    return after != before
-
-
-def tidy_solution(path: Path, points: dict[str, float]) -> bool:
-    """Do all that `run_solution` does except the run, after a change of text; outputs stay."""
-    before = path.read_text(encoding="utf-8")
-    notebook = nbformat.reads(before, as_version=4)
-    first_cell.put(notebook)
-    old = [cell.id for cell in notebook.cells]
-    ungraded = catalogue().ungraded()
-    annotate(notebook, points, ungraded)
-    state_minutes(path, notebook, points)
-    normalise(notebook)
-    live.rename(path, dict(zip(old, (cell.id for cell in notebook.cells), strict=True)))
-    after = written(notebook)
-    path.write_text(after, encoding="utf-8")
     return after != before
 
 
@@ -313,39 +304,19 @@ def _picture() -> NotebookNode:
     )
 
 
-def write_first_cells() -> None:
-    """Write the first cell of every lesson into both editions, running nothing."""
-    for path in notebooks_in(SOLUTIONS):
-        solved = nbformat.read(path, as_version=4)
-        if not first_cell.put(solved):
-            continue
-        normalise(solved)
-        path.write_text(written(solved), encoding="utf-8")
-        handed_out = NOTEBOOKS / path.relative_to(SOLUTIONS)
-        asked = nbformat.read(handed_out, as_version=4)
-        for cell, student in zip(solved.cells, asked.cells, strict=True):
-            if cell.source == first_cell.text():
-                student.update(source=cell.source, id=cell.id, metadata=cell.metadata)
-        handed_out.write_text(written(asked), encoding="utf-8")
-        print(path.relative_to(SOLUTIONS))
-
-
 def main(arguments: list[str]) -> None:
     """Run the named notebooks, or all of solutions/, then build the student edition.
 
     With `--tidy`, nothing is run, which is enough after a change of text.
     """
-    if arguments == ["--first-cells"]:
-        write_first_cells()
-        return
-    bring = tidy_solution if "--tidy" in arguments else run_solution
+    run = "--tidy" not in arguments
     arguments = [a for a in arguments if a != "--tidy"]
     points = catalogue().points()
     paths = [Path(a).resolve() for a in arguments]
     if unknown := [a for a, p in zip(arguments, paths, strict=True) if p.suffix != ".ipynb"]:
         sys.exit(f"{unknown[0]} is no notebook. {inspect.getdoc(main)}")
     for path in paths or notebooks_in(SOLUTIONS):
-        changed = bring(path, points)
+        changed = bring(path, points, run)
         print(f"{path.relative_to(SOLUTIONS)}: {'changed' if changed else 'unchanged'}", flush=True)
     before = [c.source for c in nbformat.read(SOLUTIONS / START_PAGE, as_version=4).cells]
     for page in (ROOT / "README.md", SOLUTIONS / START_PAGE):

@@ -1,9 +1,7 @@
 """The first code cell of every lesson: it imports the course, or says how to get it and stops.
 
-    python -m tools.editions --first-cells
-
-writes it into solutions/ and notebooks/ without running anything, as `make notebooks` does with the
-lessons that it runs. Colab's remedy has the address in pyproject.toml, if there is one.
+`python -m tools.editions --tidy` writes it into all lessons, without running anything. Colab's
+remedy has the address in pyproject.toml, if there is one.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from nbformat import NotebookNode
 from .address import declared, install
 
 BEGINS = "try:\n    from course_utils import report_environment"
-ON_THE_START_PAGE = "%run ../course_utils/desk/environment.py"  # as it was until 0.1
 TEXT = """\
 try:
     from course_utils import report_environment
@@ -38,11 +35,8 @@ def text() -> str:
     return TEXT.format(remedy=remedy)
 
 
-def put(notebook: NotebookNode) -> bool:
-    """Write it where a notebook has one, in place; whether something changed."""
+def put(notebook: NotebookNode) -> None:
+    """Write it where a notebook has one, in place."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    if not code or not code[0].source.startswith((BEGINS, ON_THE_START_PAGE)):
-        return False
-    changed = code[0].source != text()
-    code[0].source = text()
-    return changed
+    if code and code[0].source.startswith(BEGINS):
+        code[0].source = text()

@@ -16,21 +16,20 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from course_utils.desk.language import settings
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import as_found, checked_exercise
 from whywrong_nbgrader.cells import without_hidden_tests as as_handed_out
 
 from . import SOLUTIONS, START_PAGE
-from .translations import languages, translated
 
 LONGEST = 45
 WORDS_A_MINUTE = 130
@@ -50,7 +49,6 @@ DIFFICULTY = re.compile(r"^(\*Difficulty: [●○]{3}) · .*\*$", re.M)
 
 # Not counted as words: link targets, formulas on separate lines, markup, isolated symbols.
 UNREAD = re.compile(r"(?<=\])\([^)]*\)|\$\$.*?\$\$|<[^>\n]*>", re.S)
-IDEOGRAPH = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 WORD = re.compile(r"\S*\w\S*")
 SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.S)
 QUIZ_ENTRY = re.compile(r"^ *[\"'].*:", re.M)
@@ -68,13 +66,7 @@ class Count:
     points: float = 0.0
 
     def __add__(self, other: Count) -> Count:
-        return Count(
-            self.words + other.words,
-            self.lines + other.lines,
-            self.predictions + other.predictions,
-            self.figures + other.figures,
-            self.points + other.points,
-        )
+        return Count(*map(add, astuple(self), astuple(other)))
 
     @property
     def minutes(self) -> int:
@@ -194,7 +186,7 @@ def _sections(
     ends = [*(i for i, _ in begins[1:]), len(pieces)]
     return [
         (pieces[a][0], heading, [piece for _, piece in pieces[a:b]])
-        for (a, heading), b in zip(begins, ends, strict=True)
+        for (a, heading), b in zip(begins, ends, strict=False)  # a lesson may have no heading
     ]
 
 
@@ -253,35 +245,6 @@ def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str]
     return lines, well
 
 
-def words_to_read(text: str, characters_a_minute: float) -> float:
-    """Count a text's words; in a language without spaces, characters count at their own pace."""
-    text = UNREAD.sub(" ", text)
-    characters = len(IDEOGRAPH.findall(text))
-    words = len(WORD.findall(IDEOGRAPH.sub(" ", text)))
-    return words + characters * WORDS_A_MINUTE / characters_a_minute
-
-
-def in_other_languages(paths: Sequence[Path], points: Mapping[str, float]) -> list[str]:
-    """Return a line per wholly translated lesson: its minutes, next to those of the English one."""
-    lines = []
-    for to in languages():
-        pace = settings(to.folder)["characters_a_minute"]
-        for path in paths:
-            cells, own = nbformat.read(path, as_version=4).cells, translated(to.folder, path)
-            if any(cell.id not in own for _, cell in _texts(cells)):
-                continue
-            ours = theirs = 0
-            for _, part in sittings(cells):
-                english = count(part, points)
-                words = sum(words_to_read(own[cell.id], pace) for _, cell in _texts(part))
-                ours, theirs = (
-                    ours + english.minutes,
-                    theirs + replace(english, words=words).minutes,
-                )
-            lines.append(f"{to.folder.name} {path.stem:26} {theirs:3} minutes; English {ours:3}")
-    return lines
-
-
 def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
     """Print the minutes of every sitting, or of the lessons whose names begin this way."""
     paths = sorted(
@@ -290,7 +253,7 @@ def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
         if path.name != START_PAGE and (not arguments or path.name.startswith(tuple(arguments)))
     )
     lines, well = table(paths, catalogue().points())
-    print("\n".join([*lines, *in_other_languages(paths, catalogue().points())]))
+    print("\n".join(lines))
     return 0 if well else 1
 
 
