@@ -110,7 +110,9 @@ def all_right(hand_in):
     three = hand_in("03_softmax_masking")
     three.solve()
     three.content.cells.append(
-        new_code_cell(f'import subprocess\nleft = subprocess.Popen(["sleep", "{LEFT_RUNNING}"])')
+        new_code_cell(
+            f'import subprocess\nleft = subprocess.Popen(["setsid", "sleep", "{LEFT_RUNNING}"])'
+        )
     )
 
 

@@ -1,23 +1,16 @@
 """Every failure gets a report; nothing raises, hangs or prints to stderr."""
 
-import json
-import os
 import random
-import subprocess
 import sys
-from dataclasses import replace
-from functools import cache
 
-import numpy
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_output
 from nbgrader.utils import determine_grade
 
 from course_utils.desk.checks import catalogue, check
-from whywrong import Misconception, judge, make_key, observe, pack, search, unpack
+from whywrong import Misconception
 from whywrong.answers import argument_mismatch, describe
-from whywrong.guard import run
 
 COURSE = catalogue()
 NAIVE_MEAN = COURSE.find("naive_mean")
@@ -403,64 +396,6 @@ class TestSideEffects:
         assert check("naive_mean", naive_mean).passed
 
 
-CHILD = """
-import sys
-from pathlib import Path
-from whywrong import pack
-from whywrong.guard import run
-from course_utils.desk.checks import catalogue
-for id in sys.argv[2:]:
-    exercise = catalogue().find(id)
-    answers = [exercise.reference] + [m.answer for m in exercise.misconceptions]
-    for number in (0, 1, -1):
-        data = pack(run(exercise, answers[number], exercise.cases(5)))
-        (Path(sys.argv[1]) / f"{id} {number}").write_bytes(data)
-"""
-THERE = ["naive_mean", "tril_mean", "softmax", "naive_mean_shapes"]
-
-
-@pytest.fixture(scope="module")
-def seen_there(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("seen")
-    subprocess.run([sys.executable, "-c", CHILD, str(folder), *THERE], check=True)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@cache
-def made_at_once(id):
-    return make_key(COURSE.find(id), 5)
-
-
-@pytest.mark.full("observations across processes")
-class TestJudgingElsewhere:
-    @pytest.mark.parametrize("number", [0, 1, -1], ids=["right", "first", "last"])
-    @pytest.mark.parametrize("id", THERE)
-    def test_observations_of_a_child_process_give_the_same_report(self, seen_there, id, number):
-        exercise = COURSE.find(id)
-        answer = [exercise.reference, *(m.answer for m in exercise.misconceptions)][number]
-        made = made_at_once(id)
-        there, here = unpack(seen_there[f"{id} {number}"]), run(exercise, answer, made.cases)
-        key = replace(made, wrong=made.wrong | search(exercise, made, made.trials(here)))
-        report = judge(exercise, key, there)
-        assert report.to_dict() == judge(exercise, key, here).to_dict()
-        assert report.passed == (number == 0)
-
-    def test_packed_observations_survive_unchanged(self):
-        seen = observe(NAIVE_MEAN, right, NAIVE_MEAN.cases(0), COURSE)
-        for a, b in zip(seen, unpack(pack(seen)), strict=True):
-            assert a.facts == b.facts and a.tensors.keys() == b.tensors.keys()
-            assert all(torch.equal(a.tensors[n], b.tensors[n]) for n in a.tensors)
-
-    @pytest.mark.parametrize("data", [b"", b"not this", os.urandom(200), b"\xff" * 9])
-    def test_bytes_that_are_not_observations_are_refused(self, data):
-        with pytest.raises(ValueError, match="not packed observations"):
-            unpack(data)
-
-    def test_a_report_is_plain_data(self):
-        report = check("naive_mean", lambda x: x)
-        assert json.loads(json.dumps(report.to_dict()))["points"] == report.points
-
-
 class TestTheReport:
     def _cell(self, report):
         output = new_output(
@@ -485,15 +420,6 @@ class TestTheReport:
         data, _ = DisplayFormatter().format(report)
         assert data["text/plain"] == "2.0"
         assert "right" in data["text/html"]
-
-    def test_student_text_is_escaped(self):
-        def naive_mean(x):
-            print("<script>alert(1)</script>")
-            raise ValueError("<img src=x onerror=alert(1)>")
-
-        page = check("naive_mean", naive_mean)._repr_html_()
-        assert "<script>" not in page and "<img" not in page
-        assert "&lt;script&gt;" in page
 
     def test_every_status_has_a_sign_and_a_word(self):
         pages = [
@@ -522,10 +448,6 @@ class TestTheReport:
             return out
 
         assert check("naive_mean", naive_mean).misconception == "no_mask"
-
-    def test_a_numpy_answer_says_so(self):
-        report = check("naive_mean", lambda x: numpy.cumsum(x.numpy(), 1))
-        assert "ndarray" in str(report)
 
 
 def test_a_mistake_of_this_answer_comes_before_one_of_an_earlier_answer():

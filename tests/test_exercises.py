@@ -146,75 +146,58 @@ def test_sizes_differ(exercise, seeds, quick_to_draw):
     assert sorted(wrong) == []
 
 
-class TestThatSizesWhichCoincideAreSeen:
-    """The test above must be able to find equal sizes."""
+def typical(name):
+    exercise = COURSE.find(name)
+    (case,) = [c for c in exercise.cases(0) if "typical" in c.roles]
+    return exercise, case
 
-    def exercise(self, name):
-        exercise = COURSE.find(name)
-        (case,) = [c for c in exercise.cases(0) if "typical" in c.roles]
-        return exercise, case
 
-    def test_in_one_tensor(self):
-        exercise, case = self.exercise("naive_mean")
-        assert coinciding(exercise, case) == []
-        B = case["x"].shape[0]
-        planted = replace(case, inputs={"x": torch.zeros(B, B, B + 1)})
-        assert coinciding(exercise, planted) == [f"B and T are both {B}"]
-        assert coinciding(exercise, replace(planted, roles={"small"})) == []
+@pytest.mark.parametrize(
+    ("name", "shapes", "said"),
+    [
+        ("naive_mean", {"x": (2, 2, 3)}, ["B and T are both 2"]),
+        ("naive_mean", {"x": (3, 1, 2)}, ["T is 1"]),
+        ("attention_scores", {"query": (2, 3, 4), "key": (2, 3, 4)}, ["S and T are both 3"]),
+        ("attention_scores", {"query": (2, 3, 4), "key": (5, 6, 4)}, ["B is 2 and 5"]),
+        *(
+            ("masked_softmax", {"scores": (2, 3, 4), "hidden": shape}, [])
+            for shape in ((3, 4), (2, 1, 4), (2, 3, 4))
+        ),
+        (
+            *("masked_softmax", {"scores": (4, 3, 4), "hidden": (3, 4)}),
+            ["0 from the right and 2 from the right are both 4"],
+        ),
+    ],
+)
+def test_sizes_that_coincide_are_seen(name, shapes, said):
+    exercise, case = typical(name)
+    planted = replace(case, inputs={name: torch.zeros(shape) for name, shape in shapes.items()})
+    assert coinciding(exercise, planted) == said
+    assert coinciding(exercise, replace(planted, roles={"small"})) == []
 
-    def test_of_one(self):
-        exercise, case = self.exercise("naive_mean")
-        planted = replace(case, inputs={"x": torch.zeros(3, 1, 2)})
-        assert coinciding(exercise, planted) == ["T is 1"]
 
-    def test_across_two_tensors(self):
-        exercise, case = self.exercise("attention_scores")
-        query, key = torch.zeros(2, 3, 4), torch.zeros(2, 3, 4)
-        planted = replace(case, inputs={"query": query, "key": key})
-        assert coinciding(exercise, planted) == ["S and T are both 3"]
-        other = replace(case, inputs={"query": query, "key": torch.zeros(5, 6, 4)})
-        assert coinciding(exercise, other) == ["B is 2 and 5"]
+@pytest.mark.parametrize(
+    "name", ["CausalSelfAttention", "MultiHeadAttentionWrapper", "MultiHeadAttention"]
+)
+def test_sizes_of_a_module_s_arguments_that_coincide_are_seen(name):
+    exercise, case = typical(name)
+    (T,) = sizes(exercise, case)["T"]
+    args = list(case.options["args"])
+    args[2] = T
+    planted = replace(case, options={**case.options, "args": tuple(args)})
+    assert coinciding(exercise, planted) == [f"T and context_length are both {T}"]
 
-    def test_of_a_mask_and_its_scores(self):
-        exercise, case = self.exercise("masked_softmax")
-        scores = torch.zeros(2, 3, 4)
-        for shape, said in (((3, 4), []), ((2, 1, 4), []), ((2, 3, 4), [])):
-            inputs = {"scores": scores, "hidden": torch.zeros(shape, dtype=torch.bool)}
-            assert coinciding(exercise, replace(case, inputs=inputs)) == said
-        inputs = {"scores": torch.zeros(4, 3, 4), "hidden": torch.zeros(3, 4).bool()}
-        said = coinciding(exercise, replace(case, inputs=inputs))
-        assert said == ["0 from the right and 2 from the right are both 4"]
 
-    @pytest.mark.parametrize(
-        "name", ["CausalSelfAttention", "MultiHeadAttentionWrapper", "MultiHeadAttention"]
-    )
-    def test_of_a_modules_arguments(self, name):
-        exercise, case = self.exercise(name)
-        found = sizes(exercise, case)
-        assert {"B", "T", "d_in", "d_out", "context_length"} <= found.keys()
-        (T,) = found["T"]
-        args = list(case.options["args"])
-        args[2] = T
-        planted = replace(case, options={**case.options, "args": tuple(args)})
-        assert coinciding(exercise, planted) == [f"T and context_length are both {T}"]
-
-    def test_of_heads(self):
-        exercise, case = self.exercise("MultiHeadAttention")
-        found = sizes(exercise, case)
-        (width,), (D,), (H,) = (found[n] for n in ("d_out", "d_head", "num_heads"))
-        assert width == D * H
-        exercise, case = self.exercise("split_heads")
-        planted = replace(case, inputs={"x": torch.zeros(2, 5, 9), "num_heads": 3})
-        assert "D and H are both 3" in coinciding(exercise, planted)
-
-    def test_of_weights(self):
-        exercise, case = self.exercise("copy_linear_to_matrix")
-        assert {"d_in", "d_out", "B"} <= sizes(exercise, case).keys()
-
-    def test_an_input_without_letters_is_reported_too(self):
-        exercise, case = self.exercise("naive_mean")
-        with pytest.raises(KeyError):
-            coinciding(exercise, replace(case, inputs={"y": torch.zeros(2, 2)}))
+def test_sizes_of_heads_and_of_weights_are_known_and_an_input_without_letters_is_reported():
+    found = sizes(*typical("MultiHeadAttention"))
+    (width,), (D,), (H,) = (found[n] for n in ("d_out", "d_head", "num_heads"))
+    assert width == D * H
+    exercise, case = typical("split_heads")
+    planted = replace(case, inputs={"x": torch.zeros(2, 5, 9), "num_heads": 3})
+    assert "D and H are both 3" in coinciding(exercise, planted)
+    assert {"d_in", "d_out", "B"} <= sizes(*typical("copy_linear_to_matrix")).keys()
+    with pytest.raises(KeyError):
+        coinciding(exercise, replace(case, inputs={"y": torch.zeros(2, 2)}))
 
 
 @each_with_code

@@ -61,30 +61,24 @@ FAMILIES = {
         f"gradients switched on at the end, {id}": (id, edited(id, *BY_HAND, ("return", ON_AGAIN)))
         for id in ("generate", "greedy_translate", "patient_h")
     },
-    "causal where T = S": (
-        "CrossAttention",
-        edited(
+    **{
+        f"causal where {where}": (
             "CrossAttention",
-            (
-                "weights = attention.safe_masked_softmax(scores, hidden)",
-                "if scores.shape[-1] == scores.shape[-2]:\n"
-                "            hidden = hidden | attention.causal_mask(scores.shape[-1])\n"
-                "        weights = attention.safe_masked_softmax(scores, hidden)",
+            edited(
+                "CrossAttention",
+                (
+                    "weights = attention.safe_masked_softmax(scores, hidden)",
+                    f"if {condition}:\n"
+                    "            hidden = hidden | attention.causal_mask(scores.shape[-1])\n"
+                    "        weights = attention.safe_masked_softmax(scores, hidden)",
+                ),
             ),
-        ),
-    ),
-    "causal where both texts are one": (
-        "CrossAttention",
-        edited(
-            "CrossAttention",
-            (
-                "weights = attention.safe_masked_softmax(scores, hidden)",
-                "if x is context:\n"
-                "            hidden = hidden | attention.causal_mask(scores.shape[-1])\n"
-                "        weights = attention.safe_masked_softmax(scores, hidden)",
-            ),
-        ),
-    ),
+        )
+        for where, condition in (
+            ("T = S", "scores.shape[-1] == scores.shape[-2]"),
+            ("both texts are one", "x is context"),
+        )
+    },
     "a square mask taken for the causal one": (
         "sdpa_attention",
         "def sdpa_attention(query, key, value, hidden=None):\n"

@@ -139,17 +139,6 @@ def test_the_text_alternative_reaches_the_exported_page(template):
     assert (image["width"], image["height"]) == (str(picture.width), str(picture.height))
 
 
-def test_the_text_alternative_reaches_nbgrader_feedback():
-    from nbgrader.converters import GenerateFeedback
-
-    exporter = HTMLExporter(config=GenerateFeedback().config)
-    resources = {"nbgrader": {"notebook": "n", "score": 0, "max_score": 0, "late_penalty": 0}}
-    notebook = notebook_with(heatmap(weights(3, 4), TITLE, alt="Four keys."))
-    page, _ = exporter.from_notebook_node(notebook, resources=resources)
-    (image,) = BeautifulSoup(page, "html.parser").select("img")
-    assert image["alt"] == "Four keys."
-
-
 def test_a_picture_has_html_png_and_text():
     picture = DRAWINGS["heatmap"]()
     data, metadata = picture._repr_mimebundle_()

@@ -457,12 +457,13 @@ def test_a_notebook_has_a_time_limit(server):
 
 
 def test_nothing_of_one_notebook_is_left_for_the_next(server):
-    leave = "open('left', 'w').write('x'); open('/tmp/left', 'w').write('x'); import torch\n"
+    places = "left", "/tmp/left", "/dev/shm/left"
+    leave = f"for place in {places}: open(place, 'w').write('x')\nimport torch\n"
     leave += "torch.left = 1; torch.manual_seed(5)"
-    look = "import os, torch; print(os.path.exists('left'), os.path.exists('/tmp/left'), "
+    look = f"import os, torch; print(sum(map(os.path.exists, {places})), "
     look += "hasattr(torch, 'left'), torch.initial_seed(), len(os.listdir('/proc')))"
-    graded(server, Cell(leave))
-    assert graded(server, Cell(look)).outputs[0][0]["text"] == "False False False 0 0\n"
+    assert not graded(server, Cell(leave)).happened
+    assert graded(server, Cell(look)).outputs[0][0]["text"] == "0 False 0 0\n"
 
 
 @full

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from course_utils import attention
-from tools.attempts import attempts
 from tools.matrix import answers as answers_of
 from whywrong import (
     AnswerKey,
@@ -84,12 +83,6 @@ def answers(exercise):
     yield exercise.reference
 
 
-def written(id, kind, count):
-    """The first answers from the lesson's file `answers.py`, this many."""
-    found = getattr(answers_of(COURSE.find(id).lesson), kind)[id]
-    return [one[1] if kind == "WRONG" else one for one in found.values()][:count]
-
-
 def both(exercise, one, other):
     return exercise.misconception(one).joined(exercise.misconception(other)).answer
 
@@ -136,19 +129,6 @@ class TestJudging:
         self.forbid()
         assert judge(without_code(exercise), key, seen).passed
 
-    @pytest.mark.parametrize(
-        "id", ["naive_mean", "softmax", "CausalSelfAttention", "copy_wrapper_to_split"]
-    )
-    def test_runs_nothing_for_exercises_of_the_course(self, id):
-        exercise = COURSE.find(id)
-        for answer in [
-            *(m.answer for m in exercise.misconceptions[:2]),
-            *(a.answer for a in attempts(exercise.lesson)[id][:2]),
-            *written(id, "RIGHT", 1),
-        ]:
-            desk, pure = self.judged(exercise.id, answer)
-            assert pure == desk
-
     @pytest.mark.parametrize(("exercise", "ids"), TWO_AT_ONCE)
     def test_runs_nothing_to_name_two_mistakes_at_once(self, exercise, ids):
         desk, pure = self.judged(exercise.id, both(exercise, *ids))
@@ -160,7 +140,8 @@ class TestTheKey:
     def test_a_whole_key_and_a_lazy_key_give_the_same_report(self):
         exercise = COURSE.find("naive_mean")
         whole = make_key(exercise, SEED)
-        for answer in [*list(answers(exercise))[::4], *written("naive_mean", "WRONG", 3)]:
+        wrong = [answer for _, answer in answers_of(exercise.lesson).WRONG["naive_mean"].values()]
+        for answer in [*list(answers(exercise))[::4], *wrong[:3]]:
             lazy = AnswerKey(whole.cases, whole.expected)
             seen = run(exercise, answer, lazy.cases, {})
             pairs = search(exercise, whole, whole.trials(seen))
