@@ -98,12 +98,13 @@ def functions(answer: Any) -> list[types.FunctionType]:
 
 
 def names_called(answer: Any) -> set[str]:
-    """The global names that an answer's code mentions, including functions inside it."""
+    """The global names that an answer's code reads, including functions inside it."""
     names: set[str] = set()
     codes = [f.__code__ for f in functions(answer)]
     while codes:
         code = codes.pop()
-        names.update(code.co_names)
+        found = dis.get_instructions(code)
+        names.update(i.argval for i in found if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return names
 
@@ -124,6 +125,13 @@ def names_bound(answer: Any, parts: Mapping[str, Any]) -> Iterator[None]:
                 space.pop(name, None)
             else:
                 space[name] = value
+
+
+def has_bound(answer: Any, parts: Mapping[str, Any]) -> bool:
+    """Whether an answer's global names are these objects already."""
+    return all(
+        f.__globals__.get(name) is part for f in functions(answer) for name, part in parts.items()
+    )
 
 
 def is_stub(answer: Any) -> bool:

@@ -112,8 +112,8 @@ class Search:
         # If all values are right, the likely ones give them too: results alone distinguish nothing.
         errors = any(t.seen.error for t in trials)
         draws = {p.id for p in exercise.properties if p.draws}  # many calls, where one may tell
-        drawn = any(id in draws for id, _ in self.shown)
-        self.looks_first = not symptoms or self.begun.possible or errors or drawn
+        self.drawn = {(id, i) for id, i in self.shown if id in draws}
+        self.looks_first = bool(not symptoms or self.begun.possible or errors or self.drawn)
         # If everything has its right value, what breaks values can't explain the answer.
         self.right = not errors and not {id for id, _ in self.shown} & VALUES
 
@@ -156,6 +156,10 @@ class Search:
     def may_explain(self, name: str) -> bool:
         return not self.right or not {id for id, _ in self.symptoms.get(name, ())} & VALUES
 
+    def may_draw(self, name: str) -> bool:
+        """Whether it may break what random results break."""
+        return name not in self.symptoms or bool(self.drawn & self.symptoms[name])
+
     def pairs(self) -> Iterator[tuple[str, Program]]:
         """Pairs of misconceptions that change different lines of the right answer. Pairs whose
         joint symptoms are most like those observed come first; else those early in the catalogue,
@@ -171,6 +175,8 @@ class Search:
 
         pairs = itertools.combinations(enumerate(made), 2)
         for (_, one), (_, other) in sorted(pairs, key=unlikely):
+            if self.drawn and not (self.may_draw(one[0]) or self.may_draw(other[0])):
+                continue
             if len(self.symptoms.get(one[0], none)) < len(self.symptoms.get(other[0], none)):
                 one, other = other, one  # the one that breaks more comes first
             program = one[1].joined(other[1]) if one[1].id != other[1].id else None
@@ -198,10 +204,21 @@ class Search:
         for i in self.order if glance else ():
             if i != self.order[0] and self.key.cases[i].options.get("once"):
                 continue  # large
+            if self.right and self.drawn and i not in {number for _, number in self.drawn}:
+                continue  # what leaves the values right gives no other result
             seen = self._observed(name, answer, i, glance)
             if _parts(self.exercise, self.trials[i], seen, self.begun.possible):
                 return True
+            if not self.begun.possible and self._draws_otherwise(i, seen):
+                return True
         return False
+
+    def _draws_otherwise(self, i: int, wrong: Observation) -> bool:
+        """Whether random results of a glance already differ from those observed."""
+        t = self.trials[i]
+        theirs = Trial(t.case, wrong, t.expected)
+        failing = [p for p in self.exercise.properties if p.draws and (p.id, i) in self.drawn]
+        return any(p.draws and not p.draws(t, theirs) for p in failing)
 
     def _observed(self, name: str, answer: Any, number: int, glance: Any = None) -> Observation:
         """The observation of a misconception on one case, computed only once."""

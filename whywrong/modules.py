@@ -219,7 +219,7 @@ class ModuleProbe:
                 seen.put("train", module(*map(fresh, case.inputs.values())) if out is None else out)
 
     def glance(self, answer: Any, case: Case) -> Observation:
-        """Only the result, in evaluation mode."""
+        """Only the result, in evaluation mode; with the option `drops`, also a few draws."""
         seen = Observation()
         set_seed(1)
         module = build(answer, case).eval()
@@ -228,6 +228,8 @@ class ModuleProbe:
         set_seed(1)
         with torch.no_grad():
             seen.put("out", module(*map(fresh, case.inputs.values())))
+        if drops := case.options.get("drops"):
+            drops.glance(partial(_made, answer, case), case, seen)
         return seen
 
     def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> Any:

@@ -26,8 +26,10 @@ from whywrong.modules import happened_there, inject
 from .draw import Draw
 
 TEXTS, REFERENCE = 4_000, 8_000  # draws of an answer or a mistake, and of what is right
+FEW = 1_200  # draws that show whether a mistake can be the one observed
 AT_ONCE = 200  # texts of a batch: an answer may let all of them attend to each other
 CLOSE = 0.28  # samples from the same distribution are 0.05 to 0.2 apart, wrong ones 0.4 and more
+FAR = 0.55  # few draws from the same distribution are at most 0.3 apart
 ALWAYS = "drops with a fixed probability, whatever `dropout` is"
 # How often the course's part drops, in parts of p, by the name of a dropout, or of another layer:
 # its input ("> name") or its output ("name >"); the name "" is that of all dropouts.
@@ -60,6 +62,11 @@ class Drops:
         nearest, fault = min(far)
         return fault if nearest < CLOSE else ""
 
+    def may_make(self, fault: str, few: Tensor) -> bool:
+        """Whether few draws may be those of a mistake."""
+        made = (rates for name, rates in self.faults if name == fault)
+        return any(distance(few, self.moments(rates)) < FAR for rates in made)
+
     @property
     def faults(self) -> list[tuple[str, Rates]]:
         p = self.case.options["kwargs"]["dropout"]
@@ -69,6 +76,11 @@ class Drops:
             made.append((f"drops nothing of {what}", {name: 0.0}))
             made.append((f"drops {what} twice", {name: 2 - p}))  # 1 - (1 - p)² in all
         return made
+
+    def glance(self, make: Callable[..., Any], case: Case, seen: Observation) -> None:
+        """What a few draws show of a mistake: see `alike`."""
+        module = _see_in_common(make, case, seen)
+        seen.put("draw:few", moments_of(module, case, FEW))
 
     def moments(self, rates: Rates) -> Tensor:
         known = self.__dict__.setdefault("known", {})
@@ -141,6 +153,17 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
     in common, though they shouldn't; gradients; bfloat16, and another device."""
     if "dropout" not in case.roles:
         return
+    module = _see_in_common(make, case, seen)
+    seen.put("draw:moments", moments_of(module, case, TEXTS))
+    _see_slope(make, case, seen)
+    half = make(torch.bfloat16, as_made=True).train()
+    see_half(lambda args: half(*args), case, seen)
+    seen.tensors.pop("half", None)  # draws
+    seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
+
+
+def _see_in_common(make: Callable[..., Any], case: Case, seen: Observation) -> Any:
+    """Records what calls in training mode have in common, and returns the last module."""
     draws = []
     for seed in (1, 2):
         module = make(as_made=True)
@@ -152,16 +175,14 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
         for gradients in (True, False):
             with torch.set_grad_enabled(gradients):
                 draws.append(module(*many(case, 8)))
-    seen.traits["draws"] = _in_common(draws, make()(*many(case, 8)))
+    seen.facts.setdefault("traits", {})["draws"] = _in_common(draws, make()(*many(case, 8)))
+    return module
+
+
+def moments_of(module: Any, case: Case, texts: int) -> Tensor:
     with torch.no_grad():
         batch = many(case, AT_ONCE)
-        batches = [module(*map(fresh, batch)) for _ in range(TEXTS // AT_ONCE)]
-        seen.put("draw:moments", moments(torch.cat(batches)))
-    _see_slope(make, case, seen)
-    half = make(torch.bfloat16, as_made=True).train()
-    see_half(lambda args: half(*args), case, seen)
-    seen.tensors.pop("half", None)  # draws
-    seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
+        return moments(torch.cat([module(*map(fresh, batch)) for _ in range(texts // AT_ONCE)]))
 
 
 def _in_common(draws: Sequence[Tensor], still: Tensor) -> str:
@@ -213,10 +234,23 @@ def _see_slope(make: Callable[..., Any], case: Case, seen: Observation) -> None:
 
 def alike(one: Trial, other: Trial) -> bool:
     """Whether two answers of which the same is said make the same mistake: one that has words of
-    its own, or else draws from the same distribution."""
-    mine, theirs = (t.seen.tensors.get("draw:moments") for t in (one, other))
-    if mine is None or theirs is None or one.case.options["drops"].mistake(mine):
+    its own, or else draws from the same distribution. Few draws of the other show only whether it
+    may be so."""
+    drops, mine = one.case.options["drops"], one.seen.tensors.get("draw:moments")
+    few, theirs = (other.seen.tensors.get(f"draw:{kind}") for kind in ("few", "moments"))
+    if mine is None or (few is None and theirs is None):
         return True
+    fault = drops.mistake(mine)
+    if few is not None:
+        if one.seen.traits["draws"] != other.seen.traits["draws"]:
+            return False
+        if one.seen.traits["draws"] or not bool(mine.isfinite().all()):
+            return True
+        return drops.may_make(fault, few) if fault else distance(few, mine) < FAR
+    if fault or theirs is None:
+        return True
+    if not bool(mine.isfinite().all()):
+        return not bool(theirs.isfinite().all())
     return not bool(mine[1:].any() or theirs[1:].any()) or distance(mine, theirs) < CLOSE
 
 
