@@ -7,6 +7,7 @@ from torch import nn
 from tools.matrix import answers
 from whywrong import check_exercise
 from whywrong.course import catalogue
+from whywrong.programs import Program
 
 COURSE = catalogue()
 MY_GPT = COURSE.find("MyGPT")
@@ -73,6 +74,37 @@ def test_two_mistakes_in_nested_parts_are_named():
 
 def test_an_additional_parameter_is_named():
     assert "`head.bias`" in failing(HeadWithBias)["parameters"]
+
+
+@pytest.mark.parametrize("attribute", ["blocks", "stack"])
+def test_blocks_in_a_list_are_named_whatever_their_attribute_is_called(attribute):
+    """The attention is written otherwise than in the catalogue, so its errors differ, too."""
+    source = MY_GPT.right.source
+    for old, new in (
+        ("nn.ModuleList(Block(d_model, num_heads) for _", "list(Block(d_model, num_heads) for _"),
+        ("self.blocks", f"self.{attribute}"),
+        ("query @ key.transpose(-2, -1)", 'torch.einsum("bhtd,bhsd->bhts", query, key)'),
+    ):
+        assert old in source
+        source = source.replace(old, new)
+    report = checked(Program(source, MY_GPT.right.names).answer)
+    assert report.misconceptions == ("blocks_in_a_plain_list",)
+    assert report.points == 0, "as in TinyLM: an optimizer trains none of the blocks"
+
+
+def test_parts_in_a_dict_are_named_in_any_class():
+    class Network(nn.Module):
+        def __init__(self, d_model, d_ff, dropout=0.0):
+            super().__init__()
+            self.layers = {"in": nn.Linear(d_model, d_ff), "out": nn.Linear(d_ff, d_model)}
+            self.dropout = nn.Dropout(dropout)
+
+        def forward(self, x):
+            wide = F.gelu(self.layers["in"](x), approximate="tanh")
+            return self.dropout(self.layers["out"](wide))
+
+    report = check_exercise(COURSE.find("FeedForward"), Network, 0, COURSE)
+    assert report.misconceptions == ("unregistered",)
 
 
 def test_missing_parameters_are_named_with_their_replacements_only():

@@ -19,7 +19,15 @@ libraries = {os.path.dirname(os.path.abspath(__file__))}  # folders whose code i
 
 
 class WrongWeights(Exception):
-    """A module's parameters are not the ones that the exercise names."""
+    """A module's parameters are not the ones that the exercise names.
+
+    Args:
+        unregistered: names and types of collections whose parameters PyTorch doesn't find.
+    """
+
+    def __init__(self, message: str, unregistered: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.unregistered = [*unregistered]
 
 
 class InALaterCall(Exception):
@@ -64,6 +72,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         kind = "call"
     elif isinstance(error, WrongWeights):
         kind = "weights"
+    lost = error.unregistered if isinstance(error, WrongWeights) else []
     return {
         "type": class_name(error),
         "bases": [_name(c) for c in type(error).__mro__ if issubclass(c, Exception)],
@@ -71,6 +80,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         "where": [*where, *_shapes(local)] if where else [],
         "kind": kind,
         **({} if cause is None else {"later": True}),
+        **({"unregistered": lost} if lost else {}),
     }
 
 

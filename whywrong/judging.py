@@ -45,6 +45,7 @@ def judge(
         return _with(report, [_told("built_in")])
     wrong = key.wrong if key.whole else search(exercise, key, trials, symptoms)
     named = name_mistakes(exercise, trials, wrong) or by_signs(exercise, trials)
+    named = named or _in_a_collection(exercise, trials)
     return _with(report, named or _usual(exercise, trials, report))
 
 
@@ -148,6 +149,19 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
     reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
     return [_told(USUAL[f]) for f in failing if not (f == "gradients" and reached)][:2]
+
+
+def _in_a_collection(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
+    """Advice if parameters are in a list or dict, where PyTorch doesn't find them: the exercise's
+    own, if it has one about a list, else that of any class."""
+    facts = [t.seen.error or t.seen.facts for t in trials]
+    kinds = {kind for f in facts for _, kind in f.get("unregistered", ())}
+    if not kinds:
+        return []
+    own = (m for m in exercise.misconceptions if m.id.endswith("_in_a_plain_list"))
+    return (
+        [next(own, None) or _told("unregistered")] if "list" in kinds else [_told("unregistered")]
+    )
 
 
 def _told(id: str) -> Misconception:

@@ -42,7 +42,8 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
         except WrongWeights as error:
             if type(module).load_state_dict is nn.Module.load_state_dict:
                 raise
-            raise WrongWeights(f"{error} Your `load_state_dict` raised {raised}") from None
+            told = f"{error} Your `load_state_dict` raised {raised}"
+            raise WrongWeights(told, error.unregistered) from None
     return module
 
 
@@ -85,7 +86,8 @@ def inject(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         besides = [n for n, _ in module.named_parameters() if n not in weights]
         raise WrongWeights(
             f"{_counted(missing)} missing.\nmissing: {', '.join(missing)}\n"
-            f"yours also has: {', '.join(besides) or 'none'}"
+            f"yours also has: {', '.join(besides) or 'none'}",
+            unregistered(module),
         )
     with torch.no_grad():
         for name, value in weights.items():
@@ -189,6 +191,8 @@ class ModuleProbe:
         seen.traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)
         if besides := _besides(module, case):
             seen.facts["besides"] = besides
+        if lost := unregistered(module):
+            seen.facts["unregistered"] = lost
         return worth
 
     def _see_another(
@@ -294,6 +298,7 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, dict | list | set) else 0
 
 
+OF_EACH_MODULE = {*vars(nn.Module())}
 PARTS_AND_MODE = {"_parameters", "_buffers", "_modules", "training"}
 
 
@@ -323,6 +328,34 @@ def _besides(module: nn.Module, case: Case) -> list[tuple[str, int]]:
     weights = case.options.get("weights", {})
     found = [(n[:60], p.numel()) for n, p in module.named_parameters() if p.requires_grad]
     return [f for f in found if f[0] not in weights][:5]
+
+
+def unregistered(module: nn.Module) -> list[tuple[str, str]]:
+    """Names and types of the first lists, tuples and dicts that contain parameters of which PyTorch
+    doesn't know, whatever the attributes are called."""
+    known, found = {*map(id, module.parameters())}, []
+    with contextlib.suppress(Exception):  # an attribute may be anything
+        for prefix, m in module.named_modules():
+            for name, value in vars(m).items():
+                if name not in OF_EACH_MODULE and _contains_more(value, known):
+                    place = ".".join(filter(None, (prefix, name)))
+                    found.append((place[:60], type(value).__name__[:60]))
+    return found[:5]
+
+
+def _contains_more(value: Any, known: set[int], depth: int = 3) -> bool:
+    """Whether parameters that are not known are in a collection, or in collections inside it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list | tuple | set) or not depth:
+        return False
+    for one in value:
+        held = one.parameters() if isinstance(one, nn.Module) else [one]
+        if any(isinstance(p, nn.Parameter) and id(p) not in known for p in held):
+            return True
+        if _contains_more(one, known, depth - 1):
+            return True
+    return False
 
 
 def _dropout(case: Case) -> float:
@@ -382,6 +415,10 @@ def _parameters(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return f"are {abs(more):,} too {'many' if more > 0 else 'few'}"
 
 
+def _registered(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    return "unregistered" not in seen.facts if "trainable" in seen.traits else None
+
+
 def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "trainable" not in seen.traits:
         return None
@@ -395,6 +432,12 @@ MODULE_PROPERTIES = (
         _parameters,
         secondary=True,
         breaks="Its trainable parameters are not the right ones",
+    ),
+    Property(
+        "registered",
+        "PyTorch finds all its parameters",
+        _registered,
+        breaks="PyTorch doesn't find all its parameters, so no optimizer trains them",
     ),
     Property(
         "own_state",

@@ -135,13 +135,13 @@ def usual(case, seen, expected):
     return bool(seen.traits["usual"])
 
 
-parameters, own_state = MODULE_PROPERTIES
+parameters, registered, own_state = MODULE_PROPERTIES
 rows = replace(
     parameters,
     text="It learns its two tables and nothing else",
     breaks="Its trainable parameters are not its two tables alone",
 )
-properties = (words, silent, places, sequences, nothing_kept, usual, rows, own_state)
+properties = (words, silent, places, sequences, nothing_kept, usual, rows, registered, own_state)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"ids": "B T"}
