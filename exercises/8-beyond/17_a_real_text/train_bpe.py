@@ -24,6 +24,7 @@ def cases(seed):
         case("a letter several times in a row", [b"aaaa", b"aaaa", b"ba", b"aaaa"], 2, "small"),
         case("a pair twice in one piece", [b"abab", b"cd", b"abeab", b"cd", b"cd"], 2, "small"),
         case("bytes above 127", [high + b"5", high, b"x" + high, high[:2]], 2, "small"),
+        case("the last piece decides", [b"ab", b"ab", b"cd", b"cd", b"cd"], 1, "small"),
         case("no pair is left", [b"ab", b"ab", b"c", b"ab"], 5, "small"),
         case("a pair that occurs once", [b"ab", b"ab", b"ca"], 2, "small stability"),
         case("no merge", words(draw, 5, 2), 0, "small"),
