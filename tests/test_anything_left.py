@@ -27,6 +27,7 @@ from .saved_forms import LESSON, code, solved
 from .test_saved_forms import cells_as_released, given
 
 INPUTS = 12
+CELLS = 30  # that have outputs; together, they stay within a notebook's limits
 SECONDS, MEMORY = 1.0, 100 * 2**20  # of this process, for each step
 # What parsers and patterns may take quadratic time for, in many places or one in another.
 TOKENS = [
@@ -173,7 +174,7 @@ def steps(draw: Draw, place: Path):
         for cell in made.cells:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader |= {"score": 1.0, "points": 1.0, "comment": None}
-        for cell in made.cells[:30]:
+        for cell in made.cells[:CELLS]:
             if cell.cell_type == "code":
                 cell.execution_count, cell.outputs = 1, from_dict(kept)
         about = {"late_penalty": 0, "max_score": 1, "score": 1, "notebook": LESSON}
@@ -182,10 +183,10 @@ def steps(draw: Draw, place: Path):
     yield "read", read
     yield "collect", collect
     try:
-        kept = helper().ask("outputs", draw.outputs())[:MOST_OUTPUTS]
+        kept = helper().ask("outputs", draw.outputs())[: MOST_OUTPUTS // CELLS]
     except TooMuch:
         kept = []
-    kept = kept if len(json.dumps(kept)) * 30 <= MOST_ALTOGETHER else []
+    kept = kept if len(json.dumps(kept)) * CELLS <= MOST_ALTOGETHER else []
     yield "show", show
 
 

@@ -27,7 +27,7 @@ from .outputs import told
 from .readable import in_a_line
 from .verdicts import same_code, verdict
 
-MOST_ALTOGETHER, MOST_OUTPUTS = 8_000_000, 2000  # characters and number of a notebook's outputs
+MOST_ALTOGETHER, MOST_OUTPUTS = 6_000_000, 2000  # characters and number of a notebook's outputs
 CLEANING = 12.0  # seconds of processor time for the outputs of all cells
 
 
