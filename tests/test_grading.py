@@ -459,10 +459,10 @@ def test_a_notebook_has_a_time_limit(server):
 def test_nothing_of_one_notebook_is_left_for_the_next(server):
     places = "left", "/tmp/left", "/dev/shm/left"
     leave = f"for place in {places}: open(place, 'w').write('x')\nimport torch\n"
-    leave += "torch.left = 1; torch.manual_seed(5)"
+    leave += "torch.left = 1; _ = torch.manual_seed(5)"
     look = f"import os, torch; print(sum(map(os.path.exists, {places})), "
     look += "hasattr(torch, 'left'), torch.initial_seed(), len(os.listdir('/proc')))"
-    assert not graded(server, Cell(leave)).happened
+    assert not any(graded(server, Cell(leave)).outputs), "it could write everywhere"
     assert graded(server, Cell(look)).outputs[0][0]["text"] == "0 False 0 0\n"
 
 
