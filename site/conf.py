@@ -19,9 +19,16 @@ html_show_copyright = False
 html_show_sphinx = False
 html_math_renderer = "mathml"
 html_use_index = False
+# Every text has a contrast of 7 with what is behind it.
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#0b57a4", "color-brand-content": "#0b57a4"},
-    "dark_css_variables": {"color-brand-primary": "#8ab8f5", "color-brand-content": "#8ab8f5"},
+    "light_css_variables": {
+        **dict.fromkeys(["color-brand-primary", "color-brand-content"], "#0a4f96"),
+        **dict.fromkeys(["color-foreground-secondary", "color-foreground-muted"], "#50525a"),
+    },
+    "dark_css_variables": {
+        **dict.fromkeys(["color-brand-primary", "color-brand-content"], "#8ab8f5"),
+        **dict.fromkeys(["color-foreground-secondary", "color-foreground-muted"], "#aeb2b7"),
+    },
 }
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
@@ -49,7 +56,7 @@ def block(writer, node):
     # It may be wider than a phone, so it can be scrolled, by keyboard too.
     formula = mathml(node.astext(), "block")
     writer.body.append(
-        f'<div class="math" tabindex="0" role="group" aria-label="formula">{formula}</div>'
+        f'<section class="math" tabindex="0" role="group" aria-label="formula">{formula}</section>'
     )
     raise nodes.SkipNode
 

@@ -216,9 +216,39 @@ def test_a_mask_is_described_by_what_each_query_sees():
         torch.tensor([[False, True], [True, True]]), TITLE, keys=["a", "b"]
     ).alt == ("Mask: What to see. query 0 sees a; query 1 sees nothing.")
     batch = mask_picture(torch.tensor([[[False]], [[True]]]), TITLE)
-    assert "sequence 0, query 0 sees 0; sequence 1, query 0 sees nothing." in batch.alt
+    assert "text 0, query 0 sees 0; text 1, query 0 sees nothing." in batch.alt
     each = mask_picture(torch.tensor([[[False]], [[False]]]), TITLE, keys=[["a"], ["b"]])
-    assert "sequence 0, query 0 sees a; sequence 1, query 0 sees b." in each.alt
+    assert "text 0, query 0 sees a; text 1, query 0 sees b." in each.alt
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Functions return matplotlib's figure."""
+    monkeypatch.setattr(figures, "Picture", lambda figure, alt: figure)
+
+
+def test_padding_is_hatched_the_other_way_and_each_mask_may_have_words_of_its_own(undrawn):
+    hidden, padding = causal_mask(2)[None].repeat(2, 1, 1), torch.tensor([[False, True]] * 2)
+    words = [["cats", "<pad>"], ["dogs", "<pad>"]]
+    look = {"queries": words, "keys": words, "padding": padding}
+    drawn = mask_picture(hidden | padding[:, None], TITLE, **look)
+    legend = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert legend == ["seen", "future", "padding"]
+    hatches = [patch.get_hatch() for patch in drawn.axes[0].patches]
+    assert [hatch[0] for hatch in hatches if hatch] == ["/", "\\", "\\"]
+    labels = [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn.axes]
+    assert labels == words
+
+
+def test_a_border_parts_two_texts_in_the_masks_that_have_one(undrawn):
+    drawn = mask_picture(torch.zeros(2, 3, 3) > 0, TITLE, borders=[0, 2])
+    assert [len(axes.lines) for axes in drawn.axes] == [0, 2]
+
+
+def test_a_long_run_is_drawn_as_a_mean_in_front_of_its_steps(undrawn):
+    steps, mean = loss_curve({"loss": [4.0, 2.0, 3.0]}, TITLE, mean_of=2).axes[0].lines
+    assert (list(steps.get_ydata()), list(mean.get_ydata())) == ([4, 2, 3], [3, 2.5])
+    assert list(mean.get_xdata()) == [2, 3]
 
 
 def test_hidden_cells_are_distinguishable_without_colour():

@@ -43,6 +43,12 @@ CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
 ALT = re.compile(r'(?<= )alt="([^"]*)"')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+# On a phone, a wide table scrolls, also by keyboard; only a section may have the focus for that.
+SCROLLS = re.compile(
+    r'<div (class="table-wrapper colwidths-auto docutils container"(?=>)'
+    r'|class="attention-map-static" style="overflow-x:auto"|style="overflow-x: auto"(?=><table))>'
+)
+DIV = re.compile(r"<div\b|</div>")
 # What the theme leaves out for those who don't see the page.
 FOR_READERS = {
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Lessons">',
@@ -51,18 +57,6 @@ FOR_READERS = {
         'role="heading" aria-level="2"><span class="caption-text">'
     ),
     '<summary aria-label="Toggle hidden content">': "<summary>",
-    # On a phone, a wide table scrolls, also by keyboard.
-    '<div class="table-wrapper colwidths-auto docutils container">': (
-        '<div class="table-wrapper colwidths-auto docutils container" tabindex="0" role="group" '
-        'aria-label="table">'
-    ),
-    '<div style="overflow-x: auto"><table': (
-        '<div style="overflow-x: auto" tabindex="0" role="group" aria-label="table"><table'
-    ),
-    '<div class="attention-map-static" style="overflow-x:auto">': (
-        '<div class="attention-map-static" style="overflow-x:auto" tabindex="0" role="group" '
-        'aria-label="table">'
-    ),
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
     '<script src="_static/searchtools.js">': (
         '<script src="_static/search.js"></script>\n<script src="_static/searchtools.js">'
@@ -95,10 +89,25 @@ def build(out: Path = HTML) -> int:
         text = page.read_text(encoding="utf-8")
         for old, new in FOR_READERS.items():
             text = text.replace(old, new)
+        text = sectioned(text)
         if "course-live" not in text:
             text = SCRIPTS.sub("", text)
         page.write_text(text, encoding="utf-8")
     return status
+
+
+def sectioned(text: str) -> str:
+    """Turn the boxes of wide tables into sections that a keyboard can scroll."""
+    while found := SCROLLS.search(text):
+        depth = 0
+        for part in DIV.finditer(text, found.start()):
+            depth += 1 if part[0] == "<div" else -1
+            if depth == 0:
+                break
+        opened = f'<section {found[1]} tabindex="0" role="group" aria-label="table">'
+        inside = text[found.end() : part.start()]
+        text = f"{text[: found.start()]}{opened}{inside}</section>{text[part.end() :]}"
+    return text
 
 
 def _sphinx(source: Path, out: Path, *settings: str) -> int:

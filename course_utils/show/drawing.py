@@ -27,7 +27,8 @@ from matplotlib.colors import (
 )
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch, PathPatch, Rectangle
+from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
@@ -40,6 +41,7 @@ WEIGHTS = LinearSegmentedColormap.from_list("weights", colours.ABOVE)
 SIGNED = LinearSegmentedColormap.from_list("signed", colours.BELOW[:0:-1] + colours.ABOVE)
 SEEN = ListedColormap([colours.SEEN], "seen")
 HATCH = "/////"
+PADDING_HATCH = "\\\\\\\\\\"
 HATCH_COLOR = colours.HATCHING
 
 # Lines differ in dashes and markers, and their colours also differ in lightness.
@@ -213,6 +215,20 @@ def draw_cells(
     axes.tick_params(length=0)
 
 
+def hatch_padding(axes: Axes, hidden: np.ndarray, padding: np.ndarray) -> None:
+    """Hatch hidden cells `(T, S)` of padding `(S,)` the other way; in the future, both ways."""
+    future = np.triu(hidden, 1)
+    for cells, face in ((hidden & padding & ~future, "white"), (future & padding, "none")):
+        squares = [Rectangle((s - 0.5, t - 0.5), 1, 1) for t, s in np.argwhere(cells)]
+        if squares:
+            paths = [
+                square.get_transform().transform_path(Path.unit_rectangle()) for square in squares
+            ]
+            whole = Path.make_compound_path(*paths)
+            look: dict[str, Any] = {"facecolor": face, "hatch": PADDING_HATCH, "linewidth": 0}
+            axes.add_patch(PathPatch(whole, **look, zorder=0.5))
+
+
 def label_cells(
     axes: Axes, rows: Sequence[str], columns: Sequence[str], xlabel: str = "", ylabel: str = ""
 ) -> None:
@@ -302,12 +318,17 @@ def draw_scale(figure: Figure, axes: Sequence[Axes], colormap: Colormap, norm: N
     bar.outline.set(linewidth=0.6, edgecolor="#bbbbbb")
 
 
-def hidden_legend(figure: Figure, hidden: np.ndarray, seen: bool = False) -> None:
+def hidden_legend(
+    figure: Figure, hidden: np.ndarray, seen: bool = False, padding: bool = False
+) -> None:
     handles = [Patch(facecolor=colours.SEEN, edgecolor="#bbbbbb", label="seen")] if seen else []
+    look: dict[str, Any] = {"facecolor": "white", "edgecolor": HATCH_COLOR}
     if hidden.any():
-        handles.append(Patch(facecolor="white", edgecolor=HATCH_COLOR, hatch=HATCH, label="hidden"))
+        handles.append(Patch(**look, hatch=HATCH, label="future" if padding else "hidden"))
+    if padding:
+        handles.append(Patch(**look, hatch=PADDING_HATCH, label="padding"))
     if handles:
-        figure.legend(handles=handles, loc="outside lower right", fontsize=9, ncols=2)
+        figure.legend(handles=handles, loc="outside lower right", fontsize=9, ncols=3)
 
 
 def _inks(background: tuple[float, float, float, float]) -> tuple[str, colours.RGB | None]:

@@ -149,9 +149,11 @@ def mask_picture(
     hidden: Tensor,
     title: str,
     *,
-    queries: Sequence[str] | None = None,
+    queries: Sequence[str] | Sequence[Sequence[str]] | None = None,
     keys: Sequence[str] | Sequence[Sequence[str]] | None = None,
     names: Sequence[str] | None = None,
+    padding: Tensor | None = None,
+    borders: Sequence[int] = (),
     alt: str | None = None,
 ) -> Picture:
     """Draw one `(T, S)` mask, or a batch `(B, T, S)`, with hidden cells hatched.
@@ -159,8 +161,11 @@ def mask_picture(
     Args:
         hidden: a bool mask; `True` means hidden.
         title: what the figure shows.
-        queries, keys: T and S labels, or S labels for each of B masks; by default, the positions.
-        names: B headings; by default, "sequence 0", ….
+        queries, keys: T and S labels, or as many for each of B masks; by default, the positions.
+        names: B headings; by default, "text 0", ….
+        padding: a bool mask `(B, S)` of the keys that are padding: they are hatched the other way,
+            and the rest is called the future.
+        borders: for each of B masks, the position before which lines part two texts; 0 for none.
         alt: the text alternative; by default, the keys that are visible to each row.
     """
     if hidden.dtype != torch.bool:
@@ -168,35 +173,46 @@ def mask_picture(
     batch = hidden[None] if hidden.ndim == 2 else hidden
     _, is_hidden = drawing.grid(torch.zeros(batch.shape), batch, ndim=3)
     B, T, S = is_hidden.shape
-    row_names = drawing.names(queries, T, "queries")
-    each: Any = keys if keys and not isinstance(keys[0], str) else [keys] * B
-    columns = [drawing.names(labels, S, "keys") for labels in each]
+    rows, columns = _for_each(queries, B, T, "queries"), _for_each(keys, B, S, "keys")
+    alike = all(names == rows[0] for names in rows)  # then the first mask shows them for all
+    beside = [0 if b and alike else drawing.label_inches(names) for b, names in enumerate(rows)]
     one = hidden.ndim == 2 and names is None
     headings = (
-        [""] if one else drawing.names(names or [f"sequence {b}" for b in range(B)], B, "headings")
+        [""] if one else drawing.names(names or [f"text {b}" for b in range(B)], B, "headings")
     )
     with drawing.style():
-        room = (drawing.WIDEST - drawing.label_inches(row_names) - 0.5) / B - 0.25
+        room = (drawing.WIDEST - sum(beside) - 0.5) / B - 0.25
         cell = min(drawing.cell_inches((T, S)), 3.2 / max(T, S), room / S)
         width = max(cell * S, 1.1) + 0.25
         figure = drawing.figure(
-            drawing.label_inches(row_names) + B * width + 0.5,
+            sum(beside) + B * width + 0.5,
             max(cell * T, 1.1) + max(map(drawing.label_inches, columns)) + 1.1,
             title,
         )
-        for b, axes in enumerate(figure.subplots(1, B, sharey=True, squeeze=False).flat):
+        for b, axes in enumerate(figure.subplots(1, B, sharey=alike, squeeze=False).flat):
             drawing.draw_cells(axes, np.zeros((T, S)), is_hidden[b], SEEN, Normalize(0, 1))
-            drawing.label_cells(axes, row_names, columns[b], "key", "query" if b == 0 else "")
+            drawing.label_cells(axes, rows[b], columns[b], "key", "query" if b == 0 else "")
             axes.set_title(headings[b], fontsize=10)
-        drawing.hidden_legend(figure, is_hidden, seen=True)
+            if padding is not None:
+                drawing.hatch_padding(axes, is_hidden[b], array(padding[b]) > 0)
+            for part in (axes.axhline, axes.axvline) if borders and borders[b] else ():
+                part(borders[b] - 0.5, color="black", linewidth=1.6)
+        drawing.hidden_legend(figure, is_hidden, seen=True, padding=padding is not None)
         drawing.fit(figure, figure.axes)
-    rows = []
-    for name, mask, column_names in zip(headings, is_hidden, columns, strict=True):
-        for t in range(T) if mask.size <= CELLS_DESCRIBED else ():
-            seen = ", ".join(column_names[s] for s in np.flatnonzero(~mask[t])) or "nothing"
-            rows.append(f"{name + ', ' if name else ''}query {row_names[t]} sees {seen}")
-    described = "; ".join(rows) or f"{is_hidden.sum()} of {is_hidden.size} cells are hidden"
+    described = "; ".join(
+        f"{name + ', ' if name else ''}query {rows[b][t]} sees "
+        + (", ".join(columns[b][s] for s in np.flatnonzero(~is_hidden[b, t])) or "nothing")
+        for b, name in enumerate(headings)
+        for t in (range(T) if T * S <= CELLS_DESCRIBED else ())
+    )
+    described = described or f"{is_hidden.sum()} of {is_hidden.size} cells are hidden"
     return Picture(figure, alt or f"Mask: {drawing.sentence(title)} {described}.")
+
+
+def _for_each(labels: Any, masks: int, count: int, what: str) -> list[list[str]]:
+    """The labels of each mask: the same ones, unless each has its own."""
+    each = labels if labels and not isinstance(labels[0], str) else [labels] * masks
+    return [drawing.names(own, count, what) for own in each]
 
 
 def score_distributions(
@@ -219,7 +235,7 @@ def score_distributions(
     }
     named = {D: f"D = {D}: std" for D in raw}
     with drawing.style():
-        figure = drawing.figure(9.6, 3.4, title)
+        figure = drawing.figure(drawing.WIDEST, 3.4, title)
         left, right = figure.subplots(1, 2)
         for axes, (name, groups) in zip((left, right), panels.items(), strict=True):
             limit = max(float(np.abs(values).max()) for values in groups.values())
@@ -244,6 +260,7 @@ def loss_curve(
     floor: float | None = None,
     levels: Mapping[str, float] | None = None,
     steps: int | None = None,
+    mean_of: int = 1,
     xlabel: str = "step",
     ylabel: str = "loss (nats per token)",
     alt: str | None = None,
@@ -256,6 +273,7 @@ def loss_curve(
         floor: a value that no model can beat, such as the entropy of the data, drawn as a line.
         levels: other values to compare with, by name, drawn as labelled lines.
         steps: the last step on the axis; by default the last one with a loss.
+        mean_of: the number of steps whose mean is drawn, in front of the losses of single steps.
         alt: the text alternative. The default leaves the values out, because they differ from
             machine to machine.
     """
@@ -264,12 +282,12 @@ def loss_curve(
         axes = figure.add_subplot()
         for i, (name, values) in enumerate(losses.items()):
             by_step = values if isinstance(values, Mapping) else dict(enumerate(values, start=1))
-            axes.plot(
-                array(list(by_step)),
-                array(list(by_step.values())),
-                label=name,
-                **line_look(i),
-            )
+            x, y = array(list(by_step)), array(list(by_step.values()))
+            if mean_of > 1:
+                axes.plot(x, y, color="#b0b0b0", linewidth=0.7, label=f"{name} of each step")
+                y = np.convolve(y, np.full(mean_of, 1 / mean_of), "valid")
+                x, name = x[mean_of - 1 :], f"mean of {mean_of} steps"
+            axes.plot(x, y, label=name, **line_look(i))
         if floor is not None:
             axes.axhline(
                 floor,
@@ -284,7 +302,9 @@ def loss_curve(
             axes.set_xlim(0, steps)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
-        if len(losses) > 1 or floor is not None:  # the title says what a single line is
+        if mean_of > 1:
+            axes.legend(loc="upper right", bbox_to_anchor=(1, 0.93))
+        elif len(losses) > 1 or floor is not None:  # the title says what a single line is
             figure.legend(loc="outside right center", handlelength=3)
     described = f"{ylabel} against {xlabel} for {', '.join(losses)}"
     if floor is not None:
@@ -388,7 +408,7 @@ def curve_panels(
     """
     x = array(sizes)
     with drawing.style():
-        figure = drawing.figure(9.4, 3.3, title)
+        figure = drawing.figure(drawing.WIDEST, 3.3, title)
         drawn = figure.subplots(1, len(panels), squeeze=False).flat
         for axes, (what, curves) in zip(drawn, panels.items(), strict=True):
             for i, (name, values) in enumerate(curves.items()):

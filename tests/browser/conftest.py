@@ -17,8 +17,10 @@ from maps import FULL, SETUP, one
 from pages import ROOT, NoBrowser, OpenNotebook, Server, launch, notebooks, serve
 from playwright.sync_api import Browser, Locator
 
-AXE_RUN = """part => axe.run(part, { rules: { "target-size": { enabled: true } } })
-    .then(result => result.violations)"""
+AXE_RUN = """(part, every) => {
+    const names = every ? axe.getRules().map(rule => rule.ruleId) : ["target-size"];
+    const rules = Object.fromEntries(names.map(name => [name, { enabled: true }]));
+    return axe.run(part, { rules }).then(result => result.violations); }"""
 AXE = "axe-core@4.14.1"
 AXE_SHA512 = (
     "FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
@@ -87,13 +89,16 @@ def axe() -> str:
 
 
 @pytest.fixture
-def violations(axe: str) -> Callable[[Locator], list[str]]:
-    """The findings of axe-core for a part of a page, target sizes too: one line per finding."""
+def violations(axe: str) -> Callable[..., list[str]]:
+    """The findings of axe-core for a part of a page, target sizes too: one line per finding.
 
-    def scan(part: Locator) -> list[str]:
+    `every` adds the rules of level AAA, such as a contrast of 7, and those that axe-core tries out.
+    """
+
+    def scan(part: Locator, every: bool = False) -> list[str]:
         if part.page.evaluate("typeof axe === 'undefined'"):
             part.page.evaluate(axe)
-        found = part.evaluate(AXE_RUN)
+        found = part.evaluate(AXE_RUN, every)
         return [
             f"{rule['id']}: {node['html'][:200]} {node['failureSummary']}"
             for rule in found

@@ -211,7 +211,7 @@ def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     line.fill("the zebra")
     expect(says).to_contain_text("It doesn't know “zebra”")
     page.get_by_text("How the next word is chosen").click()
-    assert violations(page.locator(".explorer")) == []
+    assert violations(page.locator(".explorer"), every=True) == []
     page.set_viewport_size({"width": 400, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
@@ -247,7 +247,7 @@ def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(fro
     expect(headline).to_contain_text("“sing” falls from 18 % to 1 %, and “sings” rises from")
     expect(headline).to_contain_text("“cat” knew that the verb belongs to “dogs”")
     expect(bars.first).to_contain_text("runs")
-    assert violations(page.locator(".explorer")) == []
+    assert violations(page.locator(".explorer"), every=True) == []
     shown = page.locator(".says").text_content()
     page.goto(page.get_by_role("link", name="link to this").evaluate("a => a.href"))
     page.reload()

@@ -248,7 +248,7 @@ function render({ model: kernel, el }) {
   const columns = state.stations.map((station) => drawStation(station, state, act));
   const lens = drawLens(state);
   parts.push(bars, controls, tokens, ...columns, lens, headline); // the arcs need the layout of all others
-  const flow = make("div", { className: "flow", tabIndex: 0 }, tokens.column, ...columns.map((c) => c.column));
+  const flow = make("section", { className: "flow", tabIndex: 0 }, tokens.column, ...columns.map((c) => c.column));
   flow.setAttribute("role", "group");
   flow.setAttribute("aria-label", "The model, from the words on the left to the last vector on the right");
   const label = make("label", {}, "Write, and see what comes next", input);

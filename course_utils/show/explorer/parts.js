@@ -131,7 +131,7 @@ function table({ heads, rows }) {
   };
   const top = make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)));
   const whole = make("table", {}, make("thead", {}, top), make("tbody", {}, ...rows.map(line)));
-  return make("div", { className: "numbers", tabIndex: 0 }, whole);
+  return make("section", { className: "numbers", tabIndex: 0, role: "group", "aria-label": "The computation in numbers" }, whole);
 }
 
 /** The controls: examples, walk and draw, and after one click the dials and the comparison. */
