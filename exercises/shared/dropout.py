@@ -169,7 +169,9 @@ def _see_in_common(make: Callable[..., Any], case: Case, seen: Observation) -> A
         module = make(as_made=True)
         with suppress(Exception):  # another module, made in addition
             type(module)(*case.options["args"])
-        if seed == 1:
+        if seed == 1:  # a call in evaluation mode must leave nothing behind
+            with torch.no_grad():
+                module.eval()(*many(case, 2))
             module.train()
         set_seed(seed)
         for gradients in (True, False):
@@ -189,6 +191,8 @@ def _in_common(draws: Sequence[Tensor], still: Tensor) -> str:
     one, again, two, again_two = draws
     if all(torch.allclose(d, still, atol=1e-5) for d in draws):
         return "drops nothing"
+    if torch.allclose(one, still, atol=1e-5):
+        return "drops nothing after a call in evaluation mode"
     if torch.equal(one, again):
         return "uses one draw for all calls"
     if torch.equal(one, two):
