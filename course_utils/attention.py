@@ -551,7 +551,7 @@ class CrossAttention(nn.Module):
         return self.out_proj(merge_heads(context))  # (B, H, T, D) -> (B, T, C)
 
 
-# Lesson 13: the same attention from the built-ins, and a cache -----------------------------------
+# Lesson 13: the same attention with PyTorch's built-ins, and a cache -----------------------------
 
 
 def sdpa_attention(
@@ -664,7 +664,7 @@ class TorchMultiHeadAttention(nn.Module):
             x,
             x,
             key_padding_mask=pad_mask,
-            # If the built-in returned weights, it would store the scores and give NaN in fully
+            # With need_weights=True, the built-in would store the scores and give NaN in fully
             # hidden rows.
             need_weights=False,
             attn_mask=self.hidden[:T, :T],

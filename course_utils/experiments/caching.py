@@ -68,10 +68,10 @@ def costs(
     """Measure the milliseconds to read a prompt of each length, and to write one token after it.
 
     Args:
-        lengths: the lengths T of the prompt.
+        lengths: the prompt lengths T to measure.
         device: the device of the model.
-        push: a step of one token, such as `next_logits`.
-        read: reads a prompt at once, and returns the last logits and the caches.
+        push: reads one more token, such as `next_logits`.
+        read: reads a prompt in one pass, and returns the last logits and the caches.
         rounds: the number of runs, of which the fastest counts.
     """
 

@@ -223,7 +223,10 @@ def _attend(heads: Tensor) -> Tensor:
 
 
 def library_twin(split: attention.MultiHeadAttention, num_heads: int) -> nn.MultiheadAttention:
-    """PyTorch's module with our module's parameters, for `d_in` = `d_out` and no qkv biases."""
+    """Return PyTorch's module with the parameters of `split`.
+
+    `split` must have `d_in` = `d_out`, and no biases for query, key and value.
+    """
     twin = nn.MultiheadAttention(split.query.out_features, num_heads, batch_first=True)
     weights = [split.query.weight, split.key.weight, split.value.weight]
     with torch.no_grad():
