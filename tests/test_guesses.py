@@ -73,6 +73,10 @@ def test_answers_to_the_first_questions_are_judged_one_by_one(monkeypatch, capsy
     for other in ([...], "after", ...):
         recall("04", other)
         assert capsys.readouterr().out.startswith("Type 3 answers")
+    recall("04", ["after", "Three", "true"])
+    assert capsys.readouterr().out.count(": right.") == 3
+    recall("04", ["after", "two", "false"])
+    assert capsys.readouterr().out.count(": not ") == 2
 
 
 def test_a_number_that_is_asked_for_roughly_is_right_within_a_tenth(capsys):

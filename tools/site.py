@@ -164,7 +164,8 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
             continue
         outputs = [_to_read(cell, output, to) for output in _outputs(cell, states.get(cell.id, []))]
         if cell.id in runs:
-            outputs = one_run.shown(runs[cell.id])
+            note, *ran = one_run.shown(runs[cell.id])
+            outputs = [note, *(_to_read(cell, output, to) for output in ran)]
         elif outputs and "measured" in cell.metadata.get("tags", []):
             outputs = one_run.shown(outputs)
         shown = _code(student.source, cell)

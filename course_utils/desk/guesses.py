@@ -29,6 +29,9 @@ SAME = "as you predicted"
 OTHER = "not what you predicted: find out why before you read on"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PRE = '<pre style="font-family:var(--jp-code-font-family,monospace);white-space:pre-wrap">'
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+WORDS: dict[str, float] = {"true": True, "yes": True, "false": False, "no": False}
+WORDS |= {word: n for n, word in enumerate(NUMBERS)}
 NONE_YET = "No prediction yet. Replace the dots above with it and run both cells again."
 
 
@@ -125,7 +128,7 @@ def recall(lesson: str, answers: list[Any]) -> None:
     ):
         if _unanswered(answer):
             print(said(f"{number}: no answer yet"))
-        elif _same(_plain(answer), right, kept.get("within", 0.01)):
+        elif _same(_meant(_plain(answer), right), right, kept.get("within", 0.01)):
             print(said(f"{number}: right. {why}"))
         else:
             print(said(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up."))
@@ -151,6 +154,13 @@ def caption(name: str, **numbers: Any) -> dict[str, str]:
 def kept_back() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the texts that lessons' cells must not show yet, by lesson and name."""
     return tomllib.loads(Path(__file__).with_name("kept_back.toml").read_text(encoding="utf-8"))
+
+
+def _meant(answer: Any, right: Any) -> Any:
+    """The number, or the True or False, that an answer in words stands for."""
+    if isinstance(answer, str) and not isinstance(right, str):
+        return WORDS.get(_word(answer), answer)
+    return answer
 
 
 def _plain(value: Any) -> Any:

@@ -57,6 +57,7 @@ def test_every_link_leads_somewhere_and_no_page_asks_another_host(site):
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
     text = "".join(soup.get_text() for soup in soups.values())
+    assert "No prediction yet" not in text  # readers of the site can type nothing
     assert not re.search(r'HIDDEN TESTS|seed="grading"|BEGIN SOLUTION|AS FOUND', text)
 
 
