@@ -176,10 +176,8 @@ def mask_picture(
     rows, columns = _for_each(queries, B, T, "queries"), _for_each(keys, B, S, "keys")
     alike = all(names == rows[0] for names in rows)  # then the first mask shows them for all
     beside = [0 if b and alike else drawing.label_inches(names) for b, names in enumerate(rows)]
-    one = hidden.ndim == 2 and names is None
-    headings = (
-        [""] if one else drawing.names(names or [f"text {b}" for b in range(B)], B, "headings")
-    )
+    numbered = [""] if hidden.ndim == 2 else [f"text {b}" for b in range(B)]
+    headings = drawing.names(names or numbered, B, "headings")
     with drawing.style():
         room = (drawing.WIDEST - sum(beside) - 0.5) / B - 0.25
         cell = min(drawing.cell_inches((T, S)), 3.2 / max(T, S), room / S)
