@@ -158,10 +158,8 @@ def _in_a_collection(exercise: Exercise, trials: Sequence[Trial]) -> list[Miscon
     kinds = {kind for f in facts for _, kind in f.get("unregistered", ())}
     if not kinds:
         return []
-    own = (m for m in exercise.misconceptions if m.id.endswith("_in_a_plain_list"))
-    return (
-        [next(own, None) or _told("unregistered")] if "list" in kinds else [_told("unregistered")]
-    )
+    own = [m for m in exercise.misconceptions if m.id.endswith("_in_a_plain_list")]
+    return own[:1] if own and "list" in kinds else [_told("unregistered")]
 
 
 def _told(id: str) -> Misconception:
