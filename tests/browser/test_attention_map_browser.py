@@ -90,6 +90,22 @@ def test_the_temperature_slider_is_logarithmic_and_changes_the_weights(notebook,
     knows(notebook, "w.temperature", "1.0")
 
 
+def test_arrow_keys_lead_from_1_to_a_tenth_in_20_presses_and_page_down_in_5(notebook, full):
+    slider = full.get_by_label("temperature", exact=True)
+    for key, presses in ("ArrowLeft", 20), ("PageDown", 5):
+        for _ in range(presses):
+            slider.press(key)
+        expect(full.locator("output")).to_have_text("0.1")
+        expect(slider).to_have_attribute("aria-valuetext", "0.1")
+        knows(notebook, "w.temperature", "0.1")
+        assert_same_weights(notebook, full)
+        full.get_by_role("button", name="reset temperature").click()
+    notebook.tell("w.temperature = 0.37")  # between two positions of the slider
+    expect(full.locator("output")).to_have_text("0.37")
+    expect(slider).to_have_attribute("aria-valuetext", "0.37")
+    full.get_by_role("button", name="reset temperature").click()
+
+
 def test_pickers_choose_layer_and_head(notebook, full):
     full.get_by_role("combobox", name="layer").select_option("1")
     full.get_by_role("combobox", name="head").select_option("2")
@@ -339,7 +355,8 @@ def test_what_may_be_cut_is_told_whole_when_it_is_pointed_at(notebook, full):
     for place in (".pair", ".sentence", ".words", ".row th >> nth=0", ".row td >> nth=0"):
         told = full.locator(place)
         told.hover()
-        assert told.get_attribute("title") == told.text_content() != ""
+        expect(told).to_have_attribute("title", re.compile("."))
+        assert told.get_attribute("title") == told.text_content()
     label = full.locator("[role=grid] tbody th").first
     label.hover()
     assert label.get_attribute("title") == "The"

@@ -38,7 +38,8 @@ function drawOverviewButton(map) {
 
 /** @type {Draw} */
 function drawTemperature(map) {
-  const slider = create("input", { type: "range", min: -1, max: 1, step: 0.01 });
+  // Logarithmic: an arrow key multiplies by 1.12, so 20 presses lead from 1 to 0.1.
+  const slider = create("input", { type: "range", min: -1, max: 1, step: 0.05 });
   const read = () => Number((10 ** slider.valueAsNumber).toPrecision(3));
   slider.oninput = () => map.set({ temperature: read() });
   const reading = create("output");

@@ -99,16 +99,17 @@ function drawNumbersLine() {
   const cells = [create("th"), create("td"), create("td")];
   cells[0].scope = "row";
   const strip = create("canvas", { className: "picture", height: 1, "aria-hidden": "true" });
-  const drawing = create("td", { className: "strip" }, strip);
+  const drawing = create("td", { className: "strip" });
   const node = create("tr", {}, ...cells, drawing);
   /** @type {(line: ExplainedLine | undefined, largest: number | undefined) => void} */
   function show(line, largest) {
     node.hidden = !line;
+    if (!line?.strip) strip.remove();
     if (!line) return;
     [line.label, line.sum, line.result].forEach((text, k) => write(cells[k], text));
     node.classList.toggle("at", Boolean(line.at));
-    strip.hidden = !line.strip;
     if (!line.strip) return;
+    if (!strip.parentNode) drawing.append(strip);
     strip.width = line.strip.length;
     fillPicture(strip, Array.from(line.strip, (x) => shadeOf(x, largest)));
   }

@@ -29,7 +29,7 @@ function render({ model, el }) {
   const options = create("datalist", { id }, ...choices);
   const line = create("input", { type: "text", spellcheck: false });
   line.setAttribute("list", id);
-  const french = create("p", { className: "french", "aria-live": "polite" });
+  const french = create("div", { className: "french", "aria-live": "polite" });
   const table = create("table");
   const about = create("p", { className: "hint" });
   about.append("One row for each word written, one column for each word read; the numbers are attention weights.");

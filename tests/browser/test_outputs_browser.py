@@ -1,0 +1,56 @@
+"""Everything that the course shows below a cell in JupyterLab, for those who don't see the page."""
+
+import pytest
+
+pytestmark = pytest.mark.full("all outputs in JupyterLab")
+EVERYTHING = """
+import os
+
+os.environ["COURSE_PROGRESS"] = "off"
+import torch
+from IPython.display import display
+from course_utils import check, hint, progress
+from course_utils.data.toy_french import english, french
+from course_utils.desk.guesses import recall, reveal
+from course_utils.show import figures
+from course_utils.show.attention_map import attention_map
+from course_utils.show.shapes import trace_shapes
+from course_utils.show.start import playground
+from course_utils.show.start.model import trained
+from course_utils.show.translating_line import translating_line
+from course_utils.translation import Translator
+
+def stub(scores, dim=-1):
+    raise NotImplementedError
+
+display(check("softmax", lambda scores, dim=-1: scores.exp() / scores.exp().sum()))
+display(check("softmax", lambda scores, dim=-1: scores.nothing()))
+display(check("softmax", torch.softmax), check("softmax", stub), check("softmax", ...))
+display(check("cause_a", {"cause": "mask after softmax"}), hint("softmax"), progress())
+recall("03", [..., 1, ...])
+reveal(2, 3, why="03 shares")
+reveal(..., 3)
+display(figures.heatmap(torch.rand(3, 3), "A figure"))
+display(trace_shapes(trained(), torch.tensor([[1, 2, 3]])))
+words = "the dogs near the cat".split()
+query, key = torch.randn(2, 2, 3, 5, 8)
+given = {"query": query, "key": key, "values": torch.randn(5, 3), "causal": True}
+display(attention_map(query @ key.mT, words, **given))
+display(attention_map(torch.randn(2, 3, 5, 5), words, overview=True))
+vocabularies = len(english.vocabulary), len(french.vocabulary)
+display(translating_line(Translator(*vocabularies, 16, 2, 32, 1, 16)))
+display(playground())
+"""
+
+
+def test_axe_finds_nothing_wrong_with_any_output_in_either_theme(open_notebook, violations):
+    notebook = open_notebook([""], viewport={"width": 1280, "height": 7000})
+    found = []
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        notebook.theme(theme)
+        outputs = notebook.run(EVERYTHING)
+        outputs.locator(".explorer .bars button").first.wait_for()
+        outputs.locator("details").evaluate_all("all => all.forEach(it => (it.open = true))")
+        found += [f"{theme}: {line}" for line in violations(outputs, every=True)]
+    assert "\n".join(found) == ""
+    assert (notebook.errors, notebook.outside) == ([], [])
