@@ -8,10 +8,12 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run, site
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run, site, site_exercises
 from tools.editions import annotate, normalise
+from tools.translations import languages
 from whywrong import Report
 from whywrong.course import joined
+from whywrong.language import speaking
 
 COURSE = joined(())
 
@@ -356,3 +358,14 @@ def test_a_solution_on_the_site_has_no_line_that_it_replaces(lesson):
     cells = site.lesson_page(SOLUTIONS / f"{lesson}.ipynb").cells
     solved = [c.source for c in cells if str(c.id).endswith("-solution")]
     assert solved and not [text for text in solved if re.match(r"\w+ = \.\.\.", text)]
+
+
+@pytest.mark.parametrize("to", [None, *languages()])
+def test_a_page_for_teachers_has_a_title_in_words(to):
+    with speaking(to.folder.name if to else ""):
+        pages = dict(site_exercises.pages(sorted(SOLUTIONS.glob("*/*.ipynb")), to))
+    titles = {name.stem: re.search("^# (.+)$", text, re.M)[1] for name, text in pages.items()}
+    words = "[^`]*[\u4e00-\u9fff]" if to else r"[A-Z]\w*\W"
+    assert [id for id, title in titles.items() if not re.match(words, title)] == []
+    symptom = "单独写，好好的" if to else "Alone it writes fine."
+    assert symptom in titles["cause_a"] and symptom in titles["patient_a"]

@@ -43,6 +43,7 @@ SPEAKERS = (
     "course_utils/experiments",
     "tools/one_run.py",
     "tools/site.py",
+    "tools/site_exercises.py",
 )
 MOST = 0.5
 ANYTHING = "\N{WORD JOINER}"  # for a placeholder, next to which any mark may be

@@ -77,12 +77,13 @@ def build(out: Path = HTML) -> int:
     write_static(BUILD / "static")
     lessons = sorted(SOLUTIONS.glob("*/*.ipynb"))
     write_pages(SOURCE, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons])
-    site_exercises.write(SOURCE / "exercises", lessons)
+    write_exercises(SOURCE, lessons)
     status = _sphinx(SOURCE, out)
     for to in languages():
         name = to.folder.name
         with speaking(name):
             write_pages(BUILD / name, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons], to)
+            write_exercises(BUILD / name, lessons, to)
         settings = f"language={to.html.replace('-', '_')}", f"html_title={to.title}"
         status = _sphinx(BUILD / name, out / name, *settings) or status
     for page in out.rglob("*.html"):
@@ -130,6 +131,13 @@ def write_pages(folder: Path, paths: list[Path], to: Language | None = None) -> 
             raise SystemExit(f"{name}: {error}. Run python -m tools.editions {name}") from None
 
 
+def write_exercises(folder: Path, lessons: list[Path], to: Language | None = None) -> None:
+    """Write the sources of the exercises' pages, in English or in another language."""
+    (folder / "exercises").mkdir()
+    for name, text in site_exercises.pages(lessons, to):
+        (folder / name).write_text(f"{text}\n{other_languages(name, to)}\n", encoding="utf-8")
+
+
 def write_static(folder: Path) -> None:
     """The widgets' scripts, as texts, and their style sheets."""
     folder.mkdir(parents=True)
@@ -162,10 +170,10 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
         if cell.cell_type == "markdown":
             cells.append(new_markdown_cell(_linked(cell.source, path), id=cell.id))
             continue
-        outputs = [_to_read(cell, output, to) for output in _outputs(cell, states.get(cell.id, []))]
+        outputs = [_to_read(cell, output) for output in _outputs(cell, states.get(cell.id, []))]
         if cell.id in runs:
             note, *ran = one_run.shown(runs[cell.id])
-            outputs = [note, *(_to_read(cell, output, to) for output in ran)]
+            outputs = [note, *(_to_read(cell, output) for output in ran)]
         elif outputs and "measured" in cell.metadata.get("tags", []):
             outputs = one_run.shown(outputs)
         shown = _code(student.source, cell)
@@ -224,12 +232,12 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
     return outputs
 
 
-def _to_read(cell: NotebookNode, output: NotebookNode, to: Language | None = None) -> NotebookNode:
+def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
     """Return an output for reading: without requests to type, and without cards of stubs."""
     page = "".join(output.get("data", {}).get("text/html", ""))
     checked, recalled = CHECK.match(cell.source), RECALL.match(cell.source)
     if checked and any(EXERCISES.glob(f"*/*/{checked[1]}.md")):
-        where = f"{'../' * (1 + (to is not None))}exercises/{checked[1]}.html"
+        where = f"../exercises/{checked[1]}.html"
         card = said("In the notebook, a card with your points appears here. For teachers:")
         page = f'<p>{card} <a href="{where}">{said("what it can say")}</a>.</p>'
     elif recalled:
@@ -356,9 +364,8 @@ def _start(cells: list[NotebookNode], to: Language | None = None) -> list[Notebo
             cell.metadata = NotebookNode(tags=["remove-input"])
     lessons = sorted(p.relative_to(SOLUTIONS).as_posix() for p in SOLUTIONS.glob("*/*.ipynb"))
     toctree = ":::{toctree}\n:hidden:\n:caption: "
-    more = "glossary.ipynb" if to else "glossary.ipynb\nexercises/index.md"
     toc = "\n".join([f"{toctree}{said('Lessons')}\n", *lessons, ":::"])
-    toc += f"\n\n{toctree}{said('Besides')}\n\n{more}\n:::"
+    toc += f"\n\n{toctree}{said('Besides')}\n\nglossary.ipynb\nexercises/index.md\n:::"
     place = Path("index.ipynb")
     way_in = new_markdown_cell(how_to(place), id="how-to")
     return [*shown[:2], way_in, *shown[2:], new_markdown_cell(toc, id="toc")]

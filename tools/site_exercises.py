@@ -4,82 +4,112 @@ from __future__ import annotations
 
 import difflib
 import html
+import json
 import re
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from course_utils.desk.translated import translated
 from whywrong.exercise import Misconception
+from whywrong.language import said
 from whywrong.texts import Text
 
 from . import EXERCISES
+from .translations import Language, place
+
+HEADING = re.compile(r"^#{1,3} (.+)(?=\n*(.*))", re.M)  # and the line below it
+NUMBER = re.compile(r"^\d+(?:\.| ·) ")
+MINUTES = re.compile(r" ?[(（][^()（）]*\d[^()（）]*[)）]$")
+COMPLAINT = re.compile(r'(?:\*"|“\*)([^*"“”]+)[*"]')  # begins a section of lesson 14
+ABOUT = (
+    "For each exercise: the misconceptions that its check can name, each with the lines that make "
+    "it and the sentences on the card. They give answers away: for students, the lesson is better."
+)
+MOST_LIKELY = (
+    "The most likely first. The card shows the sentences. An answer is compared by its results, "
+    "not by its lines. In the code, lines with − are those of the right answer; lines with + "
+    "replace them."
+)
 
 
-def write(folder: Path, lessons: list[Path]) -> None:
-    """One page for each exercise, and their list."""
-    folder.mkdir(parents=True)
-    index = [
-        "# Exercises, for teachers",
-        "",
-        "For each exercise: the misconceptions that its check can name, each with the lines that "
-        "make it and the sentences on the card. They give answers away: for students, the lesson "
-        "is better.",
-        "",
-    ]
+def pages(lessons: list[Path], to: Language | None = None) -> Iterator[tuple[Path, str]]:
+    """Yield the names and the Markdown of the exercises' pages, and of their list."""
+    index = [f"# {said('Exercises, for teachers')}", "", said(ABOUT), ""]
+    heads = " | ".join(map(said, ("Exercise", "Points", "Misconceptions")))
     for lesson in lessons:
-        place = EXERCISES / lesson.parent.name / lesson.stem
-        texts = [Text(p) for p in sorted(place.glob("*.md")) if p.stem.isidentifier()]
+        folder = EXERCISES / lesson.parent.name / lesson.stem
+        texts = [Text(p) for p in sorted(folder.glob("*.md")) if p.stem.isidentifier()]
         if not texts:
             continue
-        index += [f"## [{title(lesson)}](../{lesson.parent.name}/{lesson.name})", ""]
-        index += ["| Exercise | Points | Misconceptions |", "|---|---|---|"]
+        name, sections = titles(lesson, to)
+        link = f"../{lesson.parent.name}/{lesson.name}"
+        index += [f"## [{said(f'Lesson {lesson.stem[:2]}: {name}')}]({link})", ""]
+        index += [f"| {heads} |", "|---|---|---|"]
         for text in texts:
             ideas = len({m.id for m in text.misconceptions})
-            index.append(f"| [`{text.id}`]({text.id}.md) | {text.points:g} | {ideas} |")
-            (folder / f"{text.id}.md").write_text(page(text, lesson), encoding="utf-8")
+            shown = f"[{sections[text.id]}]({text.id}.md) · `{text.id}`"
+            index.append(f"| {shown} | {text.points:g} | {ideas} |")
+            title = said(f"{sections[text.id]} (`{text.id}`, lesson {lesson.stem[:2]}: {name})")
+            yield Path("exercises", f"{text.id}.md"), page(text, title, link)
         index.append("")
-    (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
+    yield Path("exercises", "index.md"), "\n".join(index)
 
 
-def title(lesson: Path) -> str:
-    number, _, words = lesson.stem.partition("_")
-    return f"Lesson {number}: {words.replace('_', ' ')}"
+def titles(lesson: Path, to: Language | None = None) -> tuple[str, dict[str, str]]:
+    """Return a lesson's title, and for each exercise its section, in words to search for."""
+    notebook = json.loads(lesson.read_text(encoding="utf-8"))
+    if to is not None:
+        notebook = translated(notebook, place(to.folder, lesson), to.stale)
+    cells = [c for c in notebook["cells"] if c["cell_type"] == "markdown"]
+    text = "\n\n".join("".join(cell["source"]) for cell in cells)
+    title, section, sections = "", "", {}
+    for heading, below in HEADING.findall(text):
+        if exercise := re.search(r"`(\w+)`$", heading):
+            recalls = exercise[1].startswith("recall_")
+            words = said("Questions about earlier lessons") if recalls else section
+            sections[exercise[1]] = words
+            continue
+        section = NUMBER.sub("", MINUTES.sub("", heading.rpartition("· ")[2]))
+        title = title or re.split("[:：]", section)[0]
+        if complaint := COMPLAINT.match(below):
+            section += said(": ") + f"“{complaint[1]}”"
+    return title, sections
 
 
-def page(text: Text, lesson: Path) -> str:
+def page(text: Text, title: str, lesson: str) -> str:
     """An exercise's page, as Markdown."""
     call = text.head.get("call", text.id)
+    points = said(f"{text.points:g} {'point' if text.points == 1 else 'points'}")
     lines = [
         "---\norphan: true\n---",
-        f"# `{text.id}` (lesson {lesson.stem[:2]})",
+        f"# {title}",
         "",
-        f"`{call}` · {text.points:g} {'point' if text.points == 1 else 'points'} · "
-        f"[{title(lesson)}](../{lesson.parent.name}/{lesson.name}) · [all exercises](index.md)",
+        f"`{call}` · {points} · [{said('the lesson')}]({lesson}) · "
+        f"[{said('all exercises')}](index.md)",
         "",
         *_entries(text),
-        "## Misconceptions",
+        f"## {said('Misconceptions')}",
         "",
-        "The most likely first. The card shows the sentences. An answer is compared by its results,"
-        " not by its lines. In the code, lines with − are those of the right answer; lines with + "
-        "replace them."
-        if text.misconceptions
-        else "This exercise names none.",
+        said(MOST_LIKELY if text.misconceptions else "This exercise names none."),
         "",
     ]
     for id, ideas in groupby(text.misconceptions, lambda m: m.id):
         lines += [f"### {id.replace('_', ' ')}", ""]
-        said = None
+        shown = None
         for idea in ideas:
-            if idea.advice != said:
-                said = idea.advice
-                lines += [idea.what, "", f"*Why:* {idea.why}", "", f"*Look:* {idea.look}", ""]
+            if idea.advice != shown:
+                shown = idea.advice
+                lines += [said(idea.what), "", f"*{said('Why it matters:')}* {said(idea.why)}", ""]
+                lines += [f"*{said('Where to look:')}* {said(idea.look)}", ""]
             lines += [*_lines(text, idea), ""]
     if text.hints:
-        hints = [f"{number}. {hint}" for number, hint in enumerate(text.hints, 1)]
-        lines += [*folded("Hints", hints)]
+        hints = [f"{number}. {said(hint)}" for number, hint in enumerate(text.hints, 1)]
+        lines += [*folded(said("Hints"), hints)]
     if not text.is_quiz:
-        lines += folded("A right answer", fenced("python", text.right.text))
+        lines += folded(said("A right answer"), fenced("python", text.right.text))
     if text.other_way:
-        lines += folded("Another way", fenced("python", text.other_way))
+        lines += folded(said("Another way to write it"), fenced("python", text.other_way))
     return "\n".join(lines) + "\n"
 
 
@@ -87,11 +117,11 @@ def _entries(text: Text) -> list[str]:
     """The questions of a quiz, with their answers folded."""
     if not text.is_quiz:
         return []
-    lines = ["## Questions", ""]
+    lines = [f"## {said('Questions')}", ""]
     for entry in text.entries:
-        lines += [f"**{entry.name}**" + (f": {entry.ask}" if entry.ask else ""), ""]
-        why = f" {entry.why}" if entry.why else ""
-        lines += folded("Answer", [f"`{entry.answer!r}`.{why}"])
+        lines += [f"**{entry.name}**" + (said(": ") + said(entry.ask) if entry.ask else ""), ""]
+        why = f" {said(entry.why)}" if entry.why else ""
+        lines += folded(said("Answer"), [f"`{entry.answer!r}`.{why}"])
     return lines
 
 

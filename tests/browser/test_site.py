@@ -22,6 +22,7 @@ PAGES = [
     "exercises/index",
     "exercises/masked_softmax",
     *(f"{to.folder.name}/1-averages/03_softmax_masking" for to in languages()),
+    *(f"{to.folder.name}/exercises/patient_a" for to in languages()),
 ]
 
 
