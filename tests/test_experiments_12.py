@@ -154,3 +154,9 @@ class TestLine:
     def test_unreadable_input_gets_a_message(self, early, text, said):
         line = translating_line(early, text)
         assert said in line._shown["says"] and said in repr(line) and said in line._html()
+        assert line._shown["known"].startswith("It knows: the, a, I, do")
+
+    def test_capitals_and_punctuation_are_left_out(self, early):
+        line = translating_line(early, "The small, black cat sings!")
+        said = translating.translate(early, "the small black cat sings")
+        assert line._shown["says"] == said and line._read()[-1] == "-s"

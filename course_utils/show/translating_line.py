@@ -4,6 +4,7 @@ for each of them, the English word that it attends to. Without a kernel, a table
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import torch
 import traitlets
 from torch import Tensor
 
-from ..data.toy_french import BOS_ID, EOS_ID, english, french
+from ..data.toy_french import BOS_ID, ENDING, EOS_ID, PAD, THIRD_PERSON, english, french
 from ..translation import Translator, alignment, greedy_translate
 from .attention_map import static
 from .page import joined
 from .with_table import WithTable
 
 LONGEST = 13
+KNOWN = [*(w for w in english.vocabulary if w not in (PAD, ENDING)), *THIRD_PERSON.values()]
 
 
 def translating_line(
@@ -63,7 +65,7 @@ class TranslatingLine(WithTable):
         Raises:
             ValueError: a word is unknown, or there are too few or too many words.
         """
-        source = english.encode(self.text)[None]  # (1, S)
+        source = self._ids()[None]  # (1, S)
         if not 0 < source.shape[1] <= LONGEST:
             raise ValueError(f"please type 1 to {LONGEST} words; these are {source.shape[1]}")
         ids = greedy_translate(self.translator, source, BOS_ID, EOS_ID, LONGEST)  # (1, T)
@@ -81,14 +83,19 @@ class TranslatingLine(WithTable):
         try:
             text, words, weights = self.translation()
         except ValueError as error:
-            self._shown = {"says": str(error).partition(";")[0], "read": [], "rows": []}
+            says, known = str(error).partition(";")[0], f"It knows: {', '.join(KNOWN)}"
+            self._shown = {"says": says, "read": [], "rows": [], "known": known}
             return
         rows = list(zip(words, weights.tolist(), strict=True))
         self._shown = {"says": text, "read": self._read(), "rows": rows}
 
+    def _ids(self) -> Tensor:
+        """The ids of the English sentence, whose punctuation is left out."""
+        return english.encode(re.sub(r"[^\w\s'-]+", " ", self.text))
+
     def _read(self) -> list[str]:
         """The pieces of the English sentence."""
-        return [english.vocabulary[id] for id in english.encode(self.text)]
+        return [english.vocabulary[id] for id in self._ids()]
 
     def _html(self) -> str:
         says, read, rows = (self._shown[name] for name in ("says", "read", "rows"))

@@ -22,6 +22,8 @@ function drawRows(read, rows) {
   return [first, ...rest];
 }
 
+const ABOUT = "One row for each word written, one column for each word read; the numbers are attention weights.";
+
 /** @param {{ model: any, el: HTMLElement }} view */
 function render({ model, el }) {
   const id = `english-${Math.random().toString(36).slice(2)}`;
@@ -32,7 +34,6 @@ function render({ model, el }) {
   const french = create("div", { className: "french", "aria-live": "polite" });
   const table = create("table");
   const about = create("p", { className: "hint" });
-  about.append("One row for each word written, one column for each word read; the numbers are attention weights.");
   const root = create(
     "div",
     { className: "attention-map translating-line", role: "group", "aria-label": "translating line" },
@@ -44,9 +45,9 @@ function render({ model, el }) {
   );
   const paint = () => {
     if (line.value !== model.get("text") && !line.matches(":focus")) line.value = model.get("text");
-    const { says, read, rows } = model.get("_shown");
+    const { says, read, rows, known } = model.get("_shown");
     write(french, says);
-    about.hidden = !rows.length;
+    write(about, rows.length ? ABOUT : known);
     table.replaceChildren(...(rows.length ? drawRows(read, rows) : []));
   };
   line.addEventListener("input", () => {
