@@ -15,6 +15,7 @@ from exercises.shared.loops import (
 from exercises.shared.training import Watched
 from whywrong import Case, true_of
 from whywrong.calling import fresh
+from whywrong.comparing import near
 
 WEIGHTS = "token", "head"
 tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}
@@ -91,6 +92,15 @@ def other_settings(trials):
     return [row.verdict(t) for row in rows] == [True, True, True, False]
 
 
-signs = {"other_settings": other_settings}
+def falls_too_slowly(trials):
+    """To any other rate above the last one, for example for another number of steps."""
+    t = next(t for t in trials if "typical" in t.case.roles)
+    asked, mine = rates(t.case), t.seen.tensors["judged:rates"]
+    first, last = float(asked[0]), float(mine[-1])
+    line = torch.linspace(first, last, len(asked))
+    return near(mine, line, 1e-5) and 1.001 * float(asked[-1]) < last < 0.999 * first
+
+
+signs = {"other_settings": other_settings, "falls_too_slowly": falls_too_slowly}
 properties = (one_step_each, falls, one_optimizer, settings)
 letters = {"model": None, "batches": None, "learning_rate": None}
