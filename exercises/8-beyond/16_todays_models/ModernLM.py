@@ -172,6 +172,16 @@ def begins(case, seen, expected):
     return 0.01 < spread < 0.04 or f"have one of {spread:.2g}"
 
 
+def output_layer(trials):
+    """Whatever its name and its initial numbers."""
+    counted = [t for t in trials if "besides" in t.seen.facts]
+    sizes = [[size for _, size in t.seen.facts["besides"]] for t in counted]
+    tied = [[t.case.options["weights"]["embed.weight"].numel()] for t in counted]
+    return bool(counted) and sizes == tied
+
+
+signs = {"output_layer_of_its_own": output_layer}
+
 # With rotary positions alone, a text of one repeated token has the same logits everywhere.
 TEXTS = tuple(p for p in TEXT_PROPERTIES if p.id != "places")
 properties = (*TEXTS, order, in_parts, begins, *MODULE_PROPERTIES)
