@@ -22,7 +22,7 @@ def cases(seed):
         case("random pieces", words(draw, 9, 6), 6, "typical"),
         case("more random pieces", words(draw, 14, 9, b"abcdefg"), 9),
         case("a letter several times in a row", [b"aaaa", b"aaaa", b"ba", b"aaaa"], 2, "small"),
-        case("a run against another pair", [b"aaaa", b"ba", b"aaa", b"ba", b"ba", b"ba"], 1, "small"),
+        case("a run and another pair", [b"aaaa", b"aaa", b"ba", b"ba", b"ba", b"ba"], 1, "small"),
         case("a pair twice in one piece", [b"abab", b"cd", b"abeab", b"cd", b"cd"], 2, "small"),
         case("bytes above 127", [high + b"5", high, b"x" + high, high[:2]], 2, "small"),
         case("the last piece decides", [b"ab", b"ab", b"cd", b"cd", b"cd"], 1, "small"),
