@@ -123,8 +123,9 @@ def test_a_copy_of_the_published_solution_is_flagged(monkeypatch):
 def test_a_copy_with_something_around_it_or_in_it_is_flagged():
     same = f"def naive_mean(x):\n{LONG}\n    return y1"
     inside = "\n    ".join(same.replace("    y5 =", "    print('five')\n    y5 =").split("\n"))
-    wide = same.replace("torch", "\uff54orch")  # a full-width letter
-    for copied in (f"if True:\n    {inside}", wide, f"print('mine')\n{same}"):
+    wide = same.replace("torch", "\uff54orch").replace("naive", "\uff4eaive")  # full-width letters
+    told = same.replace("\n", "\n    'first'\n    'then'\n", 1)  # two docstrings
+    for copied in (f"if True:\n    {inside}", wide, f"print('mine')\n{same}", told):
         assert flags.flagged(Class(ada=same, ben=copied))[1], copied
 
 

@@ -26,12 +26,16 @@ def normal(source: str) -> str:
         tree = ast.parse(source)
         for node in ast.walk(tree):
             body: Any = getattr(node, "body", None)
-            first = body[0] if isinstance(body, list) and len(body) > 1 else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                del body[0]  # a docstring
+            if isinstance(body, list):
+                body[:] = [one for one in body if not _says_nothing(one)] or body[:1]
         return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError):
         return source
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    """Whether it is a docstring, or another constant that is not used."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def winnowed(text: str) -> set[int]:

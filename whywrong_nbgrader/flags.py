@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -26,7 +27,9 @@ from .submissions import handed_out, released
 # With fewer prints of a text, or instructions of a program, two people may write the same.
 TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15
 ALIKE = 0.8  # the share of an answer's prints that the other text has, too
-COMMON = 0.2  # a print that a larger share of the class has is ignored
+COMMON = 0.05  # a print that a larger share of the class has is ignored
+PART = 1 / 8  # of a student's prints: in many answers, what two people write alike adds up
+MOSTLY = 0.6  # the share of the published prints that tells, whoever else has them
 INDENTED = re.compile(r"^[ \t]+(?:def|class) +(\w+)", re.M)  # for example below `if True:`
 AT_ONCE = 100  # texts per request
 
@@ -51,15 +54,23 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     for (student, id), text in written.items():
         if _is_telling(id):
             own[student][id] = prints[text] - prints[given.get(id, "")]
-    known = {id: (prints[published.get(id, "")], prints[finished[id]]) for id in finished}
+    known = {
+        id: [prints[text] - prints[given.get(id, "")] for text in (published.get(id, ""), part)]
+        for id, part in finished.items()
+        if _is_telling(id)
+    }
+    all_known = sum(max(map(len, texts)) for texts in known.values())
     rare = _without_common(own)
+    enough = {s: max(TELLING, PART * sum(map(len, found.values()))) for s, found in own.items()}
     for student, found in own.items():
-        taken = {id: n for id, p in found.items() if (n := max(_shared(p, k) for k in known[id]))}
-        if sum(taken.values()) >= TELLING:
+        taken = _taken(found, known)
+        copied = sum(taken.values()) >= max(TELLING, MOSTLY * all_known)
+        rarely = _taken({id: rare[student][id] for id in taken}, known)
+        if copied or sum(rarely.values()) >= enough[student]:
             said[student].append(f"the text of the published solution: {', '.join(taken)}")
         for id in taken:
             del rare[student][id]
-    groups = _groups(rare, said)
+    groups = _groups(rare, enough, said)
     return {student: lines for student, lines in said.items() if lines}, groups
 
 
@@ -99,6 +110,12 @@ def _shared(mine: frozenset[int], theirs: frozenset[int]) -> int:
     return shared if mine and shared >= ALIKE * len(mine) else 0
 
 
+def _taken(found: Prints, known: Mapping[str, Sequence[frozenset[int]]]) -> dict[str, int]:
+    """Returns how many prints of each answer are from a text that is known."""
+    most = {id: max(_shared(prints, text) for text in known[id]) for id, prints in found.items()}
+    return {id: n for id, n in most.items() if n}
+
+
 def _is_telling(exercise: str) -> bool:
     """Returns whether equal text is evidence; in quizzes and handed-out programs it isn't."""
     known = catalogue().find(exercise)
@@ -119,7 +136,9 @@ def _without_common(own: Mapping[str, Prints]) -> dict[str, dict[str, frozenset[
     }
 
 
-def _groups(rare: Mapping[str, Prints], said: dict[str, list[str]]) -> list[str]:
+def _groups(
+    rare: Mapping[str, Prints], enough: Mapping[str, float], said: dict[str, list[str]]
+) -> list[str]:
     """Returns one sentence per group of students with the same texts; adds a note per member."""
     group: dict[str, set[str]] = {}
     shared: dict[tuple[str, str], list[str]] = {}
@@ -129,7 +148,7 @@ def _groups(rare: Mapping[str, Prints], said: dict[str, list[str]]) -> list[str]
             for id in rare[a].keys() & rare[b].keys()
             if (n := min(_shared(rare[a][id], rare[b][id]), _shared(rare[b][id], rare[a][id])))
         }
-        if sum(same.values()) >= TELLING:
+        if sum(same.values()) >= min(enough[a], enough[b]):
             shared[a, b] = sorted(same)
             one = group.get(a, {a}) | group.get(b, {b})
             group |= dict.fromkeys(one, one)
@@ -149,9 +168,9 @@ def answers(work: Work) -> dict[str, str]:
     found: dict[str, str] = {}
     for cell in work.cells:
         if not cell.checks:
-            names = names_written(cell.source) & checked
-            names |= {name for name in INDENTED.findall(cell.source) if name in checked}
-            found |= dict.fromkeys(names, cell.source)
+            names = [*names_written(cell.source), *INDENTED.findall(cell.source)]
+            as_read = {unicodedata.normalize("NFKC", name) for name in names if len(name) < 100}
+            found |= dict.fromkeys(as_read & checked, cell.source)
     return found
 
 
