@@ -183,11 +183,17 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@each_assignment
+@pytest.mark.parametrize(
+    ("assignment", "change"),
+    [
+        pytest.param(a, change, marks=() if a == "3-multi-head" else full)
+        for a in ASSIGNMENTS
+        for change in CHANGES
+        # Its answers have three lines each; with a fourth, they are somebody's own.
+        if (a, change) != ("1-averages", "a print in each function")
+    ],
+)
 def test_a_copy_is_listed_whatever_was_changed(listed, assignment, change):
-    if (assignment, change) == ("1-averages", "a print in each function"):
-        pytest.skip("its answers have three lines each; with a fourth, they are somebody's own")
     students = honest(assignment)
     change = CHANGES[change]
     pal = {id: change(text) for id, text in students["s003"].items()}
