@@ -42,6 +42,7 @@ SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
 ALT = re.compile(r'(?<= )alt="([^"]*)"')
+FIGURE = re.compile(r"<figure\b.*?</figure>|<img\b[^>]*>", re.S)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # On a phone, a wide table scrolls, also by keyboard; only a section may have the focus for that.
 SCROLLS = re.compile(
@@ -252,8 +253,8 @@ def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
         page = page.replace(html.escape(NONE_YET), said("Think first, then read on."))
         page = page.replace("Or show the result.", said("The result"))
         page = _explained(page)
-        if "<img" in page or "<svg" in page:  # the text below speaks of the figure
-            page = page.replace("<details>", "<details open>", 1)
+        figures = FIGURE.findall(page)  # the text below speaks of them
+        page = "".join([FIGURE.sub("", page), *figures])
     elif language() and output.output_type == "stream":
         return new_output("stream", name=output.name, text=said(output.text))
     elif not (language() and ALT.search(page)):
