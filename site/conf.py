@@ -4,6 +4,7 @@ import re
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx.search.zh import SearchChinese
 
 project = "From Averages to Transformers"
 author = "the From Averages to Transformers authors"
@@ -61,5 +62,24 @@ def block(writer, node):
     raise nodes.SkipNode
 
 
+class SearchPairs(SearchChinese):
+    """Chinese search without a dictionary: any two neighbouring characters are a word."""
+
+    language_name = "English"  # of the stemmer's script, which has no class for Chinese
+    js_splitter_code = """
+function splitQuery(query) {
+  const pairs = (word) => Array.from({ length: word.length - 1 }, (_, i) => word.slice(i, i + 2));
+  const words = query.match(/[a-z0-9_]+|[\u4e00-\u9fff]{2,}/gi) ?? [];
+  return words.flatMap((word) => (word.charCodeAt(0) < 0x4e00 ? [word] : pairs(word)));
+}
+"""
+
+    def split(self, input):
+        runs = re.findall("[\u4e00-\u9fff]{2,}", input)
+        pairs = [run[i : i + 2] for run in runs for i in range(len(run) - 1)]
+        return [*pairs, *filter(str.isascii, super().split(input))]
+
+
 def setup(app):
+    app.add_search_language(SearchPairs)
     app.add_html_math_renderer("mathml", (inline, None), (block, None))

@@ -97,6 +97,9 @@ def test_search_from_disk_leads_to_the_words_and_to_lessons_first(site, chromium
     expect(results.first).to_contain_text("A tiny language model")
     results.first.click()
     page.wait_for_function("scrollY > 1000")
+    for to in languages():
+        page.goto(f"{(site / to.folder.name / 'search.html').as_uri()}?q=满纸胡话")
+        expect(results.filter(has_text="patient_a")).to_contain_text("病人 A")
     assert errors == []
     page.close()
 
