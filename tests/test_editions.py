@@ -1,5 +1,6 @@
 """solutions/ and notebooks/ agree, and building them twice changes nothing."""
 
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -358,6 +359,14 @@ def test_a_solution_on_the_site_has_no_line_that_it_replaces(lesson):
     cells = site.lesson_page(SOLUTIONS / f"{lesson}.ipynb").cells
     solved = [c.source for c in cells if str(c.id).endswith("-solution")]
     assert solved and not [text for text in solved if re.match(r"\w+ = \.\.\.", text)]
+
+
+def test_no_number_changes_when_jupyterlab_saves_a_notebook():
+    """JavaScript writes 1.0 as 1. (The kernel's version in `language_info` does change.)"""
+    numbers = []
+    for path in [*pages(SOLUTIONS), *pages(NOTEBOOKS)]:
+        json.loads(path.read_text(encoding="utf-8"), parse_float=numbers.append)
+    assert [number for number in numbers if float(number).is_integer()] == []
 
 
 @pytest.mark.parametrize("to", [None, *languages()])

@@ -66,4 +66,7 @@ def nbgrader_metadata(grade_id: str, points: float | None = None, **kinds: bool)
     """A cell's metadata in nbgrader's schema 3; `kinds` are grade, locked, solution and task."""
     usual = {"grade": False, "grade_id": grade_id, "locked": False, "schema_version": 3}
     metadata = {**usual, "solution": False, "task": False, **kinds}
-    return metadata if points is None else {**metadata, "points": points}
+    if points is None:
+        return metadata
+    # Jupyter's page writes 1.0 as 1, so a notebook that it has saved stays the same.
+    return {**metadata, "points": int(points) if points == int(points) else points}
