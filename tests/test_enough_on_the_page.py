@@ -97,3 +97,15 @@ def test_what_a_text_says_to_import_can_be_imported():
     assert typed
     for line in typed:
         exec(line, {})
+
+
+def test_what_a_reader_builds_runs_within_four_cells_after_its_check():
+    unused = []
+    for path in LESSONS:
+        cells = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+        for i, cell in enumerate(cells):
+            checked = re.match(r'check\("(\w+)"', cell)
+            if checked and catalogue().find(checked[1]).finished is not None:
+                soon = "\n".join(cells[i + 1 : i + 5])
+                unused += [] if f'yours("{checked[1]}"' in soon else [checked[1]]
+    assert unused == []
