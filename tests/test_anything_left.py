@@ -1,4 +1,9 @@
-"""Whatever a student leaves, grading a class reads it in bounded time and memory."""
+"""Whatever a student leaves, grading a class reads it in bounded time and memory.
+
+    python -m tests.test_anything_left 3600 100
+
+tries other inputs for 3600 seconds, from input 100 on, and prints those that go beyond the bounds.
+"""
 
 import copy
 import json
@@ -219,3 +224,19 @@ def warm():
 def test_anything_is_read_in_bounded_time_and_memory(warm, seed):
     for step, (seconds, used) in measured(seed).items():
         assert seconds < SECONDS and used < MEMORY, (step, seconds, used / 2**20)
+
+
+def fuzz(seconds: float, seed: int) -> None:
+    measured(0)
+    end, first, most = time.monotonic() + seconds, seed, (0.0, 0)
+    while time.monotonic() < end:
+        for step, (took, used) in measured(seed).items():
+            most = max(most[0], took), max(most[1], used)
+            if took >= SECONDS or used >= MEMORY:
+                print(f"input {seed}, {step}: {took:.2f} s, {used / 2**20:.0f} MiB", flush=True)
+        seed += 1
+    print(f"{seed - first} inputs: at most {most[0]:.2f} s and {most[1] / 2**20:.0f} MiB for a step")
+
+
+if __name__ == "__main__":
+    fuzz(float(sys.argv[1]), int(sys.argv[2]))
