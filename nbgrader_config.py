@@ -79,6 +79,8 @@ c.GenerateFeedback.preprocessors = [
 c.HTMLExporter.filters = {
     "highlight_code": course.CarefulHighlight,
     "markdown2html": course.markdown,
+    # nbconvert's takes quadratic time in the brackets that a student writes.
+    "strip_files_prefix": lambda text: text,
 }
 c.HTMLExporter.extra_template_basedirs = course.TEMPLATES
 # No large ¶ next to each heading.

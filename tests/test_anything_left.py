@@ -220,7 +220,7 @@ def warm():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it counts memory as Linux tells it")
-@pytest.mark.parametrize("seed", range(1, 1 + INPUTS))
+@pytest.mark.parametrize("seed", [*range(1, 1 + INPUTS), 2468])  # 2468: brackets in Markdown
 def test_anything_is_read_in_bounded_time_and_memory(warm, seed):
     for step, (seconds, used) in measured(seed).items():
         assert seconds < SECONDS and used < MEMORY, (step, seconds, used / 2**20)
@@ -235,7 +235,7 @@ def fuzz(seconds: float, seed: int) -> None:
             if took >= SECONDS or used >= MEMORY:
                 print(f"input {seed}, {step}: {took:.2f} s, {used / 2**20:.0f} MiB", flush=True)
         seed += 1
-    print(f"{seed - first} inputs: at most {most[0]:.2f} s and {most[1] / 2**20:.0f} MiB for a step")
+    print(f"{seed - first} inputs; a step takes at most {most[0]:.2f} s, {most[1] / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":
