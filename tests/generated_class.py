@@ -19,6 +19,7 @@ from typing import Any
 import nbformat
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
+from nbgrader.utils import is_grade
 from traitlets.config import PyFileConfigLoader
 
 from tools import NOTEBOOKS, SOLUTIONS
@@ -153,7 +154,7 @@ class Generator:
             for notebook in self.released.values():
                 notebook.cells = [c for c in notebook.cells if is_needed(c)]
         self.exercises = {
-            name: [id for c in notebook.cells if (id := checked_exercise(c))]
+            name: [id for c in notebook.cells if is_grade(c) and (id := checked_exercise(c))]
             for name, notebook in self.released.items()
         }
         self.made: list[dict[str, dict[str, Answer]]] = []
