@@ -63,13 +63,16 @@ def without(ids):
 
 
 @torch.no_grad()
-def test_the_page_computes_what_pytorch_computes(chromium):
+@pytest.mark.parametrize("older", [False, True], ids=["", "a browser without Float16Array"])
+def test_the_page_computes_what_pytorch_computes(chromium, older):
     chance = random.Random(0)
     texts = [
         [chance.randrange(len(WORDS)) for _ in range(chance.randint(1, LONGEST))]
         for _ in range(200)
     ]
     page = chromium.new_page()
+    if older:
+        page.evaluate("delete globalThis.Float16Array")
     script = joined(FOLDER / "lm.js")
     weights = base64.b64encode(WEIGHTS.read_bytes()).decode()
     for ids, found in zip(
