@@ -21,7 +21,8 @@ from .pretend_gpu import PretendGPU
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
-ON_THE_CPU = "00_before_you_start", "03_softmax_masking", "12_translation"  # small
+# Small models or none.
+ON_THE_CPU = "00_before_you_start", "03_softmax_masking", "12_translation", "17_a_real_text"
 
 
 @pytest.fixture
@@ -39,8 +40,11 @@ def passes(exercise, answer, seed=None):
 
 def usable(name, answer, finished):
     """Replaces `yours`, which runs a check."""
+    if not callable(answer):
+        print(f"{name}: the finished one runs here, because yours isn't written yet.")
+        return finished
     print(f"{name}: yours runs here.")
-    return answer if callable(answer) else finished
+    return answer
 
 
 def printed(cell):
