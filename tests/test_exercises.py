@@ -11,10 +11,12 @@ from torch import nn
 
 from exercises.shared.draw import Draw
 from tools.matrix import answers, cells
-from whywrong import Property, check_exercise, kept_key
+from whywrong import Observation, Property, check_exercise, judge, kept_key
+from whywrong.checker import InProcess
 from whywrong.comparing import same
 from whywrong.course import catalogue
 from whywrong.quizzes import filled
+from whywrong_nbgrader.verdicts import facts
 
 from .sizes import coinciding, sizes
 
@@ -304,3 +306,11 @@ def test_a_quiz_asks_and_explains_each_entry(exercise):
     for m in exercise.misconceptions:
         assert m.entries and set(m.entries) < set(exercise.reference) | {"all"}, m.id
         assert filled(exercise, m) != exercise.reference
+
+
+@each_with_code
+def test_the_right_answer_is_right_with_what_leaves_the_sandbox(exercise):
+    """A property may use no fact of another form."""
+    key = kept_key(exercise, 0)
+    seen = InProcess(exercise, exercise.reference, COURSE).observe(key.cases, {})
+    assert judge(exercise, key, [Observation(o.tensors, facts(o.facts)) for o in seen]).passed

@@ -64,7 +64,7 @@ def see_scores(answer, case, seen):
     long = torch.ones(1, 1, 1_025, 8, dtype=torch.bfloat16)  # 1,024 and 1,023 are one there
     with contextlib.suppress(Exception):
         turned = answer(long)
-        seen.facts["long_dtype"] = str(turned.dtype).removeprefix("torch.")
+        seen.facts.setdefault("traits", {})["long"] = str(turned.dtype).removeprefix("torch.")
         seen.put_judged("long", turned[0, 0, -2:].float())
     x = case["x"]
     query, key = (v.expand(-1, -1, 7, -1).contiguous() for v in (x[:, :, :1], x[:, :, 1:2]))
@@ -116,7 +116,7 @@ def first_pair(case, seen, expected):
 def exact_angles(case, seen, expected):
     if not near(seen.tensors["out"], expected["out"]):
         return None  # what is wrong there is wrong here too
-    if (dtype := seen.facts.get("long_dtype")) != "bfloat16":
+    if (dtype := seen.traits.get("long")) != "bfloat16":
         return f"is {dtype}"
     t = torch.tensor([1023.0, 1024.0], dtype=torch.float64)
     angles = torch.stack([t, t / 10, t / 100, t / 1000], dim=-1)
