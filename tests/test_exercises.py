@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from exercises.shared.draw import Draw
+from tools import ROOT
 from tools.matrix import answers, cells
 from whywrong import Observation, Property, check_exercise, judge, kept_key
 from whywrong.checker import InProcess
@@ -314,3 +315,10 @@ def test_the_right_answer_is_right_with_what_leaves_the_sandbox(exercise):
     key = kept_key(exercise, 0)
     seen = InProcess(exercise, exercise.reference, COURSE).observe(key.cases, {})
     assert judge(exercise, key, [Observation(o.tensors, facts(o.facts)) for o in seen]).passed
+
+
+def test_no_module_of_the_exercises_is_imported_whole():
+    """It would be sent into the sandbox by its name, which means nothing there."""
+    whole = re.compile(r"^(from exercises(\.shared)? import|import exercises)", re.M)
+    files = (ROOT / "exercises").rglob("*.py")
+    assert [path.name for path in files if whole.search(path.read_text(encoding="utf-8"))] == []

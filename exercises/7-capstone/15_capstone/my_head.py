@@ -5,8 +5,19 @@ import re
 import torch
 
 from course_utils.experiments import capstone
-from exercises.shared import runs
-from exercises.shared.runs import HELD_OUT, MODEL, SIZES
+from course_utils.language_model import held_out_loss
+from exercises.shared.runs import (
+    EXAMPLE,
+    HELD_OUT,
+    MODEL,
+    SIZES,
+    TRAINING,
+    can_be_made,
+    example_model,
+    example_texts,
+    fit,
+    windows,
+)
 from whywrong import relation
 
 RUN, VOCABULARY = "run", "vocabulary"
@@ -37,9 +48,9 @@ def made(entries):
     model = entries.get(RUN)
     if model not in ("trained", "untrained"):
         return dict(entries)
-    _, held_out = runs.example_texts()
-    run = {MODEL: runs.example_model(model), SIZES: [*runs.EXAMPLE]}
-    run |= {runs.TRAINING: held_out, HELD_OUT: held_out}
+    _, held_out = example_texts()
+    run = {MODEL: example_model(model), SIZES: [*EXAMPLE]}
+    run |= {TRAINING: held_out, HELD_OUT: held_out}
     return {**entries, RUN: run, VOCABULARY: [*"abcde "]}
 
 
@@ -48,14 +59,14 @@ def measure(answer):
     run, signs = answer[RUN], answer[VOCABULARY]
     if not isinstance(run, dict):
         return {}, {RUN: "a dict is expected, your `my_run`"}
-    if wrong := runs.fit(run):
+    if wrong := fit(run):
         return {}, {RUN: "; ".join(f"{name}: {why}" for name, why in wrong.items())}
-    if not runs.can_be_made(run.get(SIZES)):
+    if not can_be_made(run.get(SIZES)):
         return {}, {RUN: "its sizes are not those of a model"}
     sizes, layer, head = run[SIZES], answer.get(LAYER), answer.get(HEAD)
     *_, num_heads, _, num_layers = sizes
     numbers = {LAYERS: num_layers, HEADS: num_heads}
-    texts = runs.windows(run, HELD_OUT)
+    texts = windows(run, HELD_OUT)
     try:
         model = capstone.twin(run[MODEL], *sizes).to(texts.device)
         blanks = [i for i, sign in enumerate(signs) if str(sign).isspace()]
@@ -63,7 +74,7 @@ def measure(answer):
         return {}, {RUN: str(error).rstrip(".")}
     if not _is_one_of(layer, num_layers) or not _is_one_of(head, num_heads):
         return numbers, {}
-    numbers[LOSS] = runs.held_out_loss(model, texts)
+    numbers[LOSS] = held_out_loss(model, texts)
     numbers[WITHOUT] = capstone.loss_without(model, texts, layer, head)
     numbers[MEASURED] = numbers[WITHOUT] - numbers[LOSS]
     if answer.get(JOB) in capstone.JOBS:

@@ -5,8 +5,20 @@ import re
 from itertools import permutations
 
 from course_utils.transformer import block_parameters
-from exercises.shared import runs
-from exercises.shared.runs import BIGRAM, COUNT, FIRST, LOSS, OVERLAP, SIZES, TRAINED
+from exercises.shared.runs import (
+    BIGRAM,
+    COUNT,
+    FIRST,
+    LOSS,
+    OVERLAP,
+    SIZES,
+    TRAINED,
+    can_be_made,
+    fit,
+    measured,
+)
+from exercises.shared.runs import made as made
+from exercises.shared.runs import sizes_fit as make_a_model
 from whywrong import relation
 
 PREDICTED_COUNT, PREDICTED_LOSS = "predicted parameters", "predicted first loss"
@@ -21,14 +33,11 @@ REASON = 4  # words; in a language without blanks one character counts as a word
 WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]{2,}")
 
 
-made = runs.made
-
-
 def measure(run):
-    wrong = runs.fit(run)
-    if wrong or not runs.can_be_made(run.get(SIZES)):
+    wrong = fit(run)
+    if wrong or not can_be_made(run.get(SIZES)):
         return {}, wrong
-    return runs.measured(run), {}
+    return measured(run), {}
 
 
 # ---------------------------------------------------------------- relations
@@ -44,7 +53,7 @@ def ln_v(d):
 
 
 def sizes_fit(d):
-    return runs.sizes_fit(d[SIZES])
+    return make_a_model(d[SIZES])
 
 
 def parameters_follow(d):
