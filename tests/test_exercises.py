@@ -36,7 +36,7 @@ each_quiz = pytest.mark.parametrize("exercise", QUIZZES, ids=lambda e: e.id)
 
 @each_exercise
 def test_an_exercise_has_enough_of_everything(exercise):
-    few, many = {"quiz": (4, 40), "function": (5, 24), "class": (10, 34)}[exercise.kind]
+    few, many = {"quiz": (4, 40), "function": (5, 24), "class": (10, 32)}[exercise.kind]
     assert few <= len({m.id for m in exercise.misconceptions}) <= many
     kinds = [cell.kind for cell in cells(exercise)]
     assert kinds.count("other right") >= (2 if exercise.kind == "quiz" else 3)

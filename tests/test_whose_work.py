@@ -153,7 +153,7 @@ def test_nobody_is_listed_who_wrote_an_answer_alone(listed, assignment):
 
 @each_assignment
 def test_in_an_honest_class_of_150_nobody_has_the_published_text(listed, assignment):
-    """Short classes are written as published by a third of an honest class."""
+    """A third of an honest class writes the shortest answers as they are published."""
     told, _ = listed(assignment, honest(assignment, 150))
     assert not [line for lines in told.values() for line in lines if "published" in line]
 

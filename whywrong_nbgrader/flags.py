@@ -29,7 +29,7 @@ TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15
 ALIKE = 0.8  # the share of an answer's prints that the other text has, too
 COMMON = 0.05  # a print that a larger share of the class has is ignored
 PART = 1 / 8  # of a student's prints: in many answers, what two people write alike adds up
-MOSTLY = 0.6  # the share of the published prints that tells, whoever else has them
+MOSTLY = 0.6  # of the published prints: whoever has so many is listed, also if others have them
 INDENTED = re.compile(r"^[ \t]+(?:def|class) +(\w+)", re.M)  # for example below `if True:`
 AT_ONCE = 100  # texts per request
 

@@ -14,7 +14,7 @@ const POWERS = Array.from({ length: 32 }, (_, exponent) => 2 ** (exponent - 15))
 /** @param {Uint16Array} bits float16s */
 function halves(bits) {
   const Native = /** @type {any} */ (globalThis).Float16Array; // in browsers since 2025
-  if (Native) return new Float32Array(new Native(bits.buffer));
+  if (Native) return new Float32Array(new Native(bits.buffer, bits.byteOffset, bits.length));
   const numbers = new Float32Array(bits.length);
   for (let i = 0; i < bits.length; i += 1) {
     const [exponent, fraction] = [(bits[i] >> 10) & 31, bits[i] & 1023];

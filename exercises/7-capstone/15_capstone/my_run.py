@@ -18,7 +18,7 @@ from exercises.shared.runs import (
     measured,
 )
 from exercises.shared.runs import made as made
-from exercises.shared.runs import sizes_fit as make_a_model
+from exercises.shared.runs import sizes_fit as are_of_a_model
 from whywrong import relation
 
 PREDICTED_COUNT, PREDICTED_LOSS = "predicted parameters", "predicted first loss"
@@ -53,7 +53,7 @@ def ln_v(d):
 
 
 def sizes_fit(d):
-    return make_a_model(d[SIZES])
+    return are_of_a_model(d[SIZES])
 
 
 def parameters_follow(d):
