@@ -17,6 +17,7 @@ from course_utils.attention import (
     PaddedCausalSelfAttention,
     SelfAttention,
     attention_scores,
+    cached_attention_step,
     causal_mask,
     copy_linear_to_matrix,
     copy_wrapper_to_split,
@@ -127,6 +128,7 @@ def test_copying_matrices_of_different_sizes_is_refused_and_copies_nothing():
 def test_a_head_names_the_limit_if_there_are_too_many_tokens(head):
     with pytest.raises(ValueError, match="7 tokens.*context_length is 4"):
         head(5, 6, context_length=4)(numbers(2, 7, 5))
+    assert head(5, 6, context_length=4)(numbers(2, 4, 5)).shape == (2, 4, 6)
 
 
 # Lesson 05 -------------------------------------------------------------------------------------
@@ -192,3 +194,19 @@ def test_a_split_module_that_does_not_fit_is_refused_and_unchanged(split, messag
         copy_wrapper_to_split(wrapper, split)
     for name, value in split.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+# Lesson 11 -------------------------------------------------------------------------------------
+
+
+@both_dtypes
+def test_steps_with_a_cache_give_the_rows_of_causal_attention_and_keep_what_they_were_given(dtype):
+    query, key, value = (numbers(2, 3, 5, 4, dtype=dtype, seed=n).detach() for n in range(3))
+    cache, rows = None, []
+    for t in range(5):
+        newest = (x[:, :, t : t + 1] for x in (query, key, value))
+        row, cache = cached_attention_step(*newest, cache)
+        rows.append(row)
+    expected = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    assert_equal(torch.cat(rows, dim=-2), expected)
+    assert torch.equal(cache[0], key) and torch.equal(cache[1], value)

@@ -269,6 +269,20 @@ def test_no_other_picture_is_fetched_or_hides_other_output(source):
 
 
 @pytest.mark.parametrize(
+    ("style", "kept"),
+    [
+        ("margin:4px", True),
+        ("text-align:left", True),
+        ("margin:-99em 0", False),
+        ("margin-top:-99em", False),
+    ],
+)
+def test_no_margin_lets_an_output_cover_a_card(style, kept):
+    cleaned = clean_data({"text/html": f'<div style="{style}">x</div>'})["text/html"]
+    assert cleaned == (f'<div style="{style}">x</div>' if kept else "<div>x</div>")
+
+
+@pytest.mark.parametrize(
     "outputs", [None, 5, "text", [5], [{}], [{"output_type": "stream"}], [{"output_type": "error"}]]
 )
 def test_malformed_outputs_do_no_harm(outputs):
@@ -447,6 +461,24 @@ def test_a_missing_name_is_reported_with_the_reason(server):
     report = done.reports["naive_mean"]
     assert "NameError: name 'naive_mean' is not defined" in report["message"]
     assert "doesn't compile on Python" in report["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("return total(x)", "`total` is defined in cell 4, which runs later."),
+        ("return totals(x)", "No cell of the submitted notebook defines `totals`."),
+        (
+            "import mine",
+            "The file mine.py isn't there when a class is graded: only notebooks are.",
+        ),
+        ("return half(x)", "The last run of its defining cell failed (ZeroDivisionError)."),
+    ],
+)
+def test_what_an_answer_misses_is_said_in_words(server, line, said):
+    failed, later = Cell("half = 1 / 0"), Cell("def total(x):\n    return x")
+    done = graded(server, failed, Cell(f"def naive_mean(x):\n    {line}"), CHECK, later)
+    assert done.reports["naive_mean"]["notes"][0] == said
 
 
 def test_a_notebook_has_a_time_limit(server):

@@ -204,3 +204,18 @@ def test_files_in_its_folders_count_as_memory(server):
         before = held()
         run(process, "open('/tmp/written', 'wb').write(bytes(2**26))")
         assert held() - before == pytest.approx(2**26, rel=0.01)
+
+
+def test_a_second_of_computing_is_counted_once_however_often_the_watch_looks(server):
+    with server.fork() as process:
+        before = server.used
+        computed = run(
+            process,
+            """
+            import time
+            while time.process_time() < 0.7:
+                pass
+            print(time.process_time())
+        """,
+        )
+        assert server.used - before == pytest.approx(float(computed), abs=0.3)
