@@ -8,7 +8,18 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from tools import SOLUTIONS
-from tools.minutes import LONGEST, Count, count, main, sittings, state, state_totals, table
+from tools.minutes import (
+    LONGEST,
+    Count,
+    count,
+    main,
+    prose,
+    sittings,
+    state,
+    state_totals,
+    table,
+    words,
+)
 from whywrong.course import joined
 
 COURSE = joined(())
@@ -149,8 +160,8 @@ def test_each_of_several_sittings_states_its_own():
 
 def test_the_table_says_which_sitting_is_too_long(tmp_path, capsys):
     (tmp_path / "1-a").mkdir()
-    for name, words in {"01_short": 130, "02_long": 46 * 130}.items():
-        notebook = new_notebook(cells=[text("word " * words)])
+    for name, long in {"01_short": 130, "02_long": 46 * 130}.items():
+        notebook = new_notebook(cells=[text("word " * long)])
         nbformat.write(notebook, tmp_path / "1-a" / f"{name}.ipynb")
     paths = sorted(tmp_path.glob("*/*"))
     lines, well = table(paths, {})
@@ -159,6 +170,24 @@ def test_the_table_says_which_sitting_is_too_long(tmp_path, capsys):
     assert main(["01"], tmp_path) == 0
     assert main([], tmp_path) == 1
     assert "02_long" in capsys.readouterr().out
+
+
+def test_the_words_of_a_lesson_are_shown_beside_those_of_an_earlier_draft(tmp_path):
+    cells = [
+        text("Four (in two `f(x)`) words, 3.5 of them $f(x)$.\n\n" + "long " * 81),
+        text("## What just happened\n\nNearly nothing.\n\n## Next\n\nMore."),
+    ]
+    nbformat.write(new_notebook(cells=cells), path := tmp_path / "02_short.ipynb")
+    _, row, total = words([path])
+    numbers = row.split()[1:]
+    assert numbers[:2] == ["97", "644"] and numbers[-1] == "1"
+    assert numbers[2:5] == [f"{share / 97:.1%}" for share in (3, 2, 1)]
+    assert total.split()[1:] == numbers
+
+
+def test_a_paragraph_is_neither_a_heading_nor_a_table():
+    parts = ["One\ntwo.", "- A bullet", "- and another"]
+    assert prose("# Head\n\nOne\ntwo.\n\n| a |\n|---|\n\n- A bullet\n- and another") == parts
 
 
 # ---------------------------------------------------------------- the actual course

@@ -1,4 +1,4 @@
-"""`make minutes`: computes how long each sitting of each lesson takes.
+"""`make minutes`: computes how long each sitting of each lesson takes, and how wordy it is.
 
 A sitting is what you read and do without a break: at most 45 minutes. In a notebook,
 
@@ -9,6 +9,10 @@ A sitting is what you read and do without a break: at most 45 minutes. In a note
 `make notebooks` writes the minutes wherever a lesson states them: into those headings, into `(7
 minutes)` after a section's heading, into the first "about 40 minutes" of a lesson with one sitting,
 and into the line below an exercise's heading, `*Difficulty: ●●○ · about 10 minutes · 2 points*`.
+
+The second table has the words of each lesson beside those of an earlier draft, which was as clear:
+its text cells, the share of them in parentheses, in "What just happened" and with digits, the
+explanations and replies in kept_back.toml, and the number of paragraphs over 80 words.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from dataclasses import astuple, dataclass
 from itertools import pairwise
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
+from course_utils.desk.guesses import kept_back
 from whywrong.course import catalogue
 from whywrong_nbgrader.cells import as_found, checked_exercise
 from whywrong_nbgrader.cells import without_hidden_tests as as_handed_out
@@ -53,6 +59,14 @@ WORD = re.compile(r"\S*\w\S*")
 SOLUTION = re.compile(r"### BEGIN SOLUTION.*?### END SOLUTION", re.S)
 QUIZ_ENTRY = re.compile(r"^ *[\"'].*:", re.M)
 NOT_READ = ("report_environment()",)
+
+PARENTHESES = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
+RECAP = re.compile(r"^#+ What just happened\n(.*?)(?=^#|\Z)", re.M | re.S)
+LONGEST_PARAGRAPH = 80
+# The words of each lesson's text cells at commit 5c2a056; lesson 17 didn't exist.
+EARLIER = {"00": 1067, "01": 1010, "02": 644, "03": 1019, "04": 3051, "05": 1754, "06": 1372}
+EARLIER |= {"07": 2278, "08": 2247, "09": 2580, "10": 3586, "11": 2257, "12": 2228, "13": 2417}
+EARLIER |= {"14": 1495, "15": 1534, "16": 1538}
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,7 @@ def count(cells: Sequence[NotebookNode], points: Mapping[str, float]) -> Count:
 def _count_cell(cell: NotebookNode, points: Mapping[str, float]) -> Count:
     if cell.cell_type == "markdown":
         return Count(
-            words=len(WORD.findall(UNREAD.sub(" ", cell.source))),
+            words=len(_words(cell.source)),
             predictions=len(PREDICTION.findall(cell.source)),
         )
     if cell.cell_type != "code":
@@ -102,6 +116,10 @@ def _count_cell(cell: NotebookNode, points: Mapping[str, float]) -> Count:
         lines=sum(bool(line.strip()) for line in source.splitlines()) if read else 0,
         figures=sum(map(_is_figure, cell.outputs)),
     )
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(UNREAD.sub(" ", text))
 
 
 def _stub(solution: re.Match[str]) -> str:
@@ -245,6 +263,51 @@ def table(paths: Sequence[Path], points: Mapping[str, float]) -> tuple[list[str]
     return lines, well
 
 
+def words(paths: Sequence[Path]) -> list[str]:
+    """The lines to print about the words of lessons, with a total."""
+    lines = [
+        "lesson                     words  before  in ( )  recaps  digits  kept back  too long"
+    ]
+    total = [0] * 7
+    for path in paths:
+        texts = [c.source for _, c in _texts(nbformat.read(path, as_version=4).cells)]
+        number, every = path.stem[:2], _words("\n\n".join(texts))
+        replies = kept_back().get(number, {})
+        row = [
+            len(every),
+            EARLIER.get(number, 0),
+            sum(len(_words(found)) for text in texts for found in _parentheses(text)),
+            sum(len(_words(found)) for text in texts for found in RECAP.findall(text)),
+            sum(bool(re.search(r"\d", word)) for word in every),
+            sum(len(_words(text)) for part in ("why", "wrong") for text in _strings(replies, part)),
+            sum(len(_words(part)) > LONGEST_PARAGRAPH for text in texts for part in prose(text)),
+        ]
+        total = [*map(add, total, row)]
+        lines.append(_wordy(path.stem, row))
+    return [*lines, _wordy("together", total)]
+
+
+def _wordy(name: str, row: Sequence[int]) -> str:
+    count, before, *shares, kept, long = row
+    parts = "".join(f"{share / max(count, 1):8.1%}" for share in shares)
+    return f"{name:26} {count:5,}  {before or '-':6,}{parts}  {kept:9,}  {long:8}"
+
+
+def _parentheses(text: str) -> list[str]:
+    return PARENTHESES.findall(re.sub(r"`[^`\n]*`|\$[^$]*\$", "x", UNREAD.sub(" ", text)))
+
+
+def _strings(kept: Mapping[str, Any], part: str) -> Iterator[str]:
+    for text in kept.get(part, {}).values():
+        yield from [text] if isinstance(text, str) else text.values()
+
+
+def prose(text: str) -> list[str]:
+    """The paragraphs and bullets of a text cell, without its headings and tables."""
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text)
+    return [part for part in parts if not part.lstrip().startswith(("#", "|", "$$"))]
+
+
 def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
     """Print the minutes of every sitting, or of the lessons whose names begin this way."""
     paths = sorted(
@@ -253,7 +316,7 @@ def main(arguments: list[str], solutions: Path = SOLUTIONS) -> int:
         if path.name != START_PAGE and (not arguments or path.name.startswith(tuple(arguments)))
     )
     lines, well = table(paths, catalogue().points())
-    print("\n".join(lines))
+    print("\n".join([*lines, "", *words(paths)]))
     return 0 if well else 1
 
 

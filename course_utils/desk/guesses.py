@@ -5,8 +5,9 @@ depend on them.
 
     reveal(predicted_sum, 28 * 4)
 
-Texts that would give an answer away are kept out of the notebook. `caption` looks up the title
-and alternative text of a figure, and `recall` the answers to a lesson's first questions.
+Texts that would give an answer away are kept out of the notebook, in kept_back.toml: the
+explanation of a result and the replies to wrong predictions, which `reveal` shows; the title and
+alternative text of a figure (`caption`); and the answers to a lesson's first questions (`recall`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 import re
 import textwrap
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,13 +28,17 @@ from .language import language, said
 from .rounding import fixed
 
 SAME = "as you predicted"
-OTHER = "not what you predicted: find out why before you read on"
+OTHER = "not what you predicted"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 PRE = '<pre style="font-family:var(--jp-code-font-family,monospace);white-space:pre-wrap">'
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 WORDS: dict[str, float] = {"true": True, "yes": True, "false": False, "no": False}
 WORDS |= {word: n for n, word in enumerate(NUMBERS)}
 NONE_YET = "No prediction yet. Replace the dots above with it and run both cells again."
+# What the names of replies in kept_back.toml may be, besides a value: see `_fits`.
+OTHERWISE, ANY = "otherwise", "..."
+LIMIT = re.compile(r"(above|below)(?: (\S+))?")
+RANGE = re.compile(r"(\S+) to (\S+)")
 
 
 class Folded:
@@ -91,24 +97,71 @@ def reveal(
         result: the actual result, of the same types; a tensor counts as a list.
         within: the largest error of a number that still counts as right.
         digits: the number of digits that are shown after the decimal point.
-        why: the name of an explanation in kept_back.toml, such as "03 hidden rows", which is shown
-            below the result.
+        why: the name of a prediction's texts in kept_back.toml, such as "02 row": an explanation,
+            which is shown below the result, and replies to wrong predictions. A reader whose
+            prediction was wrong sees the first reply that fits it, above the explanation.
     """
     guess, result = _plain(guess), _plain(result)
-    if _unanswered(guess):
-        Folded(said(NONE_YET), "\n".join([_shown(result, digits), *_explained(why)])).show()
+    asked_for = NONE_YET if _unanswered(guess) else _several(guess, result)
+    if asked_for:
+        Folded(said(asked_for), "\n".join([_shown(result, digits), *_kept("why", why)])).show()
         return
-    verdict = SAME if _same(guess, result, within) else OTHER
-    print(said(f"your prediction: {_shown(guess, digits)}"))
-    print(said(f"the result: {_shown(result, digits)}  ({verdict})"), *_explained(why), sep="\n")
+    right = _same(guess, result, within)
+    lines = [
+        said(f"your prediction: {_shown(guess, digits)}"),
+        said(f"the result: {_shown(result, digits)}  ({SAME if right else OTHER})"),
+    ]
+    if not right:
+        lines += _kept("wrong", why, lambda key: _fits(key, guess, result, within))
+    print(*lines, *_kept("why", why), sep="\n")
 
 
-def _explained(name: str) -> list[str]:
+def _several(guess: Any, result: Any) -> str:
+    """What to say if a single value was typed where several are asked for."""
+    if isinstance(guess, list | tuple) or not isinstance(result, list) or len(result) < 2:
+        return ""
+    values = "numbers" if all(map(_is_number, result)) else "answers"
+    return f"{len(result)} {values} are asked for, in square brackets. Run both cells again."
+
+
+def _kept(part: str, name: str, fits: Callable[[str], bool] = bool) -> list[str]:
+    """The lines of a prediction's explanation, or of the first of its replies whose name fits."""
     lesson, _, which = name.partition(" ")
-    if not name:
-        return []
-    text = said(kept_back()[lesson]["why"][which])
-    return [text] if language() else textwrap.wrap(text, 90)  # the page wraps text without spaces
+    kept = kept_back()[lesson].get(part, {}).get(which, "") if name else ""
+    if isinstance(kept, dict):
+        kept = next((reply for key, reply in kept.items() if fits(key)), "")
+    text = said(kept)
+    return [text] if language() and text else textwrap.wrap(text, 90)  # a page wraps other scripts
+
+
+def _fits(key: str, guess: Any, result: Any, within: float) -> bool:
+    """Whether a reply with this name is for this prediction.
+
+    A name is a value ("20", "false", "cat"), "8 to 12", "above 12", "below 8", "above" or "below"
+    for anything above or below the result, or "otherwise". For a list, it has one such part for
+    each item ("14, above 16"), and "..." fits any item.
+    """
+    if key in (OTHERWISE, ANY):
+        return True
+    if isinstance(guess, list | tuple):
+        keys, pairs = (
+            key.split(", "),
+            isinstance(result, list | tuple) and len(result) == len(guess),
+        )
+        results = result if pairs else [None] * len(guess)
+        each = zip(keys, guess, results, strict=False)
+        return len(keys) == len(guess) and all(_fits(k, g, r, within) for k, g, r in each)
+    if not _is_number(guess):
+        return _word(key) == _word(str(guess))
+    try:
+        if limit := LIMIT.fullmatch(key):
+            least = float(limit[2] or result)
+            return guess > least if limit[1] == "above" else guess < least
+        if ends := RANGE.fullmatch(key):
+            return float(ends[1]) <= guess <= float(ends[2])
+        return _same(guess, float(key), within)
+    except (TypeError, ValueError):  # a number where words or other values were asked for
+        return False
 
 
 def recall(lesson: str, answers: list[Any]) -> None:
@@ -180,6 +233,10 @@ def _unanswered(guess: Any) -> bool:
     return guess is ... or guess is None
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _same(guess: Any, result: Any, within: float) -> bool:
     if isinstance(guess, list | tuple) and isinstance(result, list | tuple):
         pairs = zip(guess, result, strict=False)
@@ -188,7 +245,7 @@ def _same(guess: Any, result: Any, within: float) -> bool:
         return _word(guess) == _word(result)
     if isinstance(guess, bool) or isinstance(result, bool):
         return guess is result
-    if isinstance(guess, int | float) and isinstance(result, int | float):
+    if _is_number(guess) and _is_number(result):
         return (
             guess == result
             or (math.isnan(guess) and math.isnan(result))
