@@ -193,8 +193,24 @@ class ModernLM(nn.Module):
 
 
 def llama_of_size(config: Any) -> ModernLM:
-    """Build a `ModernLM` with the sizes in a `LlamaConfig` of `transformers`, or one like it."""
-    rotary = getattr(config, "rope_parameters", None) or {}  # its place in version 5 and later
+    """Build a `ModernLM` with the sizes in a `LlamaConfig` of `transformers`, or one like it.
+
+    Raises:
+        ValueError: the config asks for something that a `ModernLM` doesn't have: scaled rotary
+            angles, biases, heads whose width isn't C / H, or an activation function but SiLU.
+    """
+    rotary = getattr(config, "rope_parameters", None)  # its place in version 5 and later
+    rotary = rotary or getattr(config, "rope_scaling", None) or {}
+    width = config.hidden_size // config.num_attention_heads
+    has = {"rope_type": "default", "attention_bias": False, "mlp_bias": False}
+    has |= {"head_dim": width, "hidden_act": "silu"}
+    asked = {name: getattr(config, name, None) for name in has}
+    asked["rope_type"] = rotary.get("rope_type", rotary.get("type"))
+    for name, value in asked.items():
+        if value not in (None, has[name]):
+            raise ValueError(
+                f"a ModernLM has {name} {has[name]!r}, but the config asks for {value!r}"
+            )
     return ModernLM(
         config.vocab_size,
         config.hidden_size,
@@ -312,8 +328,9 @@ LLAMA = {
 def halves_to_pairs(weight: Tensor, num_heads: int) -> Tensor:
     """Reorder the rows of a query or key matrix `(H D, C)` so that neighbours are rotated together.
 
-    Llama's published code rotates channel i of a head together with channel i + D / 2, but
-    `apply_rope` rotates channel 2i together with channel 2i + 1.
+    Meta's own code rotates channel 2i of a head together with channel 2i + 1, as `apply_rope` does.
+    The library `transformers` rotates channel i together with channel i + D / 2, and its conversion
+    of a model permutes the rows accordingly. This function undoes that.
 
     >>> halves_to_pairs(torch.arange(4.0)[:, None], num_heads=1)[:, 0].tolist()
     [0.0, 2.0, 1.0, 3.0]
@@ -323,7 +340,7 @@ def halves_to_pairs(weight: Tensor, num_heads: int) -> Tensor:
 
 
 def load_llama(model: ModernLM, state_dict: dict[str, Tensor]) -> None:
-    """Copy parameters with Llama's names into a `ModernLM`, in place.
+    """Copy parameters with Llama's names in `transformers` into a `ModernLM`, in place.
 
     The output layer must be tied to the token embedding (one shared matrix), as in the small
     models of this family.

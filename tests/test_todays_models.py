@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -149,6 +150,33 @@ def test_a_llama_with_random_parameters_gives_the_same_logits(base):
         kept = theirs(ids[:, :9], use_cache=True)
         step = theirs(ids[:, 9:10], past_key_values=kept.past_key_values).logits
         torch.testing.assert_close(parts[1], step, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+            "rope_type",
+        ),
+        ({"attention_bias": True}, "attention_bias False, but the config asks for True"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"head_dim": 8}, "head_dim 4, but the config asks for 8"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+    ],
+)
+def test_a_config_that_a_modern_lm_cannot_honour_is_refused(asked, said):
+    with pytest.raises(ValueError, match=said):
+        llama_and_ours(**asked)
+
+
+def test_scaled_angles_are_refused_under_their_older_name():
+    config = transformers.LlamaConfig().to_dict()
+    older = SimpleNamespace(
+        **config | {"rope_parameters": None, "rope_scaling": {"type": "dynamic"}}
+    )
+    with pytest.raises(ValueError, match="rope_type 'default', but the config asks for 'dynamic'"):
+        llama_of_size(older)
 
 
 @pytest.mark.parametrize("window", [1, 3, 5, 40])
