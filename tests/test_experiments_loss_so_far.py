@@ -1,5 +1,6 @@
 """The loss so far: what is printed was measured in this run, beside five stored runs."""
 
+import html
 import json
 import re
 
@@ -13,6 +14,7 @@ from course_utils.data import toy_english
 from course_utils.desk.points import losses, progress_path, record_loss
 from course_utils.experiments import loss_so_far
 from tools import ROOT
+from whywrong.language import speaking
 
 PAIR = "the mean of the past and the word before"
 LESSONS = sorted((ROOT / "solutions").glob("*/*.ipynb"))
@@ -37,6 +39,7 @@ def test_the_stored_file_names_the_command_that_writes_it():
     for name, row in content["rows"].items():
         exact = name in loss_so_far.COUNTED or name == loss_so_far.FLOOR
         assert len(row["losses"]) == (1 if exact else len(loss_so_far.SEEDS))
+        assert len(row["plural"]) == len(row["losses"])
         assert len(row["lines"]) == loss_so_far.LINES
 
 
@@ -65,34 +68,74 @@ def nothing(x):
     return torch.zeros_like(x)
 
 
-def test_three_different_parts_in_one_row_show_three_losses_and_their_names(quick, capsys):
+@pytest.fixture
+def tables(monkeypatch):
+    """The tables that `show` displays."""
+    shown = []
+    monkeypatch.setattr(loss_so_far, "_display", shown.append)
+    return shown
+
+
+def test_three_different_parts_in_one_row_show_three_losses_and_their_names(quick, tables):
     for own in (SeesTheFuture, nothing):
         own.__module__ = "__main__"  # as if written in a notebook
     runs = [
         loss_so_far.train(PAIR, part) for part in (attention.softmax_mean, SeesTheFuture(), nothing)
     ]
     loss_so_far.show(*runs)
-    shown = capsys.readouterr().out
-    found = dict(re.findall(r"this run with (.*): (\d\.\d{3})\n", shown))
-    assert list(found) == ["the finished softmax_mean", "your SeesTheFuture", "your nothing"]
-    assert len(set(found.values())) == 3
-    assert list(found.values()) == [f"{run.loss:.3f}" for run in runs]
-    assert all(shown.count(f"… {line}\n") == 1 for run in runs for line in run.lines)
+    [table] = tables
+    lines = [line for line in table.lines if line.part]
+    names = ["the finished softmax_mean", "your SeesTheFuture", "your nothing"]
+    assert [line.part for line in lines] == names
+    measured = [(f"{run.loss:.3f}", f"{run.plural:.2f}") for run in runs]
+    assert [line.measured for line in lines] == measured and len(set(measured)) == 3
+    assert {line.finished for line in lines} == {loss_so_far._lines(PAIR, [])[0].finished}
+    assert [line.name for line in table.lines].count(PAIR) == 3
+    assert list(table.texts) == ["the word before, alone", PAIR]
+    assert table.texts[PAIR] == runs[0].lines
+    for shown in (repr(table), table._repr_html_()):
+        assert all(number in shown for two in measured for number in two)
 
 
-def test_your_earlier_runs_are_in_a_later_table_and_marked(tmp_path, monkeypatch, capsys):
+def own_run(row, loss, part):
+    return loss_so_far.Run(row, loss, 0.12, part, ("the end .", "the dog ."))
+
+
+def test_your_latest_earlier_run_is_in_a_later_table_and_the_older_ones_are_folded(
+    tmp_path, monkeypatch, tables
+):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "points.json"))
-    yours = loss_so_far.Run(PAIR, 1.5678, "your softmax_mean", ("the end .", "the dog ."))
-    finished = loss_so_far.Run("one head", 1.5, "the finished CausalSelfAttention", ("a", "b"))
-    loss_so_far.show(yours, finished)
-    assert "this run with your softmax_mean: 1.568" in capsys.readouterr().out
-    assert losses() == {
-        PAIR: {"your softmax_mean": {"loss": 1.5678, "lines": ["the end .", "the dog ."]}}
+    for loss, part in (
+        (1.9, "naive"),
+        (1.6, "slow_mean"),
+        (1.5678, "softmax_mean"),
+        (1.7, "naive"),
+    ):
+        loss_so_far.show(own_run(PAIR, loss, f"your {part}"))
+    assert list(losses()[PAIR]) == ["your slow_mean", "your softmax_mean", "your naive"]
+    assert losses()[PAIR]["your softmax_mean"] == {
+        "loss": 1.5678,
+        "plural": 0.12,
+        "lines": ["the end .", "the dog ."],
     }
+    loss_so_far.show(own_run("one head", 1.5, "the finished CausalSelfAttention"))
+    table = tables[-1]
+    [earlier, head] = [line for line in table.lines if line.part]
+    assert (earlier.part, earlier.measured) == ("your naive", ("1.700", "0.12"))
+    assert head.part == "the finished CausalSelfAttention"
+    assert table.texts[PAIR] == ("the end .", "the dog .")
+    assert [run.split(": ")[1][:5] for run in table.older] == ["1.600", "1.568"]
+    page, folded = table._repr_html_().split("<details>")
+    assert "slow_mean" in folded and "slow_mean" not in page + repr(table)
     loss_so_far.show("one head")
-    shown = capsys.readouterr().out
-    assert "an earlier run with your softmax_mean: 1.568\n          … the end .\n" in shown
-    assert "this run" not in shown and "CausalSelfAttention" not in shown
+    assert "CausalSelfAttention" not in repr(tables[-1])
+
+
+def test_a_file_of_an_earlier_version_keeps_its_points(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "points.json"))
+    run = {"loss": 1.5, "lines": ["a", "b"]}
+    progress_path().write_text(json.dumps({"losses": {"one head": {"your Head": run}}}))
+    assert losses() == {"one head": {}}
 
 
 def test_a_damaged_file_has_no_earlier_runs(tmp_path, monkeypatch):
@@ -100,18 +143,47 @@ def test_a_damaged_file_has_no_earlier_runs(tmp_path, monkeypatch):
     for text in ("", "[]", '{"exercises": {}, "losses": {"one head": 3}}', "{"):
         progress_path().write_text(text)
         assert losses() == {}
-    record_loss("one head", "your Head", 1.5, ["a", "b"])
-    assert losses() == {"one head": {"your Head": {"loss": 1.5, "lines": ["a", "b"]}}}
+    record_loss("one head", "your Head", 1.5, 0.3, ["a", "b"])
+    run = {"loss": 1.5, "plural": 0.3, "lines": ["a", "b"]}
+    assert losses() == {"one head": {"your Head": run}}
 
 
 def test_the_table_ends_with_its_row_and_the_floor(capsys):
     loss_so_far.show("the word before, alone")
     lines = capsys.readouterr().out.splitlines()
-    rows = [line for line in lines[1:-1] if not line.startswith(" " * 10)]
-    assert len(rows) == 5 and "the word before, alone" in rows[-2]
-    assert rows[-1].endswith(f"{toy_english.least_loss(33):.3f}")
-    assert sum("…" in line for line in lines) == 10  # two lines under each row
-    assert max(map(len, lines)) <= 100
+    assert lines[4].startswith("03      the word before, alone")
+    assert lines[5].split() == [*loss_so_far.FLOOR.split(), "1.218", "1.00"]
+    assert sum("…" in line for line in lines) == 4  # the texts of two models
+    assert max(map(len, lines)) <= 120
+    columns = [
+        line.index(number)
+        for line, number in zip(lines[1:6], ("3.2", "2.8", "(2.", "(1.", "1.2"), strict=True)
+    ]
+    assert len(set(columns)) == 1
+
+
+def test_a_table_without_runs_has_only_what_is_stored_and_what_is_exact(tables):
+    loss_so_far.show("one head")
+    for line in tables[0].lines:
+        assert any(line.measured) != any(line.finished) and not line.part
+
+
+def test_the_table_is_shown_in_the_language_of_the_reader(tables):
+    loss_so_far.show("one head")
+    with speaking("zh"):
+        page = html.unescape(re.sub(r"<[^>]*>", " ", tables[0]._repr_html_()))
+        text = repr(tables[0])
+    own = page.replace(loss_so_far.BEGINNING, "")
+    for shown in (own, text.replace(loss_so_far.BEGINNING, "")):
+        english = set(re.findall("[a-z]{2,}", shown)) - set(toy_english.words)
+        assert not english, english
+
+
+def test_an_early_model_expects_the_wrong_number_and_only_a_good_one_the_right_one():
+    plural = {name: row["plural"] for name, row in loss_so_far.kept().items()}
+    assert max(max(plural[name]) for name in ("the mean of the past alone", PAIR)) < 0.2
+    assert max(plural["one head"]) < 0.5 < min(plural["two blocks"])
+    assert plural[loss_so_far.FLOOR] == [1.0]
 
 
 def test_a_part_that_knows_only_texts_of_32_words_still_writes(quick):
@@ -138,12 +210,21 @@ def test_an_unknown_row_is_refused():
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_s_table_is_of_the_stored_runs(path):
     """Cells that train keep one run's output, so their stored table could be out of date."""
-    rows = loss_so_far.kept()
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code" and "loss_so_far.train(" in cell.source:
             assert {"measured", "nbval-ignore-output"} <= set(cell.metadata["tags"])
         if cell.cell_type == "code" and "loss_so_far.show(" in cell.source:
-            text = json.dumps(cell.outputs, ensure_ascii=False)
-            for name, bounds in re.findall(r"\d\d      ([a-zA-Z ,]{42})([\d. to]+)\\n", text):
-                known = [f"{bound(rows[name.strip()]['losses']):.3f}" for bound in (min, max)]
-                assert bounds.split(" to ") == sorted(set(known))
+            pages = "".join(o.get("data", {}).get("text/html", "") for o in cell.outputs)
+            for name, *ranges in stored_ranges(pages):
+                assert tuple(ranges) == loss_so_far._lines(name, [])[0].finished
+
+
+def stored_ranges(pages):
+    """The name and the ranges of each row that was run five times, in tables as HTML."""
+    for line in re.findall(r"<tr>(.*?)</tr>", pages):
+        cells = [
+            html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall("<td.*?</td>", line)
+        ]
+        named = [name for name in loss_so_far.ROWS if cells and cells[1].startswith(name)]
+        if named and cells[3]:
+            yield max(named, key=len), cells[3], cells[5]

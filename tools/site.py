@@ -41,6 +41,7 @@ STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer replaces
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
+LOSSES, TEXT = '<div class="loss-so-far"', re.compile(r"(?<=>)[^<>]+(?=<)")
 ALT = re.compile(r'(?<= )alt="([^"]*)"')
 FIGURE = re.compile(r"<figure\b.*?</figure>|<img\b[^>]*>", re.S)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -257,11 +258,19 @@ def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
         page = "".join([FIGURE.sub("", page), *figures])
     elif language() and output.output_type == "stream":
         return new_output("stream", name=output.name, text=said(output.text))
-    elif not (language() and ALT.search(page)):
+    elif not (language() and (ALT.search(page) or LOSSES in page)):
         return output
     if language():
+        page = _losses_in_words(page) if LOSSES in page else page
         page = ALT.sub(lambda alt: f'alt="{html.escape(said(html.unescape(alt[1])))}"', page)
     return new_output("display_data", {"text/html": page})
+
+
+def _losses_in_words(page: str) -> str:
+    """Translate the tables of losses, which are stored in English, text by text."""
+    before, *after = page.split(LOSSES)
+    own = (TEXT.sub(lambda text: html.escape(said(html.unescape(text[0]))), part) for part in after)
+    return LOSSES.join([before, *own])
 
 
 def _explained(page: str) -> str:

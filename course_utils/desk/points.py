@@ -102,7 +102,7 @@ def record(report: Report) -> None:
 Losses = dict[str, dict[str, dict[str, Any]]]
 
 
-def record_loss(row: str, part: str, loss: float, lines: Sequence[str]) -> None:
+def record_loss(row: str, part: str, loss: float, plural: float, lines: Sequence[str]) -> None:
     """Store your last run of a part in a row of "The loss so far"; errors never stop a lesson."""
     path = progress_path()
     if path is None:
@@ -110,12 +110,15 @@ def record_loss(row: str, part: str, loss: float, lines: Sequence[str]) -> None:
     with contextlib.suppress(OSError, Timeout), FileLock(f"{path}.lock", timeout=2):
         exercises, _ = load(path)
         known = losses()
-        known.setdefault(row, {})[part] = {"loss": round(loss, 6), "lines": list(lines)}
+        of_row = known.setdefault(row, {})
+        of_row.pop(part, None)  # the latest run is the last
+        of_row[part] = {"loss": round(loss, 6), "plural": round(plural, 4), "lines": list(lines)}
         _write(path, exercises, known)
 
 
 def losses() -> Losses:
-    """Return your stored runs by row and part, each with its loss and the lines its model wrote."""
+    """Return your stored runs by row and part, the latest last: the loss, the probability of a
+    plural verb, and the lines that the model wrote."""
     path = progress_path()
     if path is None:
         return {}
@@ -123,8 +126,13 @@ def losses() -> Losses:
         known = json.loads(path.read_text(encoding="utf-8")).get("losses", {})
         return {
             str(row): {
-                str(part): {"loss": float(run["loss"]), "lines": [str(x) for x in run["lines"]]}
+                str(part): {
+                    "loss": float(run["loss"]),
+                    "plural": float(run["plural"]),
+                    "lines": [str(line) for line in run["lines"]],
+                }
                 for part, run in runs.items()
+                if "plural" in run  # it is missing in files of an earlier version
             }
             for row, runs in known.items()
         }

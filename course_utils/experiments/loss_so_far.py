@@ -3,10 +3,11 @@
 The model turns each word into a vector of width 64, passes the vectors to the part, adds the part's
 result to the vectors, and predicts the next word with an output layer. The models of all rows are
 trained in the same way, for 400 steps of AdamW. Each step uses 32 new texts of 32 words, and the
-learning rate falls from 0.006 to 0. The loss is measured on 512 other texts.
+learning rate falls from 0.006 to 0. The loss is measured on 512 other texts. A second number is the
+probability of a plural verb after ". the dogs near the cat".
 
-`train` measures the loss with the given part, and `show` prints it next to the losses of five
-runs with the finished part. These are stored in loss_so_far.json, which this command rewrites:
+`train` measures both with the given part, and `show` displays them next to those of five runs with
+the finished part. These are stored in loss_so_far.json, which this command rewrites:
 
     python -m course_utils.experiments.loss_so_far
 """
@@ -14,8 +15,9 @@ runs with the finished part. These are stored in loss_so_far.json, which this co
 from __future__ import annotations
 
 import functools
+import html
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -26,18 +28,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .. import attention, todays_models, transformer
-from ..data import WordTokenizer, toy_english
+from ..data import VERBS, VERBS_WITH_OBJECT, WordTokenizer, toy_english
 from ..desk.environment import use_threads
 from ..desk.language import filled, said
-from ..desk.points import losses, record_loss
+from ..desk.points import INK, LINE, losses, record_loss
 from ..language_model import TinyLM, held_out_loss, train_lm
 from .training import seeded
 
 C, T, B = 64, 32, 32
-STEPS, LEARNING_RATE = 400, 6e-3
-BEGINNING, NEW_WORDS, LINES = "the dogs near the cat", 12, 2
+STEPS, LEARNING_RATE, HELD_OUT = 400, 6e-3, 512
+BEGINNING, NEW_WORDS, LINES = ". the dogs near the cat", 12, 2
 SEEDS = range(5)
 FLOOR = "the floor: no model can do better"
+NO_PART = "no part in between"
 KEPT = Path(__file__).with_suffix(".json")
 COMMAND = "python -m course_utils.experiments.loss_so_far"
 
@@ -78,11 +81,12 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its row, its loss in nats per word, its part, what the model wrote, and the
-    trained model."""
+    """One training run: its row, its loss in nats per word, the probability of a plural verb after
+    `BEGINNING`, its part, what the model wrote, and the trained model."""
 
     row: str
     loss: float
+    plural: float
     part: str
     lines: tuple[str, ...]
     model: nn.Module | None = field(default=None, repr=False, compare=False)
@@ -130,9 +134,11 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> Run:
     """
     row = _row(name)
     if name in COUNTED:
-        return Run(name, COUNTED[name](), "no model", _written(_counted(name)))
+        counted = _counted(name)
+        return Run(name, COUNTED[name](), _plural(counted), "no model", _written(counted))
     loss, model = measured(row, part, seed)
-    return Run(name, loss, _name(part), _written(_next_word(model)), model)
+    next_word = _next_word(model)
+    return Run(name, loss, _plural(next_word), _name(part), _written(next_word), model)
 
 
 @torch.no_grad()
@@ -167,7 +173,9 @@ def measured(row: Row, part: Part | None, seed: int) -> tuple[float, nn.Module]:
         model = part if row is ROWS["TinyLM"] else Model(row, part)
         assert isinstance(model, nn.Module)
         train_lm(model.cpu(), _batches(seed, STEPS), LEARNING_RATE)
-        return held_out_loss(model.eval(), toy_english.draw(512, T + 1, seed=9), 512), model
+        return held_out_loss(
+            model.eval(), toy_english.draw(HELD_OUT, T + 1, seed=9), HELD_OUT
+        ), model
 
 
 @lru_cache(maxsize=1)
@@ -179,7 +187,7 @@ def _batches(seed: int, steps: int) -> list[Tensor]:
 def _name(part: object) -> str:
     """Return what to call a part: "your tril_mean", "the finished tril_mean", or only its name."""
     if part is None:
-        return "no part in between"
+        return NO_PART
     if isinstance(part, nn.Sequential) and len({type(layer) for layer in part}) == 1:
         return f"{_name(part[0])} × {len(part)}"
     owner = type(part) if isinstance(part, nn.Module) else part
@@ -208,6 +216,13 @@ def _written(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
     return tuple(" ".join(toy_english.words[id] for id in line[begun:]) for line in ids.tolist())
 
 
+def _plural(next_word: Callable[[Tensor], Tensor]) -> float:
+    """Return the probability of a plural verb after `BEGINNING`."""
+    ids = WordTokenizer(toy_english.words).encode(BEGINNING)[None]  # (1, T)
+    plural = [word in VERBS["many"] + VERBS_WITH_OBJECT["many"] for word in toy_english.words]
+    return next_word(ids)[0, torch.tensor(plural)].sum().item()
+
+
 def _next_word(model: nn.Module) -> Callable[[Tensor], Tensor]:
     def probabilities(ids: Tensor) -> Tensor:
         filled = F.pad(ids, (0, T - ids.shape[1]))  # a part may accept only T words
@@ -227,11 +242,107 @@ def _counted(name: str) -> Callable[[Tensor], Tensor]:
 # The table --------------------------------------------------------------------------------------
 
 
-def show(*shown: str | Run) -> None:
-    """Print the table up to the last of the given rows, with the given runs, and the floor.
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: what was measured in a run of the reader's, if there is one, and the
+    ranges of the five stored runs, which are empty if the numbers are exact."""
 
-    Your own earlier runs are in the table too, if your progress is stored. Under each row, its
-    model continues the same beginning in two lines.
+    lesson: str
+    name: str
+    part: str
+    measured: tuple[str, str]  # nats per word, and the probability of a plural verb
+    finished: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The loss so far: a line per row, two models' texts, and the reader's older runs.
+
+    In a notebook, it is a table, with the older runs folded; elsewhere it is a text without them.
+    """
+
+    lines: list[Line]
+    texts: dict[str, Sequence[str]]
+    older: list[str]
+
+    def __repr__(self) -> str:
+        heads = filled(said("lesson"), 8) + filled(said("what the model has"), 42)
+        rows = [heads + filled(said("nats per word"), 22) + said("plural verb")]
+        for line in self.lines:
+            numbers = [
+                " ".join(filter(None, [own, f"({known})" if known else ""]))
+                for own, known in zip(line.measured, line.finished, strict=True)
+            ]
+            part = f"  {said(line.part)}" if line.part else ""
+            begin = filled(line.lesson, 8) + filled(said(line.name), 42) + filled(numbers[0], 22)
+            rows.append(f"{begin}{numbers[1]:20}{part}".rstrip())
+        rows += [
+            said(note) for note in ("In parentheses: five runs with the finished part.", *NOTES)
+        ]
+        for name, lines in self.texts.items():
+            rows += [f"{said(name)}:", *(f"    {BEGINNING} … {line}" for line in lines)]
+        return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        heads = (
+            "lesson",
+            "what the model has",
+            "nats per word",
+            "five runs",
+            "plural verb",
+            "five runs",
+        )
+        rows = [_html_row("th", *map(said, heads))]
+        for line in self.lines:
+            (loss, plural), (losses, plurals) = line.measured, line.finished
+            name = f"{html.escape(said(line.name))} {_grey(line.part)}"
+            rows.append(_html_row("td", line.lesson, name, loss, losses, plural, plurals))
+        notes = ("Grey: five runs with the finished part.", *NOTES)
+        paragraphs = [" ".join(html.escape(said(note)) for note in notes)]
+        for name, lines in self.texts.items():
+            written = (f"<br>{_grey(BEGINNING)} … {html.escape(line)}" for line in lines)
+            paragraphs.append(f"<b>{html.escape(said(name))}</b>{''.join(written)}")
+        older = "<br>".join(html.escape(said(run)) for run in self.older)
+        summary = f"<summary>{said('Your other runs')}</summary>"
+        return (
+            f'<div class="loss-so-far" style="color:{INK};overflow-x:auto">'
+            '<table style="border-collapse:collapse;margin:0;color:inherit">'
+            f"<thead>{rows[0]}</thead><tbody>{''.join(rows[1:])}</tbody></table>"
+            f"{''.join(f'<p>{text}</p>' for text in paragraphs)}"
+            f"{f'<details>{summary}<p>{older}</p></details>' if older else ''}</div>"
+        )
+
+
+NOTES = (
+    f'Plural verb: the probability of "sleep", "see" or another plural verb after "{BEGINNING}".',
+    f"Each model is trained for {STEPS} steps, at a learning rate that falls from "
+    f"{LEARNING_RATE:g} to 0; its loss is that on {HELD_OUT} other texts.",
+)
+COLUMNS = (  # the style of each column's cells
+    "text-align:left",
+    "text-align:left;min-width:18em",
+    *2 * ("text-align:right;font-weight:bold", "text-align:left;white-space:nowrap;opacity:0.65"),
+)
+
+
+def _html_row(tag: str, *cells: str) -> str:
+    shared = f"padding:0.15em 0.8em 0.15em 0;border-bottom:1px solid {LINE}"
+    each = (
+        f'<{tag} style="{shared};{own}">{cell}</{tag}>'
+        for own, cell in zip(COLUMNS, cells, strict=True)
+    )
+    return f"<tr>{''.join(each)}</tr>"
+
+
+def _grey(text: str) -> str:
+    return f'<span style="opacity:0.65">{html.escape(said(text))}</span>' if text else ""
+
+
+def show(*shown: str | Run) -> None:
+    """Display the table up to the last of the given rows, with the given runs, and the floor.
+
+    Your latest earlier run of each row is in the table too, if your progress is stored. The models
+    of the last row and of the one before continue the same beginning in two lines.
 
     Args:
         shown: names of rows, and results of `train`.
@@ -242,44 +353,61 @@ def show(*shown: str | Run) -> None:
     runs = [item for item in shown if isinstance(item, Run)]
     names = [item.row if isinstance(item, Run) else item for item in shown]
     last = max(list(ROWS).index(name) for name in names if _row(name))
-    rows, earlier = list(ROWS)[: last + 1], losses()
-    trained = [name for name in rows if name not in COUNTED]
-    fewest = min((len(kept()[name]["losses"]) for name in trained), default=len(SEEDS))
-    heads = filled(said("lesson"), 8), filled(said("what the model has"), 42)
-    print(*heads, said(f"nats per word, {fewest} runs"), sep="")
-    for name in rows:
+    lines: list[Line] = []
+    texts: dict[str, Sequence[str]] = {}
+    older: list[str] = []
+    for name in list(ROWS)[: last + 1]:
         now = [run for run in runs if run.row == name]
-        parts = {run.part for run in now}
-        past = {p: run for p, run in earlier.get(name, {}).items() if p not in parts}
-        print("\n".join(_of_row(name, now, past)))
-    print("\n".join(_line("", FLOOR, kept()[FLOOR])))
-    print(said(f"The lines continue {BEGINNING!r}. The {fewest} runs have the finished part."))
+        past = _earlier(name, {run.part for run in now})
+        inside = now or past[-1:]
+        lines += _lines(name, inside)
+        older += map(str, past[: len(past) - (not now)])
+        texts[name] = inside[0].lines if inside else kept()[name]["lines"]
+    floor = _lines(FLOOR, [])
+    _display(Table([*lines, *floor], dict([*texts.items()][-2:]), older))
     for run in runs:
         if run.part.startswith("your "):
-            record_loss(run.row, run.part, run.loss, run.lines)
+            record_loss(run.row, run.part, run.loss, run.plural, run.lines)
 
 
-def _of_row(name: str, now: list[Run], past: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _display(table: Table) -> None:
+    from IPython.display import display  # IPython isn't needed when a class is graded
+
+    display(table)
+
+
+def _earlier(name: str, without: set[str]) -> list[Run]:
+    """Return the reader's stored runs of a row, the latest last."""
+    return [
+        Run(name, run["loss"], run["plural"], part, tuple(run["lines"]))
+        for part, run in losses().get(name, {}).items()
+        if part not in without
+    ]
+
+
+def _lines(name: str, runs: Sequence[Run]) -> list[Line]:
     known = kept()[name]
-    written = bool(now or past)
-    yield from _line(ROWS[name].lesson, name, known | ({"lines": []} if written else {}))
-    for part, earlier in past.items():
-        yield said(f"        an earlier run with {part}: {earlier['loss']:.3f}")
-        yield from ([] if now else _quoted(earlier["lines"]))
-    for run in now:
-        yield said(f"        this run with {run.part}: {run.loss:.3f}")
-        yield from _quoted(run.lines)
+    lesson = ROWS[name].lesson if name in ROWS else ""
+    ranges = _range(known["losses"], 3), _range(known["plural"], 2)
+    if name in COUNTED or name == FLOOR:
+        return [Line(lesson, name, "", ranges, ("", ""))]
+    if not runs:
+        return [Line(lesson, name, "", ("", ""), ranges)]
+    return [
+        Line(
+            lesson,
+            name,
+            run.part.replace(NO_PART, ""),
+            (f"{run.loss:.3f}", f"{run.plural:.2f}"),
+            ranges,
+        )
+        for run in runs
+    ]
 
 
-def _line(lesson: str, name: str, known: dict[str, Any]) -> Iterator[str]:
-    least, most = (f"{bound(known['losses']):.3f}" for bound in (min, max))
-    losses = least if least == most else said(f"{least} to {most}")
-    yield f"{lesson:6}  {filled(said(name), 42)}{losses}"
-    yield from _quoted(known["lines"])
-
-
-def _quoted(lines: Any) -> Iterator[str]:
-    return (f"          … {line}" for line in lines)
+def _range(numbers: Iterable[float], digits: int) -> str:
+    ends = [f"{bound(numbers):.{digits}f}" for bound in (min, max)]
+    return "–".join(dict.fromkeys(ends))
 
 
 def _row(name: str) -> Row:
@@ -328,7 +456,8 @@ def finished(name: str) -> Part | None:
 
 @cache
 def kept() -> dict[str, dict[str, Any]]:
-    """Return what loss_so_far.json stores for each row: five losses and the first run's lines."""
+    """Return what loss_so_far.json stores for each row: the losses and probabilities of five runs,
+    and the first run's lines."""
     rows: dict[str, dict[str, Any]] = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
     return rows
 
@@ -346,16 +475,24 @@ def main() -> None:
         for name in ROWS if seed == 0 else [n for n in ROWS if n not in COUNTED]:
             runs[name].append(one_run(name, seed))
             print(seed, runs[name][-1], flush=True)
-    keep({name: ([run.loss for run in of_row], of_row[0].lines) for name, of_row in runs.items()})
+    keep(runs)
 
 
-def keep(found: dict[str, tuple[list[float], Sequence[str]]]) -> None:
-    """Store the losses and lines of each row in loss_so_far.json."""
-    written = _written(lambda ids: toy_english.next_word(ids)[:, -1])
-    floor = [toy_english.least_loss(T + 1)], written  # T words are read, and T are predicted
+def keep(found: dict[str, list[Run]]) -> None:
+    """Store the losses, probabilities and lines of each row in loss_so_far.json."""
+
+    def best(ids: Tensor) -> Tensor:
+        return toy_english.next_word(ids)[:, -1]
+
+    # T words are read, and T are predicted.
+    floor = Run(FLOOR, toy_english.least_loss(T + 1), _plural(best), "", _written(best))
     rows = {
-        name: {"losses": [round(loss, 6) for loss in losses], "lines": list(lines)}
-        for name, (losses, lines) in (*found.items(), (FLOOR, floor))
+        name: {
+            "losses": [round(run.loss, 6) for run in runs],
+            "plural": [round(run.plural, 4) for run in runs],
+            "lines": list(runs[0].lines),
+        }
+        for name, runs in (*found.items(), (FLOOR, [floor]))
     }
     made = {"made by": COMMAND, "seeds": list(SEEDS), "torch": torch.__version__, "rows": rows}
     KEPT.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
