@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from course_utils.data import toy_english
-from course_utils.data.toy_french import PAD_ID
+from course_utils.data.toy_french import PAD_ID, french, three_sets
 from course_utils.desk.environment import use_threads
-from course_utils.experiments import clinic, induction, sources, tiny_lm
+from course_utils.experiments import clinic, induction, modern, sources, tiny_lm, translating
 from course_utils.experiments.training import seeded
 from course_utils.language_model import TinyLM, train_lm
 from course_utils.translation import Translator, train_translator
@@ -42,6 +42,32 @@ def repeater(
         sizes = induction.WORDS, induction.WIDTH, induction.HEADS, induction.LENGTH
         model = TinyLM(*sizes, num_layers)
         losses = train_lm(model, induction.batches(steps, seed), learning_rate=6e-3)
+    return model.eval(), losses
+
+
+def translator(steps: int, share: float = 0.0, seed: int = 0) -> Translator:
+    """A model trained as in lesson 12, with this share of random words in the decoder's input."""
+    drawn = translating.draw_batches(three_sets(held_out=400)[0], translating.STEPS, seed)[:steps]
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for source, mask, ids, targets in map(sources.with_inputs, drawn):
+        wrong = torch.rand(ids.shape, generator=generator) < share
+        wrong[:, 0] = False
+        other = torch.randint(3, len(french.vocabulary), ids.shape, generator=generator)
+        made.append((source, mask, torch.where(wrong, other, ids), targets))
+    model = translating.new_model(seed)
+    with use_threads(1):
+        train_translator(model, made, PAD_ID, translating.RATE)
+    return model.eval()
+
+
+def letters(seed: int = 0, steps: int = 1_000) -> tuple[TinyLM, list[float]]:
+    """A model trained as in lesson 15, and its losses."""
+    windows = modern.letters_and_windows()[1]
+    with use_threads(1), seeded(seed):
+        model = TinyLM(len(modern.LETTERS), 48, 3, modern.LENGTH, 2)
+        drawn = list(windows[torch.randint(len(windows), (steps, 16))])
+        losses = train_lm(model, drawn, learning_rate=0.01)
     return model.eval(), losses
 
 
