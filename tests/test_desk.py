@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 
@@ -70,6 +71,15 @@ def softmax_mean(x):
 """
 
 
+def published(exercise_id):
+    """The cell of a solved lesson that contains the answer to an exercise."""
+    for path in (HERE / "solutions").glob("*/*.ipynb"):
+        for cell in nbformat.read(path, 4).cells:
+            if cell.metadata.get("nbgrader", {}).get("grade_id") == exercise_id:
+                return cell.source
+    raise LookupError(exercise_id)
+
+
 class TestAnAnswerThatCallsAnEarlierOne:
     def answer(self, earlier, triangle="triu(1)"):
         space = {"torch": torch}
@@ -101,7 +111,7 @@ class TestAnAnswerThatCallsAnEarlierOne:
         for earlier, future, said in (
             (right, "triu(1)", "softmax_mean: yours runs here."),
             (right, "triu(0)", f"{finished}isn't right yet."),
-            ("return ...", "triu(1)", f"{finished}needs an earlier part that isn't right yet."),
+            ("return ...", "triu(1)", f"{finished}uses masked_softmax, not right yet."),
         ):
             mine = self.answer(earlier, future)["softmax_mean"]
             found = yours("softmax_mean", mine, attention.softmax_mean)
@@ -111,6 +121,36 @@ class TestAnAnswerThatCallsAnEarlierOne:
         assert capfd.readouterr().out == f"{finished}isn't written yet.\n"
         with pytest.raises(ValueError, match="no exercise with this name"):
             yours("softmax_men", mine, attention.softmax_mean)
+
+    @pytest.mark.parametrize(
+        ("lesson", "pasted", "lacking"),
+        [
+            ("15_capstone", ["train_lm"], "training_step"),
+            ("15_capstone", ["training_step", "train_lm"], "next_token_loss"),
+            ("15_capstone", ["next_token_loss", "training_step", "train_lm"], ""),
+            ("16_todays_models", ["MyGPT"], ""),
+            ("17_a_real_text", ["train_lm"], "training_step"),
+            ("17_a_real_text", ["training_step", "train_lm"], "next_token_loss"),
+        ],
+    )
+    def test_runs_where_a_lesson_asks_for_it(self, lesson, pasted, lacking, capfd):
+        """The published solution is pasted, with or without the answers that it calls."""
+        (path,) = (HERE / "solutions").glob(f"*/{lesson}.ipynb")
+        cells = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+        name = pasted[-1]
+        assert any(re.search(rf"^{name} = \.\.\.  # paste ", cell, re.M) for cell in cells)
+        space = {}
+        exec(cells[1], space)  # the lesson's imports
+        for earlier in pasted:
+            exec(published(earlier), space)
+        report = check(name, space[name])
+        assert report.passed and (
+            not lacking or f"`{lacking}`, not defined here" in report.notes[0]
+        )
+        assert yours(name, space[name], None) is space[name]
+        more = f", with the course's {lacking}, not defined here" if lacking else ""
+        assert capfd.readouterr().out == f"{name}: yours runs here{more}.\n"
+        assert not lacking or lacking in space
 
     def test_says_nothing_when_the_earlier_one_is_right(self):
         earlier = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"

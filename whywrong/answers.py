@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import inspect
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,6 +108,12 @@ def names_called(answer: Any) -> set[str]:
         names.update(i.argval for i in found if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return names
+
+
+def undefined(message: str) -> str | None:
+    """The name that Python looked for in vain, by the message of a report."""
+    found = re.search(r"NameError: name '(\w+)' is not defined", message)
+    return found and found[1]
 
 
 @contextlib.contextmanager

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from .answers import Described, argument_mismatch, describe, has_bound, looks_unwritten, names_bound
+from .answers import (
+    Described,
+    argument_mismatch,
+    describe,
+    has_bound,
+    looks_unwritten,
+    names_bound,
+    undefined,
+)
 from .catalogue import Catalogue
 from .exercise import Case, Exercise
 from .guard import Clock, run
@@ -122,9 +130,12 @@ def report_on(
     again = judge(exercise, key, seen, symptoms)
     if again.points > report.points:
         names = ", ".join(f"`{name}`" for name in parts)
-        note = (
-            f"Your answer uses {names}, not right yet: checked with the course's version instead."
-        )
+        lacking = undefined(report.message)
+        if lacking and catalogue.find(lacking):
+            names, why = f"`{lacking}`", "not defined here"
+        else:
+            why = "not right yet"
+        note = f"Your answer uses {names}, {why}: checked with the course's version instead."
         return replace(again, notes=[*again.notes, note])
     told = {m.id for m in exercise.misconceptions}  # yours may fail with an error of its own
     if again.misconception in told and report.misconception not in told:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from whywrong import Catalogue, Exercise, Message, Report, check_exercise, failed_runs
+from whywrong.answers import functions, names_bound, names_called, undefined
 from whywrong.course import catalogue, joined
 from whywrong.language import said
 
@@ -112,26 +113,49 @@ def _unknown(exercise_id: object, known: Catalogue) -> Report:
 def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
     """Return the code that a demonstration runs: the answer if it is right, else the finished part.
 
-    One printed line says which of the two runs, and why. An answer that needs the course's versions
-    of earlier parts would fail here, so it isn't used.
+    Earlier answers that it calls but that this notebook doesn't define are defined here, as the
+    course's versions. One printed line says what runs, and why.
 
     Raises:
         ValueError: the exercise doesn't exist.
     """
-    exercise = catalogue().find(exercise_id)
+    known = catalogue()
+    exercise = known.find(exercise_id)
     if exercise is None:
-        raise ValueError(_unknown(exercise_id, catalogue()).message)
+        raise ValueError(_unknown(exercise_id, known).message)
     alone = replace(exercise, rules=replace(exercise.rules, uses=()))
-    report = check_exercise(alone, answer, 0, catalogue())
+    lent: dict[str, Any] = {}
+    while True:
+        with names_bound(answer, lent):
+            report = check_exercise(alone, answer, 0, known)
+        name = undefined(report.message)
+        if not name or name in lent or (part := known.find(name)) is None:
+            break
+        lent[name] = part.finished or part.reference
     if report.passed:
-        print(said(f"{exercise_id}: yours runs here."))
+        for function in functions(answer):
+            function.__globals__.update(lent)
+        names = " and ".join(lent)
+        told = f"{exercise_id}: yours runs here, with the course's {names}, not defined here."
+        print(said(told if lent else f"{exercise_id}: yours runs here."))
         return answer
-    why = "isn't written yet"
-    if report.attempted:
-        passes = exercise.rules.uses and check_exercise(exercise, answer, 0, catalogue()).passed
-        why = "needs an earlier part that isn't right yet" if passes else "isn't right yet"
+    why = "isn't right yet" if report.attempted else "isn't written yet"
+    if (
+        report.attempted
+        and exercise.rules.uses
+        and check_exercise(exercise, answer, 0, known).passed
+    ):
+        why = f"uses {' and '.join(_wrong_parts(exercise, answer, known))}, not right yet"
     print(said(f"{exercise_id}: the finished one runs here, because yours {why}."))
     return finished
+
+
+def _wrong_parts(exercise: Exercise, answer: Any, known: Catalogue) -> list[str]:
+    """The earlier answers that an answer calls and that aren't right."""
+    names = known.earlier_parts(exercise, names_called(answer))
+    own = {n: f.__globals__.get(n, ...) for f in functions(answer) for n in names}
+    parts = {name: known.find(name) for name in own}
+    return [n for n, e in parts.items() if e and not check_exercise(e, own[n], 0, known).passed]
 
 
 def hint(exercise_id: str, number: int | None = None) -> Message:
