@@ -18,7 +18,7 @@ from course_utils.desk.environment import device
 ROOT = Path(__file__).parent
 BROWSER = "tests/browser"
 MATRIX = re.compile(r"tests/test_matrix\.py.*\[(\w+)")
-STUDENTS = ROOT / "notebooks"
+STUDENTS, TESTS = ROOT / "notebooks", ROOT / "tests"
 # Examples are run in modules; these folders contain answers and exercises, which aren't importable.
 collect_ignore_glob = ["tests/answers/*", "tests/tiny/*"]
 WANTED = pytest.StashKey[str]()
@@ -50,7 +50,16 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
     return files
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """A module without an example need not be imported; each worker imports all others."""
+    if collection_path.suffix != ".py" or TESTS in collection_path.parents:
+        return None
+    return ">>>" not in collection_path.read_text(encoding="utf-8") or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # The matrix is in many parts, which fill the time until the last worker ends.
+    items.sort(key=lambda item: MATRIX.match(item.nodeid) is not None)
     if config.getoption("--everything"):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
@@ -125,7 +134,8 @@ def pytest_terminal_summary(
 
 
 def left_out() -> list[str]:
-    """The names in the marks `full` of all tests."""
+    """The names in the marks `full` of all tests, and what `make test` doesn't name."""
     marks = re.compile(r'mark\.full\(\s*"([^"]+)"')
-    texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
-    return sorted({what for text in texts for what in marks.findall(text)})
+    texts = (path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py"))
+    whole = "students' notebooks from top to bottom in a kernel"
+    return sorted({whole, *(what for text in texts for what in marks.findall(text))})

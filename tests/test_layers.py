@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 
 import pytest
 
@@ -23,18 +24,32 @@ ONLY_IN = {
     ("course_utils", "whywrong"): {"desk/checks", "desk/language", "desk/lessons", "desk/points"},
     ("course_utils", "whywrong_nbgrader"): {"__main__"},
 }
-FILES = {
-    path.relative_to(ROOT).with_suffix("").as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
-}
 PRIVATE = re.compile(r"_(?!_)\w+")
 
 
+@cache
+def files():
+    return {
+        path.relative_to(ROOT).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+@cache
+def tree(file):
+    return ast.parse(files()[file])
+
+
+@cache
 def imported(file):
     """The modules that a file imports, and the names that it imports from each."""
+    return list(_imported(file))
+
+
+def _imported(file):
     package = file.split("/")[:-1]
-    for node in ast.walk(FILES[file]):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, ()) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -46,9 +61,8 @@ def imported(file):
 def test_files_are_short():
     long = {
         file: lines
-        for file in FILES
-        if (lines := len((ROOT / f"{file}.py").read_text(encoding="utf-8").splitlines()))
-        > LINES_OF_A_FILE
+        for file, text in files().items()
+        if (lines := len(text.splitlines())) > LINES_OF_A_FILE
     }
     assert long == {}
 
@@ -70,8 +84,8 @@ def test_scripts_are_short_and_so_is_what_they_declare():
 def test_functions_are_short():
     long = {
         f"{file}: {node.name}": length
-        for file, tree in FILES.items()
-        for node in ast.walk(tree)
+        for file in files()
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if (length := (node.end_lineno or 0) - node.lineno + 1) > LINES_OF_A_FUNCTION
     }
@@ -81,7 +95,7 @@ def test_functions_are_short():
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_packages_depend_on_each_other_one_way(package):
     wrong = set()
-    for file in (f for f in FILES if f.startswith(f"{package}/")):
+    for file in (f for f in files() if f.startswith(f"{package}/")):
         for module, _ in imported(file):
             other = module.split(".")[0]
             if other == package or other not in PACKAGES:
@@ -95,7 +109,7 @@ def test_packages_depend_on_each_other_one_way(package):
 
 
 def test_the_parts_that_students_read_import_no_drawing_and_no_desk():
-    course = [f.split("/") for f in FILES if f.startswith("course_utils/")]
+    course = [f.split("/") for f in files() if f.startswith("course_utils/")]
     parts = ["/".join(f) for f in course if len(f) == 2 and not f[1].startswith("__")]
     parts += ["/".join(f) for f in course if f[1] == "data"]
     used = {m.split(".")[1] for f in parts for m, _ in imported(f) if m.startswith("course_utils.")}
@@ -104,15 +118,15 @@ def test_the_parts_that_students_read_import_no_drawing_and_no_desk():
 
 def test_there_are_no_import_cycles():
     uses = defaultdict(set)
-    for file in FILES:
+    for file in files():
         for module, names in imported(file):
             path = module.replace(".", "/")
-            found = {f"{path}/{name}" for name in names} & FILES.keys()
-            uses[file] |= (found or {path} & FILES.keys()) - {file}
+            found = {f"{path}/{name}" for name in names} & files().keys()
+            uses[file] |= (found or {path} & files().keys()) - {file}
     settled = set()
-    while ready := {f for f in FILES if f not in settled and uses[f] <= settled}:
+    while ready := {f for f in files() if f not in settled and uses[f] <= settled}:
         settled |= ready
-    around = set(FILES) - settled
+    around = set(files()) - settled
     while ends := {f for f in around if not any(f in uses[g] for g in around)}:
         around -= ends
     assert {f: sorted(uses[f] & around) for f in around} == {}
@@ -121,7 +135,7 @@ def test_there_are_no_import_cycles():
 def test_no_private_name_is_imported():
     private = {
         f"{file} imports {name} from {module}"
-        for file in FILES
+        for file in files()
         if not file.startswith("tests/")
         for module, names in imported(file)
         if module.split(".")[0] in PACKAGES or "." in module
@@ -134,7 +148,7 @@ def test_no_private_name_is_imported():
 def test_no_lesson_s_exercises_import_another_lesson_s():
     wrong = {
         f"{file} imports {module}"
-        for file in FILES
+        for file in files()
         if re.match(r"exercises/\d", file)
         for module, _ in imported(file)
         if module.startswith("exercises") and not module.startswith("exercises.shared")

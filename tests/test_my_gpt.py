@@ -4,14 +4,15 @@ import pytest
 import torch.nn.functional as F
 from torch import nn
 
-from tools.matrix import answers
+from tools import ANSWERS
+from tools.matrix import loaded
 from whywrong import check_exercise
 from whywrong.course import catalogue
 from whywrong.programs import Program
 
 COURSE = catalogue()
 MY_GPT = COURSE.find("MyGPT")
-CAPSTONE = answers(MY_GPT.lesson)
+CAPSTONE = loaded(ANSWERS / MY_GPT.lesson / "answers.py")
 MY_GPT_RIGHT, MY_GPT_WRONG = CAPSTONE.MY_GPT_RIGHT, CAPSTONE.MY_GPT_WRONG
 FourClasses, LoadsItsOwnWay, Norm = CAPSTONE.FourClasses, CAPSTONE.LoadsItsOwnWay, CAPSTONE.Norm
 TiedLater, Wide, with_block = CAPSTONE.TiedLater, CAPSTONE.Wide, CAPSTONE.with_block

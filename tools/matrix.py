@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -146,14 +146,21 @@ def answers(lesson: str) -> SimpleNamespace:
     of all files are combined: answers by exercise and name, with its points before a wrong one."""
     found: dict[str, Any] = {"RIGHT": {}, "WRONG": {}}
     for path in sorted((ANSWERS / lesson).glob("answers*.py")):
-        name = f"tests.answers.{lesson.replace('/', '.')}.{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec and spec.loader
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        both = {kind: found[kind] | getattr(module, kind, {}) for kind in ("RIGHT", "WRONG")}
-        found |= {n: v for n, v in vars(module).items() if not n.startswith("__")} | both
+        module = vars(loaded(path))
+        both = {kind: found[kind] | module.get(kind, {}) for kind in ("RIGHT", "WRONG")}
+        found |= {n: v for n, v in module.items() if not n.startswith("__")} | both
     return SimpleNamespace(**found)
+
+
+@cache
+def loaded(path: Path) -> ModuleType:
+    """Return one file of answers as a module."""
+    name = ".".join(["tests.answers", *path.with_suffix("").relative_to(ANSWERS).parts])
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def cells(exercise: Exercise) -> Iterator[Cell]:
