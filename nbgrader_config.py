@@ -1,6 +1,7 @@
 """nbgrader's configuration for this course, from generate_assignment to export.
 
-Set the directory where students submit, `c.Exchange.root`, or use nbgrader's default.
+Your own settings, such as `c.Exchange.root`, the directory where students submit, belong in the
+file `own_config.py` next to this one, which git ignores.
 """
 
 import os
@@ -50,8 +51,19 @@ c.GenerateAssignment.preprocessors = [
     nbgrader.CheckCellMetadata,
 ]
 
+# Nobody is a student only because a folder has this name: see `course grade --enrol`.
+c.Autograde.create_student = False
 c.ExchangeFactory.collect = CollectFiles
 c.ExchangeFactory.release_feedback = ReleaseFeedback
+
+# Files as Canvas and Moodle name them: name, number of the student, another number or word, file.
+# Students' archives stay packed: `course grade` reads them within limits.
+c.FileNameCollectorPlugin.named_regexp = (
+    r".*/extracted/(?:[^/]*/)*?[^/_]+_(?:LATE_)?(?P<student_id>\d+)"
+    r"_(?:\d+|assignsubmission_file)[_/](?P<file_id>.+)"
+)
+c.FileNameCollectorPlugin.valid_ext = [".ipynb", ".IPYNB", ".py", ".html", ".json", ".txt", ".zip"]
+c.ExtractorPlugin.zip_ext = []
 
 c.Autograde.sanitize_preprocessors = [
     nbgrader.ClearOutput,
@@ -85,3 +97,6 @@ c.HTMLExporter.filters = {
 c.HTMLExporter.extra_template_basedirs = course.TEMPLATES
 # No large ¶ next to each heading.
 c.HTMLExporter.exclude_anchor_links = True
+
+if os.path.exists(os.path.join(os.path.dirname(__file__), "own_config.py")):
+    load_subconfig("own_config.py")  # noqa: F821  (given by traitlets)

@@ -18,6 +18,9 @@ def main(argv: list[str] | None = None) -> int:
     new = commands.add_parser("new", help="copy the lessons into a folder of your own")
     new.add_argument("folder", type=Path)
     new.add_argument("--language", default="", help="such as zh; English if left out")
+    new.add_argument(
+        "--exchange", type=Path, help="the directory in which your class submits with nbgrader"
+    )
     looking = commands.add_parser("look", help="before handing in: will these be read?")
     looking.add_argument(
         "places", type=Path, nargs="+", help="notebooks, or folders with notebooks"
@@ -58,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
         from .desk.lessons import lay_out
 
         try:
-            print(lay_out(args.folder, args.language))
+            print(lay_out(args.folder, args.language, args.exchange))
         except (FileExistsError, ValueError) as error:
             there = f"{args.folder} is there already: name a new folder."
             print(error if isinstance(error, ValueError) else there, file=sys.stderr)

@@ -62,7 +62,7 @@ def no_notebook(hand: Hand) -> None:
     """The submitted folder is empty."""
 
 
-@attack("files", points=QUIZ_AND_MEAN, said="", told="not a notebook of this", before=True)
+@attack("files", points=QUIZ_AND_MEAN, said="Right", told="is graded", before=True, paid=3.0)
 def renamed_notebook(hand: Hand) -> None:
     """The notebook was downloaded twice: `01_naive_mean (1).ipynb`."""
     hand.lesson().solve()
@@ -93,7 +93,7 @@ def cells_of_another_kind(hand: Hand) -> None:
     hand.file(json.dumps(raw).encode())
 
 
-@attack("files", points=0.0, said="not attempted|NameError|can't be read")
+@attack("files", points=6.0, said="not attempted|NameError|can't be read", told="is graded")
 def another_lesson(hand: Hand) -> None:
     """The notebook is another lesson, solved, under the name of this one."""
     notebook = hand.lesson(THREE)

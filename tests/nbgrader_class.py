@@ -9,6 +9,7 @@ nbgrader's own apps. They share one process, because nbgrader takes longer to st
 import copy
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import nbformat
 from nbformat.v4 import new_code_cell
 from nbgrader.apps import FetchAssignmentApp, SubmitApp
 
+from course_utils.desk.lessons import lay_out
 from tools import SOLUTIONS
 from whywrong.course import joined
 
@@ -185,22 +187,23 @@ STUDENTS = {student.__name__.replace("_", "-"): student for student in CLASS}
 # ---------------------------------------------------------------- the exchange, for students
 
 
-def nbgrader(app, folder, exchange, *arguments):
-    """Run one of nbgrader's apps in a folder, like its command."""
+def nbgrader(app, folder, *arguments):
+    """Run one of nbgrader's apps in a folder that `course new` made, like its command."""
     os.chdir(folder)
     command = app()
-    course = "--course=averages-to-transformers"
-    command.initialize([ASSIGNMENT, course, f"--Exchange.root={exchange}", *arguments])
+    command.initialize([ASSIGNMENT, *arguments])
     command.start()
 
 
 def main(exchange, folder):
     desk = Path(folder) / "desk"
-    desk.mkdir(parents=True)
-    nbgrader(FetchAssignmentApp, desk, exchange)
+    lay_out(desk, exchange=Path(exchange))
+    shutil.rmtree(desk / ASSIGNMENT)
+    nbgrader(FetchAssignmentApp, desk)
     for name, student in STUDENTS.items():
         own = Path(folder) / name
         (own / ASSIGNMENT).mkdir(parents=True)
+        shutil.copy(desk / "nbgrader_config.py", own)
         opened = []
 
         def hand_in(lesson, own=own, opened=opened):
@@ -212,7 +215,7 @@ def main(exchange, folder):
         student(hand_in)
         for notebook in opened:
             notebook.save()
-        nbgrader(SubmitApp, own, exchange, f"--student={name}")
+        nbgrader(SubmitApp, own, f"--student={name}")
 
 
 if __name__ == "__main__":

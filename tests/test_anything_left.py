@@ -21,7 +21,7 @@ from nbgrader.converters import GenerateFeedback
 from traitlets.config import PyFileConfigLoader
 
 from tools import ROOT
-from whywrong_nbgrader import classroom, collecting, flags, submissions
+from whywrong_nbgrader import classroom, collecting, flags, names, submissions
 from whywrong_nbgrader.helper import TooMuch, helper
 from whywrong_nbgrader.notebooks import MOST_ALTOGETHER, MOST_OUTPUTS, Times
 from whywrong_nbgrader.preprocessors import as_notebook
@@ -164,7 +164,7 @@ def steps(draw: Draw, place: Path):
 
     def read():
         found.extend(classroom._of(folder.name, folder, lessons, settings))
-        return [str(submissions.secret_of(folder)), *map(flags.answers, found)]
+        return [str(names.secret_of(folder)), *map(flags.answers, found)]
 
     def collect():
         taken = place / "taken"

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,7 +11,6 @@ from whywrong_nbgrader import flags
 from whywrong_nbgrader.alike import normal
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.classroom import Work
-from whywrong_nbgrader.collecting import _back_dated
 from whywrong_nbgrader.notebooks import Graded
 from whywrong_nbgrader.tables import COLUMNS, Line, Table, _items
 
@@ -160,16 +158,3 @@ def test_a_text_that_takes_too_long_to_parse_stops_no_other(monkeypatch):
     monkeypatch.setattr(flags.helper(), "ask", ask)
     found, stuck = flags.printed(["y = 1", hard, "z = 1"])
     assert stuck == {hard} and found["y = 1"] and not found[hard]
-
-
-def test_a_submission_is_doubtful_without_a_valid_time_or_changed_after_it(tmp_path):
-    stamp, now = tmp_path / "timestamp.txt", datetime.now(UTC).replace(tzinfo=None)
-    doubts = {
-        "soon": "no valid time",
-        f"{now} UTC": "",
-        f"{now - timedelta(hours=3)} UTC": "but it",
-    }
-    for written, doubt in doubts.items():
-        stamp.write_text(written)
-        told = "".join(_back_dated(tmp_path, tmp_path, now))
-        assert doubt in told and bool(told) == bool(doubt), written

@@ -65,7 +65,7 @@ class Course:
         return said
 
     def grade(self) -> None:
-        grade = f"course grade {ASSIGNMENT} --workers 2 --csv grades.csv"
+        grade = f"course grade {ASSIGNMENT} --enrol --workers 2 --csv grades.csv"
         self.log = self.type(grade, 0, 1)
         self.took = self.seconds
         self.type(f"nbgrader generate_feedback {ASSIGNMENT} --quiet")

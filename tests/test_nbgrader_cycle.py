@@ -25,6 +25,7 @@ from .warm import Warm
 
 pytestmark = pytest.mark.timeout(900)
 
+ABSENT = "away"  # is in the list of students, and submits nothing
 SEED = "a secret of this term"
 # The environment of these tests replaces the one that these lines create: it has the same packages,
 # and PATH below puts its programs first, as activating it would.
@@ -69,8 +70,10 @@ class Cycle:
         for made in (self.exchange, self.home):
             made.mkdir()
         self.exchange.chmod(0o777)
-        with (self.course / "nbgrader_config.py").open("a") as config:
-            config.write(f"\nc.Exchange.root = {str(self.exchange)!r}\n")
+        (self.course / "own_config.py").write_text(
+            f"c = get_config()\nc.Exchange.root = {str(self.exchange)!r}\n"
+        )
+        (self.course / "students.csv").write_text("\n".join(["id", *STUDENTS, ABSENT]))
         self.warm = Warm(place, self.course)
 
     def type(self, line, status=0):
@@ -141,7 +144,8 @@ def test_collecting_again_grades_only_new_submissions(cycle):
     assert "`nbgrader collect --update 1-averages`" in page
     cycle.type("nbgrader collect --update 1-averages")
     said = cycle.type("course grade 1-averages", status=1)
-    assert "0 notebooks were run." in said and "6 students, 12 points" in said
+    assert "0 notebooks were run." in said
+    assert "7 students (1 handed in nothing), 12 points" in said
 
 
 @pytest.mark.parametrize("name", STUDENTS)
@@ -159,6 +163,7 @@ def test_each_student_has_the_points_a_fair_teacher_would_give(cycle, name):
 def test_the_exported_table_has_everybody_with_their_points(cycle):
     with (cycle.course / "grades.csv").open() as file:
         rows = {row["student_id"]: row for row in csv.DictReader(file)}
+    assert float(rows.pop(ABSENT)["score"]) == 0
     total = sum(sum(exercises.values()) for exercises in FULL.values())
     assert {name: (float(row["score"]), float(row["max_score"])) for name, row in rows.items()} == {
         name: (sum(sum(lesson.values()) for lesson in CLASS[student].values()), total)

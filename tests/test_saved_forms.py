@@ -6,23 +6,41 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
+import zipfile
+from contextlib import nullcontext, suppress
 from functools import cache
 
+import jupytext
+import nbformat
 import pytest
+from nbconvert import HTMLExporter, PythonExporter
 from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 
 from course_utils.__main__ import main
-from whywrong_nbgrader import reading, submissions
+from whywrong_nbgrader import folders, names, reading
+from whywrong_nbgrader.careful import be_careful
 from whywrong_nbgrader.cells import nbgrader_metadata, without_hidden_tests
+from whywrong_nbgrader.choosing import submission
 from whywrong_nbgrader.helper import Helper, TooMuch
 from whywrong_nbgrader.outputs import clean_outputs
 from whywrong_nbgrader.reading import Unreadable, parsed
 from whywrong_nbgrader.restoring import Released, restore
 
 from .generated_class import make_course
-from .saved_forms import FORMS, LESSON, RIGHT, dumps, file_of, grade_id, is_alike, released, solved
+from .saved_forms import (
+    FORMS,
+    LESSON,
+    RIGHT,
+    cell,
+    dumps,
+    file_of,
+    grade_id,
+    is_alike,
+    released,
+    solved,
+)
 
 ASSIGNMENT = "1-averages"
 each_form = pytest.mark.parametrize("name", FORMS)
@@ -180,27 +198,45 @@ def test_times_names_and_folders_are_data(tmp_path):
         (b"9999-99-99 12:00:00 UTC", False),
     ]:
         stamp.write_bytes(content)
-        assert (submissions.submitted_at(tmp_path) is not None) == valid, content[:30]
+        assert (names.submitted_at(tmp_path) is not None) == valid, content[:30]
     stamp.unlink()
     for name in ("timestamp.txt", "submission_secret.txt"):
         (tmp_path / name).mkdir()
-    assert submissions.submitted_at(tmp_path) is None and submissions.secret_of(tmp_path) == ""
-    assert submissions.is_a_name("smith[2]") and submissions.is_a_name("*")
-    for name in ("", ".", "..", ".hidden", "a\nb", "x" * 300, "a/b", "\x1b[2J"):
-        assert not submissions.is_a_name(name)
+    assert names.submitted_at(tmp_path) is None and names.secret_of(tmp_path) == ""
+    for name in (
+        "ada",
+        "a",
+        "3f",
+        "O Brien-Li",
+        "ada.l@uni.edu",
+        "a+b",
+        "José",
+        "Jose\u0301",
+        "王小明",
+    ):
+        assert names.is_a_name(name), name
+    for name in ("", ".", "..", ".hidden", "a\nb", "x" * 300, "a/b", "\x1b[2J", "a ", " a", "*"):
+        assert not names.is_a_name(name), name
+    for name in ("=1+1", "+a", "@a", "-a", "a<b>", "a&b", 'a"b', "a'b", "a`b", "a$b", "a;b", "a|b"):
+        assert not names.is_a_name(name), name
+    for name in ("a\u202eb", "ada\u3164", "ada\ufe0f", "\udcff", "a" + "\u0301" * 5, "a{b}", "a%b"):
+        assert not names.is_a_name(name), name
 
 
-def test_a_name_is_no_pattern(tmp_path):
-    submissions.be_careful()
-    for student in ("*", "[a-z]*", "ada", "smith[2]"):
+def test_a_name_is_no_pattern(tmp_path, monkeypatch):
+    be_careful()
+    programs = os.path.dirname(sys.executable)  # nbgrader makes its gradebook with one of them
+    monkeypatch.setenv("PATH", programs + os.pathsep + os.environ["PATH"])
+    for student in ("*", "[a-z]*", "ada", "<b>"):
         folder = tmp_path / "submitted" / student / ASSIGNMENT
         folder.mkdir(parents=True)
         (folder / f"{LESSON}.ipynb").touch()
     course = CourseDirectory(root=str(tmp_path), assignment_id=ASSIGNMENT)
-    for student, number in (("smith[[]2]", 1), ("[[]a-z]*", 1), ("[*]", 1), ("*", 4)):
+    for student, number in (("ada", 1), ("[[]a-z]*", 0), ("[*]", 0), ("<b>", 0), ("*", 1)):
         course.student_id = student
         converter = Autograde(coursedir=course)
-        converter.init_notebooks()
+        with suppress(NbGraderException) if not number else nullcontext():
+            converter.init_notebooks()
         assert len(converter.assignments) == number
         for place, (notebook,) in converter.assignments.items():
             assert notebook == f"{place}/{LESSON}.ipynb"
@@ -215,7 +251,7 @@ def test_a_very_deep_folder_is_reported_and_left_alone(tmp_path):
             os.chdir("d")
     finally:
         os.chdir(here)
-    assert "too much in it" in str(submissions.strange_in(tmp_path))
+    assert "too much in it" in str(folders.strange_in(tmp_path))
     subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
 
 
@@ -227,8 +263,66 @@ def test_work_that_is_not_where_it_is_graded_is_named(tmp_path):
         (tmp_path / name).write_bytes(notebook)
     for name in ("timestamp.txt", "helper.py", f"{LESSON}.ipynb"):
         (tmp_path / name).write_text("x")
-    said = submissions.not_read_in(tmp_path, [LESSON])
+    said = folders.not_read_in(tmp_path, [LESSON])
     assert sorted(line.split()[0] for line in said) == sorted(places)
+
+
+# Which file ---------------------------------------------------------------------------------------
+
+OWN = f"{LESSON}.ipynb"
+
+
+def folders_of_a_student():
+    """What is in a folder, and what is said of it; None: nothing is graded."""
+    right, stub, wrong = solved(), dumps(released()), solved()
+    cell(wrong, "softmax")["source"] = "def softmax(scores, dim=-1):\n    return scores"
+    right, wrong = dumps(right), dumps(wrong)
+    opened = nbformat.reads(right.decode(), 4)
+    program, page = (
+        form().from_notebook_node(opened)[0].encode() for form in (PythonExporter, HTMLExporter)
+    )
+    percent = jupytext.writes(opened, "py:percent").encode()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr(f"work/{OWN}", right)
+        packed.writestr("notes.txt", "x")
+    archive = archive.getvalue()
+    twice = stub.rstrip()[:-1] + b', "cells": ' + json.dumps(solved()["cells"]).encode() + b"}"
+    twice_stub = right.rstrip()[:-1] + b', "cells": ' + json.dumps(released()["cells"]).encode()
+    for name in (
+        *(f"{LESSON} (1).ipynb", f"{LESSON}-Copy1.ipynb", f"{LESSON}.IPYNB", f"{LESSON}.ipynb.txt"),
+        *("03_Softmax_Masking.ipynb", f"lovelace_12_34_{LESSON}-1.ipynb", "01_naive_mean.ipynb"),
+        *(f"work/{OWN}", f"{LESSON} (Ada's conflicted copy 2026-10-01).ipynb", "mine"),
+    ):
+        yield {name: right}, f"{OWN} is missing, so {name} is graded"
+    for name, found in {"s.py": program, "t.py": percent, "s.html": page, "a.ipynb": right}.items():
+        yield {OWN: stub, name: found}, f"{OWN} has no answers, so {name} is graded"
+    yield {"a.zip": archive}, f"{OWN} is missing, so a.zip: work/{OWN} is graded"
+    yield {OWN: b"", "a.ipynb": right}, f"{OWN} can't be read, so a.ipynb is graded"
+    yield {"a.ipynb": right, "a.py": program}, "so a.ipynb is graded"  # the same answers
+    yield {"a.ipynb": right, "b.ipynb": wrong}, "different answers to it are in a.ipynb and b.ipynb"
+    yield {OWN: right, "a.ipynb": wrong}, ""
+    yield {OWN: program}, "it was a program"
+    yield {OWN: page}, "it was a web page"
+    yield {OWN: twice}, ""
+    yield {OWN: twice_stub + b"}"}, "only one has answers"
+    yield {OWN: stub + right}, "only one has answers"
+    yield {OWN: stub}, None
+    yield {"a.zip": archive[:200], "b.zip": b"PK"}, None
+    yield {}, None
+
+
+def test_the_only_file_with_answers_to_a_lesson_is_graded(tmp_path):
+    for number, (files, said) in enumerate(folders_of_a_student()):
+        folder = tmp_path / str(number)
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        found = submission(folder, LESSON, cells_as_released(), given())
+        ungraded = said is None or "different" in said
+        assert ungraded or found.answers == RIGHT, files.keys()
+        assert not ungraded or found is None or not found.answers, files.keys()
+        assert (said or "") in "; ".join([*found.notes, *found.trouble] if found else []), said
 
 
 # The class ----------------------------------------------------------------------------------------
@@ -243,7 +337,8 @@ def rows(tmp_path_factory):
         folder.mkdir(parents=True)
         (folder / f"{LESSON}.ipynb").write_bytes(file_of(name))
         (folder / "timestamp.txt").write_text("2026-10-09 12:00:00.000000 UTC")
-    asked = [sys.executable, "-m", "course_utils", "grade", ASSIGNMENT, "--csv", "table.csv"]
+    asked = [sys.executable, "-m", "course_utils", "grade", ASSIGNMENT, "--enrol"]
+    asked += ["--csv", "table.csv"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COURSE_PROGRESS": "off"}
     done = subprocess.run(asked, cwd=course, env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr[-2000:]

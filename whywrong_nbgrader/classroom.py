@@ -28,16 +28,18 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from whywrong.course import joined
 
-from . import submissions
 from .cells import Cell
+from .choosing import submission
 from .collecting import doubts
+from .folders import not_read_in, strange_in
 from .fork_server import NoForkServer
+from .names import ALLOWED, is_a_name, secret_of, submitted_at
 from .notebooks import Graded, not_run
-from .preprocessors import lesson
 from .readable import in_a_line
 from .restoring import Released, code_cells
 from .results import FOLDER, Results, Settings
 from .sandbox import NoSandbox
+from .submissions import handed_out, lesson, released
 from .work import Made, failed, results_of
 from .work import work as on_a_worker
 
@@ -68,10 +70,12 @@ class Classroom:
 
     course: Path  # its folder
     directory: CourseDirectory
-    handed_in: list[str]  # all students who submitted it
+    handed_in: list[str]  # all who submitted it
     assignment: str
     config: Config
     notebooks: list[str]
+    roster: list[str]  # the students in the gradebook
+    said: defaultdict[str, list[str]]  # of a submission as a whole, for a person to look at
     works: list[Work]  # by student and name
 
     @property
@@ -83,8 +87,16 @@ class Classroom:
     def students(self) -> list[str]:
         return sorted({w.student for w in self.works})
 
+    @property
+    def strangers(self) -> list[str]:
+        """Returns the names that are not in the gradebook."""
+        return [student for student in self.students if student not in {*self.roster}]
+
     def of(self, student: str) -> list[Work]:
         return [work for work in self.works if work.student == student]
+
+    def needs_a_person(self, student: str) -> bool:
+        return bool(self.said.get(student)) or any(work.trouble for work in self.of(student))
 
 
 def enter(course: Path, assignment: str, only: str = "") -> Classroom:
@@ -101,29 +113,41 @@ def enter(course: Path, assignment: str, only: str = "") -> Classroom:
     notebooks = _notebooks(directory.db_url, assignment)
     folder = course / directory.submitted_directory
     handed_in = sorted(p.name for p in folder.glob("*") if (p / assignment).is_dir())
-    if only and only not in handed_in:
+    collected = doubts(directory)
+    if only and only not in {*handed_in, *collected}:
         raise CantRun(f"{only} has not submitted {assignment}: nbgrader collect {assignment}")
-    if not handed_in:
+    if not handed_in and not collected:
         raise CantRun(f"Nobody has submitted {assignment}: nbgrader collect {assignment}")
-    return Classroom(course, directory, handed_in, assignment, config, notebooks, [])
+    with Gradebook(directory.db_url) as gradebook:
+        roster = [student.id for student in gradebook.students]
+    said = defaultdict(list, {s: [*map(in_a_line, lines)] for s, lines in collected.items()})
+    known = notebooks, roster, said
+    return Classroom(course, directory, handed_in, assignment, config, *known, [])
 
 
 def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
-    """Reads the submissions of a class, or `only` this student's."""
+    """Reads the submissions of a class, or `only` this student's. The other students in the
+    gradebook, and submissions that could not be collected, have empty works."""
     directory, assignment = classroom.directory, classroom.assignment
     lessons = {
         name: (
-            submissions.released(directory.db_url, assignment, name),
-            submissions.handed_out(lesson(directory, assignment, f"{name}.ipynb")),
+            released(directory.db_url, assignment, name),
+            handed_out(lesson(directory, assignment, f"{name}.ipynb")),
         )
         for name in classroom.notebooks
     }
-    noted = doubts(directory)
-    folder = classroom.course / directory.submitted_directory
-    for student in [only] if only else classroom.handed_in:
-        of = [*_of(student, folder / student / assignment, lessons, settings)]
-        of[0].trouble += map(in_a_line, noted.get(student, ()))
-        classroom.works += of
+    folder, handed_in = classroom.course / directory.submitted_directory, {*classroom.handed_in}
+    everybody = sorted({*handed_in, *classroom.said, *classroom.roster})
+    for student in [only] if only else everybody:
+        if student in handed_in and is_a_name(student):
+            place = folder / student / assignment
+            classroom.said[student] += _strange(place, lessons)
+            classroom.works += _of(student, place, lessons, settings)
+            continue
+        if student in handed_in:
+            said = f"not graded, because this can't be a student's name: {ALLOWED}"
+            classroom.said[student].append(said)
+        classroom.works += (Work(student, name, missing=True) for name in classroom.notebooks)
 
 
 def _notebooks(db_url: str, assignment: str) -> list[str]:
@@ -138,21 +162,17 @@ def _notebooks(db_url: str, assignment: str) -> list[str]:
 Lessons = Mapping[str, tuple[Mapping[str, Released], Sequence[str]]]
 
 
+def _strange(folder: Path, lessons: Lessons) -> list[str]:
+    """What a person should look at in a submission's folder."""
+    no_time = [] if submitted_at(folder) else ["it has no valid time of submission"]
+    return [*strange_in(folder), *not_read_in(folder, [*lessons]), *no_time]
+
+
 def _of(student: str, folder: Path, lessons: Lessons, settings: Settings) -> Iterator[Work]:
     """One student's notebooks, ready to run, with the problems that a person should look at."""
-    if not submissions.is_a_name(student):
-        said = "not graded: a folder's name can't be a student's if it is long or not printable"
-        yield from (Work(student, name, trouble=[said]) for name in lessons)
-        return
-    strange = submissions.strange_in(folder) + submissions.not_read_in(folder, [*lessons])
-    if submissions.submitted_at(folder) is None:
-        strange.append("it has no valid time of submission")
     for notebook, (cells, given) in lessons.items():
-        work = Work(student, notebook, trouble=strange)
-        strange = []
-        path = folder / f"{notebook}.ipynb"
-        if os.path.lexists(path):
-            found = submissions.restored(path, cells, given)
+        work = Work(student, notebook)
+        if found := submission(folder, notebook, cells, given):
             work.trouble += found.trouble
             work.notes += found.notes
             work.cells = code_cells(found.cells)
@@ -257,33 +277,31 @@ def _outcome(error: BaseException) -> str:
 
 
 def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
-    """Adds everybody to a gradebook that has no students, and new names only if asked to.
+    """Adds the names that are not in the gradebook to it if asked to.
 
     Returns those who are left out; their submissions won't run."""
-    may = Autograde(config=classroom.config).create_student
-    with Gradebook(classroom.directory.db_url) as gradebook:
-        known = {student.id for student in gradebook.students}
-        new = [student for student in classroom.students if student not in known]
-        if may and not known:
-            new, new_too = classroom.handed_in, True
-            print(f"The gradebook had no students: all {len(new)} who submitted are added.")
-        for student in new if may and new_too else ():  # in order: the gradebook lists them so
-            gradebook.update_or_create_student(student)
-    if may and new_too:
-        return []
-    for student in new:
-        for work in (works := classroom.of(student)):
+    may = [s for s in classroom.strangers if s in {*classroom.handed_in} and is_a_name(s)]
+    if new_too:
+        with Gradebook(classroom.directory.db_url) as gradebook:
+            for student in may:
+                gradebook.update_or_create_student(student)
+        classroom.roster += may
+        return classroom.strangers
+    for student in classroom.strangers:
+        for work in classroom.of(student):
             work.name, work.cells = "", []
-        line = f"course grade {classroom.assignment} --student {shlex.quote(student)} --enrol"
-        works[0].trouble.append(f"this name is not in the gradebook; to add it: {in_a_line(line)}")
-    return new
+        if student in may:
+            line = f"course grade {classroom.assignment} --student {shlex.quote(student)} --enrol"
+            said = f"this name is not in the gradebook; to add it: {in_a_line(line)}"
+            classroom.said[student].append(said)
+    return classroom.strangers
 
 
 def enter_grades(classroom: Classroom, student: str, force: bool = False) -> bool:
     """Lets nbgrader enter a student's results if they are missing; returns whether it could."""
     works = [work for work in classroom.of(student) if work.name]
     if not works:
-        return not any(work.trouble for work in classroom.of(student))
+        return not classroom.needs_a_person(student)
     stamp = _stamp(classroom, student)
     if not force and _entered(classroom, student) == stamp:
         _set_penalties(classroom, student)
@@ -301,7 +319,7 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
     except (Exception, SystemExit) as error:
         locked = "the gradebook is used by another program: grade again when it has finished"
         said = locked if "accessing the nbgrader database" in str(error) else str(error)
-        works[0].trouble.append(f"nbgrader could not enter it: {in_a_line(said)}")
+        classroom.said[student].append(f"nbgrader could not enter it: {in_a_line(said)}")
         return False
     place = _place(classroom, student)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -325,8 +343,8 @@ def _stamp(classroom: Classroom, student: str) -> dict[str, Any]:
     return {
         "results": {w.notebook: w.name for w in classroom.of(student) if w.name},
         "notes": [said for w in classroom.of(student) for said in w.notes],
-        "time": str(submissions.submitted_at(handed_in)),
-        "secret": submissions.secret_of(handed_in),
+        "time": str(submitted_at(handed_in)),
+        "secret": secret_of(handed_in),
     }
 
 

@@ -5,81 +5,171 @@ from __future__ import annotations
 import glob
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseFeedback
-from nbgrader.utils import parse_utc
+from traitlets import Dict, Unicode
 
+from .careful import be_careful
+from .folders import below, strange_in
+from .names import ALLOWED, is_a_name, submitted_at, time_of
 from .readable import in_a_line
-from .submissions import TIME, be_careful, below, is_a_name, strange_in, submitted_at, unreadable
+from .submissions import unreadable
 
 SUBMITTING = timedelta(minutes=10)  # the longest time that a submission may take
+# The name of a submission's folder: student, assignment, time and, mostly, some random letters.
+FOLDER = re.compile(r"(.*)\+([^+]+)\+(\d{4}-[^+]*)(?:\+[^+]*)?", re.S)
+EVERYBODY = "*"  # in `CollectFiles.accounts`
 
 be_careful()
 
 
+@dataclass(frozen=True)
+class HandedIn:
+    """A folder in which a student submitted."""
+
+    student: str
+    folder: str
+    time: datetime  # in its name
+    account: str  # that owns it
+    changed: float  # when; its owner can't set this
+
+
 class CollectFiles(ExchangeCollect):
     """Replaces nbgrader's collecting, which follows links with the instructor's rights, even to a
-    solution, and which stops at the first submission that can't be copied."""
+    solution, which takes whatever has the latest time in its name, and which stops at the first
+    submission that can't be copied."""
+
+    accounts = Dict(
+        key_trait=Unicode(),
+        value_trait=Unicode(),
+        help="The account that submits for a student, where it doesn't have the student's name; "
+        "the account of `*` may submit for everybody.",
+    ).tag(config=True)
 
     def init_src(self) -> None:
-        self.again: dict[str, list[str]] = {}
-        self.src_records: list[dict[str, Any]] = []
-        super().init_src()
+        super().init_src()  # its checks, and the due date
+        everybody = self.coursedir.student_id == "*"
+        known = _noted(self.coursedir).items()
+        self.noted = {n: about for n, about in known if "from" in about or not everybody}
+        self.remarks, self.again = defaultdict[str, list[str]](list), dict[str, list[str]]()
+        found = [self._handed_in(name) for name in sorted(os.listdir(self.inbound_path))]
+        self.accounts_of = Counter(one.account for _, one in filter(None, found))
+        of = defaultdict[str, list[tuple[str, HandedIn]]](list)
+        for to, one in filter(None, found):
+            of[one.student].append((to, one))
+        chosen = {student: self._chosen(student, theirs) for student, theirs in sorted(of.items())}
+        self.chosen = {student: one for student, one in chosen.items() if one}
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
-        """Does what nbgrader's method does, but doesn't stop at an invalid name or time."""
-        name = os.path.basename(path)
-        parts = name.rsplit("+", 3)  # name, assignment, time and, mostly, some random letters
-        valid = len(parts) >= 3 and is_a_name(parts[0]) and TIME.fullmatch(parts[2])
-        try:
-            named = parse_utc(parts[2]) if valid else None
-        except (ValueError, OverflowError):
-            named = None
-        if named is None:
-            self.log.error("%s is not collected: its name has no valid time", in_a_line(name))
-            return {"username": "", "filename": name, "timestamp": datetime.min}
-        return {"username": parts[0], "filename": name, "timestamp": named}
+        return {"username": "", "timestamp": datetime.min}  # `init_src` makes its own
+
+    def _handed_in(self, name: str) -> tuple[str, HandedIn] | None:
+        """The assignment and the submission that a folder holds, if its name can be read."""
+        found, assignment = FOLDER.fullmatch(name), self.coursedir.assignment_id
+        student, to, text = found.groups() if found else (name.partition("+")[0], "", "")
+        time = time_of(text)
+        if found is None and f"+{assignment}" in name:
+            to = assignment
+        if self.coursedir.student_id not in ("*", student):
+            return None
+        if is_a_name(student) and time is not None:
+            with suppress(OSError):
+                path = os.path.join(self.inbound_path, name)
+                return to, HandedIn(student, name, time, _account(path), os.lstat(path).st_ctime)
+        elif to == assignment and is_a_name(student):
+            self._refuse(student, f"{in_a_line(name)} is not collected: its name has no valid time")
+        elif to == assignment:
+            said = f"it is not collected, because this can't be a student's name: {ALLOWED}"
+            self._refuse(student, said)
+        return None
+
+    def _refuse(self, student: str, said: str) -> None:
+        self.log.error("%s: %s", in_a_line(student), said)
+        self.remarks[student].append(said)
+
+    def _chosen(self, student: str, theirs: list[tuple[str, HandedIn]]) -> HandedIn | None:
+        """Returns the newest submission of the account that may submit for a student."""
+        found = [one for to, one in theirs if to == self.coursedir.assignment_id]
+        first = min((one for _, one in theirs), key=lambda one: one.changed)
+        may = self.accounts.get(student)
+        may = may or (student if _is_account(student) else first.account)
+        own = [one for one in found if one.account in (may, self.accounts.get(EVERYBODY))]
+        allowed = own if own and self.check_owner else found
+        if self.before_duedate and self.duedate:
+            allowed = [one for one in allowed if one.time <= self.duedate] or allowed
+        if not allowed:
+            return None
+        newest = max(allowed, key=lambda one: (one.time, one.folder))
+        self.remarks[student] += [
+            f"the account {one.account} also submitted under this name, on "
+            f"{one.time:%d %B %H:%M}: that is not used"
+            for one in found
+            if one not in own and one.account != newest.account
+        ]
+        return newest
 
     def copy_files(self) -> None:
-        self.src_records = [record for record in self.src_records if record["username"]]
-        super().copy_files()
+        assignment = self.coursedir.assignment_id
+        self.log.info("%d students have submitted %s", len(self.chosen), assignment)
+        for student, one in self.chosen.items():
+            folder = self.coursedir.submitted_directory
+            place = Path(self.coursedir.format_path(folder, student, assignment))
+            about, there = self.noted.get(student, {}), place.is_dir()
+            known, at = about.get("from"), submitted_at(place) if there else None
+            newer = one.folder != known if known else at is None or one.time > at
+            if there and not (newer and (self.update or self.before_duedate)):
+                said = " (there is another one: --update)" if newer else ""
+                self.log.info("%s is collected already%s", student, said)
+                said_before = [*about.get("said", ()), *self.remarks[student]]
+                self._keep(student, known or one.folder, [*dict.fromkeys(said_before)])
+            else:
+                self.log.info("Collecting %s", in_a_line(one.folder))
+                self._collect(one, place)
+        for student in self.remarks.keys() - self.noted.keys():
+            self.noted[student] = {"said": self.remarks[student]}
+        self._keep()
         for student, found in self.again.items():
             for said in found:
                 self.log.error("%s must hand in again: %s", in_a_line(student), said)
 
-    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
-        name = in_a_line(os.path.basename(src))
-        (record,) = (r for r in self.src_records if r["filename"] == os.path.basename(src))
+    def _collect(self, one: HandedIn, place: Path) -> None:
+        src, name = os.path.join(self.inbound_path, one.folder), in_a_line(one.folder)
+        said = self.remarks[one.student][:]
         with tempfile.TemporaryDirectory() as folder:
             taken = Path(folder) / "taken"
             try:
                 if os.path.islink(src):
                     raise OSError("it is a link")
                 _take(Path(src), taken, 1000 * self.coursedir.max_dir_size)
-                for said in strange_in(Path(src)):
-                    self.log.warning("%s: %s", name, said)
-                self._store_doubts(src, taken, record)
-                super().do_copy(str(taken), dest, log)
+                for strange in strange_in(Path(src)):
+                    self.log.warning("%s: %s", name, strange)
+                said += self._doubts(src, taken, one)
+                if place.exists():
+                    shutil.rmtree(place)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                self.do_copy(str(taken), str(place))
             except (OSError, RuntimeError) as error:  # the others are still collected
-                said = f"it could not be collected ({getattr(error, 'strerror', None) or error})"
-                self.log.error("%s: %s", name, said)
-                self.again[record["username"]] = [said]
-                self._keep(record["username"], [said])
+                why = getattr(error, "strerror", None) or error
+                said.append(f"it could not be collected ({why})")
+                self.log.error("%s: %s", name, said[-1])
+                self.again[one.student] = said[-1:]
+        self._keep(one.student, one.folder, said)
 
-    def _store_doubts(self, src: str, taken: Path, record: dict[str, Any]) -> None:
-        """Keeps for `course grade` what only the exchange folder shows."""
-        student = record["username"]
-        found = [*self._of_others(src, student), *_back_dated(src, taken, record["timestamp"])]
+    def _doubts(self, src: str, taken: Path, one: HandedIn) -> list[str]:
+        """What only the exchange folder shows of a submission, for `course grade`."""
+        found = [*self._of_others(src, one.student), *_back_dated(src, taken, one.time)]
         lost = [
             f"{in_a_line(path.name)} can't be read: {why}"
             for path in sorted(taken.glob("*.ipynb"))
@@ -87,21 +177,24 @@ class CollectFiles(ExchangeCollect):
         ]
         lost += [f"{said} (no right to read it)" for said in _lost(Path(src), taken)]
         if lost:
-            self.again[student] = lost
-        self._keep(student, found + [f"must hand in again: {said}" for said in lost])
+            self.again[one.student] = lost
+        return found + [f"must hand in again: {said}" for said in lost]
 
-    def _keep(self, student: str, found: list[str]) -> None:
-        place = doubts_file(self.coursedir)
+    def _keep(self, student: str = "", source: str = "", said: list[str] | None = None) -> None:
+        if student:
+            self.noted[student] = {"from": source, "said": said or []}
+        place = _noted_in(self.coursedir)
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(doubts(self.coursedir) | {student: found}, indent=1))
+        place.write_text(json.dumps(self.noted, indent=1))
 
     def _of_others(self, src: str, student: str) -> Iterator[str]:
         """Who else owns files of a submission, also if accounts have names of their own."""
-        inbound = (os.path.join(self.inbound_path, r["filename"]) for r in self.src_records)
-        accounts, owner = Counter(map(_account, inbound)), _account(src)
+        accounts, owner = self.accounts_of, _account(src)
+        expected = {self.accounts.get(student, student), self.accounts.get(EVERYBODY)}
         others = {_account(path) for path, _ in below(Path(src))} - {owner}
-        has_account = os.path.expanduser(f"~{student}") != f"~{student}"
-        if owner != student and (has_account or 1 < accounts[owner] < accounts.total()):
+        if owner not in expected and (
+            _is_account(student) or 1 < accounts[owner] < accounts.total()
+        ):
             others.add(owner)
         if self.check_owner and others:
             yield in_a_line(f"its files belong to {', '.join(sorted(others))}, not to {student}")
@@ -151,15 +244,26 @@ def _lost(src: Path, taken: Path) -> list[str]:
     ]
 
 
-def doubts_file(coursedir: Any) -> Path:
+def _noted_in(coursedir: Any) -> Path:
     return Path(coursedir.root, ".grading", "collected", f"{coursedir.assignment_id}.json")
 
 
-def doubts(coursedir: Any) -> dict[str, list[str]]:
-    """What was doubtful about each student's submission when it was collected."""
+def _noted(coursedir: Any) -> dict[str, dict[str, Any]]:
+    """What was noted when an assignment was collected: by student, the folder that was taken, and
+    what was said of it."""
     with suppress(OSError, ValueError):
-        return dict(json.loads(doubts_file(coursedir).read_text(encoding="utf-8")))
+        found = json.loads(_noted_in(coursedir).read_text(encoding="utf-8"))
+        return {name: about for name, about in found.items() if isinstance(about, dict)}
     return {}
+
+
+def doubts(coursedir: Any) -> dict[str, list[str]]:
+    """What was doubtful about each submission when it was collected, also if it was refused."""
+    return {name: about.get("said", []) for name, about in _noted(coursedir).items()}
+
+
+def _is_account(name: str) -> bool:
+    return os.path.expanduser(f"~{name}") != f"~{name}"
 
 
 def _account(path: str | Path) -> str:
@@ -177,21 +281,26 @@ def _account_name(number: int) -> str:
 
 
 def _back_dated(src: str, taken: Path, named: datetime) -> Iterator[str]:
-    """Whether a submission changed after the times in its name and in its timestamp.txt."""
+    """Whether a submission changed after the times in its name and in its timestamp.txt. The time
+    in its name counts if timestamp.txt has none, or an earlier one."""
     claimed = submitted_at(taken)
-    try:
-        folder, file = os.lstat(src), os.lstat(os.path.join(src, "timestamp.txt"))
-    except OSError:
-        claimed = None
-    if claimed is None:
-        yield "it has no valid time of submission"
-        return
-    claimed = min(named, claimed)
-    times = [folder.st_mtime, folder.st_ctime, file.st_ctime]  # a student can't set the last two
+    if claimed is None or claimed < named:
+        what = "no valid time" if claimed is None else f"an earlier time, {claimed:%d %B %H:%M}"
+        yield f"its timestamp.txt has {what}: {named:%d %B %H:%M} counts, as its folder is named"
+        stamp = taken / "timestamp.txt"
+        if stamp.is_dir():
+            shutil.rmtree(stamp)
+        stamp.write_text(f"{named:%Y-%m-%d %H:%M:%S.%f} UTC")
+    counts = named if claimed is None else max(named, claimed)
+    times = [counts.replace(tzinfo=UTC).timestamp()]
+    with suppress(OSError):
+        folder = os.lstat(src)
+        times += [folder.st_mtime, folder.st_ctime]  # a student can't set the second
+        times.append(os.lstat(os.path.join(src, "timestamp.txt")).st_ctime)
     times += [about.st_mtime for _, about in below(Path(src)) if about is not None]
     changed = datetime.fromtimestamp(max(times), UTC).replace(tzinfo=None)  # as nbgrader's are
-    if changed - claimed > SUBMITTING:
-        yield f"its time is {claimed:%d %B %H:%M}, but it changed on {changed:%d %B %H:%M}"
+    if changed - counts > SUBMITTING:
+        yield f"its time is {counts:%d %B %H:%M}, but it changed on {changed:%d %B %H:%M}"
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):

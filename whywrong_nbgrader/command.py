@@ -25,6 +25,11 @@ WITHOUT: dict[str, Callable[[], str]] = {
     "Memory is limited by counting, ten times per second": sandbox.no_cgroup,
     "System calls are not filtered": calls.why_not,
 }
+NO_STUDENTS = (
+    "The gradebook has no students, so nobody is graded. Import your list "
+    "(nbgrader db student import students.csv), or add everybody who submitted: "
+    "course grade {assignment} --enrol"
+)
 ALL_GRADED, NEED_A_PERSON, COULD_NOT_RUN = 0, 1, 2
 
 
@@ -66,6 +71,8 @@ def grade(args: argparse.Namespace) -> int:
             settings = Settings.of(course, tier, classroom.lessons)
             read(classroom, settings, args.student)
             left_out = enrol(classroom, args.enrol)
+            if not classroom.roster:
+                print(NO_STUDENTS.format(assignment=assignment), file=sys.stderr)
             remove_left()  # there may be nothing to run, so no new sandbox
             entered: dict[str, bool] = {}
 

@@ -42,16 +42,17 @@ def explain(args: argparse.Namespace) -> int:
         settings = Settings.of(course, tier, classroom.lessons)
         read(classroom, settings, args.student)
         work = next(w for w in classroom.works if w.notebook == notebook)
-        print("\n".join(_told(work, exercise, settings)))
+        said = [*classroom.said[work.student], *work.trouble]
+        print("\n".join(_told(work, said, exercise, settings)))
     except (CantRun, sandbox.NoSandbox, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _told(work: Work, exercise: Exercise, settings: Settings) -> Iterator[str]:
+def _told(work: Work, said: list[str], exercise: Exercise, settings: Settings) -> Iterator[str]:
     yield f"{work.student}, {exercise.id} in {exercise.lesson}, tier: {settings.tier}"
-    yield from (f"! {said}" for said in work.trouble)
+    yield from (f"! {line}" for line in said)
     yield from ("", "Submitted code", "")
     yield readable(answers(work).get(exercise.id, "(no cell defines it)"))
     key = kept_key(exercise, seed_from(settings.secret)(exercise.id))

@@ -19,10 +19,9 @@ from whywrong.failed_runs import names_written
 
 from .classroom import Classroom, Work
 from .helper import TooMuch, helper
-from .preprocessors import lesson
 from .reading import read
 from .restoring import Released
-from .submissions import handed_out, released
+from .submissions import handed_out, lesson, released
 
 # With fewer prints of a text, or instructions of a program, two people may write the same.
 TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15

@@ -27,6 +27,7 @@ MOST_ANSWER = 64 * 2**20  # bytes
 # Each request names a function that takes and returns plain data.
 TASKS = {
     "notebook": "submissions.notebook",
+    "members": "reading.members",
     "outputs": "outputs.clean_outputs",
     "markdown": "pages.markdown",
     "highlight": "pages.highlight",

@@ -18,12 +18,15 @@ from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from nbgrader.utils import is_grade
 from traitlets import List
 
+from .careful import be_careful
 from .cells import WIDGET_VIEW, Cell, as_found, without_hidden_tests
+from .choosing import submission
+from .folders import strange_in
 from .helper import SECONDS, TooMuch, helper
 from .pages import plainly
 from .restoring import Kept, code_cells
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
-from .submissions import Submission, be_careful, handed_out, released, restored, strange_in
+from .submissions import Submission, handed_out, lesson, released, unsolved
 
 if TYPE_CHECKING:
     from whywrong import Catalogue
@@ -88,16 +91,12 @@ class CarefulExporter(NotebookExporter):
             output, resources = super().from_filename(filename, resources=resources, **how)
             return output, resources
         cells = released(ids["db_url"], ids["assignment"], ids["notebook"])
-        found = restored(path, cells, handed_out(lesson(course, ids["assignment"], path.name)))
+        given = handed_out(lesson(course, ids["assignment"], path.name))
+        found = submission(path.parent, path.stem, cells, given) or Submission(unsolved(cells))
         for said in (*found.trouble, *found.notes, *strange_in(path.parent)):
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
         output, resources = self.from_notebook_node(as_notebook(found), resources=resources)
         return output, resources
-
-
-def lesson(course: Any, assignment: str, name: str) -> Path:
-    """Returns the path of a lesson as students get it."""
-    return Path(course.format_path(course.release_directory, ".", assignment)) / name
 
 
 def as_notebook(found: Submission) -> NotebookNode:

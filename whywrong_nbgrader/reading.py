@@ -7,12 +7,17 @@ or large. Students run this too (`course look`), so it imports the standard libr
 from __future__ import annotations
 
 import codecs
+import html
+import io
 import json
 import os
 import re
 import stat
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -28,8 +33,12 @@ OTHERS = {
     rb"PK\x03\x04|\x1f\x8b|7z\xbc\xaf|Rar!": "it is an archive, not a notebook: unpack it",
     rb"%PDF": "it is a PDF, not a notebook",
     rb"\0+\Z": "it contains only zeros, as after a full disk or a power failure",
-    rb"\s*(#|import |from |\"\"\"|---|%%)": "it is a program or a text, not a notebook",
+    rb"\s*(#|import |from |def |class |@|\"\"\"|---|%%)": "it is a program, not a notebook",
 }
+# Where the cells begin in programs that Jupyter, VS Code and jupytext write, and in pages.
+PROGRAM_CELL = re.compile(r"^# *(?:%%.*|In *\[[ \d]*\]:.*|<codecell>)$\n?", re.M)
+PAGE_CELL = re.compile(r'<div class="\s*highlight hl-i?python3?\s*">\s*<pre>(.*?)</pre>', re.S)
+MOST_MEMBERS = 500  # files in an archive
 CONFLICT = re.compile(r"^(<<<<<<<|=======|>>>>>>>)", re.M)
 CELLS = re.compile(r'"cells"\s{0,9}:\s{0,9}\[')
 WRAPPERS = "content", "notebook", "ipynb", "nb"  # keys below which interfaces put a notebook
@@ -48,6 +57,8 @@ class Read:
     repairs: Counter[str] = field(default_factory=Counter)
     broken: str = ""  # why only the first cells could be read
     language: str = ""  # of the edition that it comes from; "" is English
+    # More cells: the file's other notebooks, where only the last or the first would be opened.
+    others: list[list[dict[str, str]]] = field(default_factory=list)
 
     def notes(self) -> list[str]:
         """Returns the repairs in one line, if there are any."""
@@ -57,6 +68,12 @@ class Read:
 
 def contents(path: str | Path, most: int = MOST_BYTES) -> bytes:
     """Returns a file's first bytes, at most `most`; the file may be anything but a link."""
+    with _opened(path) as file:
+        return file.read(most)
+
+
+def _opened(path: str | Path) -> io.BufferedReader:
+    """A file of normal size."""
     try:
         found = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -66,37 +83,88 @@ def contents(path: str | Path, most: int = MOST_BYTES) -> bytes:
         why = "it is a link to another file" if link else f"it can't be opened ({error.strerror})"
         raise Unreadable(why) from None
     about = os.fstat(found)
-    if not stat.S_ISREG(about.st_mode):
-        os.close(found)
-        raise Unreadable("it is not a file")
-    with open(found, "rb") as file:
-        if about.st_size > MOST_BYTES:
-            raise Unreadable(f"it has {about.st_size / 2**20:,.0f} MiB; delete its outputs")
-        return file.read(most)
+    if stat.S_ISREG(about.st_mode) and about.st_size <= MOST_BYTES:
+        return open(found, "rb")
+    os.close(found)
+    large = f"it has {about.st_size / 2**20:,.0f} MiB; delete its outputs"
+    raise Unreadable(large if stat.S_ISREG(about.st_mode) else "it is not a file")
 
 
-def read(path: str | Path) -> Read:
-    return parsed(contents(path))
+def read(path: str | Path, member: str = "") -> Read:
+    """Returns a notebook's cells from a file, or from a file in an archive."""
+    return parsed(_unpacked(path, member) if member else contents(path))
+
+
+def members(path: str | Path) -> list[str]:
+    """The files in an archive that may be notebooks."""
+    with suppress(zipfile.BadZipFile), zipfile.ZipFile(_opened(path)) as archive:
+        found = [one for one in archive.infolist()[:MOST_MEMBERS] if not one.is_dir()]
+        return [
+            one.filename for one in found if re.search(r"\.(ipynb|py|html?)", one.filename, re.I)
+        ]
+    return []
+
+
+def _unpacked(path: str | Path, member: str) -> bytes:
+    try:
+        with zipfile.ZipFile(_opened(path)) as archive, archive.open(member) as file:
+            data = file.read(MOST_BYTES + 1)
+    except (zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise Unreadable(f"it can't be unpacked ({type(error).__name__})") from None
+    if len(data) > MOST_BYTES:
+        raise Unreadable(f"it has more than {MOST_BYTES / 2**20:,.0f} MiB")
+    return data
 
 
 def parsed(data: bytes) -> Read:
     """Returns a notebook's cells from its bytes; raises `Unreadable` if no cell can be read."""
     if not data.strip():
         raise Unreadable("the file is empty")
+    made = Read()
     for beginning, said in OTHERS.items():
         if re.match(beginning, data[:2000] if b"Z" not in beginning else data, re.I):
-            raise Unreadable(said)
-    made = Read()
+            made.cells = _written_otherwise(data)
+            if not made.cells:
+                raise Unreadable(said)
+            made.repairs[said.split(",")[0].replace("is", "was", 1)] += 1
+            return made
     text = _decoded(data, made.repairs)
     try:
         found, broken = _json(text, made.repairs)
         made.broken = broken
         _fill(made, _unwrapped(found))
+        if not broken and len(places := [m.end() for m in CELLS.finditer(text)][:5]) > 1:
+            made.others = [cells for at in places if (cells := _cells_at(text, at)) != made.cells]
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None
     if not made.cells and made.broken:
         raise Unreadable(made.broken)
     return made
+
+
+def _written_otherwise(data: bytes) -> list[dict[str, str]]:
+    """The cells of a program or a page that was made from a notebook; none if it is another."""
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    if re.match(r"\s*<", text):
+        pages = [re.sub(r"<[^>]*>", "", cell) for cell in PAGE_CELL.findall(text)]
+        cells = list(map(html.unescape, pages))
+    else:
+        cells = [cell for cell in PROGRAM_CELL.split(text) if cell.strip()]
+        if not re.search(r"^(def|class) ", text, re.M):
+            return []
+    if len(cells) > MOST_CELLS or sum(map(len, cells)) > MOST_TEXT:
+        return []
+    return [{"kind": "code", "source": cell, "name": ""} for cell in cells]
+
+
+def _cells_at(text: str, at: int) -> list[dict[str, str]]:
+    """The cells of a list that begins at this place."""
+    cells = islice(_first_cells(_decoder(), text, at), MOST_CELLS)
+    return [_cell(cell, Counter()) for cell in cells if isinstance(cell, dict)]
+
+
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(strict=False, parse_int=_whole, parse_constant=lambda _: None)
 
 
 def _decoded(data: bytes, repairs: Counter[str]) -> str:
@@ -120,7 +188,7 @@ def _decoded(data: bytes, repairs: Counter[str]) -> str:
 
 def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
     """Returns the object in a text, or as much of it as can be read, and the reason."""
-    decoder = json.JSONDecoder(strict=False, parse_int=_whole, parse_constant=lambda _: None)
+    decoder = _decoder()
     begin = len(text) - len(text.lstrip())
     try:
         found, end = decoder.raw_decode(text, begin)

@@ -155,6 +155,24 @@ def _checks_after_answers(
     return noticed
 
 
+def answered(
+    made: Sequence[Kept], released: Mapping[str, Released], given: Sequence[str]
+) -> dict[str, str]:
+    """The answers of a restored notebook to the exercises of a lesson, right or wrong."""
+    ours = {plain(text) for text in given} | {""}
+    checks = {cell.checks for cell in made if cell.checks}
+    found: dict[str, str] = {}
+    for cell in made:
+        text, known = plain(cell.source), released.get(cell.name)
+        if cell.kind != "code" or cell.locked or cell.checks or text in ours:
+            continue
+        if known is not None and text != plain(known.source):
+            found |= dict.fromkeys({cell.name} & checks, text)
+        elif known is None:
+            found |= {exercise: text for exercise in checks if _writes(exercise, text, ours)}
+    return dict(sorted(found.items()))
+
+
 def _writes(exercise: str, text: str, ours: set[str]) -> bool:
     """Returns whether a cell's text is a student's own definition of an answer."""
     if text in ours:

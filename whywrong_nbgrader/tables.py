@@ -37,11 +37,13 @@ class Line:
     needs_a_person: bool = False
     graded: bool = True  # the points are a result, not missing
     complete: bool = True  # all notebooks were submitted
+    handed_in: bool = True
+    stranger: bool = False  # the gradebook has no student of this name
 
     def failures(self) -> str:
         """The wrong exercises, with reasons."""
         if not self.graded:
-            return "not graded"
+            return "not graded" if self.handed_in else "not handed in"
         said = [_failure(id, r) for id, r in self.reports.items() if not r["passed"]]
         right = "all right" if self.complete else "what was submitted is all right"
         return ", ".join(said) or (right if self.reports else "nothing was graded")
@@ -79,6 +81,7 @@ class Table:
         """The table of a graded class, with what `flagged` says of it."""
         lines = []
         full, scores, people = _scores(classroom)
+        strangers = {*classroom.strangers}
         for student in classroom.students:
             works = classroom.of(student)
             reports = {id: r for w in works if w.graded for id, r in w.graded.reports.items()}
@@ -86,9 +89,12 @@ class Table:
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
             line.graded = student in scores and student not in not_entered
             line.complete = not any(w.missing for w in works)
-            line.notes = [f"{w.notebook}: {said}" for w in works for said in _notes(w)]
+            line.handed_in = student in {*classroom.handed_in}
+            line.notes = classroom.said.get(student, [])[:]
+            line.notes += [said for w in works for said in _notes(w) if line.handed_in]
             line.notes += flags.get(student, ())
-            line.needs_a_person = bool(flags.get(student)) or any(w.trouble for w in works)
+            line.needs_a_person = bool(flags.get(student)) or classroom.needs_a_person(student)
+            line.stranger = student in strangers
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
         return cls(classroom.assignment, full, lines, _items(lines), tiers, groups, people)
@@ -96,6 +102,15 @@ class Table:
     @property
     def needs_a_person(self) -> bool:
         return any(line.needs_a_person for line in self.lines)
+
+    def size(self) -> str:
+        """Returns how many students there are; everybody has one line."""
+        strangers = sum(line.stranger for line in self.lines)
+        absent = sum(not line.handed_in and not line.stranger for line in self.lines)
+        said = f"{len(self.lines) - strangers} students"
+        said += f" ({absent} handed in nothing)" if absent else ""
+        names = "name that is" if strangers == 1 else "names that are"
+        return f"{said} and {strangers} {names} not in the gradebook" if strangers else said
 
     def text(self) -> str:
         """For a terminal."""
@@ -168,7 +183,8 @@ class Table:
 
 def _notes(work: Work) -> list[str]:
     missing = ["it was not submitted"] if work.missing else []
-    return list(dict.fromkeys([*missing, *work.trouble, *work.notes]))
+    said = dict.fromkeys([*missing, *work.trouble, *work.notes])
+    return [f"{work.notebook}: {line}" for line in said]
 
 
 def _scores(classroom: Classroom) -> tuple[float, dict[str, Any], dict[str, dict[str, Any]]]:

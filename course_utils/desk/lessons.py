@@ -14,12 +14,20 @@ from .language import folders
 from .points import FILE_NAME
 from .translated import HANDED_OUT, build
 
+COURSE_ID = "averages-to-transformers"  # as in the instructor's nbgrader_config.py
+SUBMITTING = f"""\
+c = get_config()
+c.CourseDirectory.course_id = {COURSE_ID!r}
+c.Exchange.root = {{!r}}
+"""
 
-def lay_out(folder: Path, language: str = "") -> str:
+
+def lay_out(folder: Path, language: str = "", exchange: Path | None = None) -> str:
     """Copy the lessons into a new folder, which then stores its own progress.
 
     Args:
         language: the code of a language that the course is translated into; "" is English.
+        exchange: the directory in which students of a class submit with nbgrader, if there is one.
 
     Raises:
         FileExistsError: the folder already exists.
@@ -34,6 +42,9 @@ def lay_out(folder: Path, language: str = "") -> str:
         left_out = shutil.ignore_patterns(".ipynb_checkpoints", f"{FILE_NAME}*")
         shutil.copytree(HANDED_OUT, folder, ignore=left_out)
     (folder / FILE_NAME).write_text('{"exercises": {}}', encoding="utf-8")
+    if exchange is not None:
+        settings = SUBMITTING.format(str(exchange.absolute()))
+        (folder / "nbgrader_config.py").write_text(settings, encoding="utf-8")
     return f"The lessons are in {folder}. Begin with: jupyter lab {folder / 'index.ipynb'}"
 
 

@@ -1,7 +1,12 @@
 """nbgrader's own pages for graders, with a graded class."""
 
+import csv
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +36,13 @@ pytestmark = [
 
 ASSIGNMENT, LESSON = "1-averages", "01_naive_mean"
 ON_PAGES = ["script-in-outputs", "script-in-markdown", "script-in-the-card"]
+HOSTILE = (
+    "<img src=x onerror=evil()>",
+    "'-evil()-'",
+    '"onmouseover="evil()',
+    "=HYPERLINK(1)",
+    "{{evil}}",
+)
 SLOW_SOURCE = "a" + ".a" * 50_000  # nbgrader highlights it in half a minute
 LEFT_OUT = ("endless", "deadly", "empty", "same-text", "other-right")
 
@@ -66,12 +78,13 @@ def formgrader(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> I
     students = make_class(course, ASSIGNMENT, 6, leave_out=LEFT_OUT, short=True)
     place = Place(course, course / "notebooks" / ASSIGNMENT, 9)
     hand_in(place, attackers)
+    hand_in_under(HOSTILE, course)
     for right in [s for s in students if s.kind == "right"][:1]:
         slow = course / "submitted" / right.name / ASSIGNMENT / "03_softmax_masking.ipynb"
         notebook = nbformat.read(slow, as_version=4)
         notebook.cells.append(new_code_cell(SLOW_SOURCE))
         nbformat.write(notebook, slow)
-    grade(course, [*(s.name for s in students), *attackers])
+    grade(course, [*(s.name for s in students), *attackers, *HOSTILE])
     with serve(home) as server:
         context = chromium.new_context(viewport={"width": 1280, "height": 1000})
         context.set_default_timeout(ACT_MS)
@@ -93,6 +106,26 @@ def formgrader(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> I
         context.close()
 
 
+def hand_in_under(names: Iterable[str], course: Path) -> None:
+    """Submits under these names in the exchange folder, where they are collected, and puts the same
+    into submitted/, as if somebody had unpacked an archive there."""
+    exchange = course.parent / "exchange"
+    inbound = exchange / "averages-to-transformers" / "inbound"
+    for name in names:
+        folder = inbound / f"{name}+{ASSIGNMENT}+2026-10-01 12:00:00.000000 UTC"
+        shutil.copytree(course / "notebooks" / ASSIGNMENT, folder)
+    exchange.chmod(0o777)
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(course)).load_config()
+    config.CourseDirectory.root, config.Exchange.root = str(course), str(exchange)
+    api = NbGraderAPI(config=config)
+    api.log.setLevel("CRITICAL")
+    done = api.collect(ASSIGNMENT)
+    assert done["success"], done
+    for name in names:
+        assert not (course / "submitted" / name).exists()
+        shutil.copytree(course / "notebooks" / ASSIGNMENT, course / "submitted" / name / ASSIGNMENT)
+
+
 def grade(course: Path, names: list[str]) -> None:
     """Grades a class in this process, which is faster than the command."""
     environment = {"PYTHONPATH": str(ROOT), "COURSE_GRADING_SEED": "this class's own"}
@@ -106,7 +139,7 @@ def grade(course: Path, names: list[str]) -> None:
             patch.setenv(name, value)
         for name in names:
             done = api.autograde(ASSIGNMENT, name)
-            assert done["success"], done
+            assert done["success"] == (name not in HOSTILE), done
 
 
 def table(formgrader: Formgrader, path: str, rows: int) -> Locator:
@@ -184,4 +217,50 @@ def test_students_have_the_points_of_all_notebooks(formgrader: Formgrader) -> No
     for student in formgrader.students:
         points = student.score + student.late  # the late penalty is in the table of grades
         expect(rows.filter(has_text=student.name)).to_contain_text(f"{points:g} / 12")
+    assert formgrader.errors == []
+
+
+def test_nothing_of_a_name_runs_or_is_a_formula_where_an_instructor_looks(
+    formgrader: Formgrader,
+) -> None:
+    course, program = formgrader.server.folder, [sys.executable, "-m"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COURSE_GRADING_SEED": "this class's own"}
+    files = ["--csv", "table.csv", "--html", "table.html"]
+    said = ""
+    for typed in (
+        ["course_utils", "grade", ASSIGNMENT, *files],
+        ["nbgrader", "generate_feedback", ASSIGNMENT],
+        ["nbgrader", "export"],
+    ):
+        how = {"cwd": course, "env": environment, "text": True, "stdout": subprocess.PIPE}
+        done = subprocess.run([*program, *typed], stderr=subprocess.STDOUT, **how)
+        assert done.returncode in (0, 1), done.stdout
+        said += done.stdout
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", said)
+    with Gradebook(f"sqlite:///{course}/gradebook.db") as gradebook:
+        known = {student.id for student in gradebook.students}
+        ids = [n.id for s in gradebook.assignment_submissions(ASSIGNMENT) for n in s.notebooks]
+    assert not known & {*HOSTILE}
+    for name in ("table.csv", "grades.csv"):
+        with (course / name).open(newline="") as file:
+            rows = [*csv.reader(file)]
+        assert len({len(row) for row in rows}) == 1, name
+        assert not [cell for row in rows for cell in row if cell[:1] in ("=", "+", "-", "@")]
+    assert {f"'{n}" if n[0] == "=" else n for n in HOSTILE} <= {
+        row["student"] for row in csv.DictReader((course / "table.csv").open(newline=""))
+    }
+    page = formgrader.page
+    shown = [f"manage_{what}" for what in ("assignments", "students")]
+    shown += [f"manage_submissions/{ASSIGNMENT}", "gradebook", f"gradebook/{ASSIGNMENT}"]
+    shown += [f"gradebook/{ASSIGNMENT}/{LESSON}", *(f"submissions/{id}" for id in ids)]
+    places = [f"{formgrader.server.url}formgrader/{path}" for path in shown]
+    places += [
+        path.as_uri() for path in (course / "table.html", *course.rglob("feedback/*/*/*.html"))
+    ]
+    for place in places:
+        page.goto(place, wait_until="load")
+        if "manage_submissions" in place:
+            expect(page.get_by_text(HOSTILE[0])).to_be_visible()
+        assert page.evaluate("typeof evil === 'function' && evil.was") is None, place
+        assert page.locator("img[onerror], [onmouseover]").count() == 0, place
     assert formgrader.errors == []
