@@ -37,8 +37,9 @@ own_code = ContextVar("own_code", default=False)
 
 @cache
 def _operator(func: Any) -> str:
-    """The name of an operator that PyTorch executes."""
-    return str(func._schema.name.split("::")[-1])
+    """The name of an operator that PyTorch executes; one that takes functions has no schema."""
+    schema = getattr(func, "_schema", None)
+    return str(schema.name if schema else func.__name__).split("::")[-1]
 
 
 class Operators:
@@ -63,11 +64,14 @@ class _Written(TorchFunctionMode):
         self.names = names
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        self.names.append(getattr(func, "__name__", str(func)))
+        with contextlib.suppress(Exception):  # to watch a call must not change it
+            self.names.append(getattr(func, "__name__", str(func)))
         return func(*args, **(kwargs or {}))
 
 
 class _Mode(TorchDispatchMode):
+    supports_higher_order_operators = True
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # skipping would import the whole compiler, which takes 1.5 seconds
@@ -79,12 +83,17 @@ class _Executed(_Mode):
         self.names = names
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, _operator(func)
+        kwargs = kwargs or {}
+        with contextlib.suppress(Exception):  # to watch a call must not change it
+            self._note(_operator(func), args, kwargs)
+        return func(*args, **kwargs)
+
+    def _note(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
         self.names.append(name)
         converts = name == "_to_copy" and kwargs.get("dtype") == torch.float32
-        if converts and args[0].dtype == torch.float64:
+        # Under `torch.vmap`, a Python number may be converted, which has no dtype.
+        if converts and getattr(args[0], "dtype", None) == torch.float64:
             self.names.append(FLOAT32_OF_FLOAT64)
-        return func(*args, **kwargs)
 
 
 class Calls:
@@ -214,6 +223,18 @@ class TwoDevices(RuntimeError):
     """A tensor left on the CPU was combined with one on the other device."""
 
 
+class Transformed(RuntimeError):
+    """A function transform is active, under which an `Elsewhere` tensor can't be followed."""
+
+
+def _refuse_transforms() -> None:
+    """`torch.vmap` and `jacrev` wrap tensors in others that are on the CPU, and forward-mode
+    differentiation of a wrapper subclass ends the process."""
+    differentiates = torch.autograd.forward_ad._current_level >= 0
+    if differentiates or torch._C._functorch.maybe_current_level() is not None:
+        raise Transformed("a function transform")
+
+
 class Elsewhere(Tensor):
     """A tensor that claims to be on another device, but keeps its numbers here.
 
@@ -323,6 +344,7 @@ class _MadeThere(TorchFunctionMode):
     them on `THERE` itself, where they are not `Elsewhere`."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        _refuse_transforms()
         kwargs, source = kwargs or {}, None
         if func in (Tensor.new_tensor, Tensor.new):
             source, *args = args
