@@ -37,7 +37,7 @@ import sys
 from time import perf_counter as now
 import torch
 from tools.matrix import answers
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 lesson = catalogue().find(sys.argv[1]).lesson
 answer = next(iter(answers(lesson).RIGHT[sys.argv[1]].values()))
 start = now()
@@ -51,7 +51,7 @@ def checks(*wanted: str) -> None:
     """The time of a check, by its verdict: for each answer the median of 3, after a first run."""
     from course_utils import check
     from tools.matrix import answers
-    from whywrong.course import catalogue
+    from whywrong.hosting import catalogue
 
     lessons = [answers(lesson) for lesson in catalogue().outline]
     right = {name: those for module in lessons for name, those in module.RIGHT.items()}

@@ -380,7 +380,7 @@ def poisons_the_server(hand: Hand) -> None:
     """A cell changes modules and settings that the next student's process could inherit."""
     hand.cell("""
         import builtins, linecache, random, sys
-        import torch, numpy, course_utils.attention, whywrong.observation as o
+        import torch, numpy, course_utils.attention, whywrong._observation as o
         torch.set_default_dtype(torch.float64); torch.set_grad_enabled(False)
         torch.manual_seed(1); random.seed(1); numpy.random.seed(1)
         torch.Tensor.mean = torch.mean = torch.exp = torch.Tensor.exp = lambda *a, **k: 0

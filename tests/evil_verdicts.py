@@ -6,8 +6,7 @@ from textwrap import dedent
 
 from nbformat.v4 import new_code_cell, new_output
 
-from whywrong.checker import kept_key
-from whywrong.course import joined
+from whywrong.hosting import joined, kept_key
 
 from .evil_kit import MEAN, QUIZ_AND_MEAN, THREE, Hand, attack, forging
 
@@ -61,7 +60,7 @@ def forged_report(hand: Hand) -> None:
         "print('2.0')\nprint('naive_mean: right, 2 of 2 points')",
         """
         from IPython.display import display
-        from whywrong.report import Report
+        from whywrong import Report
         def naive_mean(x):
             print("naive_mean: right, 2 of 2 points")
             display(2.0)

@@ -25,8 +25,7 @@ from traitlets.config import PyFileConfigLoader
 from tools import NOTEBOOKS, SOLUTIONS
 from tools import ROOT as COURSE
 from tools.matrix import Cell, cells
-from whywrong import Misconception
-from whywrong.course import catalogue
+from whywrong.hosting import Misconception, catalogue
 from whywrong_nbgrader.cells import checked_exercise
 
 from .nbgrader_class import is_needed, right_answer

@@ -19,7 +19,7 @@ from nbgrader.apps import FetchAssignmentApp, SubmitApp
 
 from course_utils.desk.lessons import lay_out
 from tools import SOLUTIONS
-from whywrong.course import joined
+from whywrong.hosting import joined
 
 ASSIGNMENT = "1-averages"
 FULL = {

@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from whywrong import Case, Exercise
+from whywrong import Case
+from whywrong.hosting import Exercise
 
 # The exercise's Python file has the letters of each input's dimensions, as `letters`; an input
 # "…" has one for each dimension, counted from the right, where a mask may have 1 instead of a

@@ -10,8 +10,11 @@ from course_utils.desk.checks import check, hint
 from course_utils.experiments import capstone
 from course_utils.language_model import TinyLM, head_scores
 from tools.matrix import answers
-from whywrong import Entry, Misconception, account, check_exercise, relation
-from whywrong.course import catalogue
+from whywrong import check_exercise
+from whywrong._accounts import account
+from whywrong._exercise import Entry
+from whywrong.hosting import Misconception, catalogue
+from whywrong.probing import relation
 
 COURSE = catalogue()
 RUN, HEAD = COURSE.find("my_run"), COURSE.find("my_head")

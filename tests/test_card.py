@@ -7,9 +7,9 @@ import torch
 from bs4 import BeautifulSoup
 
 from course_utils.desk.checks import catalogue
-from whywrong import BehaviourResult, Report, check_exercise
-from whywrong.card import Message
-from whywrong.rows import Row
+from whywrong import Report, check_exercise
+from whywrong._card import BehaviourResult, Row
+from whywrong.hosting import Message
 
 ROWS = [
     BehaviourResult("values", "The values are right on every case", False),

@@ -9,8 +9,8 @@ from nbformat.v4 import new_code_cell, new_output
 from nbgrader.utils import determine_grade
 
 from course_utils.desk.checks import catalogue, check
-from whywrong import Misconception
-from whywrong.answers import argument_mismatch, describe
+from whywrong._answers import argument_mismatch
+from whywrong.hosting import Misconception, describe
 
 COURSE = catalogue()
 NAIVE_MEAN = COURSE.find("naive_mean")

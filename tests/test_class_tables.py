@@ -6,7 +6,7 @@ import io
 import pytest
 
 from whywrong import check_exercise
-from whywrong.course import joined
+from whywrong.hosting import joined
 from whywrong_nbgrader import flags
 from whywrong_nbgrader.alike import normal
 from whywrong_nbgrader.cells import Cell

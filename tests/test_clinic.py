@@ -14,9 +14,8 @@ from course_utils.data import toy_english
 from course_utils.experiments import clinic
 from tools import NOTEBOOKS, SOLUTIONS
 from whywrong import check_exercise
-from whywrong.answers import same_code
-from whywrong.course import joined
-from whywrong.exercise import Rules
+from whywrong._answers import same_code
+from whywrong.hosting import Rules, joined
 from whywrong_nbgrader.cells import as_found
 
 COURSE = joined(())

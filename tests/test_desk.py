@@ -262,7 +262,7 @@ class TestProgress:
 
     def test_two_notebooks_at_once_lose_nothing(self, own_progress):
         code = (
-            "import sys; from course_utils import check; from whywrong.course import catalogue\n"
+            "import sys; from course_utils import check; from whywrong.hosting import catalogue\n"
             "for i in sys.argv[1:]: check(i, catalogue().find(i).reference)"
         )
         halves = ["naive_mean", "tril_mean"], ["softmax", "softmax_mean"]

@@ -21,8 +21,7 @@ from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run, site, site_exer
 from tools.editions import annotate, normalise
 from tools.translations import languages
 from whywrong import Report
-from whywrong.course import joined
-from whywrong.language import speaking
+from whywrong.hosting import joined, speaking
 
 COURSE = joined(())
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from tools import SOLUTIONS
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 LESSONS = [path for path in sorted(SOLUTIONS.glob("*/*.ipynb")) if "01" <= path.stem[:2] <= "08"]
 # Lesson 00 and PyTorch's own tutorials: what somebody who has written a module knows.

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from course_utils.desk.checks import check
-from whywrong.errors import first_lines
-from whywrong.errors_in_words import meaning, meanings
+from whywrong._texts import meaning, meanings
+from whywrong.probing import first_lines
 
 X = torch.zeros(2, 3, 4)
 library = nn.MultiheadAttention(4, 2, batch_first=True)

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from exercises.shared.draw import Draw
 from tools import ROOT
 from tools.matrix import answers, cells
-from whywrong import Observation, Property, check_exercise, judge, kept_key
-from whywrong.checker import InProcess
-from whywrong.comparing import same
-from whywrong.course import catalogue
-from whywrong.quizzes import filled
+from whywrong import Draw, Observation, Property, check_exercise, same
+from whywrong._checker import InProcess
+from whywrong._judging import judge
+from whywrong._quizzes import filled
+from whywrong.hosting import catalogue, kept_key
 from whywrong_nbgrader.verdicts import facts
 
 from .sizes import coinciding, sizes

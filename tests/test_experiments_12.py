@@ -9,7 +9,7 @@ from course_utils.experiments import families, translating
 from course_utils.experiments.sources import with_inputs
 from course_utils.show.translating_line import translating_line
 from course_utils.translation import beam_translate, greedy_translate, train_translator
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 

@@ -14,7 +14,7 @@ from course_utils.data import toy_english
 from course_utils.desk.points import losses, progress_path, record_loss
 from course_utils.experiments import loss_so_far
 from tools import ROOT
-from whywrong.language import speaking
+from whywrong.hosting import speaking
 
 PAIR = "the mean of the past and the word before"
 LESSONS = sorted((ROOT / "solutions").glob("*/*.ipynb"))

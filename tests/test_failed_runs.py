@@ -7,7 +7,7 @@ from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from whywrong.failed_runs import names_written
+from whywrong.hosting import names_written
 
 GOOD = """def naive_mean(x):
     return x.cumsum(1) / torch.arange(1, x.shape[1] + 1).to(x)[:, None]"""

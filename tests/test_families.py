@@ -7,7 +7,7 @@ import pytest
 
 from tools.matrix import SEED
 from whywrong import check_exercise
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 COURSE = catalogue()
 MODE = [("model.eval()", "model.training = False")]

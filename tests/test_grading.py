@@ -18,8 +18,8 @@ from safetensors.torch import save
 
 from course_utils.show.figures import heatmap
 from tools import ROOT
-from whywrong import Observation, kept_key, pack
-from whywrong.course import joined
+from whywrong import Observation
+from whywrong.hosting import joined, kept_key, pack
 from whywrong_nbgrader import outputs, reading, results, verdicts
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.fork_server import ForkServer

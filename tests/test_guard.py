@@ -15,9 +15,8 @@ import torch
 from torch import nn
 
 from whywrong import Case, Catalogue, check_exercise
-from whywrong.exercise import Rules
-from whywrong.guard import Clock, run
-from whywrong.settings import restore_functions
+from whywrong._settings import restore_functions
+from whywrong.hosting import Clock, Rules, run
 
 from .tiny import CAUSAL_MEAN, STANDARDISED
 
@@ -578,7 +577,7 @@ class TestWhatCountsAsRight:
             properties=(),
             misconceptions=(),
         )
-        from whywrong.calling import cotangent
+        from whywrong.probing import cotangent
 
         GRADIENT = cotangent(torch.ones(2, 3))
         assert check(expected, zero).passed

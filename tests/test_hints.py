@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 ROOT = Path(__file__).parents[1]
 MODULES = {"torch", "nn", "F", "np", *sys.stdlib_module_names} | {

@@ -11,27 +11,15 @@ from torch import nn
 
 from course_utils import attention
 from tools.matrix import answers as answers_of
-from whywrong import (
-    AnswerKey,
-    Case,
-    Catalogue,
-    Observation,
-    Property,
-    begin_key,
-    check_exercise,
-    expect_module,
-    judge,
-    make_key,
-    observe,
-    search,
-)
-from whywrong.comparing import same
-from whywrong.course import catalogue
-from whywrong.exercise import Rules
-from whywrong.guard import run, undisturbed
-from whywrong.key import Search
-from whywrong.programs import Program
-from whywrong.quizzes import filled
+from whywrong import Case, Catalogue, Observation, Property, check_exercise, expect_module, same
+from whywrong._checker import observe
+from whywrong._guard import undisturbed
+from whywrong._judging import judge
+from whywrong._key import begin_key, make_key
+from whywrong._naming import Search, search
+from whywrong._programs import Program
+from whywrong._quizzes import filled
+from whywrong.hosting import AnswerKey, Rules, catalogue, run
 
 from .tiny import CAUSAL_MEAN, COPY_LINEAR, SHAPES, STANDARDISED, TINY
 

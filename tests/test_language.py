@@ -11,12 +11,10 @@ from course_utils.desk import language as desk_language
 from course_utils.show import drawing
 from tools import sentences
 from tools.translations import TRANSLATIONS, languages
-from whywrong import check_exercise, language
-from whywrong.card import rich
-from whywrong.course import joined
-from whywrong.language import MARKER, Strings, said, speaking
-from whywrong.report import Report
-from whywrong.rows import plain_text
+from whywrong import Report, _language, check_exercise
+from whywrong._card import rich
+from whywrong._language import Strings
+from whywrong.hosting import MARKER, joined, plain_text, said, speaking
 from whywrong_nbgrader.cells import nbgrader_metadata
 from whywrong_nbgrader.notebooks import Graded, card
 from whywrong_nbgrader.preprocessors import fill_in
@@ -43,12 +41,12 @@ def german(tmp_path, monkeypatch):
     folder = tmp_path / "xx" / "strings"
     folder.mkdir(parents=True)
     (folder / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
-    for asking in (language, desk_language):
+    for asking in (_language, desk_language):
         monkeypatch.setattr(asking, "installed", lambda: SimpleNamespace(translations=tmp_path))
     monkeypatch.delenv("COURSE_LANGUAGE", raising=False)
-    language.strings.cache_clear()
+    _language.strings.cache_clear()
     yield
-    language.strings.cache_clear()
+    _language.strings.cache_clear()
 
 
 @pytest.mark.parametrize(

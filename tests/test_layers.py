@@ -4,6 +4,7 @@ import ast
 import re
 from collections import defaultdict
 from functools import cache
+from importlib import import_module
 
 import pytest
 
@@ -24,6 +25,7 @@ ONLY_IN = {
     ("course_utils", "whywrong"): {"desk/checks", "desk/language", "desk/lessons", "desk/points"},
     ("course_utils", "whywrong_nbgrader"): {"__main__"},
 }
+DOORS = "whywrong", "whywrong.probing", "whywrong.hosting"
 PRIVATE = re.compile(r"_(?!_)\w+")
 
 
@@ -143,6 +145,26 @@ def test_no_private_name_is_imported():
         if PRIVATE.fullmatch(name) and module.split(".")[0] in PACKAGES
     }
     assert private == set()
+
+
+def test_the_engine_is_entered_by_its_doors():
+    """Only authors' tools and tests look at what is behind them."""
+    doors = {name: set(import_module(name).__all__) for name in DOORS}
+    past = {
+        f"{file} imports {', '.join(sorted(hidden))} from {module}"
+        for file in files()
+        if not file.startswith(("tests/", "tools/", "whywrong/"))
+        for module, names in imported(file)
+        if module.split(".")[0] == "whywrong"
+        if (hidden := set(names) - doors.get(module, set()) or (set() if names else {module}))
+    }
+    assert past == set()
+
+
+def test_the_engine_s_other_modules_are_private():
+    inside = {f.removeprefix("whywrong/") for f in files() if f.startswith("whywrong/")}
+    doors = {door.partition(".")[2] or "__init__" for door in DOORS}
+    assert {name for name in inside if not name.startswith("_")} | {"__init__"} == doors
 
 
 def test_no_lesson_s_exercises_import_another_lesson_s():

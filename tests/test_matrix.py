@@ -6,7 +6,7 @@ import pytest
 
 from tools.attempts import with_points
 from tools.matrix import KINDS, cells, faults
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 EXERCISES = list(catalogue())
 SECOND = 20_261_121

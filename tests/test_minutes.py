@@ -20,7 +20,7 @@ from tools.minutes import (
     table,
     words,
 )
-from whywrong.course import joined
+from whywrong.hosting import joined
 
 COURSE = joined(())
 

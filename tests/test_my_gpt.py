@@ -7,8 +7,8 @@ from torch import nn
 from tools import ANSWERS
 from tools.matrix import loaded
 from whywrong import check_exercise
-from whywrong.course import catalogue
-from whywrong.programs import Program
+from whywrong._programs import Program
+from whywrong.hosting import catalogue
 
 COURSE = catalogue()
 MY_GPT = COURSE.find("MyGPT")

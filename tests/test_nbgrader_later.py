@@ -12,7 +12,7 @@ from traitlets.config import PyFileConfigLoader
 
 from tools import ROOT as COURSE
 from tools import SOLUTIONS
-from whywrong.course import joined
+from whywrong.hosting import joined
 
 from .nbgrader_class import Notebook
 from .test_nbgrader_cycle import feedback

@@ -17,7 +17,7 @@ from course_utils.desk.checks import check, hint, progress
 from tools import editions
 from tools.matrix import SYMPTOMS, main
 from whywrong import Catalogue
-from whywrong.course import catalogue, joined
+from whywrong.hosting import catalogue, joined
 
 COURSE = Path(__file__).parent.parent
 SHOWN = dict(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from whywrong.answers import has_bound, names_called
-from whywrong.checker import kept_key, observe
-from whywrong.course import catalogue
-from whywrong.key import search
-from whywrong.programs import Program
+from whywrong._answers import has_bound, names_called
+from whywrong._checker import observe
+from whywrong._naming import search
+from whywrong._programs import Program
+from whywrong.hosting import catalogue, kept_key
 
 COURSE = catalogue()
 ATTENTION = COURSE.find("MultiHeadAttention")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from whywrong import check_exercise
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 
 def gelu(x):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from whywrong import Catalogue, check_exercise
-from whywrong.texts import TextError
+from whywrong._texts import TextError
 
 README = (Path(__file__).parents[1] / "whywrong" / "README.md").read_text(encoding="utf-8")
 TEXT = """\

@@ -25,7 +25,7 @@ from course_utils.todays_models import (
     new_caches,
     sliding_window_mask,
 )
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 
 def test_wrong_sizes_are_refused():

@@ -9,7 +9,7 @@ from course_utils.desk.language import folders
 from course_utils.desk.translated import blocks, build, translated
 from tools import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
-from whywrong.language import MARKER
+from whywrong.hosting import MARKER
 
 PLAIN = Language(TRANSLATIONS / "xx", "Plain", "Title", "xx", "> old", {"bad": "a bad word"}, ())
 TERMS = Language(

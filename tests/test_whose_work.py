@@ -14,7 +14,7 @@ import pytest
 from tools import NOTEBOOKS, SOLUTIONS
 from tools.attempts import attempts
 from tools.matrix import answers
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 from whywrong_nbgrader import flags
 from whywrong_nbgrader.alike import normal
 from whywrong_nbgrader.cells import Cell

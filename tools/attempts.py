@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from course_utils import attention
-from whywrong.course import catalogue
-from whywrong.programs import Names, Program
-from whywrong.texts import Section, Text, TextError
+from whywrong._programs import Names, Program
+from whywrong._texts import Section, Text, TextError
+from whywrong.hosting import catalogue
 
 from . import ANSWERS, EXERCISES
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 from whywrong_nbgrader.cells import WIDGET_VIEW, checked_exercise, defined_names, nbgrader_metadata
 
 from . import (

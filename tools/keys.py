@@ -11,7 +11,8 @@ from functools import cache
 import cloudpickle
 import torch
 
-from whywrong import AnswerKey, Exercise, make_key
+from whywrong._key import make_key
+from whywrong.hosting import AnswerKey, Exercise
 
 from . import EXERCISES, ROOT
 

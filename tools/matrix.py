@@ -28,14 +28,13 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from whywrong import AnswerKey, Exercise, Report, check_exercise, judge
-from whywrong.checker import observe
-from whywrong.course import catalogue
-from whywrong.guard import run
-from whywrong.judging import compare
-from whywrong.key import begin_key
-from whywrong.naming import symptoms
-from whywrong.quizzes import filled
+from whywrong import Report, check_exercise
+from whywrong._checker import observe
+from whywrong._judging import compare, judge
+from whywrong._key import begin_key
+from whywrong._naming import symptoms_of
+from whywrong._quizzes import filled
+from whywrong.hosting import AnswerKey, Exercise, catalogue, run
 
 from . import ANSWERS, EXERCISES
 from .attempts import attempts, attempts_of, with_points
@@ -193,7 +192,7 @@ def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
     """The properties that a misconception breaks, each with its case numbers."""
     key = kept_key(exercise, SEED)
     shown: dict[str, list[int]] = {}
-    for property, i in sorted(symptoms(exercise, key.trials(list(key.wrong[name].values())))):
+    for property, i in sorted(symptoms_of(exercise, key.trials(list(key.wrong[name].values())))):
         shown.setdefault(property, []).append(i)
     return shown
 

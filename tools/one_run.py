@@ -14,7 +14,7 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_output
 
-from whywrong.language import said
+from whywrong.hosting import said
 
 from . import ROOT
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 from . import ROOT
 

@@ -2,7 +2,7 @@
 
 `translations/LANGUAGE/strings/` has one JSON file per lesson, with the sentences of its hints,
 figures and cards; `frame.json` has those of the engine and the desk, whose parts in braces stand
-for names and numbers. A sentence that isn't there stays English: see `whywrong/language.py`.
+for names and numbers. A sentence that isn't there stays English: see `whywrong/_language.py`.
 
     python -m tools.sentences 01             how many of lesson 01 are translated, and what is wrong
     python -m tools.sentences --missing 01   also adds the missing ones to its file, with ""
@@ -23,10 +23,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from course_utils.desk.guesses import kept_back
-from whywrong.course import catalogue
-from whywrong.errors_in_words import meanings
-from whywrong.language import PLACEHOLDER
-from whywrong.texts import shared_sentences
+from whywrong._language import PLACEHOLDER
+from whywrong._texts import meanings, shared_sentences
+from whywrong.hosting import catalogue
 
 from . import ROOT, SOLUTIONS
 from .translations import Language, differences, languages, notebooks

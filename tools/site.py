@@ -25,7 +25,7 @@ from course_utils.desk.guesses import NONE_YET, kept_back
 from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours
-from whywrong.language import language, said, speaking
+from whywrong.hosting import language, said, speaking
 
 from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, one_run, site_exercises
 from .address import binder, colab, repository

@@ -11,9 +11,8 @@ from itertools import groupby
 from pathlib import Path
 
 from course_utils.desk.translated import translated
-from whywrong.exercise import Misconception
-from whywrong.language import said
-from whywrong.texts import Text
+from whywrong._texts import Text
+from whywrong.hosting import Misconception, said
 
 from . import EXERCISES
 from .translations import Language, place

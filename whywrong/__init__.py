@@ -1,47 +1,54 @@
-"""The checking engine: defines exercises; runs, judges and reports on answers.
+"""Self-grading exercises that say what was misunderstood.
 
-It contains no exercise of the course: it is given a catalogue.
+An exercise is a text (a right answer, and misconceptions as edits of it) and a Python file with the
+same name, which defines some of these:
+
+`cases(seed)`
+    the inputs, as a list of `Case`. `Draw(seed)` draws numbers of unit scale and sizes that differ.
+`probe`
+    calls an answer and records an `Observation`: `FunctionProbe` for a function, `ModuleProbe` for
+    an `nn.Module` whose parameters are set by name.
+`expect(case)`
+    the right tensors: `expect_function(oracle)` or `expect_module(oracle)`.
+`properties`
+    what else is true of a right answer: functions decorated with `true_of`, or
+    `MODULE_PROPERTIES` with them. They compare with `near` and `same`.
+
+A probe's own observations, `extra=`, get their inputs from `fresh` and their random numbers after
+`set_seed`. `whywrong.probing` has what a probe needs beyond that.
+
+A program that shows exercises finds them with `Catalogue`, runs `check_exercise`, and shows the
+`Report`. `whywrong.hosting` has what a program needs beyond that: a language, a course's folders,
+an answer that runs in another process. All other modules are private.
 """
 
-from .accounts import account, relation
-from .card import Message
-from .catalogue import Catalogue
-from .checker import check_exercise, kept_key, observe
-from .exercise import Case, Entry, Exercise, Misconception, Property, true_of
-from .functions import FunctionProbe, expect_function
-from .judging import judge
-from .key import AnswerKey, begin_key, make_key, search
-from .modules import ModuleProbe, expect_module
-from .observation import Observation, pack, unpack
-from .report import Report
-from .rows import BehaviourResult
+from ._calling import fresh, set_seed
+from ._catalogue import Catalogue
+from ._checker import check_exercise
+from ._comparing import near, same
+from ._draw import Draw
+from ._exercise import Case, Property, true_of
+from ._functions import FunctionProbe, expect_function
+from ._modules import MODULE_PROPERTIES, ModuleProbe, expect_module
+from ._observation import Observation
+from ._report import Report
 
 __all__ = [
-    "AnswerKey",
-    "BehaviourResult",
+    "MODULE_PROPERTIES",
     "Case",
     "Catalogue",
-    "Entry",
-    "Exercise",
+    "Draw",
     "FunctionProbe",
-    "Message",
-    "Misconception",
     "ModuleProbe",
     "Observation",
     "Property",
     "Report",
-    "account",
-    "begin_key",
     "check_exercise",
     "expect_function",
     "expect_module",
-    "judge",
-    "kept_key",
-    "make_key",
-    "observe",
-    "pack",
-    "relation",
-    "search",
+    "fresh",
+    "near",
+    "same",
+    "set_seed",
     "true_of",
-    "unpack",
 ]

@@ -26,7 +26,7 @@ from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from whywrong.course import joined
+from whywrong.hosting import joined
 
 from .cells import Cell
 from .choosing import submission

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from whywrong import AnswerKey, Case, Exercise, Observation, kept_key
-from whywrong.course import joined, own_folders
+from whywrong import Case, Observation
+from whywrong.hosting import AnswerKey, Exercise, joined, kept_key, own_folders
 
 from . import sandbox
 from .classroom import CantRun, Work, enter, read

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from whywrong.course import catalogue
-from whywrong.failed_runs import names_written
+from whywrong.hosting import catalogue, names_written
 
 from .classroom import Classroom, Work
 from .helper import TooMuch, helper

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from whywrong.course import installed, package_folder
+from whywrong.hosting import installed, package_folder
 
 from . import sandbox
 from .inside import wire

@@ -14,10 +14,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from whywrong import AnswerKey, Catalogue, Exercise, Observation, Report, kept_key
-from whywrong.failed_runs import names_written
-from whywrong.guard import time_budget
-from whywrong.language import speaking
+from whywrong import Catalogue, Observation, Report
+from whywrong.hosting import AnswerKey, Exercise, kept_key, names_written, speaking, time_budget
 
 from .cells import Cell
 from .fork_server import Fork, ForkServer

@@ -146,7 +146,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> No
     Results are stored in English; the cards are shown in the language of the student's edition.
     """
     from whywrong import Report
-    from whywrong.language import language
+    from whywrong.hosting import language
 
     about = nb.metadata.get("course", {})
     own = {cell.checks: number for number, cell in enumerate(cells_of(nb)) if cell.checks}
@@ -172,7 +172,7 @@ class RunSubmission(NbGraderPreprocessor):
     stored result of an earlier run."""
 
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
-        from whywrong.course import joined
+        from whywrong.hosting import joined
 
         from .results import Results, Settings
         from .work import result_of

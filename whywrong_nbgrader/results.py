@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from whywrong.course import installed, own_folders, package_folder
+from whywrong.hosting import installed, own_folders, package_folder
 
 from .cells import Cell
 from .fork_server import HERE

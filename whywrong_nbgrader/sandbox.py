@@ -184,7 +184,7 @@ def _program(name: str) -> str:
 
 def _without_the_course() -> list[str]:
     """Hides the course and this package if they are installed among other packages."""
-    from whywrong.course import installed, package_folder  # PyTorch is in the same folder
+    from whywrong.hosting import installed, package_folder  # PyTorch is in the same folder
 
     course = installed()
     folders = [Path(__file__).resolve().parent]

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from nbgrader.api import Gradebook, MissingEntry
 
-from whywrong.rows import plain_text
+from whywrong.hosting import plain_text
 
 from .classroom import Classroom, Work
 from .readable import in_a_line

@@ -16,12 +16,17 @@ from typing import Any
 import cloudpickle
 import torch
 
-from whywrong import AnswerKey, Case, Catalogue, Exercise, Observation, Report, unpack
-from whywrong.answers import Described
-from whywrong.checker import report_on
-from whywrong.course import installed
-from whywrong.exercise import Rules
-from whywrong.observation import MAX_ELEMENTS
+from whywrong import Case, Catalogue, Observation, Report
+from whywrong.hosting import (
+    MAX_ELEMENTS,
+    AnswerKey,
+    Described,
+    Exercise,
+    Rules,
+    installed,
+    report_on,
+    unpack,
+)
 
 from .fork_server import BACKSTOP, Fork
 from .inside import wire

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from whywrong.course import joined
+from whywrong.hosting import joined
 
 from .cells import Cell
 from .fork_server import ForkServer

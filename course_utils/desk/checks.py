@@ -9,10 +9,20 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from whywrong import Catalogue, Exercise, Message, Report, check_exercise, failed_runs
-from whywrong.answers import functions, names_bound, names_called, undefined
-from whywrong.course import catalogue, joined
-from whywrong.language import said
+from whywrong import Catalogue, Report, check_exercise
+from whywrong.hosting import (
+    Exercise,
+    Message,
+    catalogue,
+    failure_of,
+    functions,
+    joined,
+    names_bound,
+    names_called,
+    said,
+    undefined,
+    watch_cells,
+)
 
 from .points import Progress, load, progress_path, record
 
@@ -23,7 +33,7 @@ NOTHING_INSTALLED = (
     "restart the kernel."
 )
 
-failed_runs.watch()
+watch_cells()
 _hints_shown: dict[str, set[int]] = {}
 
 
@@ -55,7 +65,7 @@ def check(exercise_id: str, answer: Any = None, *, seed: int | str | None = None
 
 def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report:
     """Adds hints, the progress in the lesson, and a note if the cell failed to run."""
-    failure = failed_runs.last(exercise.id)
+    failure = failure_of(exercise.id)
     stale = f"The last run of the cell that defines `{exercise.id}` failed ({failure}). "
     return replace(
         report,

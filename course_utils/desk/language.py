@@ -1,4 +1,4 @@
-"""The reader's language, for all code that shows sentences: see `whywrong/language.py`."""
+"""The reader's language, for all code that shows sentences: see `whywrong/_language.py`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from whywrong.installed import installed
-from whywrong.language import MARKER, language, said
+from whywrong.hosting import MARKER, installed, language, said
 
 __all__ = [
     "MARKER",

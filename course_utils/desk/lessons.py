@@ -8,7 +8,7 @@ from pathlib import Path
 
 from IPython.core.getipython import get_ipython
 
-from whywrong.card import Message
+from whywrong.hosting import Message
 
 from .language import folders
 from .points import FILE_NAME

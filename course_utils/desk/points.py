@@ -16,11 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from whywrong.card import GOOD, GREY, INK, LINE
-from whywrong.course import course_folder
-from whywrong.language import said
-from whywrong.report import Report
-from whywrong.rows import points_word
+from whywrong import Report
+from whywrong.hosting import GOOD, GREY, INK, LINE, course_folder, points_word, said
 
 FILE_NAME = ".course_progress.json"
 SIGNS = "✓ done, ◐ partly, ✗ not right yet, ○ not yet"

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from .draw import Draw
+from whywrong import Draw
 
 Text = tuple[int, ...]
 Hypothesis = tuple[float, Text]  # with the summed log-probability first, for sorting

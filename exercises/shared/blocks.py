@@ -9,11 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whywrong import Case, Observation, true_of
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
+from whywrong import Case, Draw, Observation, near, true_of
+from whywrong.probing import Expected, Verdict
 
-from .draw import Draw
 from .heads import linear_weights, projections
 from .many_heads import side_by_side, wrapper_oracle
 

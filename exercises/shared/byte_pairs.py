@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from whywrong import Case, FunctionProbe, Observation
+from whywrong import Case, Draw, FunctionProbe, Observation
 
-from .draw import Draw
 from .pairs import as_pair, kind_of
 
 Merges = dict[tuple[int, int], int]

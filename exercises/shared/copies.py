@@ -8,12 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from whywrong.calling import fresh
-from whywrong.comparing import same
-from whywrong.exercise import Case, Expected, Property, Verdict
-from whywrong.modules import inject, part, placed
-from whywrong.observation import Observation
-from whywrong.watching import THERE, happened_elsewhere
+from whywrong import Case, Observation, Property, fresh, same
+from whywrong.probing import THERE, Expected, Verdict, happened_elsewhere, inject, part, placed
 
 
 class CopyProbe:

@@ -17,13 +17,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from whywrong import Case, Observation, true_of
-from whywrong.calling import cotangent, fresh, see_half, set_seed
-from whywrong.errors import first_lines
-from whywrong.exercise import Expected, Trial, Verdict
-from whywrong.modules import happened_there, inject
-
-from .draw import Draw
+from whywrong import Case, Draw, Observation, fresh, set_seed, true_of
+from whywrong.probing import (
+    Expected,
+    Trial,
+    Verdict,
+    cotangent,
+    first_lines,
+    happened_there,
+    inject,
+    see_half,
+)
 
 TEXTS, REFERENCE = 4_000, 8_000  # draws of an answer or a mistake, and of what is right
 FEW = 1_200  # draws that show whether a mistake can be the one observed

@@ -11,13 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_utils import attention
-from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, fresh, near, set_seed, true_of
+from whywrong.probing import Expected, Verdict
 
-from .draw import Draw
 from .dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 
 # The built-in attention, by any name, would solve the exercises of lessons 04 to 07.

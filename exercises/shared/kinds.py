@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from whywrong import Case, ModuleProbe, Observation
-from whywrong.errors import WrongWeights
-from whywrong.observation import class_name
+from whywrong.probing import WrongWeights, class_name
 
 from .dropout import trains
 from .heads import PROJECTIONS

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from whywrong import Case, Observation, true_of
-from whywrong.calling import set_seed
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
+from whywrong import Case, Observation, near, set_seed, true_of
+from whywrong.probing import Expected, Verdict
 
 from .pairs import as_pair, kind_of
 

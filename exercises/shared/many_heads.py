@@ -12,13 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_utils import attention
-from whywrong import Case, Observation, Property
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
-from whywrong.modules import MODULE_PROPERTIES, inject
+from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, Property, fresh, near, set_seed
+from whywrong.probing import Expected, Verdict, inject
 
-from .draw import Draw
 from .dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from .heads import (
     PROJECTIONS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from whywrong.exercise import Trial
+from whywrong.probing import Trial
 
 
 def filled_with_a_number(trials: Sequence[Trial]) -> bool:

@@ -7,12 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whywrong import Case, Observation, expect_function, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
-
-from .draw import Draw
+from whywrong import Case, Draw, Observation, expect_function, fresh, near, true_of
+from whywrong.probing import Expected, Verdict
 
 
 def mean_oracle(x: Tensor) -> Tensor:

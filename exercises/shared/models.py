@@ -10,12 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_utils.transformer import apply_rope
-from whywrong import Case, Observation, Property
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
+from whywrong import Case, Draw, Observation, Property, fresh, near, set_seed
+from whywrong.probing import Expected, Verdict
 
-from .draw import Draw
 from .heads import linear_weights, projections
 
 # ---------------------------------------------------------------- weights and the right result

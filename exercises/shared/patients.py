@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whywrong import Case, Observation, true_of
-from whywrong.comparing import near
-from whywrong.exercise import Expected
+from whywrong import Case, Observation, near, true_of
+from whywrong.probing import Expected
 
 PARTS = ("query", "key", "value")
 

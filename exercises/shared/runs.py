@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_utils.experiments.tiny_lm import counted_bigram_loss
 from course_utils.language_model import TinyLM, held_out_loss, next_token_loss
-from whywrong.calling import set_seed
+from whywrong import set_seed
 
 MODEL, SIZES, TRAINING, HELD_OUT = "model", "sizes", "training text", "held-out text"
 COUNT, FIRST, TRAINED, LOSS, BIGRAM, OVERLAP = (

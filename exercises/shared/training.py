@@ -11,13 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from whywrong import Case, Observation, Property
-from whywrong.calling import fresh, set_seed, untouched
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Trial, Verdict
-from whywrong.properties import evidence
-
-from .draw import Draw
+from whywrong import Case, Draw, Observation, Property, fresh, near, set_seed
+from whywrong.probing import Expected, Trial, Verdict, evidence, untouched
 
 STEP_TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-6}
 

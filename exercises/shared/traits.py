@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whywrong import Case, Observation, Property
-from whywrong.comparing import same
-from whywrong.exercise import Expected, Verdict
+from whywrong import Case, Observation, Property, same
+from whywrong.probing import Expected, Verdict
 
 
 def trait(name: str) -> Callable[..., Verdict]:

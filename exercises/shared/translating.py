@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whywrong import Case, Observation, Property
-from whywrong.calling import fresh, see_calls, set_seed
-from whywrong.watching import THERE, happened_elsewhere, moved
+from whywrong import Case, Observation, Property, fresh, set_seed
+from whywrong.probing import THERE, happened_elsewhere, moved, see_calls
 
 from .traits import MODE_AND_QUIET, fate_of, see_without_gradients, trait
 

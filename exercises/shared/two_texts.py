@@ -11,14 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whywrong import Case, Observation, Property, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.exercise import Expected, Verdict
-from whywrong.modules import MODULE_PROPERTIES, inject
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    Observation,
+    Property,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
+from whywrong.probing import Expected, Verdict, inject
 
 from .blocks import network_weights, norm_oracle, norm_weights, under
-from .draw import Draw
 from .dropout import DROPOUT, TRAINS, see_dropout
 from .heads import linear_weights, projections
 from .many_heads import NOTHING_KEPT, split_oracle

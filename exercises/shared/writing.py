@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from whywrong import Case, Observation, Property
-from whywrong.exercise import Expected, Verdict
+from whywrong import Case, Draw, Observation, Property
+from whywrong.probing import Expected, Verdict
 
-from .draw import Draw
 from .traits import MODE_AND_QUIET, trait
 
 

@@ -23,7 +23,7 @@ from traitlets.config import PyFileConfigLoader
 from tests.evil_class import ATTACKS, hand_in
 from tests.evil_kit import Place
 from tests.generated_class import Student, make_class, make_course
-from whywrong.course import joined
+from whywrong.hosting import joined
 from whywrong_nbgrader import sandbox
 
 CATALOGUE = joined(())

@@ -18,7 +18,7 @@ from course_utils.show.start.language import LONGEST, WORDS
 from course_utils.show.start.model import HEADS, WEIGHTS, trained
 from course_utils.todays_models import ModernLM
 from tools.translations import languages
-from whywrong.language import speaking
+from whywrong.hosting import speaking
 
 CELL = "from course_utils.show.start import playground\nshown = playground()\nshown"
 FORMULAS = "exp", "top", "softmax", "LayerNorm", "logit", "GELU"  # the same in every language

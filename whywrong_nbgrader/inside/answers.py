@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whywrong.answers import describe, looks_unwritten, names_bound
-from whywrong.exercise import Case, Rules
-from whywrong.guard import Clock, run
-from whywrong.observation import Observation
-from whywrong.watching import part_codes
+from whywrong import Case, Observation
+from whywrong.hosting import Clock, Rules, describe, looks_unwritten, names_bound, part_codes, run
 
 
 @dataclass(frozen=True)

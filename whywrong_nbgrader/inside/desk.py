@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from whywrong.card import Message
-from whywrong.report import Report
+from whywrong import Report
+from whywrong.hosting import Message
 
 TEXT = "This is checked in a process that this notebook's code can't reach."
 

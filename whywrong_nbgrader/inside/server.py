@@ -69,13 +69,13 @@ def _load(modules: Sequence[str]) -> None:
     import torch
 
     torch.set_num_threads(1)
-    from whywrong import errors
+    from whywrong.hosting import libraries
 
     from . import answers, codes  # noqa: F401
 
     for name in modules:
         module = importlib.import_module(name)
-        errors.libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
+        libraries.add(os.path.dirname(os.path.abspath(str(module.__file__))))
     weight = torch.ones(2, 2, requires_grad=True)
     weight.sum().backward()
     torch.optim.SGD([weight]).step()  # the first step imports a second's worth of modules
@@ -196,7 +196,7 @@ def _begin_anew() -> None:
     import numpy
     import torch
 
-    from whywrong.watching import watch_later_threads
+    from whywrong.hosting import watch_later_threads
 
     watch_later_threads()
     random.seed(SEED)
@@ -211,7 +211,7 @@ def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
 
 def _run(host: socket.socket, shell: Any) -> None:
     """Serves the host's requests until there are no more."""
-    from whywrong.guard import Clock
+    from whywrong.hosting import Clock
 
     from . import wire
     from .answers import described, observe
@@ -265,7 +265,7 @@ def _put(name: str, data: bytes) -> None:
 
 
 def _packed(seen: Any) -> bytes:
-    from whywrong.observation import pack
+    from whywrong.hosting import pack
 
     return pack([seen])
 

@@ -1,5 +1,5 @@
 // The reader's language: what the page shows is looked up in the moment in which it is shown. The
-// rules are those of whywrong/language.py.
+// rules are those of whywrong/_language.py.
 
 const PLACEHOLDER = /\{(\w+)(?::(\w))?\}/g;
 const STANDS_FOR = { g: "[−-]?\\d[\\d.,]*", w: "\\S+" };

@@ -2,9 +2,7 @@
 
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, FunctionProbe, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, near, true_of
 
 
 def cases(seed):

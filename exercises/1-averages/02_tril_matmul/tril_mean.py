@@ -2,11 +2,9 @@
 
 import contextlib
 
-from exercises.shared.draw import Draw
 from exercises.shared.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
-from whywrong import Case, FunctionProbe, Observation, true_of
-from whywrong.calling import differentiate, fresh
-from whywrong.watching import Operators
+from whywrong import Case, Draw, FunctionProbe, Observation, fresh, true_of
+from whywrong.probing import Operators, differentiate
 
 # A loop over many more tokens or sequences runs at least as many operators more; a product that
 # PyTorch computes differently for other sizes, one or two.

@@ -3,11 +3,8 @@
 import torch
 
 from course_utils.attention import causal_mask
-from exercises.shared.draw import Draw
 from exercises.shared.masks import filled_with_a_number
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
 
 
 def cases(seed):

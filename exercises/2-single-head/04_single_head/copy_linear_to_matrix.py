@@ -5,10 +5,8 @@ from torch import nn
 
 from course_utils.attention import MatrixSelfAttention, SelfAttention
 from exercises.shared.copies import COPY_PROPERTIES, CopyProbe
-from exercises.shared.draw import Draw
 from exercises.shared.heads import PROJECTIONS
-from whywrong import Case, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, near, true_of
 
 
 class AnotherOrder(MatrixSelfAttention):

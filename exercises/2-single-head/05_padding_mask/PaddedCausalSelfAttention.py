@@ -3,9 +3,7 @@
 import torch
 
 from exercises.shared.heads import BUILT_IN, HEAD_PROPERTIES, head_cases, head_oracle, see_head
-from whywrong import ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
+from whywrong import ModuleProbe, expect_module, fresh, near, set_seed, true_of
 
 forbidden = BUILT_IN
 

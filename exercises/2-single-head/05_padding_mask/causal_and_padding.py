@@ -2,8 +2,7 @@
 
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, true_of
 
 
 def cases(seed):

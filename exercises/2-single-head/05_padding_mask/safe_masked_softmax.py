@@ -6,11 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from course_utils.experiments.nan_hunt import nan_on_the_way_back
-from exercises.shared.draw import Draw
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.masks import filled_with_a_number
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.calling import cotangent, fresh
+from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, true_of
+from whywrong.probing import cotangent
 
 forbidden = BUILT_IN
 

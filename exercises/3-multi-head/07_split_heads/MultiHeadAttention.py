@@ -13,7 +13,7 @@ from exercises.shared.many_heads import (
     split_oracle,
 )
 from whywrong import ModuleProbe, expect_module, true_of
-from whywrong.watching import Operators
+from whywrong.probing import Operators
 
 # With four more heads, a loop runs at least four of these more.
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "dot"}

@@ -4,7 +4,6 @@ import torch
 
 from course_utils import attention
 from exercises.shared.copies import COPY_PROPERTIES, CopyProbe
-from exercises.shared.draw import Draw
 from exercises.shared.heads import PROJECTIONS
 from exercises.shared.many_heads import (
     Sizes,
@@ -13,8 +12,7 @@ from exercises.shared.many_heads import (
     split_weights,
     wrapper_weights,
 )
-from whywrong import Case, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, near, true_of
 
 
 def cases(seed):

@@ -6,9 +6,7 @@ import torch
 from torch import nn
 
 from course_utils import attention
-from exercises.shared.draw import Draw
-from whywrong import Case, Observation, Property
-from whywrong.comparing import same
+from whywrong import Case, Draw, Observation, Property, same
 
 
 class Tied(nn.Module):

@@ -2,10 +2,8 @@
 
 import torch
 
-from exercises.shared.draw import Draw
 from exercises.shared.many_heads import distinct_sizes
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 
 def cases(seed):

@@ -4,12 +4,18 @@ import torch
 
 from course_utils import transformer
 from exercises.shared.blocks import each_apart, network_oracle, network_weights
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    expect_module,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
 
 
 def network_case(draw, name, expansion=None, given="", x=None, dtype=torch.float32, roles=""):

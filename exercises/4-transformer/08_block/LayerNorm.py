@@ -3,11 +3,18 @@
 import torch
 
 from exercises.shared.blocks import depends, each_apart, norm_oracle, norm_weights
-from exercises.shared.draw import Draw
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES, inject
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    expect_module,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
+from whywrong.probing import inject
 
 forbidden = (
     "layer_norm",

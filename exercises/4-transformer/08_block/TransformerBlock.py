@@ -4,14 +4,21 @@ import torch
 
 from course_utils import transformer
 from exercises.shared.blocks import BlockSizes, block_oracle, block_sizes, block_weights
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import LISTENS, NO_FUTURE, NOTHING_KEPT, PADDING_SILENT
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES, inject
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    expect_module,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
+from whywrong.probing import inject
 
 forbidden = ("_transformer_encoder_layer_fwd",)
 

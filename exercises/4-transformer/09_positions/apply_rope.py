@@ -4,10 +4,7 @@ import contextlib
 
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
 
 
 def cases(seed):

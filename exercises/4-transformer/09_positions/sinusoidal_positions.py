@@ -4,9 +4,7 @@ import math
 
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 
 def cases(seed):

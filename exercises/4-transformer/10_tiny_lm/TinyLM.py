@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from course_utils import language_model
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
 from exercises.shared.models import TEXT_PROPERTIES, model_case, model_oracle, see_texts
-from whywrong import ModuleProbe, expect_module, true_of
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import MODULE_PROPERTIES, Draw, ModuleProbe, expect_module, true_of
 
 
 def cases(seed):

@@ -5,12 +5,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from exercises.shared.draw import Draw
 from exercises.shared.traits import fate_of, see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, writer_numbers
-from whywrong import Case, Observation
-from whywrong.calling import fresh, see_calls, set_seed
-from whywrong.watching import THERE, happened_elsewhere, moved
+from whywrong import Case, Draw, Observation, fresh, set_seed
+from whywrong.probing import THERE, happened_elsewhere, moved, see_calls
 
 
 def cases(seed):

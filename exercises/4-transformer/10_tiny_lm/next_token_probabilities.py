@@ -4,9 +4,7 @@ import contextlib
 
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, FunctionProbe, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, near, true_of
 
 
 def cases(seed):

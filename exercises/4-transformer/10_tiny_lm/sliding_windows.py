@@ -5,9 +5,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from exercises.shared.draw import Draw
 from exercises.shared.pairs import as_pair, kind_of
-from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, true_of
 
 PAIR = "a pair of tensors, (inputs, targets)"
 

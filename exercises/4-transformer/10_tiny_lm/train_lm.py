@@ -3,7 +3,6 @@
 import torch
 
 from course_utils.language_model import training_step
-from exercises.shared.draw import Draw
 from exercises.shared.loops import (
     falls,
     one_optimizer,
@@ -13,9 +12,7 @@ from exercises.shared.loops import (
     weights_after,
 )
 from exercises.shared.training import Watched
-from whywrong import Case, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
+from whywrong import Case, Draw, fresh, near, true_of
 
 WEIGHTS = "token", "head"
 tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}

@@ -14,8 +14,7 @@ from exercises.shared.training import (
     see_steps,
     step_cases,
 )
-from whywrong import true_of
-from whywrong.comparing import near
+from whywrong import near, true_of
 
 
 def cases(seed):

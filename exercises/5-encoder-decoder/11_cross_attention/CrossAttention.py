@@ -6,7 +6,6 @@ from functools import partial
 import torch
 
 from course_utils import attention
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import NOTHING_KEPT
@@ -17,10 +16,17 @@ from exercises.shared.two_texts import (
     cross_weights,
     two_sizes,
 )
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    expect_module,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
 
 forbidden = WHOLE_ATTENTION
 

@@ -5,7 +5,6 @@ from functools import partial
 import torch
 
 from course_utils import transformer
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, padding_anywhere, padding_behind
 from exercises.shared.two_texts import (
@@ -19,8 +18,7 @@ from exercises.shared.two_texts import (
     post_case,
     see_post_block,
 )
-from whywrong import ModuleProbe, Property, expect_module, true_of
-from whywrong.comparing import near
+from whywrong import Draw, ModuleProbe, Property, expect_module, near, true_of
 
 forbidden = WHOLE_BLOCK
 

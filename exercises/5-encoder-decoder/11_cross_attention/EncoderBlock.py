@@ -5,7 +5,6 @@ from functools import partial
 import torch
 
 from course_utils import transformer
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.two_texts import (
@@ -19,7 +18,7 @@ from exercises.shared.two_texts import (
     post_case,
     see_post_block,
 )
-from whywrong import ModuleProbe, Property, expect_module
+from whywrong import Draw, ModuleProbe, Property, expect_module
 
 forbidden = WHOLE_BLOCK
 

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from exercises.shared.blocks import under
-from exercises.shared.draw import Draw
 from exercises.shared.heads import linear_weights, padding_behind
 from exercises.shared.two_texts import (
     DECODER,
@@ -17,10 +16,17 @@ from exercises.shared.two_texts import (
     encoder_oracle,
     post_weights,
 )
-from whywrong import Case, ModuleProbe, Property, expect_module, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    Property,
+    expect_module,
+    fresh,
+    near,
+    true_of,
+)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from exercises.shared.draw import Draw
 from exercises.shared.translating import OF_THE_MODEL, TranslateProbe, expect_translated
-from whywrong import Case, true_of
+from whywrong import Case, Draw, true_of
 
 
 class Scribe(nn.Module):

@@ -4,7 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from exercises.shared.draw import Draw
 from exercises.shared.loops import (
     falls,
     one_optimizer,
@@ -13,9 +12,7 @@ from exercises.shared.loops import (
     see_loop,
     weights_after,
 )
-from whywrong import Case, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
+from whywrong import Case, Draw, fresh, near, true_of
 
 PAD = 0
 tolerance = {torch.float32: 1e-3, torch.float64: 1e-6}

@@ -5,14 +5,18 @@ import math
 import torch
 from torch import Tensor
 
-from exercises.shared.draw import Draw
 from exercises.shared.pairs import as_pair, kind_of
-from whywrong import Case, Observation, true_of
-from whywrong.calling import cotangent, differentiate, fresh, see_calls, see_half, set_seed
-from whywrong.comparing import near, same
-from whywrong.errors import first_lines
-from whywrong.observation import class_name
-from whywrong.watching import happened_elsewhere, moved
+from whywrong import Case, Draw, Observation, fresh, near, same, set_seed, true_of
+from whywrong.probing import (
+    class_name,
+    cotangent,
+    differentiate,
+    first_lines,
+    happened_elsewhere,
+    moved,
+    see_calls,
+    see_half,
+)
 
 NEW = ("query", "key", "value")
 KEPT = ("kept keys", "kept values")

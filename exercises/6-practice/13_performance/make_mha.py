@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from course_utils import attention
-from exercises.shared.draw import Draw
 from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, padding_anywhere
 from exercises.shared.kinds import PROPERTIES, KindProbe
@@ -17,7 +16,7 @@ from exercises.shared.many_heads import (
     wrapper_oracle,
     wrapper_weights,
 )
-from whywrong import Case, expect_module, true_of
+from whywrong import Case, Draw, expect_module, true_of
 
 
 @dataclass

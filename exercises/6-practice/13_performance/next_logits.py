@@ -6,14 +6,10 @@ import torch
 from torch import Tensor
 
 from course_utils.language_model import TinyLM
-from exercises.shared.draw import Draw
 from exercises.shared.models import model_case, model_oracle
 from exercises.shared.pairs import as_pair, kind_of
-from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near, same
-from whywrong.modules import inject
-from whywrong.observation import class_name
+from whywrong import Case, Draw, Observation, fresh, near, same, set_seed, true_of
+from whywrong.probing import class_name, inject
 
 PAIR = "a pair, (logits, caches)"
 

@@ -5,11 +5,8 @@ import contextlib
 import torch
 
 from course_utils.attention import attention_scores, safe_masked_softmax
-from exercises.shared.draw import Draw
 from exercises.shared.heads import BUILT_IN
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.calling import fresh
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
 
 PARTS = ("query", "key", "value")
 

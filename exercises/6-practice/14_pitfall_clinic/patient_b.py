@@ -3,11 +3,10 @@
 import torch
 import torch.nn.functional as F
 
-from exercises.shared.draw import Draw
 from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
 from exercises.shared.patients import PARTS, past_without_credit, with_another_last_token
-from whywrong import Case, FunctionProbe, expect_function
+from whywrong import Case, Draw, FunctionProbe, expect_function
 
 # A step in float32 is no fault, so float64 is looked at as loosely.
 tolerance = {torch.float16: 1e-2, torch.float32: 1e-5, torch.float64: 1e-5}

@@ -2,11 +2,10 @@
 
 import torch
 
-from exercises.shared.draw import Draw
 from exercises.shared.heads import low_scores
 from exercises.shared.many_heads import distinct_sizes
 from exercises.shared.patients import PARTS, oracle_by_heads, past, with_another_last_token
-from whywrong import Case, FunctionProbe, expect_function, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, true_of
 
 
 def cases(seed):

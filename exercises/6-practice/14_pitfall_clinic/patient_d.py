@@ -10,8 +10,7 @@ from exercises.shared.training import (
     see_steps,
     step_cases,
 )
-from whywrong import true_of
-from whywrong.comparing import near
+from whywrong import near, true_of
 
 cases = step_cases
 probe = see_steps

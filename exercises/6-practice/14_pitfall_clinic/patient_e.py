@@ -3,11 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from exercises.shared.draw import Draw
 from exercises.shared.many_heads import distinct_sizes
 from exercises.shared.patients import PARTS, past, with_another_last_token
-from whywrong import Case, FunctionProbe, expect_function, true_of
-from whywrong.comparing import near
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 
 def cases(seed):

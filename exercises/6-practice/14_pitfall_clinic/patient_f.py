@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from exercises.shared.draw import Draw
 from exercises.shared.heads import padding_in_front
-from whywrong import Case, FunctionProbe, expect_function
+from whywrong import Case, Draw, FunctionProbe, expect_function
 
 
 def cases(seed):

@@ -2,12 +2,10 @@
 
 import torch
 
-from exercises.shared.draw import Draw
 from exercises.shared.traits import fate_of, see_without_gradients
 from exercises.shared.writing import WRITING_PROPERTIES, Writer, writer_numbers
-from whywrong import Case, Observation, true_of
-from whywrong.calling import fresh, see_calls
-from whywrong.properties import evidence
+from whywrong import Case, Draw, Observation, fresh, true_of
+from whywrong.probing import evidence, see_calls
 
 
 class Keeper(Writer):

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from exercises.shared.blocks import block_oracle, network_oracle, norm_oracle, under
-from exercises.shared.draw import Draw
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import side_by_side, wrapper_oracle
 from exercises.shared.models import (
@@ -17,10 +16,18 @@ from exercises.shared.models import (
     see_texts,
     seven_sizes,
 )
-from whywrong import ModuleProbe, Property, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES, part
+from whywrong import (
+    MODULE_PROPERTIES,
+    Draw,
+    ModuleProbe,
+    Property,
+    expect_module,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
+from whywrong.probing import part
 
 forbidden = BUILT_IN
 

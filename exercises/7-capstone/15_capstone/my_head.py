@@ -18,7 +18,7 @@ from exercises.shared.runs import (
     fit,
     windows,
 )
-from whywrong import relation
+from whywrong.probing import relation
 
 RUN, VOCABULARY = "run", "vocabulary"
 LAYER, HEAD, JOB, NAME = "layer", "head", "job", "name"

@@ -19,7 +19,7 @@ from exercises.shared.runs import (
 )
 from exercises.shared.runs import made as made
 from exercises.shared.runs import sizes_fit as are_of_a_model
-from whywrong import relation
+from whywrong.probing import relation
 
 PREDICTED_COUNT, PREDICTED_LOSS = "predicted parameters", "predicted first loss"
 LEARNED = "what it learned"

@@ -6,12 +6,19 @@ import torch
 import torch.nn.functional as F
 
 from course_utils.transformer import apply_rope
-from exercises.shared.draw import Draw
 from exercises.shared.models import TEXT_PROPERTIES
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES, part
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    expect_module,
+    fresh,
+    near,
+    set_seed,
+    true_of,
+)
+from whywrong.probing import part
 
 NAMES = ("vocab_size", "d_model", "num_heads", "num_kv_heads", "context_length", "num_layers")
 NAMES += ("d_ff",)

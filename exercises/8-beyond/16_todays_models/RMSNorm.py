@@ -4,10 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.blocks import depends, each_apart
-from exercises.shared.draw import Draw
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES, inject
+from whywrong import MODULE_PROPERTIES, Case, Draw, ModuleProbe, expect_module, near, true_of
+from whywrong.probing import inject
 
 forbidden = ("rms_norm", "_fused_rms_norm", "layer_norm", "native_layer_norm")
 

@@ -4,11 +4,16 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.blocks import depends, each_apart
-from exercises.shared.draw import Draw
-from whywrong import Case, ModuleProbe, expect_module, true_of
-from whywrong.calling import set_seed
-from whywrong.comparing import near
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import (
+    MODULE_PROPERTIES,
+    Case,
+    Draw,
+    ModuleProbe,
+    expect_module,
+    near,
+    set_seed,
+    true_of,
+)
 
 
 def network_case(draw, name, sizes=None, roles="", by_name=False, dtype=torch.float32, **options):

@@ -6,10 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from course_utils.todays_models import ModernLM
-from exercises.shared.draw import Draw
-from whywrong import Case, Observation, Property, true_of
-from whywrong.calling import fresh, set_seed
-from whywrong.comparing import near, same
+from whywrong import Case, Draw, Observation, Property, fresh, near, same, set_seed, true_of
 
 LAYERS = {
     "self_attn.q_proj": "attention.query.weight",

@@ -2,8 +2,7 @@
 
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, FunctionProbe, true_of
+from whywrong import Case, Draw, FunctionProbe, true_of
 
 
 def cases(seed):

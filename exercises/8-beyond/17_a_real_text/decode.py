@@ -3,8 +3,7 @@
 import torch
 
 from exercises.shared.byte_pairs import PlainProbe, bytes_as_tensor, learn, words
-from exercises.shared.draw import Draw
-from whywrong import Case, true_of
+from whywrong import Case, Draw, true_of
 
 
 def cases(seed):

@@ -5,8 +5,7 @@ from itertools import pairwise
 import torch
 
 from exercises.shared.byte_pairs import IDS, PlainProbe, apply, ids_as_tensor, learn, words
-from exercises.shared.draw import Draw
-from whywrong import Case, true_of
+from whywrong import Case, Draw, true_of
 
 
 def cases(seed):

@@ -4,8 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 from exercises.shared.byte_pairs import MERGES, PlainProbe, join, learn, merges_as_tensor, words
-from exercises.shared.draw import Draw
-from whywrong import Case, true_of
+from whywrong import Case, Draw, true_of
 
 
 def cases(seed):

@@ -1,7 +1,7 @@
 """Right and wrong answers for lesson 15: the two accounts, with a model trained on first use."""
 
 from exercises.shared.runs import made
-from whywrong.course import catalogue
+from whywrong.hosting import catalogue
 
 COURSE = catalogue()
 

@@ -1,8 +1,6 @@
 import torch
 
-from exercises.shared.draw import Draw
-from whywrong import Case, ModuleProbe, expect_module
-from whywrong.modules import MODULE_PROPERTIES
+from whywrong import MODULE_PROPERTIES, Case, Draw, ModuleProbe, expect_module
 
 
 def cases(seed):

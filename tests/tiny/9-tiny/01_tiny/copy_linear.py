@@ -1,8 +1,7 @@
 from torch import nn
 
 from exercises.shared.copies import COPY_PROPERTIES, CopyProbe
-from exercises.shared.draw import Draw
-from whywrong import Case
+from whywrong import Case, Draw
 
 
 def pair(case):

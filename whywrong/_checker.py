@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from .answers import (
+from ._answers import (
     Described,
     argument_mismatch,
     describe,
@@ -15,15 +15,15 @@ from .answers import (
     names_bound,
     undefined,
 )
-from .catalogue import Catalogue
-from .exercise import Case, Exercise
-from .guard import Clock, run
-from .judging import judge
-from .key import AnswerKey, begin_key
-from .observation import Observation
-from .report import Report
-from .settings import restore_functions
-from .watching import part_codes
+from ._catalogue import Catalogue
+from ._exercise import Case, Exercise
+from ._guard import Clock, run
+from ._judging import judge
+from ._key import AnswerKey, begin_key
+from ._observation import Observation
+from ._report import Report
+from ._settings import restore_functions
+from ._watching import part_codes
 
 _keys: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
 KEPT_KEYS = 40

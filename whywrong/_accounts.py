@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .errors import first_lines
-from .exercise import Case, Entry, Exercise, Expected, Misconception, Property, Trial, Verdict
-from .observation import Observation, class_name
-from .quizzes import quiz, read_quiz, unreadable
-from .report import Report
-from .rows import BehaviourResult
+from ._card import BehaviourResult
+from ._errors import first_lines
+from ._exercise import Case, Entry, Exercise, Expected, Misconception, Property, Trial, Verdict
+from ._observation import Observation, class_name
+from ._quizzes import quiz, read_quiz, unreadable
+from ._report import Report
 
 Given = Mapping[str, Any]  # the entries and the measured numbers, by name
 Measure = Callable[[Mapping[str, Any]], tuple[dict[str, float], dict[str, str]]]

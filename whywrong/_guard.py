@@ -18,11 +18,11 @@ from typing import Any, Protocol
 
 import torch
 
-from .errors import describe_error, student_lines
-from .exercise import Case, Rules
-from .observation import Observation
-from .settings import Settings
-from .watching import Calls, own_code
+from ._errors import describe_error, student_lines
+from ._exercise import Case, Rules
+from ._observation import Observation
+from ._settings import Settings
+from ._watching import Calls, own_code
 
 DEFAULT_SECONDS = 10.0
 PATIENCE = 3  # an answer that waits instead of computing may take this many times as long

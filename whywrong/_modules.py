@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
-from .comparing import same
-from .errors import WrongWeights, first_lines, later_calls
-from .exercise import Case, Expected, Property, Verdict
-from .functions import doubled
-from .observation import Observation, class_name
-from .watching import THERE, Operators, happened_elsewhere, moved, own_code
+from ._calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
+from ._comparing import same
+from ._errors import WrongWeights, first_lines, later_calls
+from ._exercise import Case, Expected, Property, Verdict
+from ._functions import doubled
+from ._observation import Observation, class_name
+from ._watching import THERE, Operators, happened_elsewhere, moved, own_code
 
 
 def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:

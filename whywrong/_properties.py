@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .comparing import agrees, close, gradient_agrees
-from .exercise import Case, Exercise, Expected, Property, Trial, Verdict
-from .observation import Observation
-from .rows import Row
+from ._card import Row
+from ._comparing import agrees, close, gradient_agrees
+from ._exercise import Case, Exercise, Expected, Property, Trial, Verdict
+from ._observation import Observation
 
 COLLECTION = re.compile(r"a (?:list|dict) of|bytes$")  # what a probe has turned into a tensor
 RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}

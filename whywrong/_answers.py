@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import nn
 
-from .exercise import Case
-from .observation import class_name
+from ._exercise import Case
+from ._observation import class_name
 
 # Every function body that computes something has one of these instructions; no stub does.
 WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MAP", "BUILD_LIST"}

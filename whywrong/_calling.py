@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .comparing import same
-from .errors import first_lines
-from .exercise import Case
-from .observation import Observation, plain
-from .watching import seen_enough
+from ._comparing import same
+from ._errors import first_lines
+from ._exercise import Case
+from ._observation import Observation, plain
+from ._watching import seen_enough
 
 Call = Callable[[list[Any]], Any]
 FIRST, REPEATED, SPOILT = 1, 2, 3  # the seeds of the calls of one case

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .card import card
-from .exercise import Exercise
-from .language import said
-from .rows import NOT_ATTEMPTED, BehaviourResult, Row, plain_text, points_word
+from ._card import NOT_ATTEMPTED, BehaviourResult, Row, card, plain_text, points_word
+from ._exercise import Exercise
+from ._language import said
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .exercise import Case, Exercise
+from ._exercise import Case, Exercise
 
 
 def same(a: Any, b: Any) -> bool:

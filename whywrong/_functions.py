@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .answers import takes_names
-from .calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
-from .errors import later_calls
-from .exercise import Case
-from .observation import Observation
-from .watching import Operators, happened_elsewhere, moved
+from ._answers import takes_names
+from ._calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
+from ._errors import later_calls
+from ._exercise import Case
+from ._observation import Observation
+from ._watching import Operators, happened_elsewhere, moved
 
 
 class FunctionProbe:

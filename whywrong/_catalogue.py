@@ -1,20 +1,23 @@
-"""Catalogues: exercises by lesson, found as texts in folders; two catalogues can be joined."""
+"""Catalogues: exercises by lesson, found as texts in folders: the installed course's, and an
+instructor's own."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
 from typing import Any
 
-from .exercise import Exercise
-from .naming import Symptoms
-from .texts import Text, exercise_from
+from ._course import installed
+from ._exercise import Exercise
+from ._naming import Symptoms
+from ._texts import Text, exercise_from
 
 SYMPTOMS = "symptoms.json"
 
@@ -199,3 +202,43 @@ def kept_symptoms(path: Path) -> dict[str, Symptoms]:
         }
         for id, known in json.loads(path.read_text(encoding="utf-8")).items()
     }
+
+
+@cache
+def joined(folders: tuple[Path, ...]) -> Catalogue:
+    """The course's exercises and those in these folders."""
+    course = installed()
+    catalogue = Catalogue.from_folder(course.exercises, "exercises") if course else Catalogue([])
+    for number, folder in enumerate(folders):
+        catalogue = catalogue + Catalogue.from_folder(folder, f"own_exercises_{number}")
+    return catalogue
+
+
+def catalogue() -> Catalogue:
+    """The course's exercises and an instructor's own.
+
+    An instructor's are in the folders that the environment variable COURSE_EXERCISES names
+    (separated as in PATH), else in the folder `exercises` next to nbgrader_config.py.
+    """
+    return joined(own_folders())
+
+
+def own_folders() -> tuple[Path, ...]:
+    """The folders of an instructor's own exercises."""
+    named = os.environ.get("COURSE_EXERCISES")
+    if named:
+        return tuple(Path(p).resolve() for p in named.split(os.pathsep))
+    beside, course = course_folder(), installed()
+    own = beside and (beside / "exercises").resolve()
+    if own is None or not own.is_dir() or (course and own == course.exercises.resolve()):
+        return ()
+    return (own,)
+
+
+def course_folder() -> Path | None:
+    """The nearest folder above the notebook that contains nbgrader_config.py."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "nbgrader_config.py").exists():
+            return folder
+    return None

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from .answers import functions
+from ._answers import functions
 
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from . import errors
+from ._errors import libraries
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def installed() -> Course | None:
         places = folder / "translations", folder / told.get("translations", "translations")
         there = next((place for place in places if place.is_dir()), places[0]).resolve()
         course = Course(exercises, package, tuple(told["kept_out"]), tuple(told["loaded"]), there)
-        errors.libraries |= {str(course.exercises), str(package_folder(course.package))}
+        libraries.update({str(course.exercises), str(package_folder(course.package))})
         return course
     return None
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .observation import Observation
-from .programs import Program
+from ._observation import Observation
+from ._programs import Program
 
 Expected = Mapping[str, Tensor]
 Verdict = bool | str | None  # a string says how it fails; None: it does not apply

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .accounts import judge_account
-from .errors_in_words import meaning
-from .exercise import Exercise, Misconception, Property, Trial
-from .key import AnswerKey, search
-from .naming import Symptoms, by_signs, name_mistakes
-from .observation import Observation
-from .properties import explain_error, explain_kind, finite, standard, wrong_row
-from .quizzes import judge_quiz
-from .report import Report
-from .rows import BehaviourResult, Row
-from .texts import shared_sentences
-from .watching import FLOAT32_OF_FLOAT64
+from ._accounts import judge_account
+from ._card import BehaviourResult, Row
+from ._exercise import Exercise, Misconception, Property, Trial
+from ._key import AnswerKey
+from ._naming import Symptoms, by_signs, name_mistakes, search
+from ._observation import Observation
+from ._properties import explain_error, explain_kind, finite, standard, wrong_row
+from ._quizzes import judge_quiz
+from ._report import Report
+from ._texts import meaning, shared_sentences
+from ._watching import FLOAT32_OF_FLOAT64
 
 
 def judge(

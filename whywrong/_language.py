@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from functools import cache, lru_cache, partial
 from pathlib import Path
 
-from .installed import installed
+from ._course import installed
 
 MARKER = ".course-language"  # next to an edition's notebooks; contains the folder's name
 PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w))?\}")

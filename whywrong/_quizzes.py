@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .exercise import Case, Entry, Exercise, Misconception
-from .observation import Observation, class_name
-from .report import Report
-from .rows import BehaviourResult
+from ._card import BehaviourResult
+from ._exercise import Case, Entry, Exercise, Misconception
+from ._observation import Observation, class_name
+from ._report import Report
 
 MAX_TEXT, MAX_NUMBERS = 200, 20_000
 
