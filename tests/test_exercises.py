@@ -104,21 +104,8 @@ def told(case):
     return re.sub(r" at 0x\w+", "", f"{case.inputs}{case.options}")
 
 
-@each_with_code
-def test_one_case_is_typical(exercise):
-    for seed in range(20):
-        typical = [c for c in exercise.cases(seed) if "typical" in c.roles]
-        assert len(typical) == 1
-        assert typical[0].refuses is None and "small" not in typical[0].roles
-
-
-@each_with_code
-def test_each_case_has_a_name_of_its_own(exercise):
-    names = [c.name for c in exercise.cases(0)]
-    assert len(set(names)) == len(names)
-
-
 LARGE = 5_000  # numbers, as in a test of speed or of widths
+more_seeds = pytest.mark.full("sizes that differ on 200 seeds")
 
 
 @pytest.fixture
@@ -134,9 +121,22 @@ def quick_to_draw(monkeypatch):
 
 
 @each_with_code
-@pytest.mark.parametrize(
-    "seeds", [3, pytest.param(200, marks=pytest.mark.full("sizes that differ on 200 seeds"))]
-)
+@pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=more_seeds)])
+def test_one_case_is_typical(exercise, seeds, quick_to_draw):
+    for seed in range(seeds):
+        typical = [c for c in exercise.cases(seed) if "typical" in c.roles]
+        assert len(typical) == 1
+        assert typical[0].refuses is None and "small" not in typical[0].roles
+
+
+@each_with_code
+def test_each_case_has_a_name_of_its_own(exercise):
+    names = [c.name for c in exercise.cases(0)]
+    assert len(set(names)) == len(names)
+
+
+@each_with_code
+@pytest.mark.parametrize("seeds", [3, pytest.param(200, marks=more_seeds)])
 def test_sizes_differ(exercise, seeds, quick_to_draw):
     """Whatever the seed, no two sizes of a case can be confused."""
     wrong = {

@@ -64,12 +64,11 @@ def without(ids):
 
 @torch.no_grad()
 @pytest.mark.parametrize("older", [False, True], ids=["", "a browser without Float16Array"])
-def test_the_page_computes_what_pytorch_computes(chromium, older):
+@pytest.mark.parametrize("some", [20, pytest.param(200, marks=pytest.mark.full("200 texts"))])
+def test_the_page_computes_what_pytorch_computes(chromium, older, some):
     chance = random.Random(0)
-    texts = [
-        [chance.randrange(len(WORDS)) for _ in range(chance.randint(1, LONGEST))]
-        for _ in range(200)
-    ]
+    lengths = [1, LONGEST, *(chance.randint(1, LONGEST) for _ in range(some - 2))]
+    texts = [[chance.randrange(len(WORDS)) for _ in range(T)] for T in lengths]
     page = chromium.new_page()
     if older:
         page.evaluate("delete globalThis.Float16Array")
@@ -84,12 +83,13 @@ def test_the_page_computes_what_pytorch_computes(chromium, older):
         close = {"rtol": 0, "atol": 1e-4}
         torch.testing.assert_close(torch.tensor(logits).view(1, T, V), trained()(row), **close)
         torch.testing.assert_close(torch.tensor(cut).view(1, T, V), without(row), **close)
-        expected = head_scores(trained(), row)[0]
-        for layer, heads in enumerate(scores):
-            for head, rows in enumerate(heads):
-                for t, numbers in enumerate(rows):
-                    wanted = expected[layer, head, t, : t + 1]
-                    torch.testing.assert_close(torch.tensor(numbers), wanted, **close)
+        expected = head_scores(trained(), row)[0]  # (L, H, T, T), of which the page has a triangle
+        t, s = torch.tril_indices(T, T)
+        assert [[[*map(len, rows)] for rows in heads] for heads in scores] == [
+            [[*range(1, T + 1)]] * HEADS
+        ] * len(expected)
+        given = [n for heads in scores for rows in heads for numbers in rows for n in numbers]
+        torch.testing.assert_close(torch.tensor(given), expected[..., t, s].flatten(), **close)
     page.close()
 
 
