@@ -20,7 +20,7 @@ BROWSER = "tests/browser"
 MATRIX = re.compile(r"tests/test_matrix\.py.*\[(\w+)")
 STUDENTS, TESTS = ROOT / "notebooks", ROOT / "tests"
 # Examples are run in modules; these folders contain answers and exercises, which aren't importable.
-collect_ignore_glob = ["tests/answers/*", "tests/tiny/*"]
+collect_ignore_glob = ["tests/answers/*", "tests/whywrong/tiny/*"]
 WANTED = pytest.StashKey[str]()
 
 

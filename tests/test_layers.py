@@ -167,6 +167,11 @@ def test_the_engine_s_other_modules_are_private():
     assert {name for name in inside if not name.startswith("_")} | {"__init__"} == doors
 
 
+def test_the_engine_s_tests_need_nothing_of_the_course():
+    used = {m for f in files() if f.startswith("tests/whywrong/") for m, _ in imported(f)}
+    assert not {m.split(".")[0] for m in used} & {*PACKAGES} - {"tests", "whywrong"}
+
+
 def test_no_lesson_s_exercises_import_another_lesson_s():
     wrong = {
         f"{file} imports {module}"

@@ -24,7 +24,7 @@ THE_MATRIX = "the exercises"
 # Test files whose tests are named after a lesson or an exercise.
 ABOUT_LESSONS = (
     *("test_editions", "test_minutes", "test_guesses", "test_exercises"),
-    *("test_other_ways", "test_judging", "test_layers", "test_families"),
+    *("test_other_ways", "test_naming", "test_layers", "test_families"),
 )
 # Tests in these files about all lessons at once.
 ABOUT_ALL = (

@@ -8,7 +8,7 @@ import pytest
 from whywrong import Catalogue, check_exercise
 from whywrong._texts import TextError
 
-README = (Path(__file__).parents[1] / "whywrong" / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "whywrong" / "README.md").read_text(encoding="utf-8")
 TEXT = """\
 ---
 points: 1
