@@ -18,7 +18,7 @@ from course_utils.desk.environment import device
 ROOT = Path(__file__).parent
 BROWSER = "tests/browser"
 MATRIX = re.compile(r"tests/test_matrix\.py.*\[(\w+)")
-STUDENTS, TESTS = ROOT / "notebooks", ROOT / "tests"
+STUDENTS, SOLUTIONS, TESTS = ROOT / "notebooks", ROOT / "solutions", ROOT / "tests"
 # Examples are run in modules; these folders contain answers and exercises, which aren't importable.
 collect_ignore_glob = ["tests/answers/*", "tests/whywrong/tiny/*"]
 WANTED = pytest.StashKey[str]()
@@ -58,6 +58,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for file in {item.parent for item in items if SOLUTIONS in item.path.parents}:
+        _leave_out_what_is_not_compared(file, items)
     # The matrix is in many parts, which fill the time until the last worker ends.
     items.sort(key=lambda item: MATRIX.match(item.nodeid) is not None)
     if config.getoption("--everything"):
@@ -65,6 +67,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def _leave_out_what_is_not_compared(file: Any, items: list[pytest.Item]) -> None:
+    """Most of it is training. tests/test_editions.py runs the first steps."""
+    from tests import lesson_cells  # needs what only tests have
+
+    stays = lesson_cells.compared([cell for cell in file.nb.cells if cell.cell_type == "code"])
+    for item in items:
+        if item.parent is file and item.cell_num not in stays:
+            item.add_marker(pytest.mark.full("what solved lessons train for the reader alone"))
 
 
 def pytest_collection_finish() -> None:
@@ -136,6 +148,6 @@ def pytest_terminal_summary(
 def left_out() -> list[str]:
     """The names in the marks `full` of all tests, and what `make test` doesn't name."""
     marks = re.compile(r'mark\.full\(\s*"([^"]+)"')
-    texts = (path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py"))
+    texts = (path.read_text("utf-8") for path in [ROOT / "conftest.py", *TESTS.rglob("*.py")])
     whole = "students' notebooks from top to bottom in a kernel"
     return sorted({whole, *(what for text in texts for what in marks.findall(text))})

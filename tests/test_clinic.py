@@ -126,7 +126,9 @@ class TestInstruments:
         models = {letter: clinic.treated(letter, clinic.FIXED[letter]) for letter in "ABCEFG"}
         assert not any(any(row.values()) for row in clinic.examined(models).values())
 
-    @pytest.mark.parametrize("letter", ["D", "G"])
+    @pytest.mark.parametrize(
+        "letter", ["D", pytest.param("G", marks=pytest.mark.full("the lessons' experiments"))]
+    )
     def test_trained_again_with_the_fix_it_is_above_the_floor_and_writes_well(self, letter, capsys):
         assert clinic.speaks(clinic.loss_and_text(letter, "the dogs", clinic.FIXED[letter]))
         assert 1.23 <= float(capsys.readouterr().out.split()[1].rstrip(",")) <= 1.4

@@ -3,11 +3,11 @@
 import ast
 import json
 import re
-import symtable
 from contextlib import contextmanager
 from itertools import count, pairwise
 from pathlib import Path
 from traceback import walk_stack
+from types import ModuleType
 
 import matplotlib
 import nbformat
@@ -22,6 +22,8 @@ from tools.editions import annotate, normalise
 from tools.translations import languages
 from whywrong import Report
 from whywrong.hosting import joined, speaking
+
+from .lesson_cells import compared, names, that_can_differ, with_needed
 
 COURSE = joined(())
 
@@ -323,43 +325,6 @@ def test_every_link_between_notebooks_leads_somewhere():
     assert broken == []
 
 
-def names(source):
-    """The names that a cell imports, those that it uses, and those that it may change."""
-    top = symtable.symtable(source, "cell", "exec")
-    imports = {name.get_name() for name in top.get_symbols() if name.is_imported()}
-    changes = {name.get_name() for name in top.get_symbols() if name.is_assigned()}
-    uses = {name.get_name() for name in top.get_symbols() if name.is_referenced()}
-    inner = list(top.get_children())
-    for table in inner:
-        inner += table.get_children()
-        uses |= {name.get_name() for name in table.get_symbols() if name.is_global()}
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name)))):  # losses.append(2.4)
-                changes.add(name)
-            case ast.Attribute(ast.Name(name)) | ast.Subscript(ast.Name(name)):
-                changes |= {name} if isinstance(node.ctx, ast.Store) else set()
-    return imports, uses, changes - imports
-
-
-def that_can_differ(cells):
-    """The cells of a student's notebook that can do anything else than in its solution: those that
-    differ, those that use what these define, and what both need. All others run in `solutions/`."""
-    known = [names(cell.source) for cell in cells]
-    modules = set().union(*(imports for imports, _, _ in known))
-    wanted, touched = set(), set()
-    for number, (cell, (_, uses, changes)) in enumerate(zip(cells, known, strict=True)):
-        if "nbgrader" in cell.metadata or uses & touched or editions.checked_exercise(cell):
-            wanted.add(number)
-            touched |= changes - modules
-    for number in range(len(cells) - 1, -1, -1):
-        imports, _, changes = known[number]
-        gives = imports | (changes - modules)
-        if any(gives & known[later][1] for later in wanted if later > number):
-            wanted.add(number)
-    return [cells[number] for number in sorted(wanted)]
-
-
 class Enough(BaseException):
     """A training has begun, and goes on in the same way."""
 
@@ -397,7 +362,8 @@ def run(cell, space):
 def test_a_student_s_notebook_runs_with_its_stubs_and_no_stub_is_secretly_solved(
     lesson, monkeypatch, tmp_path
 ):
-    """Each check says "not attempted yet" and gives 0, and no other cell raises an error."""
+    """Each check says "not attempted yet" and gives 0, and no other cell raises an error. All that
+    is left out runs in the tests of the solution, which compare its output."""
     matplotlib.use("Agg")
     monkeypatch.chdir(NOTEBOOKS / Path(lesson).parent)
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
@@ -409,14 +375,19 @@ def test_a_student_s_notebook_runs_with_its_stubs_and_no_stub_is_secretly_solved
     exercises = {e.id for e in COURSE.by_lesson.get(str(Path(lesson).with_suffix("")), ())}
     assert not exercises & space.keys(), "grading puts a lost check behind the first cell"
     said, missing = {}, set()  # what a training that was cut short would have given
-    for cell in that_can_differ([kernel, imports, *rest]):
+    cells = [kernel, imports, *rest]
+    wanted = that_can_differ(cells) | set(range(len(cells))) - compared(
+        code_cells(SOLUTIONS / lesson)
+    )
+    for cell in (cells[number] for number in sorted(with_needed(cells, wanted))):
         _, uses, changes = names(cell.source)
         ready = not uses & missing
         try:
             value = run(cell, space) if ready else None
         except Enough:
             ready = False
-        missing |= set() if ready else changes - space.keys()
+        if not ready:
+            missing |= {n for n in changes if not isinstance(space.get(n), ModuleType)}
         if name := editions.checked_exercise(cell):
             assert isinstance(value, Report)
             said[name] = (value.status, value.points)

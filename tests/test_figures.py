@@ -249,6 +249,14 @@ def test_a_long_run_is_drawn_as_a_mean_in_front_of_its_steps(undrawn):
     steps, mean = loss_curve({"loss": [4.0, 2.0, 3.0]}, TITLE, mean_of=2).axes[0].lines
     assert (list(steps.get_ydata()), list(mean.get_ydata())) == ([4, 2, 3], [3, 2.5])
     assert list(mean.get_xdata()) == [2, 3]
+    (alone,) = loss_curve({"loss": [4.0, 2.0, 3.0]}, TITLE).axes[0].lines
+    assert alone.get_label() == "loss"
+
+
+def test_every_arrow_has_room_on_both_sides_for_its_name(undrawn):
+    (axes,) = figures.arrows({"a": (3.0, 0.0), "b": (-2.0, 1.0)}, TITLE, alt="A.").axes
+    assert axes.get_xlim() == pytest.approx((-2 - 2 * 0.9, 3 + 2 * 0.9))
+    assert axes.get_ylim() == pytest.approx((-0.9, 1 + 0.9))
 
 
 def test_hidden_cells_are_distinguishable_without_colour():

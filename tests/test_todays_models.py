@@ -241,6 +241,12 @@ def test_the_lesson_s_table_has_one_change_at_a_time():
     ]  # fmt: skip
 
 
+def test_the_models_are_compared_on_windows_of_one_length_and_none_is_seen_twice():
+    _, windows, held_out = modern.letters_and_windows()
+    assert windows.shape[1] == held_out.shape[1] == modern.LENGTH + 1
+    assert held_out.stride() == (modern.LENGTH + 1, 1)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("seed", range(10))
 def test_attention_adds_vectors_five_to_eight_times_longer_than_an_embedding_of_size_0_02(seed):

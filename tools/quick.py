@@ -57,7 +57,7 @@ def parts(name: str) -> dict[str, list[str]]:
     ids = [one.id for one in catalogue().outline.get(name, ())]
     about = " or ".join([stem, "index", *ABOUT_ALL, *ids])
     found = {
-        "the solution": [*pytest, "--nbval", f"solutions/{name}.ipynb"],
+        "the solution": [*pytest, "--everything", "--nbval", f"solutions/{name}.ipynb"],
         "the student edition": [*pytest, "--nbval-lax", f"notebooks/{name}.ipynb"],
         "examples in docstrings": [*pytest, "--doctest-modules", "course_utils"],
         "tests about them": [*pytest, "-k", about, *(f"tests/{f}.py" for f in ABOUT_LESSONS)],
