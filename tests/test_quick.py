@@ -48,14 +48,17 @@ def test_every_part_names_the_lesson_and_existing_files():
         assert all((COURSE / word).exists() for word in command if word.endswith((".ipynb", ".py")))
 
 
-def test_make_test_runs_whatever_make_quick_runs():
-    """The matrix runs as tests/test_matrix.py."""
-    command = ["make", "-n", "-o", ".venv/.test", "test"]
+@pytest.mark.parametrize("target", ["test", "test-all"])
+def test_make_test_runs_whatever_make_quick_runs(target):
+    """The matrix runs as tests/test_matrix.py, and of students' notebooks, tests/test_editions.py
+    runs in `make test` what can differ."""
+    command = ["make", "-n", "-o", ".venv/.test", target]
     shown = subprocess.run(command, cwd=COURSE, check=True, capture_output=True, text=True).stdout
     (words,) = [line.split() for line in shown.replace(";", "\n").splitlines() if "pytest" in line]
     ran = (word for command in quick.parts(HEADS).values() for word in command)
     rooms = {word.split("/")[0] for word in ran if word.endswith((".ipynb", ".py"))}
-    assert rooms == {"solutions", "notebooks", "tests"} <= set(words)
+    assert rooms == {"solutions", "notebooks", "tests"}
+    assert rooms - ({"notebooks"} if target == "test" else set()) <= set(words)
     assert {"--doctest-modules", "course_utils"} <= set(words)
     assert not {"-k", "--deselect", "--ignore"} & set(words)
 
