@@ -105,7 +105,8 @@ def imports() -> None:
 
 
 def nbval() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--nbval"]
+    command = [sys.executable, "-m", "pytest", "-q", "--everything", "--nbval"]
+    command += ["-n", "auto", "--dist", "loadfile"]
     start = time.perf_counter()
     subprocess.run([*command, "solutions"], cwd=COURSE, check=True, stdout=subprocess.DEVNULL)
     count = len(list((COURSE / "solutions").rglob("*.ipynb")))
