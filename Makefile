@@ -89,7 +89,8 @@ notebooks: $(VENV)/.test
 	$(BIN)/python -m tools.editions
 
 explorer: $(VENV)/.lab
-	@$(BIN)/python -c 'from course_utils.show.start import write_page; print(write_page("explorer.html"))'
+	@$(BIN)/python -c 'from course_utils.show.start import write_page; from tools.address import repository; \
+	  print(write_page("explorer.html", repository()))'
 
 site: $(VENV)/.test
 	@$(BIN)/python -m tools.site

@@ -173,9 +173,14 @@ def test_the_page_is_one_small_file_that_asks_for_nothing(tmp_path):
 # ---- the page ----------------------------------------------------------------------------------
 
 
-def test_the_check_of_the_environment_is_the_first_code_of_the_page():
+def test_the_first_keypress_plays_and_says_the_remedy_in_a_wrong_kernel():
     code = [cell.source for cell in page().cells if cell.cell_type == "code"]
-    assert code[0] == first_cell.text()
+    play = "from course_utils.show.start import playground", "playground()"
+    check = "from course_utils import report_environment", "report_environment()"
+    assert code[0] == first_cell.text().replace(check[0], play[0]).replace(check[1], play[1])
+    assert code[1].split("\n\n") == [*check]
+    line, stopped = in_a_wrong_kernel(code[0])
+    assert line.startswith("This Python does not have the course") and stopped == "stopped"
 
 
 def test_the_page_keeps_a_table_and_no_state_of_a_widget():
@@ -187,13 +192,20 @@ def test_the_page_keeps_a_table_and_no_state_of_a_widget():
     assert "widgets" not in notebook.metadata
 
 
-def test_pictures_of_the_readme_exist_are_used_and_one_of_them_moves():
-    shown = re.findall(r"\]\((docs/pictures/[^)]+)\)", (COURSE / "README.md").read_text())
+def test_pictures_of_the_readmes_exist_are_used_and_one_of_them_moves():
+    texts = [path.read_text(encoding="utf-8") for path in COURSE.glob("README*.md")]
+    shown = [name for text in texts for name in re.findall(r"\]\((docs/pictures/[^)]+)\)", text)]
     there = {f"docs/pictures/{path.name}" for path in PICTURES.glob("*.*[!y]")}
-    assert there - {"docs/pictures/start.png"} == set(shown)  # which the start page shows
+    assert there == set(shown)
     assert all((COURSE / path).stat().st_size < 2**20 for path in shown)
-    with Image.open(PICTURES / "start.webp") as moving:
-        assert moving.n_frames > 5
+    for path in PICTURES.glob("*.webp"):
+        with Image.open(path) as moving:
+            seconds = 0.0
+            for number in range(moving.n_frames):
+                moving.seek(number)
+                moving.load()
+                seconds += moving.info["duration"] / 1000
+        assert 4 < seconds <= 8 and path.stat().st_size <= 500_000
 
 
 # ---- a wrong kernel ----------------------------------------------------------------------------

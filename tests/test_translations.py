@@ -154,7 +154,8 @@ def test_a_readme_in_another_language_names_what_exists_and_types_what_the_engli
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [target for target in targets if not (ROOT / target).exists()] == []
     option = re.compile(r" (?:COURSE_LANGUAGE=|--language )[\w-]+")
-    typed = "\n".join(re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)).splitlines()
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    typed = "\n".join(lines for kind, lines in fences if not kind).splitlines()
     own = {"-m course_utils.desk.translated", "course new my-course", "lab my-course"}
     strange = [line for line in typed if line and option.sub("", line) not in english]
     assert [line for line in strange if not any(part in line for part in own)] == []

@@ -12,7 +12,6 @@ An author writes plain cells; this module adds what nbgrader needs:
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import inspect
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from course_utils.desk.translated import PLAY
 from whywrong.hosting import catalogue
 from whywrong_nbgrader.cells import WIDGET_VIEW, checked_exercise, defined_names, nbgrader_metadata
 
@@ -47,7 +47,7 @@ BEGIN_SOLUTION = "### BEGIN SOLUTION"
 KEPT_CELL_METADATA = {"deletable", "editable", "jupyter", "nbgrader", "tags"}
 MEASURED = "measured"
 UNSTORED = "unstored"
-PICTURED = "pictured"  # shows docs/pictures/start.png until it is run
+PICTURED = "pictured"  # shows a poster until it is run
 
 
 # ---------------------------------------------------------------- nbgrader's metadata
@@ -295,13 +295,18 @@ def _without_outputs(path: Path) -> str:
     return written(notebook)
 
 
+# Text in the colours of any theme; only what JupyterLab leaves in pages that it doesn't trust.
+POSTER = """\
+<div style="border: 1px solid #8a8a8a; border-radius: 10px; padding: 16px; text-align: center">
+<p style="font-size: 24px; margin: 8px">the <b>dogs</b> near the cat <b>sing</b>?</p>
+<p style="font-size: 24px; margin: 8px">the <b>dogs</b> near the cat <b>sings</b>?</p>
+<p style="font-size: 16px; margin: 16px">{play} &ensp; <kbd>Shift</kbd> + <kbd>Enter</kbd></p>
+</div>"""
+
+
 def _picture() -> NotebookNode:
     """What a cell shows until it is run."""
-    png = base64.b64encode((ROOT / "docs" / "pictures" / "start.png").read_bytes()).decode()
-    alt = "The page below, not yet alive: a line to type into, bars for the next word, the model."
-    return nbformat.v4.new_output(
-        "display_data", {"image/png": png}, metadata={"image/png": {"alt": alt}}
-    )
+    return nbformat.v4.new_output("display_data", {"text/html": POSTER.format(play=PLAY)})
 
 
 def main(arguments: list[str]) -> None:

@@ -287,6 +287,8 @@ def _alive(table: str, state: live.State) -> str:
     if state["widget"] == "Explorer":
         # A page knows nothing about its reader, and its address says what is shown.
         state["state"] |= {"_built": None, "_linked": True}
+        onward = state["state"].get("_onward", "")
+        state["state"]["_onward"] = onward.replace(".ipynb", ".html")
     if "_data" in state["state"]:
         state["state"]["_data"]["colours"] = colours.for_the_page()
     if language():

@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent.parent
 PLACES = HERE / "notebooks", HERE.parent / "notebooks"  # in the wheel, and in a clone
 HANDED_OUT = next((place for place in PLACES if place.is_dir()), PLACES[0])
 EDITION = "notebooks"
+PLAY = "Click here and press"  # what the start page's model shows until it is run
 
 HEAD = re.compile(r"^<!-- ([\w-]+) -->\n", re.M)
 COMMENT = re.compile(r"<!--.*?-->\s*", re.S)
@@ -42,12 +43,16 @@ def translated(notebook: dict[str, Any], file: Path, stale: str) -> dict[str, An
         stale: the line to put above a cell that stays English.
     """
     own = blocks(file.read_text(encoding="utf-8")) if file.exists() else {}
+    strings = file.parent / "strings" / "page.json"
+    play = json.loads(strings.read_text(encoding="utf-8")) if strings.exists() else {}
     cells = []
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             english = "".join(cell["source"])
             text = own.get(cell["id"]) or f"{stale}\n\n{english}"
             cell = cell | {"source": text.splitlines(keepends=True)}
+        elif PLAY in (shown := json.dumps(cell.get("outputs", []))) and play.get(PLAY):
+            cell = cell | {"outputs": json.loads(shown.replace(PLAY, play[PLAY]))}
         cells.append(cell)
     return notebook | {"cells": cells}
 

@@ -242,14 +242,54 @@ def test_dials_and_a_comparison_change_the_bars(from_disk):
     expect(page.get_by_role("textbox")).not_to_have_value("the dog near the cats")
 
 
+def lengths(headline):
+    """Which side of the axis has all long bars, and which has all short ones, at the end of their
+    movement."""
+    rows = headline.locator(".pairs tbody tr").evaluate_all(
+        """(rows) => rows.map((row) => [...row.querySelectorAll(".bar")].map((bar) => {
+          bar.getAnimations().forEach((movement) => movement.finish());
+          return bar.getBoundingClientRect().width;
+        }))"""
+    )
+    assert len(rows) == 4
+    sides = dict(zip(("left", "right"), zip(*rows, strict=True), strict=True))
+    return {
+        side: "long" if min(bars) > 60 else "short" if max(bars) < 20 else bars
+        for side, bars in sides.items()
+    }
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1366, 650), (390, 700)], ids=str)
+@pytest.mark.parametrize("scheme", ["reduce", "no-preference"])
+def test_the_moment_fits_into_one_screen_and_moves_only_for_those_who_like_it(
+    chromium, tmp_path, size, scheme
+):
+    (width, height), moved = size, "0.35s" if scheme == "no-preference" else "0s"
+    page = chromium.new_page(viewport={"width": width, "height": height}, reduced_motion=scheme)
+    page.goto(write_page(tmp_path / "explorer.html", "https://course.example/").as_uri())
+    headline = page.locator(".headline")
+    for name in ("Switch this head off", "Switch it on again"):
+        box = headline.bounding_box()
+        assert 0 <= box["x"] and box["x"] + box["width"] <= width
+        assert 0 <= box["y"] and box["y"] + box["height"] <= height
+        headline.get_by_role("button", name=name).click()
+    duration = "bar => getComputedStyle(bar).transitionDuration"
+    assert headline.locator(".pairs .bar").first.evaluate(duration) == moved
+    link = headline.get_by_role("link", name="lesson 01")
+    assert link.get_attribute("href") == "https://course.example/"
+    page.close()
+
+
 def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(from_disk, violations):
     page = from_disk
     headline, bars = page.locator(".headline"), page.locator(".bars button")
+    assert lengths(headline) == {"left": "long", "right": "short"}
     expect(headline).to_contain_text("looks from “cat” back to “dogs”")
     assert headline.locator("path.arc").count() == 1
     headline.get_by_role("button", name="Switch this head off").click()
     expect(headline).to_contain_text("“sing” falls from 18 % to 1 %, and “sings” rises from")
     expect(headline).to_contain_text("“cat” knew that the verb belongs to “dogs”")
+    assert lengths(headline) == {"left": "short", "right": "long"}
     expect(bars.first).to_contain_text("runs")
     assert violations(page.locator(".explorer"), every=True) == []
     shown = page.locator(".says").text_content()

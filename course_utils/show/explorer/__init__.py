@@ -40,6 +40,8 @@ def explore(
     begin: str = "",
     examples: Sequence[str] = (),
     first: str = "0.head.0",
+    pairs: Sequence[tuple[str, str]] = (),
+    onward: str = "",
     heads: int = 0,
     context_length: int = 0,
 ) -> Explorer:
@@ -54,6 +56,8 @@ def explore(
         begin: a word that is put before every text.
         examples: texts that can be chosen.
         first: the station that is open at first, such as "0.head.1" for head 1 of block 0.
+        pairs: pairs of words whose probabilities are compared below the sentence.
+        onward: the address of the lesson that `pairs` lead to.
         heads: the number of heads in each block; 0 means the number that block 0 stores.
         context_length: the maximum number of tokens; 0 means the number that the model stores.
 
@@ -88,6 +92,8 @@ def explore(
         _examples=list(examples),
         _built=[n for n, p in built.items() if p and p["points"] == p["max_points"]],
         _first=first,
+        _pairs=[list(pair) for pair in pairs],
+        _onward=onward,
     )
 
 
@@ -105,7 +111,7 @@ def share(
     Args:
         path: the file, which is overwritten. It contains the parameters rounded to float16.
         title: the title of the page.
-        options: `begin`, `examples`, `first`, `heads` and `context_length`, as in `explore`.
+        options: the other arguments of `explore`.
     """
     shown = explore(model, words, text, **options)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
@@ -162,9 +168,11 @@ class Explorer(WithTable):
     _examples: traitlets.List = traitlets.List().tag(sync=True)
     _built: traitlets.List = traitlets.List().tag(sync=True)
     _first = traitlets.Unicode().tag(sync=True)
+    _pairs: traitlets.List = traitlets.List().tag(sync=True)
+    _onward = traitlets.Unicode().tag(sync=True)
     SHARED = (
         *("text", "_heads", "_modern", "_words", "_begin", "_examples", "_built", "_first"),
-        "_said",
+        *("_pairs", "_onward", "_said"),
     )
 
     def __init__(self, model: nn.Module, **shown: Any) -> None:

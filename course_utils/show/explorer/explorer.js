@@ -178,6 +178,7 @@ function controller(kernel) {
     model, words, stations, off: new Set(), temperature: 1, text: kernel.get("text"), walking: "",
     begin: kernel.get("_begin"), examples: kernel.get("_examples"), built: kernel.get("_built"),
     gap: words.every((word) => [...word].length === 1) ? "" : " ", linked: kernel.get("_linked"),
+    pairs: kernel.get("_pairs") ?? [], onward: kernel.get("_onward"),
   };
   state.chosen = stations.find((s) => s.id === kernel.get("_first")) ?? stations[1];
   if (state.linked) readAddress(state);
@@ -254,7 +255,7 @@ function render({ model: kernel, el }) {
   const label = make("label", {}, "Write, and see what comes next", input);
   const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.known, says), bars.box);
   const guide = make("div", { className: "guide" }, drawLegend(), story);
-  const root = make("section", { className: "explorer", tabIndex: -1 }, top, headline.box, controls.row, controls.more, guide, flow, lens.box, drawMore(state));
+  const root = make("section", { className: "explorer", tabIndex: -1 }, headline.box, top, controls.row, controls.more, guide, flow, lens.box, drawMore(state));
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
   speak(root, kernel.get("_said"));

@@ -1,6 +1,8 @@
-/** The sentence with an arc from a word to the words that a head attends to, and one large button. */
+/** One box: the sentence with an arc from a word to those that a head attends to, the button that
+ * switches the head off, and what this changes. */
 
 import { create as make } from "../page/nodes.js";
+import { drawPairs } from "./pairs.js";
 import { nameAt, nameOf, percent } from "./stations.js";
 
 const LEAST = 0.1; // the smallest weight that gets an arc
@@ -37,6 +39,13 @@ function tell(state, station) {
   return `One part of the model, an attention head, looks from “${nameAt(state, token)}” ${there}. What does the model say without it?`;
 }
 
+/** What there is to learn from it, and where to go on. */
+function learned({ onward }) {
+  const text = "Nobody told the model what a subject is: it learned this head by predicting the next word of sentences like this one.";
+  const link = onward ? [" ", make("a", { href: onward, textContent: "Build the first part yourself: lesson 01" })] : [];
+  return make("p", { className: "learned" }, text, ...link);
+}
+
 export function drawHeadline(state, act) {
   const box = make("div", { className: "headline", hidden: !state.gap });
   const [words, drawn] = [make("div", { className: "words" }), make("div")];
@@ -47,7 +56,9 @@ export function drawHeadline(state, act) {
   const button = make("button", { type: "button", className: "cut" });
   let station = state.stations.find((s) => s.map);
   button.addEventListener("click", () => act.toggle(station.off));
-  box.append(make("div", { className: "line" }, drawn, words), make("div", { className: "act" }, button, said));
+  const pairs = drawPairs(state);
+  box.append(make("div", { className: "line" }, drawn, words), make("div", { className: "act" }, button, said), pairs.box);
+  if (state.pairs.length) box.append(learned(state));
 
   const middle = (t) => words.children[t].offsetLeft + words.children[t].offsetWidth / 2;
   const drawArcs = () => {
@@ -86,6 +97,7 @@ export function drawHeadline(state, act) {
     });
     button.textContent = state.off.has(station.off) ? "Switch it on again" : "Switch this head off";
     said.textContent = tell(state, station);
+    pairs.update(state);
     drawArcs();
   };
   const sized = new ResizeObserver(drawArcs);
