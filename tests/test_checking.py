@@ -151,6 +151,16 @@ class TestErrors:
         assert report.detail.splitlines()[-2].endswith("layer_norm(x, (99,))")
         assert report.detail.splitlines()[-1] == "shapes at this line: x: (1, 3, 2)"
 
+    def test_of_many_calls_the_first_two_and_the_last_two_lines_are_shown(self):
+        def naive_mean(x, left=6):
+            return naive_mean(x, left - 1) if left else x[99]
+
+        shown = check("naive_mean", naive_mean).detail.splitlines()
+        at = shown.index("…")
+        assert [("in naive_mean" in line) for line in shown[at - 2 : at]] == [True, True]
+        assert [("in naive_mean" in line) for line in shown[at + 1 :]] == [True, True, False]
+        assert shown[-1].startswith("shapes at this line")
+
     @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, MemoryError, StopIteration])
     def test_no_exception_gets_out(self, error):
         def naive_mean(x):
