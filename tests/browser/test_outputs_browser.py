@@ -26,7 +26,7 @@ def stub(scores, dim=-1):
 display(check("softmax", lambda scores, dim=-1: scores.exp() / scores.exp().sum()))
 display(check("softmax", lambda scores, dim=-1: scores.nothing()))
 display(check("softmax", torch.softmax), check("softmax", stub), check("softmax", ...))
-display(check("cause_a", {"cause": "mask after softmax"}), hint("softmax"), progress())
+display(check("cause_d", {"targets": "missing"}), hint("softmax"), progress())
 recall("03", [..., 1, ...])
 reveal(2, 3, why="03 shares")
 reveal(..., 3)

@@ -303,13 +303,6 @@ REASONS = {
     "decoder calls to write 7 words": 7,
     "likelier, and a worse translation": "The model",
 }
-FAMILIES = {
-    "scores of an encoder, 5 tokens": 25,
-    "scores of a decoder, 5 tokens": 15,
-    "scores of an encoder-decoder, 3 and 2": 18,
-    "a decoder fills the middle, which comes": "last",
-}
-
 RIGHT = {
     "teacher_forcing": {
         "roll": forcing_by_roll,
@@ -338,10 +331,6 @@ RIGHT = {
         "rounded": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.924},
         "two decimals": REASONS | {"score of words of 0.5, 0.5 and 0.25": -0.92},
     },
-    "three_families": {
-        "as asked": FAMILIES,
-        "in another order": dict(reversed(FAMILIES.items())),
-    },
 }
 
 WRONG = {
@@ -360,12 +349,6 @@ WRONG = {
                 "score of words of 0.5, 0.5 and 0.25": -2.77,
                 "probability that width 2 finds": 0.1,
             },
-        ),
-    },
-    "three_families": {
-        "the middle first": (
-            0.25,
-            FAMILIES | {"a decoder fills the middle, which comes": "first"},
         ),
     },
 }
