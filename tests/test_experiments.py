@@ -95,14 +95,21 @@ class TestSaturation:
         first, last = gradients["divided by √D"]
         assert last == pytest.approx(first, rel=0.1)
 
-    @pytest.mark.parametrize("seed", range(5))
-    def test_without_scaling_the_language_model_s_head_is_worth_no_more_than_a_mean(self, seed):
-        row, losses = loss_so_far.ROWS["one head"], []
-        for make in (attention.CausalSelfAttention, saturation.Unscaled):
-            torch.manual_seed(seed)
-            losses.append(loss_so_far.measured(row, make(64, 64, 32), seed)[0])
-        mean = loss_so_far.measured(row, attention.softmax_mean, seed)[0]
-        assert losses[0] < mean - 0.02 and losses[1] > mean - 0.02
+    def test_the_stored_runs_are_found_again(self):
+        for model, row in saturation.MODELS.items():
+            kept = saturation.runs()[model]["seed 0"]
+            found = [saturation.loss(row, divisor, seed=0) for divisor in (1, 64)]
+            assert found == pytest.approx([kept[0], kept[3]], abs=0.02)
+
+    def test_the_root_of_the_width_is_not_the_divisor_with_the_lowest_loss(self):
+        for by_divisor in saturation.runs()["without positions"].values():
+            losses = dict(zip(saturation.DIVISORS, by_divisor, strict=True))
+            assert losses[1] > losses[8] + 0.03 and losses[8] > losses[64] + 0.01
+            mean = min(loss_so_far.kept()["the mean of the past and the word before"]["losses"])
+            assert losses[1] > mean - 0.01
+        for by_divisor in saturation.runs()["with positions"].values():
+            losses = dict(zip(saturation.DIVISORS, by_divisor, strict=True))
+            assert losses[1] > losses[8] + 0.08 and abs(losses[8] - losses[64]) < 0.02
 
     def test_to_a_trained_head_without_positions_both_the_are_the_same(self):
         torch.manual_seed(0)

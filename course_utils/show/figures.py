@@ -241,11 +241,12 @@ def score_distributions(
             lines = []
             for i, (D, values) in enumerate(groups.items()):
                 spread = f"{values.std():.1f}"
-                lines += axes.plot(shown, GaussianKDE(values)(shown), **line_look(i))
+                density = GaussianKDE(values)(shown)
+                lines += axes.plot(shown, density / density.max(), **line_look(i))
                 named[D] += f" {spread}," if axes is left else f" scaled {spread}"
             axes.set_title(name, fontsize=10)
             axes.set_xlabel("score")
-            axes.set_ylabel("density")
+            axes.set_ylabel("density, highest = 1")
             axes.set_ylim(bottom=0)
         figure.legend(lines, named.values(), loc="outside right center", handlelength=2.6)
     return Picture(figure, alt)
@@ -392,6 +393,7 @@ def curve_panels(
     title: str,
     *,
     xlabel: str,
+    from_zero: bool = True,
     alt: str,
 ) -> Picture:
     """Draw curves against a size in panels side by side, with the same lines in each panel.
@@ -402,6 +404,7 @@ def curve_panels(
         sizes: N positive sizes.
         panels: for each measured quantity, N numbers by name.
         title: what the figure shows.
+        from_zero: whether the axis of the values begins at 0.
         alt: the text alternative.
     """
     x = array(sizes)
@@ -417,7 +420,7 @@ def curve_panels(
             if everything.min() > 0 and everything.max() > 1000 * everything.min():
                 axes.set_yscale("log")
                 what += ", logarithmic"
-            else:
+            elif from_zero:
                 axes.set_ylim(0, 1.05 * everything.max())
             axes.set_xticks(x, [f"{size:g}" for size in x])
             axes.minorticks_off()
