@@ -102,12 +102,12 @@ class TestSaturation:
             assert found == pytest.approx([kept[0], kept[3]], abs=0.02)
 
     def test_the_root_of_the_width_is_not_the_divisor_with_the_lowest_loss(self):
-        for by_divisor in saturation.runs()["without positions"].values():
+        for by_divisor in saturation.runs()["loss without positions"].values():
             losses = dict(zip(saturation.DIVISORS, by_divisor, strict=True))
             assert losses[1] > losses[8] + 0.03 and losses[8] > losses[64] + 0.01
             mean = min(loss_so_far.kept()["the mean of the past and the word before"]["losses"])
             assert losses[1] > mean - 0.01
-        for by_divisor in saturation.runs()["with positions"].values():
+        for by_divisor in saturation.runs()["loss with positions"].values():
             losses = dict(zip(saturation.DIVISORS, by_divisor, strict=True))
             assert losses[1] > losses[8] + 0.08 and abs(losses[8] - losses[64]) < 0.02
 

@@ -20,7 +20,10 @@ from . import loss_so_far
 
 QUERIES, KEYS = 500, 8
 DIVISORS = (1, 8, 32, 64, 256)
-MODELS = {"without positions": "one head", "with positions": "one head and positions"}
+MODELS = {
+    "loss without positions": "one head",
+    "loss with positions": "one head and positions",
+}
 KEPT = Path(__file__).with_suffix(".json")
 
 

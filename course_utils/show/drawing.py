@@ -41,7 +41,7 @@ WEIGHTS = LinearSegmentedColormap.from_list("weights", colours.ABOVE)
 SIGNED = LinearSegmentedColormap.from_list("signed", colours.BELOW[:0:-1] + colours.ABOVE)
 SEEN = ListedColormap([colours.SEEN], "seen")
 HATCH = "/////"
-PADDING_HATCH = "\\\\\\\\\\"
+PADDING_HATCH = "..."
 HATCH_COLOR = colours.HATCHING
 
 # Lines differ in dashes and markers, and their colours also differ in lightness.
@@ -216,7 +216,7 @@ def draw_cells(
 
 
 def hatch_padding(axes: Axes, hidden: np.ndarray, padding: np.ndarray) -> None:
-    """Hatch hidden cells `(T, S)` of padding `(S,)` the other way; in the future, both ways."""
+    """Dot hidden cells `(T, S)` of padding `(S,)`; those in the future are hatched as well."""
     future = np.triu(hidden, 1)
     for cells, face in ((hidden & padding & ~future, "white"), (future & padding, "none")):
         squares = [Rectangle((s - 0.5, t - 0.5), 1, 1) for t, s in np.argwhere(cells)]

@@ -163,8 +163,8 @@ def mask_picture(
         title: what the figure shows.
         queries, keys: T and S labels, or as many for each of B masks; by default, the positions.
         names: B headings; by default, "text 0", ….
-        padding: a bool mask `(B, S)` of the keys that are padding: they are hatched the other way,
-            and the rest is called the future.
+        padding: a bool mask `(B, S)` of the keys that are padding: they are dotted, and the rest is
+            called the future.
         borders: for each of B masks, the position before which lines part two texts; 0 for none.
         alt: the text alternative; by default, the keys that are visible to each row.
     """
