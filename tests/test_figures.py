@@ -227,7 +227,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(figures, "Picture", lambda figure, alt: figure)
 
 
-def test_padding_is_hatched_the_other_way_and_each_mask_may_have_words_of_its_own(undrawn):
+def test_padding_is_dotted_and_each_mask_may_have_words_of_its_own(undrawn):
     hidden, padding = causal_mask(2)[None].repeat(2, 1, 1), torch.tensor([[False, True]] * 2)
     words = [["cats", "<pad>"], ["dogs", "<pad>"]]
     look = {"queries": words, "keys": words, "padding": padding}
@@ -235,7 +235,7 @@ def test_padding_is_hatched_the_other_way_and_each_mask_may_have_words_of_its_ow
     legend = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert legend == ["seen", "future", "padding"]
     hatches = [patch.get_hatch() for patch in drawn.axes[0].patches]
-    assert [hatch[0] for hatch in hatches if hatch] == ["/", "\\", "\\"]
+    assert [hatch[0] for hatch in hatches if hatch] == ["/", ".", "."]
     labels = [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn.axes]
     assert labels == words
 
