@@ -1,6 +1,7 @@
-"""Measure again what lessons 09, 10, 12 and 15 say about trained models, over several seeds.
+"""Measure again what lessons 04, 06, 08, 09, 10, 12 and 15 say about trained models, over several
+seeds.
 
-    python -m benchmarks.claims [09 10 12 15] [--seeds 0 1 2 3 4 5 6 7]
+    python -m benchmarks.claims [04 06 08 09 10 12 15] [--seeds 0 1 2 3 4 5 6 7]
 
 Prints one line per seed: a lesson says "in all runs" only about what each of these lines shows. One
 thread is used, so that the numbers are the same on every machine of a kind.
@@ -10,14 +11,106 @@ import argparse
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 
+from course_utils import attention, transformer
 from course_utils.data import toy_english
 from course_utils.data.toy_french import three_sets
 from course_utils.desk.environment import use_threads
-from course_utils.experiments import capstone, induction, modern, places, tiny_lm, translating
+from course_utils.experiments import (
+    capstone,
+    depth,
+    heads,
+    induction,
+    loss_so_far,
+    modern,
+    places,
+    saturation,
+    tiny_lm,
+    translating,
+)
 from course_utils.language_model import held_out_loss, train_lm
 from course_utils.translation import beam_translate
 from tools.small_models import batches, letters, repeater, translator
+
+
+def lesson_04(seed: int) -> str:
+    """The loss with each divisor of the scores, without and with positions."""
+    told = []
+    for model, row in saturation.MODELS.items():
+        losses = [saturation.loss(row, divisor, seed) for divisor in saturation.DIVISORS]
+        told.append(f"{model} " + ", ".join(f"{loss:.3f}" for loss in losses))
+    return "; ".join(told)
+
+
+def lesson_06(seed: int) -> str:
+    """The errors of one and of two heads, and how one head's weight is divided."""
+    told = []
+    for H, D in ((1, 4), (1, 8), (2, 2), (2, 4)):
+        model = heads.train(H, D, seed)
+        maps = heads.weights_by_kind(model)[0]  # (6, 6)
+        following = sum(maps[kind, (kind + 1) % 6].item() for kind in range(6)) / 6
+        told.append(f"{H} of width {D} {heads.error(model):.2f} (next kind {following:.2f})")
+    return "; ".join(told)
+
+
+class Attention(transformer.TransformerBlock):
+    """A block without its network."""
+
+    def forward(self, x: torch.Tensor, pad_mask: torch.Tensor | None = None) -> torch.Tensor:
+        return x + self.attention(self.norm1(x), pad_mask)
+
+
+class Network(transformer.TransformerBlock):
+    """A block without its attention."""
+
+    def forward(self, x: torch.Tensor, pad_mask: torch.Tensor | None = None) -> torch.Tensor:
+        return x + self.feed_forward(self.norm2(x))
+
+
+class Wide(nn.Module):
+    """One block with about as many parameters as two."""
+
+    def __init__(self, C: int, H: int, T: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = transformer.LayerNorm(C), transformer.LayerNorm(C)
+        self.beside = nn.ModuleList(attention.MultiHeadAttention(C, C, T, H) for _ in range(2))
+        self.feed_forward = transformer.FeedForward(C, expansion=8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm1(x)
+        x = x + self.beside[0](y) + self.beside[1](y)
+        return x + self.feed_forward(self.norm2(x))
+
+
+def residuals_alone(block: transformer.TransformerBlock, x: torch.Tensor) -> torch.Tensor:
+    x = x + block.attention(x)
+    return x + block.feed_forward(x)
+
+
+def lesson_08(seed: int) -> str:
+    """Where a second block's gain comes from, and what 24 blocks learn without norms."""
+    Block = transformer.TransformerBlock
+    rows = {
+        "one block": [Block],
+        "wide block": [Wide],
+        "block + network": [Block, Network],
+        "block + attention": [Block, Attention],
+        "attention + block": [Attention, Block],
+        "two attentions": [Attention, Attention],
+        "two blocks": [Block, Block],
+    }
+    told = []
+    for name, classes in rows.items():
+        torch.manual_seed(seed)
+        stack = nn.Sequential(*[make(64, 4, 32) for make in classes])
+        loss, _ = loss_so_far.measured(loss_so_far.ROWS["two blocks"], stack, seed)
+        told.append(f"{name} {loss:.3f}")
+    for rate in (0.005, 0.0005):
+        for name, wiring in (("residuals", residuals_alone), ("Pre-LN", Block.__call__)):
+            loss = depth.train(wiring, depth=24, seed=seed, learning_rate=rate)
+            told.append(f"24 blocks, {name}, rate {rate}: {loss:.2f}")
+    return "; ".join(told)
 
 
 def lesson_09(seed: int) -> str:
@@ -108,7 +201,15 @@ def last_above(losses: Sequence[float], level: float) -> int:
     return max(i for i, loss in enumerate(losses) if loss >= level) + 1
 
 
-LESSONS = {"09": lesson_09, "10": lesson_10, "12": lesson_12, "15": lesson_15}
+LESSONS = {
+    "04": lesson_04,
+    "06": lesson_06,
+    "08": lesson_08,
+    "09": lesson_09,
+    "10": lesson_10,
+    "12": lesson_12,
+    "15": lesson_15,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
