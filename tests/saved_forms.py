@@ -314,7 +314,7 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
     },
     (ALL, "metadata"): {"no-cell-has-metadata": sets(every, metadata=LOST)},
     (ALL, "`metadata`"): {"no-metadata-at-all": sets(whole, metadata=LOST)},
-    (ALL, "same id"): {"duplicate-ids": sets(every, id="same")},
+    (ALL, r"same id(?! \()"): {"duplicate-ids": sets(every, id="same")},
     (ALL, "kernel"): {
         "kernelspec-is-empty": sets(about, kernelspec={}),  # cocalc#2612
         "kernelspec-is-null": sets(about, kernelspec=None),
