@@ -170,7 +170,11 @@ def steps(draw: Draw, place: Path):
         taken = place / "taken"
         collecting._take(folder, taken, 10**9)
         lost = [submissions.unreadable(path) for path in taken.glob("*.ipynb")]
-        return [lost, *collecting._back_dated(str(folder), taken, collecting.datetime.max)]
+        return [
+            lost,
+            collecting._stamped(taken, collecting.datetime.max),
+            *collecting._back_dated(str(folder), collecting.datetime.max),
+        ]
 
     def show():
         made = as_notebook(

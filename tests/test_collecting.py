@@ -52,9 +52,8 @@ class Course:
         self.config.CollectFiles.merge(settings)
         directory = CourseDirectory(config=self.config, assignment_id=ASSIGNMENT)
         CollectFiles(coursedir=directory, config=self.config).start()
-        return {
-            n: "; ".join(s for s in said if HAND not in s) for n, said in doubts(directory).items()
-        }
+        said, noted = doubts(directory), doubts(directory, "noted")
+        return {name: "; ".join([*said[name], *noted.get(name, ())]) for name in said}
 
     def author(self, student):
         return (self.submitted / student / ASSIGNMENT / "01_naive_mean.ipynb").read_text()
@@ -63,7 +62,6 @@ class Course:
         return submitted_at(self.submitted / student / ASSIGNMENT)
 
 
-HAND = "must hand in again"  # these files are no notebooks
 CHANGED = "but it changed on"  # all of them were made now
 
 

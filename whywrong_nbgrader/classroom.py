@@ -28,6 +28,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from whywrong.hosting import joined
 
+from .careful import InWords
 from .cells import Cell
 from .choosing import submission
 from .collecting import doubts
@@ -75,7 +76,8 @@ class Classroom:
     config: Config
     notebooks: list[str]
     roster: list[str]  # the students in the gradebook
-    said: defaultdict[str, list[str]]  # of a submission as a whole, for a person to look at
+    said: defaultdict[str, list[str]]  # of a submission as a whole, for a person to decide
+    noted: defaultdict[str, list[str]]  # that needs no decision
     works: list[Work]  # by student and name
 
     @property
@@ -95,8 +97,13 @@ class Classroom:
     def of(self, student: str) -> list[Work]:
         return [work for work in self.works if work.student == student]
 
-    def needs_a_person(self, student: str) -> bool:
-        return bool(self.said.get(student)) or any(work.trouble for work in self.of(student))
+    def decisions(self, student: str) -> list[str]:
+        """Returns what a person has to decide about a student's submission, in words."""
+        works = self.of(student)
+        return [
+            *self.said.get(student, ()),
+            *(f"{w.notebook}: {said}" for w in works for said in dict.fromkeys(w.trouble)),
+        ]
 
 
 def enter(course: Path, assignment: str, only: str = "") -> Classroom:
@@ -120,8 +127,11 @@ def enter(course: Path, assignment: str, only: str = "") -> Classroom:
         raise CantRun(f"Nobody has submitted {assignment}: nbgrader collect {assignment}")
     with Gradebook(directory.db_url) as gradebook:
         roster = [student.id for student in gradebook.students]
-    said = defaultdict(list, {s: [*map(in_a_line, lines)] for s, lines in collected.items()})
-    known = notebooks, roster, said
+    said, noted = (
+        defaultdict(list, {s: [*map(in_a_line, lines)] for s, lines in found.items() if lines})
+        for found in (collected, doubts(directory, "noted"))
+    )
+    known = notebooks, roster, said, noted
     return Classroom(course, directory, handed_in, assignment, config, *known, [])
 
 
@@ -141,7 +151,10 @@ def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
     for student in [only] if only else everybody:
         if student in handed_in and is_a_name(student):
             place = folder / student / assignment
-            classroom.said[student] += _strange(place, lessons)
+            classroom.noted[student] += strange_in(place) + not_read_in(place, [*lessons])
+            if submitted_at(place) is None:
+                said = "it has no time of submission, so it is never late"
+                classroom.noted[student].append(said)
             classroom.works += _of(student, place, lessons, settings)
             continue
         if student in handed_in:
@@ -160,12 +173,6 @@ def _notebooks(db_url: str, assignment: str) -> list[str]:
 
 
 Lessons = Mapping[str, tuple[Mapping[str, Released], Sequence[str]]]
-
-
-def _strange(folder: Path, lessons: Lessons) -> list[str]:
-    """What a person should look at in a submission's folder."""
-    no_time = [] if submitted_at(folder) else ["it has no valid time of submission"]
-    return [*strange_in(folder), *not_read_in(folder, [*lessons]), *no_time]
 
 
 def _of(student: str, folder: Path, lessons: Lessons, settings: Settings) -> Iterator[Work]:
@@ -242,7 +249,7 @@ def run(
 def _take(works: Sequence[Work], graded: Graded) -> None:
     for work in works:
         work.graded = replace(graded, outputs=[])  # they may be large, and nothing needs them here
-        work.trouble += graded.happened
+        (work.trouble if graded.starved else work.notes).extend(graded.happened)
 
 
 def _on_a_cluster(todo: Mapping[str, Sequence[Cell]], settings: Settings, scheduler: str) -> Made:
@@ -301,7 +308,7 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
     """Lets nbgrader enter a student's results if they are missing; returns whether it could."""
     works = [work for work in classroom.of(student) if work.name]
     if not works:
-        return not classroom.needs_a_person(student)
+        return not classroom.decisions(student)
     stamp = _stamp(classroom, student)
     if not force and _entered(classroom, student) == stamp:
         _set_penalties(classroom, student)
@@ -318,7 +325,8 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
             converter.start()
     except (Exception, SystemExit) as error:
         locked = "the gradebook is used by another program: grade again when it has finished"
-        said = locked if "accessing the nbgrader database" in str(error) else str(error)
+        said = InWords.last if "above traceback" in str(error) else str(error)
+        said = locked if "accessing the nbgrader database" in said else said
         classroom.said[student].append(f"nbgrader could not enter it: {in_a_line(said)}")
         return False
     place = _place(classroom, student)

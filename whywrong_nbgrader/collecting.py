@@ -132,8 +132,10 @@ class CollectFiles(ExchangeCollect):
             if there and not (newer and (self.update or self.before_duedate)):
                 said = " (there is another one: --update)" if newer else ""
                 self.log.info("%s is collected already%s", student, said)
-                said_before = [*about.get("said", ()), *self.remarks[student]]
-                self._keep(student, known or one.folder, [*dict.fromkeys(said_before)])
+                said_now = [*about.get("said", ()), *self.remarks[student]]
+                noted = about.get("noted", [])
+                again = [*dict.fromkeys(said_now)]
+                self._keep(student, known or one.folder, said=again, noted=noted)
             else:
                 self.log.info("Collecting %s", in_a_line(one.folder))
                 self._collect(one, place)
@@ -142,11 +144,11 @@ class CollectFiles(ExchangeCollect):
         self._keep()
         for student, found in self.again.items():
             for said in found:
-                self.log.error("%s must hand in again: %s", in_a_line(student), said)
+                self.log.error("%s should hand in again: %s", in_a_line(student), said)
 
     def _collect(self, one: HandedIn, place: Path) -> None:
         src, name = os.path.join(self.inbound_path, one.folder), in_a_line(one.folder)
-        said = self.remarks[one.student][:]
+        said, noted = self.remarks[one.student][:], list[str]()
         with tempfile.TemporaryDirectory() as folder:
             taken = Path(folder) / "taken"
             try:
@@ -155,7 +157,8 @@ class CollectFiles(ExchangeCollect):
                 _take(Path(src), taken, 1000 * self.coursedir.max_dir_size)
                 for strange in strange_in(Path(src)):
                     self.log.warning("%s: %s", name, strange)
-                said += self._doubts(src, taken, one)
+                found, noted = self._doubts(src, taken, one)
+                said += found
                 if place.exists():
                     shutil.rmtree(place)
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -165,24 +168,25 @@ class CollectFiles(ExchangeCollect):
                 said.append(f"it could not be collected ({why})")
                 self.log.error("%s: %s", name, said[-1])
                 self.again[one.student] = said[-1:]
-        self._keep(one.student, one.folder, said)
+        self._keep(one.student, one.folder, said=said, noted=noted)
 
-    def _doubts(self, src: str, taken: Path, one: HandedIn) -> list[str]:
-        """What only the exchange folder shows of a submission, for `course grade`."""
-        found = [*self._of_others(src, one.student), *_back_dated(src, taken, one.time)]
-        lost = [
+    def _doubts(self, src: str, taken: Path, one: HandedIn) -> tuple[list[str], list[str]]:
+        """What only the exchange folder shows of a submission: what a person has to decide, and
+        what needs no decision."""
+        counts, noted = _stamped(taken, one.time)
+        lost = [f"{said} can't be read (no right to read it)" for said in _lost(Path(src), taken)]
+        broken = [
             f"{in_a_line(path.name)} can't be read: {why}"
             for path in sorted(taken.glob("*.ipynb"))
             if (why := unreadable(path))
         ]
-        lost += [f"{said} (no right to read it)" for said in _lost(Path(src), taken)]
-        if lost:
-            self.again[one.student] = lost
-        return found + [f"must hand in again: {said}" for said in lost]
+        if lost or broken:
+            self.again[one.student] = lost + broken
+        return [*self._of_others(src, one.student), *_back_dated(src, counts), *lost], noted
 
-    def _keep(self, student: str = "", source: str = "", said: list[str] | None = None) -> None:
+    def _keep(self, student: str = "", source: str = "", **said: list[str]) -> None:
         if student:
-            self.noted[student] = {"from": source, "said": said or []}
+            self.noted[student] = {"from": source} | said
         place = _noted_in(self.coursedir)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(self.noted, indent=1))
@@ -257,9 +261,10 @@ def _noted(coursedir: Any) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def doubts(coursedir: Any) -> dict[str, list[str]]:
-    """What was doubtful about each submission when it was collected, also if it was refused."""
-    return {name: about.get("said", []) for name, about in _noted(coursedir).items()}
+def doubts(coursedir: Any, kind: str = "said") -> dict[str, list[str]]:
+    """What a person has to decide about each submission that was collected or refused; or, as
+    `noted`, what needs no decision."""
+    return {name: about.get(kind, []) for name, about in _noted(coursedir).items()}
 
 
 def _is_account(name: str) -> bool:
@@ -280,27 +285,31 @@ def _account_name(number: int) -> str:
         return f"account {number}"
 
 
-def _back_dated(src: str, taken: Path, named: datetime) -> Iterator[str]:
-    """Whether a submission changed after the times in its name and in its timestamp.txt. The time
-    in its name counts if timestamp.txt has none, or an earlier one."""
+def _stamped(taken: Path, named: datetime) -> tuple[datetime, list[str]]:
+    """The time that counts, and a remark if it is not that of timestamp.txt: the time in the
+    folder's name counts, and is written there, if that file has none or an earlier one."""
     claimed = submitted_at(taken)
-    if claimed is None or claimed < named:
-        what = "no valid time" if claimed is None else f"an earlier time, {claimed:%d %B %H:%M}"
-        yield f"its timestamp.txt has {what}: {named:%d %B %H:%M} counts, as its folder is named"
-        stamp = taken / "timestamp.txt"
-        if stamp.is_dir():
-            shutil.rmtree(stamp)
-        stamp.write_text(f"{named:%Y-%m-%d %H:%M:%S.%f} UTC")
-    counts = named if claimed is None else max(named, claimed)
-    times = [counts.replace(tzinfo=UTC).timestamp()]
+    if claimed is not None and claimed >= named:
+        return claimed, []
+    what = "no valid time" if claimed is None else f"an earlier time, {claimed:%d %B %H:%M}"
+    stamp = taken / "timestamp.txt"
+    if stamp.is_dir():
+        shutil.rmtree(stamp)
+    stamp.write_text(f"{named:%Y-%m-%d %H:%M:%S.%f} UTC")
+    said = f"its timestamp.txt has {what}: {named:%d %B %H:%M} counts, as its folder is named"
+    return named, [said]
+
+
+def _back_dated(src: str, claimed: datetime) -> Iterator[str]:
+    """Whether a submission changed after its time."""
+    times = [about.st_mtime for _, about in below(Path(src)) if about is not None]
     with suppress(OSError):
         folder = os.lstat(src)
         times += [folder.st_mtime, folder.st_ctime]  # a student can't set the second
         times.append(os.lstat(os.path.join(src, "timestamp.txt")).st_ctime)
-    times += [about.st_mtime for _, about in below(Path(src)) if about is not None]
-    changed = datetime.fromtimestamp(max(times), UTC).replace(tzinfo=None)  # as nbgrader's are
-    if changed - counts > SUBMITTING:
-        yield f"its time is {counts:%d %B %H:%M}, but it changed on {changed:%d %B %H:%M}"
+    changed = datetime.fromtimestamp(max(times, default=0.0), UTC).replace(tzinfo=None)
+    if changed - claimed > SUBMITTING:  # in UTC without a zone, as nbgrader's are
+        yield f"its time is {claimed:%d %B %H:%M}, but it changed on {changed:%d %B %H:%M}"
 
 
 class ReleaseFeedback(ExchangeReleaseFeedback):

@@ -91,7 +91,7 @@ def grade(args: argparse.Namespace) -> int:
         why = getattr(error, "orig", None) or str(error).splitlines()[0]
         return _stop(f"The gradebook can't be used: {why}. Is it locked by another program?")
     not_entered = [student for student in classroom.students if not entered.get(student)]
-    table = Table.of(classroom, *flagged(classroom), not_entered)
+    table = Table.of(classroom, flagged(classroom), not_entered)
     print(table.text())
     if not args.student:
         _keep_counts(course / FOLDER / "misconceptions" / f"{assignment}.json", table)

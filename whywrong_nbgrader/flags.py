@@ -7,10 +7,11 @@ solutions and with other answers. docs/attacks.md says what these comparisons ca
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -34,8 +35,8 @@ AT_ONCE = 100  # texts per request
 Prints = Mapping[str, frozenset[int]]  # of an answer, by exercise
 
 
-def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
-    """What a person should look at, in words: by student, and for groups that share answers."""
+def flagged(classroom: Classroom) -> dict[str, list[str]]:
+    """What a person should look at, in words, by student."""
     said: dict[str, list[str]] = defaultdict(list)
     for work in classroom.works:
         _compiled(work, said[work.student])
@@ -60,16 +61,17 @@ def flagged(classroom: Classroom) -> tuple[dict[str, list[str]], list[str]]:
     all_known = sum(max(map(len, texts)) for texts in known.values())
     rare = _without_common(own)
     enough = {s: max(TELLING, PART * sum(map(len, found.values()))) for s, found in own.items()}
+    theirs: dict[str, Prints] = {}
     for student, found in own.items():
         taken = _taken(found, known)
         copied = sum(taken.values()) >= max(TELLING, MOSTLY * all_known)
         rarely = _taken({id: rare[student][id] for id in taken}, known)
         if copied or sum(rarely.values()) >= enough[student]:
             said[student].append(f"the text of the published solution: {', '.join(taken)}")
-        for id in taken:
-            del rare[student][id]
-    groups = _groups(rare, enough, said)
-    return {student: lines for student, lines in said.items() if lines}, groups
+        theirs[student] = {id: text for id, text in found.items() if id not in taken}
+    for student, line in _pairs(theirs):
+        said[student].append(line)
+    return {student: lines for student, lines in said.items() if lines}
 
 
 def _compiled(work: Work, said: list[str]) -> None:
@@ -134,30 +136,33 @@ def _without_common(own: Mapping[str, Prints]) -> dict[str, dict[str, frozenset[
     }
 
 
-def _groups(
-    rare: Mapping[str, Prints], enough: Mapping[str, float], said: dict[str, list[str]]
-) -> list[str]:
-    """Returns one sentence per group of students with the same texts; adds a note per member."""
-    group: dict[str, set[str]] = {}
-    shared: dict[tuple[str, str], list[str]] = {}
-    for a, b in combinations(sorted(rare), 2):
-        same = {
-            id: n
-            for id in rare[a].keys() & rare[b].keys()
-            if (n := min(_shared(rare[a][id], rare[b][id]), _shared(rare[b][id], rare[a][id])))
-        }
-        if sum(same.values()) >= min(enough[a], enough[b]):
-            shared[a, b] = sorted(same)
-            one = group.get(a, {a}) | group.get(b, {b})
-            group |= dict.fromkeys(one, one)
-    told = []
-    for members in {id(g): sorted(g) for g in group.values()}.values():
-        pairs = combinations(members, 2)
-        exercises = sorted({e for pair in pairs for e in shared.get(pair, ())})
-        told.append(f"{', '.join(members)}: the same text in {', '.join(exercises)}")
-        for student in members:
-            said[student].append("shares answers with others: see below")
-    return told
+def _pairs(own: Mapping[str, Prints]) -> Iterator[tuple[str, str]]:
+    """Yields, for each student, who wrote the same and in which exercises, if that is too much for
+    chance: of 50 classes without copies, one has such a pair."""
+    others, chance = max(len(own) - 1, 1), defaultdict[tuple[str, str], float](float)
+    same = defaultdict[tuple[str, str], list[str]](list)
+    for id in sorted({id for found in own.values() for id in found}):
+        texts = {student: found[id] for student, found in own.items() if len(found.get(id, "")) > 4}
+        alike = defaultdict[str, set[str]](set)
+        for a, b in combinations(texts, 2):
+            if _shared(texts[a], texts[b]) and _shared(texts[b], texts[a]):
+                alike[a].add(b)
+                alike[b].add(a)
+        for a, b in ((a, b) for a, with_a in alike.items() for b in with_a if a < b):
+            # Somebody else may have written the same: so often in this class, or once if it is
+            # small and the text is long.
+            often = len((alike[a] | alike[b]) - {a, b}) + 1
+            chance[a, b] += math.log(often / max(others, len(texts[a] & texts[b])))
+            same[a, b].append(id)
+    pairs = len(own) * others / 2
+    said = defaultdict[str, dict[str, list[str]]](dict)
+    for (a, b), unlikely in sorted(chance.items()):
+        if unlikely + math.log(50 * max(pairs, 1)) < 0:
+            for one, other in ((a, b), (b, a)):
+                said[one].setdefault(", ".join(same[a, b]), []).append(other)
+    for student, by_exercises in said.items():
+        for exercises, names in by_exercises.items():
+            yield student, f"the same text as {', '.join(sorted(names))} in {exercises}"
 
 
 def answers(work: Work) -> dict[str, str]:

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,7 @@ def _written_otherwise(data: bytes) -> list[dict[str, str]]:
 
 def _cells_at(text: str, at: int) -> list[dict[str, str]]:
     """The cells of a list that begins at this place."""
-    cells = islice(_first_cells(_decoder(), text, at), MOST_CELLS)
+    cells, _ = _first_cells(_decoder(), text, at)
     return [_cell(cell, Counter()) for cell in cells if isinstance(cell, dict)]
 
 
@@ -213,24 +212,27 @@ def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
     place = CELLS.search(text)
     if place is None:
         raise Unreadable(said if text.lstrip()[:1] in "{[" else said.split(", from")[0]) from None
-    cells = _first_cells(decoder, text, place.end())
-    return {"cells": list(islice(cells, MOST_CELLS + 1))}, said
+    cells, end = _first_cells(decoder, text, place.end())
+    if re.compile(r"[\s,]*\]").match(text, end) and not conflict:
+        repairs["it was not valid JSON"] += 1
+        said = ""
+    return {"cells": cells}, said
 
 
 def _whole(digits: str) -> int:
     return int(digits[:18])
 
 
-def _first_cells(decoder: json.JSONDecoder, text: str, at: int) -> Iterator[Any]:
-    gap = re.compile(r"[\s,]*")
-    while True:
-        between = gap.match(text, at)
-        assert between is not None
-        try:
+def _first_cells(decoder: json.JSONDecoder, text: str, at: int) -> tuple[list[Any], int]:
+    """The cells of a list that can be read, and where they end."""
+    gap, cells = re.compile(r"[\s,]*"), list[Any]()
+    with suppress(json.JSONDecodeError, StopIteration):
+        while len(cells) <= MOST_CELLS:
+            between = gap.match(text, at)
+            assert between is not None
             cell, at = decoder.raw_decode(text, between.end())
-        except (json.JSONDecodeError, StopIteration):
-            return
-        yield cell
+            cells.append(cell)
+    return cells, at
 
 
 def _unwrapped(found: Any) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from whywrong.hosting import plain_text
 
 from .classroom import Classroom, Work
+from .names import is_a_name
 from .readable import in_a_line
 
 STATES = ("right", "partly right", "not right", "not attempted")
@@ -33,12 +36,25 @@ class Line:
     score: float
     late: float
     reports: dict[str, dict[str, Any]]
-    notes: list[str] = field(default_factory=list)
-    needs_a_person: bool = False
+    notes: list[str] = field(default_factory=list)  # that need no decision
+    decisions: list[str] = field(default_factory=list)  # that a person has to make
     graded: bool = True  # the points are a result, not missing
     complete: bool = True  # all notebooks were submitted
     handed_in: bool = True
     stranger: bool = False  # the gradebook has no student of this name
+
+    @property
+    def remarks(self) -> list[str]:
+        return [*self.decisions, *self.notes]
+
+    def look_at(self, assignment: str) -> str:
+        """The command that shows more of what has to be decided."""
+        said, known = " ".join(self.decisions), shlex.quote(in_a_line(self.student))
+        if "course grade" in said or not is_a_name(self.student):
+            return ""
+        exercise = next((id for id in self.reports if re.search(rf"\b{id}\b", said)), "")
+        closer = f"course explain {known} {exercise}" if exercise else ""
+        return closer or f"course grade {assignment} --student {known}"
 
     def failures(self) -> str:
         """The wrong exercises, with reasons."""
@@ -67,7 +83,6 @@ class Table:
     lines: list[Line]
     items: list[Item]
     tiers: list[str]
-    groups: Sequence[str] = ()
     people: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -75,7 +90,6 @@ class Table:
         cls,
         classroom: Classroom,
         flags: Mapping[str, Sequence[str]],
-        groups: Sequence[str] = (),
         not_entered: Collection[str] = (),
     ) -> Table:
         """The table of a graded class, with what `flagged` says of it."""
@@ -90,24 +104,32 @@ class Table:
             line.graded = student in scores and student not in not_entered
             line.complete = not any(w.missing for w in works)
             line.handed_in = student in {*classroom.handed_in}
-            line.notes = classroom.said.get(student, [])[:]
+            line.decisions = [*classroom.decisions(student), *flags.get(student, ())]
+            line.notes = classroom.noted.get(student, [])[:]
             line.notes += [said for w in works for said in _notes(w) if line.handed_in]
-            line.notes += flags.get(student, ())
-            line.needs_a_person = bool(flags.get(student)) or classroom.needs_a_person(student)
             line.stranger = student in strangers
             lines.append(line)
         tiers = sorted({w.graded.tier for w in classroom.works if w.graded})
-        return cls(classroom.assignment, full, lines, _items(lines), tiers, groups, people)
+        return cls(classroom.assignment, full, lines, _items(lines), tiers, people)
 
     @property
     def needs_a_person(self) -> bool:
-        return any(line.needs_a_person for line in self.lines)
+        return any(line.decisions for line in self.lines)
+
+    def others(self) -> str:
+        """Returns a sentence about those for whom nothing has to be decided."""
+        others = [line for line in self.lines if not line.decisions]
+        graded = [line.score for line in others if line.graded]
+        said = f"Nothing has to be decided about the other {len(others)}"
+        mean = f", on average {sum(graded) / len(graded):.2f} points" if graded else ""
+        return f"{said}: {len(graded)} are graded{mean}. --csv FILE or --html FILE lists everybody."
 
     def size(self) -> str:
         """Returns how many students there are; everybody has one line."""
         strangers = sum(line.stranger for line in self.lines)
         absent = sum(not line.handed_in and not line.stranger for line in self.lines)
-        said = f"{len(self.lines) - strangers} students"
+        number = len(self.lines) - strangers
+        said = f"{number} student{'' if number == 1 else 's'}"
         said += f" ({absent} handed in nothing)" if absent else ""
         names = "name that is" if strangers == 1 else "names that are"
         return f"{said} and {strangers} {names} not in the gradebook" if strangers else said
@@ -141,7 +163,7 @@ class Table:
             points = [line.reports[n]["points"] if n in line.reports else "" for n in names]
             named = [f"{n}: {m}" for n, r in line.reports.items() for m in r["misconceptions"]]
             row = [self.assignment, line.student, line.score, self.full, line.late, *points]
-            row += ["; ".join(named), " ".join(self.tiers), "; ".join(line.notes)]
+            row += ["; ".join(named), " ".join(self.tiers), "; ".join(line.remarks)]
             writer.writerow([_unarmed(cell) for cell in row])
         return out.getvalue()
 
@@ -183,8 +205,7 @@ class Table:
 
 def _notes(work: Work) -> list[str]:
     missing = ["it was not submitted"] if work.missing else []
-    said = dict.fromkeys([*missing, *work.trouble, *work.notes])
-    return [f"{work.notebook}: {line}" for line in said]
+    return [f"{work.notebook}: {line}" for line in dict.fromkeys([*missing, *work.notes])]
 
 
 def _scores(classroom: Classroom) -> tuple[float, dict[str, Any], dict[str, dict[str, Any]]]:
