@@ -181,6 +181,22 @@ def stub(nb: Notebook, name: str = "softmax") -> None:
     cell(nb, name)["source"] = cell(released(), name)["source"]
 
 
+def fenced(nb: Notebook, text: str) -> None:
+    """The softmax is a stub, and a new text cell above it is this text."""
+    stub(nb)
+    made = {"cell_type": "markdown", "id": f"t{len(text)}", "metadata": {}, "source": lines(text)}
+    nb["cells"].insert(at(nb, "softmax"), made)
+
+
+def halve(nb: Notebook, name: str, where: str) -> None:
+    """An answer's cell is split before a line, as the editor does it."""
+    c = cell(nb, name)
+    first, second = "".join(c["source"]).split(where, 1)
+    c["source"] = lines(first)
+    half = copy.deepcopy(c) | {"id": "half", "source": lines(where + second)}
+    nb["cells"].insert(nb["cells"].index(c) + 1, half)
+
+
 def elsewhere(place: Callable[[Notebook], int], *sources: str) -> Make:
     """The stub of the softmax is left as it was, and these cells are somewhere else."""
 
@@ -241,7 +257,7 @@ PAGE = b"\n<!DOCTYPE html>\n<html><title>03.ipynb</title></html>"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12345\n"
 PROGRAM = b"#!/usr/bin/env python\n\ndef softmax(scores): ..."
 HEAD = b"<<<<<<< HEAD\n"
-MERGE, FOUND = "merge conflict.*Git", "answer to softmax was found in cell"
+MERGE, FOUND = "merge conflict.*Git", "answer to softmax was found in code cell"
 IMPORTS, EDITED = "imports were changed", "locked cell check-softmax was edited"
 
 SOFTMAX = RIGHT["softmax"]
@@ -353,6 +369,42 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
         "answer-below-the-check": elsewhere(lambda nb: at(nb, "check-softmax") + 1, SOFTMAX),
         "answer-above-the-stub": elsewhere(before("softmax"), SOFTMAX),
         "answer-at-the-end": elsewhere(last, "# my answers", SOFTMAX),
+    },
+    (ALL, "found in text cell"): {
+        "answer-fenced-in-a-text": lambda nb: fenced(
+            nb, f"My answer:\n\n```python\n{SOFTMAX}\n```"
+        ),
+        "answer-as-a-text-of-its-own": lambda nb: fenced(nb, SOFTMAX),
+    },
+    (4, "different answers to softmax are in text cells"): {
+        "two-answers-in-texts": lambda nb: (fenced(nb, SOFTMAX), fenced(nb, WRONG)),
+    },
+    (ALL, "stub below the answer"): {
+        "answer-above-the-stub-in-its-cell": lambda nb: cell(nb, "softmax").update(
+            source=SOFTMAX + "\n\n" + "".join(cell(released(), "softmax")["source"])
+        ),
+    },
+    (ALL, "was split"): {
+        "answer-split-inside-its-function": lambda nb: halve(nb, "softmax", "    total"),
+    },
+    (ALL, "invisible characters were removed"): {
+        "no-break-spaces": writes("softmax", SOFTMAX.replace("    ", "\u00a0   ")),
+        "zero-width-spaces": writes("softmax", SOFTMAX.replace("z =", "\u200bz =")),
+        "nul-in-an-answer": writes("softmax", SOFTMAX.replace("z =", "z\0 =")),
+    },
+    (ALL, "typographic quotes were replaced"): {
+        "typographic-quotes": writes("softmax", SOFTMAX + "\nprint(“ready”)"),
+    },
+    (ALL, "`&gt;` and the like"): {
+        "entities-of-a-web-page": writes(
+            "softmax_mean", RIGHT["softmax_mean"].replace(">", "&gt;")
+        ),
+    },
+    (ALL, "not valid JSON"): {
+        "a-comma-after-the-last-cell": saved(
+            lambda x: x.replace(b'\n ],\n "metadata', b',\n ],\n "metadata')
+        ),
+        "a-comma-is-missing-after-a-cell": swapped(b"\n  },\n  {", b"\n  }\n  {"),
     },
     (ALL, "the last of 2"): {
         "two-attempts-above-the-stub": elsewhere(before("softmax"), WRONG, SOFTMAX),

@@ -63,6 +63,7 @@ class Graded:
 
 PYTHON = ".".join(platform.python_version_tuple()[:2])
 MISSING = re.compile(r"name '(\w+)' is not defined|No module named '(\w+)'")
+AT_LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
 Judging = tuple[Exercise, Catalogue, AnswerKey, list[Observation]]
 
 
@@ -202,7 +203,9 @@ class _Run:
             said = f"Cell {number + 1} doesn't compile on Python {PYTHON}: {why}."
             self.happened.append(f"{said[0].lower()}{said[1:-1]}")
         else:
-            said = f"The last run of its defining cell failed ({kind})."
+            line = AT_LINE.search(str(errors[-1].get("traceback", ""))[:10_000])
+            where = f" in line {line[1]}" if line else ""
+            said = f"Cell {number + 1}, which defines it, failed{where} ({kind}: {why[:60]})."
         self.failed |= dict.fromkeys(names, said)
 
     def judged(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .cells import Cell, checked_exercise, defined_names, without_hidden_tests
+from .mending import in_text, joined_cells, without_stub
 from .readable import math_at_rest
 
 IMPORTS_CHECK = re.compile(r"^from course_utils import .*\bcheck\b", re.M)
@@ -69,7 +70,8 @@ def restore(
     Args:
         given: the texts of the lesson's code cells as they are handed out.
     """
-    ours, noticed = {plain(text) for text in given}, []
+    ours = {plain(text) for text in given}
+    cells, noticed = joined_cells([dict(cell) for cell in cells])
     chosen = _chosen(cells, released)
     made: list[Kept] = []
     for number, cell in enumerate(cells):
@@ -87,7 +89,9 @@ def restore(
                 noticed.append(f"the locked cell {name} was edited: its text is kept above it")
             source = known.source
         elif source != known.source:
-            source = _tame(kind, source)
+            source = _tame(kind, without_stub(source, name) if kind == "code" else source)
+            if source != cell["source"] and kind == "code":
+                noticed.append(f"the stub below the answer to {name} was left out")
         made.append(Kept(kind, source, name, known.metadata))
     missing = sorted(n for n, cell in released.items() if cell.graded and n not in chosen)
     for name in missing:
@@ -96,6 +100,7 @@ def restore(
         new = Kept(known.cell_type, put_back + known.source, name, known.metadata)
         made.insert(_place(made, new.checks), new)
     noticed += [f"the cell {name} was missing and is restored" for name in missing]
+    noticed += _answers_in_text(made, cells, released, given)
     noticed += _imports_first(made, given)
     noticed += _checks_after_answers(made, released, ours)
     return made, noticed
@@ -128,6 +133,32 @@ def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
     return ["the lesson's imports were changed or missing, and run first"]
 
 
+def _answers_in_text(
+    made: list[Kept],
+    cells: Sequence[Mapping[str, str]],
+    released: Mapping[str, Released],
+    given: Sequence[str],
+) -> list[str]:
+    """Puts an answer that is only in a text cell before its check."""
+    ours, noticed = {plain(text) for text in given} | {""}, []
+    there = answered(made, released, given)
+    texts = [(n, c) for n, c in enumerate(cells, 1) if c["kind"] != "code" and not c["name"]]
+    programs = [(n, p) for n, cell in texts for p in in_text(cell["source"])]
+    for check in [cell for cell in made if cell.checks and cell.checks not in there]:
+        exercise = check.checks
+        found = {plain(p): n for n, p in programs if _writes(exercise, plain(p), ours)}
+        if len(found) == 1:
+            ((program, number),) = found.items()
+            made.insert(made.index(check), Kept("code", program))
+            noticed.append(f"the answer to {exercise} was found in text cell {number}")
+        elif found:
+            where = ", ".join(map(str, found.values()))
+            noticed.append(
+                f"different answers to {exercise} are in text cells {where}: none counts"
+            )
+    return noticed
+
+
 def _checks_after_answers(
     made: list[Kept], released: Mapping[str, Released], ours: set[str]
 ) -> list[str]:
@@ -151,7 +182,7 @@ def _checks_after_answers(
         made.insert(made.index(answer) + 1, check)
         where = [c for c in made if c.kind == "code"].index(answer) + 1
         others = f", the last of {len(own)}" if len({text for _, text in own}) > 1 else ""
-        noticed.append(f"the answer to {exercise} was found in cell {where}{others}")
+        noticed.append(f"the answer to {exercise} was found in code cell {where}{others}")
     return noticed
 
 

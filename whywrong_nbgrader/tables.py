@@ -254,6 +254,8 @@ def _failure(exercise: str, report: Mapping[str, Any]) -> str:
     if not report["attempted"]:
         return f"{exercise}: not attempted"
     why = " + ".join(report["misconceptions"]) or _in_short(report["message"])
+    if "is not defined" in report["message"]:  # a note says what happened before
+        why = "; ".join([why, *(in_a_line(plain_text(n)) for n in report["notes"][:1])])
     return f"{exercise}: {report['points']:g}" + (f" ({why})" if why else "")
 
 
