@@ -68,14 +68,17 @@ No program can know whose work an answer is. So two comparisons only look for si
 find is listed for a person but costs no points. First, what the functions of an answer compile to
 when it is checked is compared with the finished part, whatever the functions are called and
 wherever they come from. Second, the text of an answer, without comments and layout, is compared
-with the published solutions and with the texts of the other students; what more than ten students
-and a twentieth of the class wrote the same is ignored, because it comes with the exercise. Neither
+with the published solutions and with the texts of the other students. Two students are listed, each
+with the exercises in which they wrote the same, if that is too unlikely for people who work alone:
+at most one of 50 such classes has a pair like this. A text that many write counts little, and in a
+large class one exercise is never enough. Neither
 comparison sees a part that was rewritten in other statements; another student's text with new names
-for its variables, or with so much added that a fifth is new; copies that are less than an eighth of
-what somebody wrote; a single part whose text a cell reads and compiles anew; numbers that were
-computed beforehand with the finished part; a part that runs in another process; a copy of a quiz,
-or of an answer of few lines, which two people may well write the same; a forbidden operator whose
-record is erased; or a submission that changes, inside its own sandbox, what is reported about it.
+for its variables, or with so much added that a fifth is new; few copied answers, or usual ones, of
+another student; copies of published texts that are less than an eighth of what somebody wrote; a
+single part whose text a cell reads and compiles anew; numbers that were computed beforehand with
+the finished part; a part that runs in another process; a copy of a quiz, or of an answer of few
+lines, which two people may well write the same; a forbidden operator whose record is erased; or a
+submission that changes, inside its own sandbox, what is reported about it.
 The table below shows the points that such attacks get, which a person may take back. `course grade`
 also lists submissions under another's name, and times of submission that are too early or missing.
 

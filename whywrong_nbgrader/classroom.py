@@ -19,7 +19,7 @@ from unittest.mock import patch
 import nbgrader.api
 import sqlalchemy
 from nbformat.v4 import new_notebook
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook, MissingEntry, Student
 from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
@@ -290,8 +290,8 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
     may = [s for s in classroom.strangers if s in {*classroom.handed_in} and is_a_name(s)]
     if new_too:
         with Gradebook(classroom.directory.db_url) as gradebook:
-            for student in may:
-                gradebook.update_or_create_student(student)
+            gradebook.db.add_all([Student(id=student) for student in may])
+            gradebook.db.commit()  # once: each may take a tenth of a second
         classroom.roster += may
         return classroom.strangers
     for student in classroom.strangers:

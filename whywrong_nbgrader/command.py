@@ -83,6 +83,8 @@ def grade(args: argparse.Namespace) -> int:
             run(classroom, settings, Results(course), _progress, enter_one, *how)
             for student in [s for s in classroom.students if s not in {*entered, *left_out}]:
                 enter_one(student)
+    except KeyboardInterrupt:
+        return _stop("Stopped. Finished results are stored: the same command goes on from there.")
     except Timeout:
         return _stop("Somebody else is grading in this folder: wait until they have finished.")
     except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:

@@ -28,7 +28,7 @@ TELLING, TELLING_CODE, USUAL_CODE = 30, 30, 15
 ALIKE = 0.8  # the share of an answer's prints that the other text has, too
 COMMON = 0.05  # a print that a larger share of the class has is ignored
 PART = 1 / 8  # of a student's prints: in many answers, what two people write alike adds up
-MOSTLY = 0.6  # of the published prints: whoever has so many is listed, also if others have them
+MOSTLY = 0.6  # of a longer text, or of all that is published: who has so much has taken it
 INDENTED = re.compile(r"^[ \t]+(?:def|class) +(\w+)", re.M)  # for example below `if True:`
 AT_ONCE = 100  # texts per request
 
@@ -145,7 +145,8 @@ def _pairs(own: Mapping[str, Prints]) -> Iterator[tuple[str, str]]:
         texts = {student: found[id] for student, found in own.items() if len(found.get(id, "")) > 4}
         alike = defaultdict[str, set[str]](set)
         for a, b in combinations(texts, 2):
-            if _shared(texts[a], texts[b]) and _shared(texts[b], texts[a]):
+            shared, lengths = len(texts[a] & texts[b]), sorted((len(texts[a]), len(texts[b])))
+            if shared >= ALIKE * lengths[0] and shared >= MOSTLY * lengths[1]:
                 alike[a].add(b)
                 alike[b].add(a)
         for a, b in ((a, b) for a, with_a in alike.items() for b in with_a if a < b):
