@@ -11,8 +11,41 @@ from .desk.environment import READY, check_environment
 
 
 def main(argv: list[str] | None = None) -> int:
+    parser, graders = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    if args.command in ("grade", "explain"):
+        if isinstance(graders, str):
+            said = f"Grading needs {graders}: install the course with its extra `grading`."
+            print(said, file=sys.stderr)
+            return 2
+        return int(graders[args.command](args))
+    if args.command == "look":
+        from whywrong_nbgrader.reading import look
+
+        found = list(look(args.places))
+        print("\n".join(f"{place}: {said}" for place, said, _ in found))
+        return 0 if all(fine for *_, fine in found) else 1
+    if args.command == "doctor":
+        lines = check_environment()
+        print("\n".join(lines))
+        return 0 if lines == [READY] else 1
+    if args.command == "new":
+        said, made = _new(args)
+        print(said, file=sys.stdout if made else sys.stderr)
+        return 0 if made else 1
+    from .desk.checks import progress
+
+    print(progress())
+    return 0
+
+
+def _parser() -> tuple[argparse.ArgumentParser, dict | str]:
+    """The parser, and what runs `grade` and `explain`, or the name of the package they lack."""
     parser = argparse.ArgumentParser(prog="course", description="The course's own commands.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     commands.add_parser("doctor", help="test whether everything that the course needs is installed")
     commands.add_parser("progress", help="list all lessons and exercises with your points")
     new = commands.add_parser("new", help="copy the lessons into a folder of your own")
@@ -27,50 +60,36 @@ def main(argv: list[str] | None = None) -> int:
     )
     grading = commands.add_parser("grade", help="grade a class; for instructors")
     explaining = commands.add_parser("explain", help="show which part of a student's answer ran")
-    missing = None
     gc.disable()  # collecting modules that stay loaded is useless and takes an eighth of the time
     try:
         from whywrong_nbgrader import command, explain
     except ImportError as error:  # the packages for grading are not installed with the course
-        missing = error.name
         for parser_without in (grading, explaining):
             parser_without.add_argument("rest", nargs="*")
-    else:
-        command.add_arguments(grading)
-        explain.add_arguments(explaining)
+        return parser, error.name or "a package"
     finally:
         gc.enable()
-    args = parser.parse_args(argv)
-    if args.command in ("grade", "explain"):
-        if missing:
-            said = f"Grading needs {missing}: install the course with its extra `grading`."
-            print(said, file=sys.stderr)
-            return 2
-        return command.grade(args) if args.command == "grade" else explain.explain(args)
-    if args.command == "look":
-        from whywrong_nbgrader.reading import look
+    command.add_arguments(grading)
+    explain.add_arguments(explaining)
+    return parser, {"grade": command.grade, "explain": explain.explain}
 
-        found = list(look(args.places))
-        print("\n".join(f"{place}: {said}" for place, said, _ in found))
-        return 0 if all(fine for *_, fine in found) else 1
-    if args.command == "doctor":
-        lines = check_environment()
-        print("\n".join(lines))
-        return 0 if lines == [READY] else 1
-    if args.command == "new":
+
+def _new(args: argparse.Namespace) -> tuple[str, bool]:
+    """What `course new` says, and whether it has copied the lessons."""
+    try:
         from .desk.lessons import lay_out
 
-        try:
-            print(lay_out(args.folder, args.language, args.exchange))
-        except (FileExistsError, ValueError) as error:
-            there = f"{args.folder} is there already: name a new folder."
-            print(error if isinstance(error, ValueError) else there, file=sys.stderr)
-            return 1
-        return 0
-    from .desk.checks import progress
-
-    print(progress())
-    return 0
+        return lay_out(args.folder, args.language, args.exchange), True
+    except FileExistsError:
+        return f"{args.folder} is there already: name a new folder.", False
+    except ValueError as error:
+        return str(error), False
+    except ImportError as error:
+        extra = "install the course with its extra `lab`"
+        return f"The lessons need {error.name or error}: {extra}.", False
+    except OSError as error:  # such as shutil.Error, which lists the files
+        reason = error.strerror or "not all files could be copied"
+        return f"The lessons can't be copied to {args.folder}: {reason}.", False
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The course's first cell says in one line what is wrong; `device()` chooses the device."""
 
+import errno
+import os
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -8,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_utils import reset
+from course_utils.__main__ import main
 from course_utils.desk import environment
 from course_utils.desk.environment import READY, check_environment, device
 
@@ -105,3 +109,39 @@ def test_another_device_is_refused_with_the_allowed_names(monkeypatch, value):
     monkeypatch.setenv("COURSE_DEVICE", value)
     with pytest.raises(ValueError, match=f"COURSE_DEVICE is '{value}'; it must be cpu, cuda"):
         device()
+
+
+class TestTheCommand:
+    def test_alone_prints_its_help(self, capsys):
+        assert main([]) == 0
+        assert "copy the lessons into a folder of your own" in capsys.readouterr().out
+
+    def test_copies_the_lessons_into_a_new_folder_alone(self, tmp_path, capsys):
+        (tmp_path / "there").mkdir()
+        (tmp_path / "file").touch()
+        for place, said in (
+            ("there", "is there already: name a new folder."),
+            ("file/below", "can't be copied to"),
+        ):
+            assert main(["new", str(tmp_path / place)]) == 1
+            said_there = capsys.readouterr()
+            assert said in said_there.err and said_there.out == ""
+
+    @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC])
+    def test_says_why_the_system_refuses_a_copy(self, tmp_path, capsys, monkeypatch, number):
+        def refused(*args, **kwargs):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr("shutil.copytree", refused)
+        assert main(["new", str(tmp_path / "mine")]) == 1
+        assert capsys.readouterr().err.endswith(f"mine: {os.strerror(number)}.\n")
+
+    def test_names_a_package_that_the_lessons_lack(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.setitem(sys.modules, "course_utils.desk.lessons", None)
+        assert main(["new", str(tmp_path / "mine")]) == 1
+        assert "install the course with its extra `lab`" in capsys.readouterr().err
+
+
+def test_reset_of_a_misspelt_exercise_asks_which_one():
+    assert "Did you mean softmax?" in str(reset("softmaxx"))
+    assert "progress() lists all." in str(reset("quite another"))

@@ -75,6 +75,9 @@ def test_an_edition_is_the_english_one_but_for_its_texts(edition):
         for cell, own in zip(ours["cells"], theirs["cells"], strict=True):
             if cell["cell_type"] == "markdown":
                 cell["source"] = own["source"]
+            elif "pictured" in cell["metadata"].get("tags", []):  # of a poster with words
+                assert own["outputs"] != cell["outputs"]
+                cell["outputs"] = own["outputs"]
         assert theirs == ours
 
 

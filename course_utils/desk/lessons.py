@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import shutil
 from pathlib import Path
@@ -51,13 +52,19 @@ def lay_out(folder: Path, language: str = "", exchange: Path | None = None) -> s
 def reset(exercise_id: str) -> Message:
     """Put the unsolved exercise into a new cell below this one; your own cell isn't changed."""
     title, shell = f"{exercise_id} as it was handed out", get_ipython()
+    known: list[str] = []
     for path in HANDED_OUT.glob("*/*.ipynb"):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             about = cell["metadata"].get("nbgrader", {})
-            if about.get("solution") and about.get("grade_id") == exercise_id:
+            if not about.get("solution"):
+                continue
+            known.append(about.get("grade_id"))
+            if known[-1] == exercise_id:
                 code = "".join(cell["source"])
                 if shell is None or not hasattr(shell, "kernel"):
                     return Message(title, code)
                 shell.set_next_input(code)
                 return Message(title, "It is in the new cell below; the cell that ran last counts.")
-    return Message("No blank", f"There is no exercise `{exercise_id}`. `progress()` lists all.")
+    near = difflib.get_close_matches(exercise_id, known, n=1, cutoff=0.5)
+    help = f"Did you mean `{near[0]}`?" if near else "`progress()` lists all."
+    return Message("No blank", f"There is no exercise `{exercise_id}`. {help}")

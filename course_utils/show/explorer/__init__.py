@@ -79,8 +79,6 @@ def explore(
     V = len(names[needed[0]])
     if len(words) != V:
         raise ValueError(f"explore got {len(words)} words for a vocabulary of {V}.")
-    points = load(progress_path())[0]
-    built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
     return Explorer(
         model,
         text=text,
@@ -90,7 +88,7 @@ def explore(
         _words=list(words),
         _begin=begin,
         _examples=list(examples),
-        _built=[n for n, p in built.items() if p and p["points"] == p["max_points"]],
+        _built=_built(),
         _first=first,
         _pairs=[list(pair) for pair in pairs],
         _onward=onward,
@@ -128,6 +126,13 @@ def share(
         page = page.replace(f"{{{name}}}", part)
     Path(path).write_text(page, encoding="utf-8")
     return Path(path)
+
+
+def _built() -> list[str]:
+    """The lessons whose parts the reader has built."""
+    points = load(progress_path())[0]
+    built = {lesson: points.get(id, {}) for lesson, id in BUILT.items()}
+    return [n for n, p in built.items() if p and p["points"] == p["max_points"]]
 
 
 def _bytes(model: nn.Module, dtype: torch.dtype = torch.float32) -> bytes:
