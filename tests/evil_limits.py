@@ -241,7 +241,7 @@ def reads_what_is_secret(hand: Hand) -> None:
         import glob, json, os
         course = {str(hand.place.course)!r}
         seen = [n for n in os.environ if "SEED" in n]
-        for root in (course, "/course", "/proc/1/root" + course, "..", "/home", "/root", "/tmp"):
+        for root in (course, "/.course", "/proc/1/root" + course, "..", "/home", "/root", "/tmp"):
             for pattern in ("solutions/**/*.ipynb", "submitted/**/01_naive_mean.ipynb",
                             "gradebook.db", ".grading/**", "exercises/**/*.md"):
                 seen += glob.glob(os.path.join(root, pattern), recursive=True)
@@ -278,7 +278,7 @@ def writes_everywhere(hand: Hand) -> None:
                 written += 1
         except sqlite3.Error as error: print(error)
         own = glob.glob(course + "/**", recursive=True)
-        for name in [*own, "/course/course_utils/desk/checks.py"]:
+        for name in [*own, "/.course/course_utils/desk/checks.py"]:
             if os.path.isfile(name):
                 try: open(name, "a").close(); written += 1
                 except OSError: pass

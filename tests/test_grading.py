@@ -89,18 +89,18 @@ def test_nothing_sent_to_the_sandbox_reveals_the_answer(exercise):
 
 
 def test_no_answers_are_inside(server):
-    shown = "import os; print({at: sorted(n) for at, _, n in os.walk('/course')})"
+    shown = "import os; print({at: sorted(n) for at, _, n in os.walk('/.course')})"
     with server.fork() as fork:
         said, _ = fork.ask({"do": "run", "source": shown}, b"", 30)
         files = ast.literal_eval(said["outputs"][0]["text"])
-        assert {at.split("/")[2] for at in files if at != "/course"} == {
+        assert {at.split("/")[2] for at in files if at != "/.course"} == {
             *("course_utils", "whywrong", "whywrong_nbgrader")
         }
-        assert "attention.py" in files["/course/course_utils"]
-        assert "__main__.py" not in files["/course/course_utils"]
+        assert "attention.py" in files["/.course/course_utils"]
+        assert "__main__.py" not in files["/.course/course_utils"]
         grader = {at: names for at, names in files.items() if "whywrong_nbgrader" in at}
-        assert set(grader) == {"/course/whywrong_nbgrader", "/course/whywrong_nbgrader/inside"}
-        assert grader["/course/whywrong_nbgrader"] == ["__init__.py"]
+        assert set(grader) == {"/.course/whywrong_nbgrader", "/.course/whywrong_nbgrader/inside"}
+        assert grader["/.course/whywrong_nbgrader"] == ["__init__.py"]
         look = "import sys; print([k for k in sys.modules if 'exercises' in k])"
         said, _ = fork.ask({"do": "run", "source": look}, b"", 30)
         assert said["outputs"][0]["text"] == "[]\n"

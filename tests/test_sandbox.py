@@ -12,7 +12,7 @@ import torch
 
 from tools import ROOT as COURSE
 from whywrong_nbgrader import sandbox
-from whywrong_nbgrader.fork_server import ForkServer
+from whywrong_nbgrader.fork_server import INSIDE, ForkServer
 from whywrong_nbgrader.inside import calls
 
 full = pytest.mark.full("the sandbox in detail")
@@ -88,7 +88,7 @@ class TestInside:
                     print(os.path.join(place, name))
         """)
         seen = said.split("\n")
-        packages = [f"/course/{n}/" for n in ("course_utils", "whywrong", "whywrong_nbgrader")]
+        packages = [f"{INSIDE}/{n}/" for n in ("course_utils", "whywrong", "whywrong_nbgrader")]
         assert [f for f in seen if not f.startswith((*packages, sandbox.HOME))] == []
         assert len(seen) > 20 and not [f for f in seen if "exercises" in f]
         assert inside("print(os.getcwd())") == sandbox.HOME
@@ -112,7 +112,7 @@ class TestInside:
         assert "OMP_NUM_THREADS" in said
 
     def test_it_writes_only_into_its_own_folders(self, inside):
-        shut = ["/", "/dev", "/usr", "/etc", "/home", "/proc", "/course", COURSE]
+        shut = ["/", "/dev", "/usr", "/etc", "/home", "/proc", INSIDE, COURSE]
         shut += [sys.prefix, sys.base_prefix, Path(torch.__file__).parent]
         said = inside(f"""
             import os
@@ -127,8 +127,9 @@ class TestInside:
             except OSError as error:
                 print(error.strerror)
         """)
-        # An environment below /tmp needs a folder in the sandbox's own /tmp.
-        way = [str(COURSE)] if COURSE.is_relative_to("/tmp") else []
+        # Down to an environment below /tmp there are folders in the sandbox's own /tmp.
+        above = {p for e in (sys.prefix, sys.base_prefix) for p in Path(e).parents}
+        way = [str(COURSE)] if COURSE.is_relative_to("/tmp") and COURSE in above else []
         written = ["/proc", *way, "/tmp", "/dev/shm", sandbox.HOME]  # all in this process's memory
         assert said.split("\n") == [*written, "Read-only file system"]
         assert not (COURSE / "written").exists()

@@ -30,7 +30,7 @@ class Cell:
 
     source: str
     checks: str = ""  # the exercise whose points it holds; it is not run, the answer is judged
-    locked: bool = False  # it is the course's own, not a student's
+    demonstration: bool = False  # the lesson's own text, unchanged, and not graded
 
 
 def checked_exercise(cell: NotebookNode | str) -> str | None:

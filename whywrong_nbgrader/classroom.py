@@ -182,7 +182,7 @@ def _of(student: str, folder: Path, lessons: Lessons, settings: Settings) -> Ite
         if found := submission(folder, notebook, cells, given):
             work.trouble += found.trouble
             work.notes += found.notes
-            work.cells = code_cells(found.cells)
+            work.cells = code_cells(found.cells, given)
             work.name = settings.name(work.cells)
         else:
             work.missing = True

@@ -25,7 +25,7 @@ from .sandbox import LIMITS, Limits
 from .watch import Watch
 
 HERE = Path(__file__).resolve().parent
-INSIDE = "/course"
+INSIDE = "/.course"  # nobody keeps an environment below it
 START_SECONDS = 600.0  # even on a machine that is very busy
 BACKSTOP = 10  # times the limit: the wall-clock time after which a reply is late
 ENVIRONMENT = {"PYTHONPATH": INSIDE, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -32,6 +32,7 @@ TASKS = {
     "markdown": "pages.markdown",
     "highlight": "pages.highlight",
     "prints": "alike.prepared",
+    "names": "needed.names",
 }
 
 

@@ -21,6 +21,7 @@ from .cells import Cell
 from .fork_server import Fork, ForkServer
 from .helper import SECONDS, TooMuch, helper
 from .inside import wire
+from .needed import needed
 from .outputs import told
 from .readable import in_a_line
 from .verdicts import same_code, verdict
@@ -55,6 +56,7 @@ class Graded:
     tier: str = ""  # the protection between the submission and this machine
     codes: dict[str, int] = field(default_factory=dict)  # instructions shared with finished parts
     origins: dict[str, str] = field(default_factory=dict)  # of answers that no cell has written
+    left_out: list[int] = field(default_factory=list)  # code cells that no points depend on
     starved: bool = False  # only the wall clock ended something: another run may give more points
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,6 +64,7 @@ class Graded:
 
 
 PYTHON = ".".join(platform.python_version_tuple()[:2])
+LEFT_OUT = "Not run for grading: no points depend on this cell of the lesson."
 MISSING = re.compile(r"name '(\w+)' is not defined|No module named '(\w+)'")
 AT_LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
 Judging = tuple[Exercise, Catalogue, AnswerKey, list[Observation]]
@@ -268,8 +271,9 @@ def grade(
     times: Times | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> Graded:
-    """Runs a notebook's cells in order and judges its answers, on inputs from these seeds."""
-    times = times or Times()
+    """Runs those of a notebook's cells that its points depend on, in order, and judges its answers,
+    on inputs from these seeds."""
+    times, runs = times or Times(), needed(cells)
     graded, run = Graded(tier=server.tier), _Run(server, cells, times, files or {})
     said = f"The notebook's {times.notebook:g} seconds ended before this cell."
     try:
@@ -278,6 +282,10 @@ def grade(
             exercise = catalogue.find(cell.checks) if cell.checks else None
             if (too_late := run.left(1.0) <= 0) and said not in run.happened:
                 run.happened.append(said)
+            if not exercise and not runs[number]:
+                graded.left_out.append(number)
+                graded.outputs.append([told(LEFT_OUT)])
+                continue
             if not exercise:
                 graded.outputs.append([told(said)] if too_late else run.cell(number))
                 continue
@@ -319,14 +327,14 @@ def watched_verdict(
 ) -> tuple[Report, list[Observation], list[str]]:
     """Checks one exercise of a notebook again: the report, the observations on each case, and the
     events on the way."""
-    run = _Run(server, cells, times, files)
+    run, runs = _Run(server, cells, times, files), needed(cells)
     seen: list[Observation] = []
     try:
         run.begin()
         for number, cell in enumerate(cells):
             if cell.checks == exercise.id:
                 break
-            if not cell.checks:
+            if not cell.checks and runs[number]:
                 run.cell(number)
         return run.judged(exercise, catalogue, key, seen), seen, run.happened
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,10 +122,10 @@ def _as_text(said: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>$#|!&])", r"\\\1", said)
 
 
-def cells_of(nb: NotebookNode) -> list[Cell]:
-    """The code cells of a restored notebook."""
+def cells_of(nb: NotebookNode, given: Sequence[str] = ()) -> list[Cell]:
+    """The code cells of a restored notebook; `given` is as in `restore`."""
     made = [Kept(c.cell_type, c.source, metadata=c.metadata.get("nbgrader")) for c in nb.cells]
-    return code_cells(made)
+    return code_cells(made, given)
 
 
 class RestoreCells(NbGraderPreprocessor):
@@ -158,7 +159,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> No
                 graded.outputs[own[id]] = [card(Report.from_dict(report), exercise, spoken)]
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(code, graded.outputs, strict=True), 1):
-        cell.execution_count = number
+        cell.execution_count = None if number - 1 in graded.left_out else number
         cell.outputs = [NotebookNode(output) for output in outputs]
         for output in cell.outputs:
             if output.output_type == "execute_result":
@@ -181,7 +182,8 @@ class RunSubmission(NbGraderPreprocessor):
         course = Path(directory.root).resolve()
         lessons = course / directory.source_directory / ids["assignment"]
         settings = Settings.of(course, TRUSTED if trusted() else SANDBOX, lessons)
-        name, graded = result_of(cells_of(nb), settings, Results(course))
+        given = handed_out(lesson(directory, ids["assignment"], f"{ids['notebook']}.ipynb"))
+        name, graded = result_of(cells_of(nb, given), settings, Results(course))
         fill_in(nb, graded, name, joined(settings.own))
         for said in graded.happened:
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)

@@ -238,6 +238,11 @@ def _place(made: Sequence[Kept], exercise: str) -> int:
     return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
 
 
-def code_cells(made: Sequence[Kept]) -> list[Cell]:
-    """Returns the code cells of a restored notebook, for a run."""
-    return [Cell(cell.source, cell.checks, cell.locked) for cell in made if cell.kind == "code"]
+def code_cells(made: Sequence[Kept], given: Sequence[str]) -> list[Cell]:
+    """Returns the code cells of a restored notebook, for a run; `given` is as in `restore`."""
+    ours, cells = {plain(text) for text in given}, []
+    for cell in (cell for cell in made if cell.kind == "code"):
+        unchanged = plain(cell.source.removeprefix(IMPORTED)) in ours
+        graded = bool((cell.metadata or {}).get("grade"))
+        cells.append(Cell(cell.source, cell.checks, demonstration=unchanged and not graded))
+    return cells

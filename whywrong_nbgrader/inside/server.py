@@ -28,6 +28,7 @@ from . import calls
 
 NEW = 0x10000000 | 0x00020000 | 0x20000000 | 0x08000000 | 0x40000000  # user, mount, pid, ipc, net
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+BIND_WITH_ALL_BELOW = 0x1000 | 0x4000
 MOST_PROCESSES, FOLDER = 64, "size=256m,nr_inodes=20k"
 SEED = 0  # of a notebook's random numbers without a seed
 
@@ -167,12 +168,9 @@ def _alone(libc: ctypes.CDLL) -> None:
         if tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 14):
             # The least possible. Before, it was the machine's; and RLIMIT_NPROC doesn't bind root.
             _write("/proc/sys/kernel/pid_max", "301")
-    _mount(libc, "/proc", "size=4k")
     for place in ("/tmp", "/dev/shm", os.environ["HOME"]):
-        if not any(path.startswith(f"{place}/") for path in (sys.prefix, sys.base_prefix)):
-            _mount(libc, place, FOLDER)
-    if not os.access(os.environ.setdefault("TMPDIR", "/tmp"), os.W_OK):
-        os.environ["TMPDIR"] = os.environ["HOME"]
+        _own_folder(libc, place)
+    _mount(libc, "/proc", "size=4k")
     os.chdir(os.environ["HOME"])
     for capability in range(64):
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -202,6 +200,31 @@ def _begin_anew() -> None:
     random.seed(SEED)
     numpy.random.seed(SEED)
     torch.manual_seed(SEED)
+
+
+def _own_folder(libc: ctypes.CDLL, place: str) -> None:
+    """Puts an empty folder over a shared one, and back into it what is mounted below: this
+    environment, if it was created in a temporary folder."""
+    shown = [(path, os.open(path, os.O_PATH)) for path in _mounted_below(place)]
+    _mount(libc, place, FOLDER)
+    for path, fd in shown:
+        os.makedirs(path, exist_ok=True)
+        source = f"/proc/self/fd/{fd}".encode()
+        if libc.mount(source, os.fsencode(path), None, BIND_WITH_ALL_BELOW, None):
+            raise OSError(ctypes.get_errno(), f"{path} can't be shown")
+        os.close(fd)
+
+
+def _mounted_below(place: str) -> list[str]:
+    """Returns the folders below a place that are mounted there, without those below such ones."""
+    found: list[str] = []
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = [line.split()[4] for line in file]  # a blank in it is written as \040
+    for point in sorted(re.sub(rb"\\(\d{3})", lambda m: bytes([int(m[1], 8)]), p) for p in points):
+        path = os.fsdecode(point)
+        if path.startswith(f"{place}/") and not any(path.startswith(f"{f}/") for f in found):
+            found.append(path)
+    return found
 
 
 def _mount(libc: ctypes.CDLL, place: str, options: str) -> None:
