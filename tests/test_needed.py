@@ -3,7 +3,7 @@
 import pytest
 
 from tools import NOTEBOOKS
-from whywrong.course import joined
+from whywrong.hosting import joined
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.fork_server import ForkServer
 from whywrong_nbgrader.needed import needed

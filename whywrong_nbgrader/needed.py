@@ -124,7 +124,7 @@ def _of_a_lesson(source: str) -> Names:
 def _with_effects(sources: Sequence[str]) -> set[str]:
     """Returns the demonstrations that may do more than their names say, such as those that call a
     library's function as a statement of its own, which may be a setting."""
-    from whywrong.course import installed  # the helper has no memory for PyTorch
+    from whywrong.hosting import installed  # the helper has no memory for PyTorch
 
     course, trees = installed(), {source: _parsed(source) for source in sources}
     packages = {name: home for tree in trees.values() for name, home in _imported(tree)}
