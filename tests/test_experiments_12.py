@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from course_utils.data.toy_french import PAD_ID, english, french, three_sets
-from course_utils.desk.environment import use_threads
 from course_utils.experiments import families, translating
 from course_utils.experiments.sources import with_inputs
 from course_utils.show.translating_line import translating_line
 from course_utils.translation import beam_translate, greedy_translate, train_translator
+from tools.small_models import translator
 from whywrong.hosting import catalogue
 
 pytestmark = pytest.mark.full("the lessons' experiments")
@@ -19,23 +19,7 @@ COURSE = catalogue()
 @pytest.fixture(scope="module")
 def early():
     """As the lesson's second model, with the finished parts."""
-    return trained(75)
-
-
-def trained(steps, share=0.0, seed=0):
-    training = three_sets(held_out=400)[0]
-    drawn = translating.draw_batches(training, translating.STEPS, seed)[:steps]
-    generator = torch.Generator().manual_seed(seed)
-    batches = []
-    for source, mask, ids, targets in map(with_inputs, drawn):
-        wrong = torch.rand(ids.shape, generator=generator) < share
-        wrong[:, 0] = False
-        other = torch.randint(3, len(french.vocabulary), ids.shape, generator=generator)
-        batches.append((source, mask, torch.where(wrong, other, ids), targets))
-    model = translating.new_model(seed)
-    with use_threads(1):
-        train_translator(model, batches, PAD_ID, translating.RATE)
-    return model.eval()
+    return translator(75)
 
 
 class TestSearches:
@@ -78,13 +62,23 @@ class TestSearches:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_random_words_in_training_cure_what_follows_a_wrong_word(seed):
     unseen = three_sets(held_out=400)[1]
-    plain, hardened = (trained(translating.STEPS, share, seed) for share in (0.0, 0.15))
+    plain, hardened = (translator(translating.STEPS, share, seed) for share in (0.0, 0.15))
     assert 0.4 < translating.after_a_word(plain, unseen, wrong=True) < 0.7
     assert translating.after_a_word(hardened, unseen, wrong=True) > 0.99
     for model in (plain, hardened):
         assert translating.exact(model, unseen) == 1
         assert translating.after_a_word(model, unseen, wrong=False) == 1
         assert translating.best_aligned_head(model, unseen[:30])[2] > 0.9
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_random_words_do_not_cure_a_model_that_was_trained_too_little(seed, early):
+    unseen = three_sets(held_out=400)[1]
+    plain = translator(75, seed=seed) if seed else early
+    hardened = translator(75, 0.15, seed)
+    assert translating.exact(hardened, unseen) < translating.exact(plain, unseen)
+    after = [translating.after_a_word(model, unseen, wrong=True) for model in (plain, hardened)]
+    assert after[0] < after[1]
 
 
 def test_batches_use_each_sentence_before_repeating_any():
