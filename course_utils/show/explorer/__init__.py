@@ -73,8 +73,7 @@ def explore(
             f"which are {4 * size / 2**20:,.0f} MiB: more than {MOST_NUMBERS:,} are refused."
         )
     kind, needed = ("ModernLM", MODERN) if MODERN[0] in names else ("TinyLM", NEEDED)
-    lacking = [name for name in needed if name not in names]
-    if lacking:
+    if lacking := [name for name in needed if name not in names]:
         raise ValueError(f"explore needs the parameters of {kind}; the model lacks {lacking[0]}.")
     V = len(names[needed[0]])
     if len(words) != V:
