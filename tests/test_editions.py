@@ -1,6 +1,7 @@
 """solutions/ and notebooks/ agree, and building them twice changes nothing."""
 
 import ast
+import html
 import json
 import re
 from contextlib import contextmanager
@@ -424,6 +425,18 @@ def test_no_number_changes_when_jupyterlab_saves_a_notebook():
     for path in [*pages(SOLUTIONS), *pages(NOTEBOOKS)]:
         json.loads(path.read_text(encoding="utf-8"), parse_float=numbers.append)
     assert [number for number in numbers if float(number).is_integer()] == []
+
+
+@pytest.mark.parametrize("page", ["index", "1-averages/03_softmax_masking"])
+def test_the_site_shows_a_card_beside_the_wrong_code_that_caused_it(page):
+    cells = site.lesson_page(SOLUTIONS / f"{page}.ipynb").cells
+    (wrong,) = [cell for cell in cells if cell.id.endswith("-wrong")]
+    name = wrong.id.removesuffix("-wrong")
+    card = wrong.outputs[0].data["text/html"]
+    assert f"def {name}(" in wrong.source and "#" not in wrong.source
+    first = COURSE.find(name).misconceptions[0]
+    assert "partly right" in card and html.escape(re.split("[`*]", first.look)[0], False) in card
+    assert not any("yours runs here" in str(cell.get("outputs")) for cell in cells)
 
 
 @pytest.mark.parametrize("to", [None, *languages()])

@@ -25,7 +25,8 @@ from course_utils.desk.guesses import NONE_YET, kept_back
 from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours
-from whywrong.hosting import language, said, speaking
+from whywrong import check_exercise
+from whywrong.hosting import catalogue, language, said, speaking
 
 from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, one_run, site_exercises
 from .address import binder, colab, repository
@@ -68,6 +69,9 @@ HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the impo
 TRY = (
     "Where this leads, you can try at once: here is a model made of the parts that you will build."
 )
+FOR_EXAMPLE = "An answer that people often give, and the card that answers it:"
+ON_THE_START_PAGE = "masked_softmax"  # the exercise whose card it shows
+OF_A_READER = re.compile(r"^\w+: yours runs here.*\n?", re.M)  # who has written nothing here
 NO_KERNEL = (
     "Reading is enough to see this. To type here yourself, run the lesson: the widget needs Python."
 )
@@ -168,6 +172,7 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
     asked = nbformat.read(NOTEBOOKS / name, as_version=4)
     states, runs = live.kept(path), one_run.kept(path)
     cells: list[NotebookNode] = []
+    explained = False
     for cell, student in zip(solved.cells, asked.cells, strict=True):
         if cell.cell_type == "markdown":
             cells.append(new_markdown_cell(_linked(cell.source, path), id=cell.id))
@@ -185,6 +190,10 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
             continue
         shown.outputs = outputs
         cells.append(shown)
+        checked = CHECK.match(cell.source)
+        if checked and not explained and (example := example_of(checked[1])):
+            cells += example
+            explained = True
     if path.parent == SOLUTIONS:
         page = _start(cells, to) if path.name == "index.ipynb" else cells
     else:
@@ -193,6 +202,25 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
     metadata = {**solved.metadata, "mystnb": {"execution_mode": "off"}}
     metadata.pop("widgets", None)
     return nbformat.v4.new_notebook(cells=page, metadata=metadata)
+
+
+def example_of(exercise_id: str) -> list[NotebookNode]:
+    """The likeliest wrong program for an exercise and its card; nothing for a quiz."""
+    exercise = catalogue().find(exercise_id)
+    if exercise is None:
+        return []
+    wrong = next((m for m in exercise.misconceptions if m.program), None)
+    if wrong is None or wrong.program is None:
+        return []
+    card = check_exercise(exercise, wrong.answer, catalogue=catalogue())._repr_html_()
+    text = site_exercises.COMMENT.sub("", wrong.program.text)
+    code = f'{text.strip()}\n\ncheck("{exercise_id}", {exercise_id})'
+    shown = new_code_cell(
+        code,
+        id=f"{exercise_id}-wrong"[:64],
+        outputs=[new_output("display_data", {"text/html": card})],
+    )
+    return [new_markdown_cell(said(FOR_EXAMPLE), id=f"{exercise_id}-card"[:64]), shown]
 
 
 def _code(source: str, cell: NotebookNode) -> NotebookNode:
@@ -225,6 +253,10 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
             output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
         elif live.PYTHON_ONLY in page:
             output = new_output("display_data", {"text/html": f"{page}<p>{said(NO_KERNEL)}</p>"})
+        elif output.output_type == "stream":
+            if not (text := OF_A_READER.sub("", output.text)):
+                continue
+            output = new_output("stream", name=output.name, text=text)
         elif output.get("data") and not "".join(map(str, output.data.values())).strip():
             continue  # where the widget was
         elif '.ipynb"' in page:  # of `progress()`
@@ -380,7 +412,8 @@ def _start(cells: list[NotebookNode], to: Language | None = None) -> list[Notebo
     toc += f"\n\n{toctree}{said('Besides')}\n\nglossary.ipynb\nexercises/index.md\n:::"
     place = Path("index.ipynb")
     way_in = new_markdown_cell(how_to(place), id="how-to")
-    return [*shown[:2], way_in, *shown[2:], new_markdown_cell(toc, id="toc")]
+    card = example_of(ON_THE_START_PAGE)
+    return [*shown[:3], *card, way_in, *shown[3:], new_markdown_cell(toc, id="toc")]
 
 
 if __name__ == "__main__":

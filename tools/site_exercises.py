@@ -18,6 +18,7 @@ from . import EXERCISES
 from .translations import Language, place
 
 HEADING = re.compile(r"^#{1,3} (.+)(?=\n*(.*))", re.M)  # and the line below it
+COMMENT = re.compile(r" +# .*$", re.M)
 NUMBER = re.compile(r"^\d+(?:\.| ·) ")
 MINUTES = re.compile(r" ?[(（][^()（）]*\d[^()（）]*[)）]$")
 COMPLAINT = re.compile(r'(?:\*"|“\*)([^*"“”]+)[*"]')  # begins a section of lesson 14
@@ -93,13 +94,14 @@ def page(text: Text, title: str, lesson: str) -> str:
         said(MOST_LIKELY if text.misconceptions else "This exercise names none."),
         "",
     ]
-    for id, ideas in groupby(text.misconceptions, lambda m: m.id):
-        lines += [f"### {id.replace('_', ' ')}", ""]
+    for _, ideas in groupby(text.misconceptions, lambda m: m.id):
         shown = None
         for idea in ideas:
             if idea.advice != shown:
+                title = "" if shown else "### "
                 shown = idea.advice
-                lines += [said(idea.what), "", f"*{said('Why it matters:')}* {said(idea.why)}", ""]
+                lines += [f"{title}{said(idea.what)}", ""]
+                lines += [f"*{said('Why it matters:')}* {said(idea.why)}", ""]
                 lines += [f"*{said('Where to look:')}* {said(idea.look)}", ""]
             lines += [*_lines(text, idea), ""]
     if text.hints:
@@ -133,6 +135,8 @@ def _lines(text: Text, idea: Misconception) -> list[str]:
     before, after = text.right.text.splitlines(), idea.program.text.splitlines()
     changes = list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:]
     kept = [line for line in changes if not re.match(r"@@ ", line)]
+    # What a comment says of the right line needn't be true of the line that replaces it.
+    kept = [COMMENT.sub("", line) if line.startswith("+") else line for line in kept]
     return fenced("diff", "\n".join(kept))
 
 
