@@ -73,7 +73,7 @@ def ablations(model):
 
 
 class TestHeads:
-    """The table of five seeds in section 11."""
+    """The table of eight seeds in section 11."""
 
     def test_a_head_can_be_needed_whatever_its_weight(self):
         ablated = {seed: ablations(tiny(seed)) for seed in (0, 2, 4)}
