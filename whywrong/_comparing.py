@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ._exercise import Case, Exercise
+
+_shares: ContextVar[list[tuple[float, str]] | None] = ContextVar("shares", default=None)
+
+
+@contextlib.contextmanager
+def measured() -> Iterator[list[tuple[float, str]]]:
+    """Collects from each comparison the largest error, as a share of the error that is allowed, and
+    the case. The share shows how near a right answer is to being refused."""
+    shares: list[tuple[float, str]] = []
+    before = _shares.set(shares)
+    try:
+        yield shares
+    finally:
+        _shares.reset(before)
+
+
+def within(error: Tensor, allowed: Tensor, place: str = "") -> Tensor:
+    """Element by element, whether an error is one that rounding makes."""
+    shares = _shares.get()
+    if shares is not None and error.numel() and bool(allowed.all()):
+        shares.append((float((error / allowed).max()), place))
+    return error <= allowed
 
 
 def same(a: Any, b: Any) -> bool:
@@ -32,7 +57,7 @@ def near(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
     if a.shape != b.shape:
         return False
     a, b = a.double(), b.double()
-    return bool(((a - b).abs() <= tolerance * b.abs().clamp(min=1.0)).all())
+    return bool(within((a - b).abs(), tolerance * b.abs().clamp(min=1.0)).all())
 
 
 def tolerance(exercise: Exercise, case: Case, expected: Tensor) -> float:
@@ -45,7 +70,8 @@ def close(exercise: Exercise, case: Case, got: Tensor, expected: Tensor) -> Tens
     if not expected.is_floating_point():
         return got == expected
     a, b = got.double(), expected.double()
-    return (a - b).abs() <= tolerance(exercise, case, expected) * b.abs().clamp(min=1.0)
+    allowed = tolerance(exercise, case, expected) * b.abs().clamp(min=1.0)
+    return within((a - b).abs(), allowed, case.name)
 
 
 def agrees(exercise: Exercise, case: Case, got: Tensor | None, expected: Tensor) -> bool:
@@ -67,7 +93,8 @@ def gradient_agrees(exercise: Exercise, case: Case, got: Tensor | None, expected
         return False
     largest = expected.abs().amax().clamp(min=1.0) if expected.numel() else torch.tensor(1.0)
     error = (got.double() - expected.double()).abs()
-    return bool((error <= tolerance(exercise, case, expected) * largest.double()).all())
+    allowed = tolerance(exercise, case, expected) * largest.double()
+    return bool(within(error, allowed, f"{case.name}, gradient").all())
 
 
 def alike(exercise: Exercise, case: Case, a: Tensor, b: Tensor) -> bool:

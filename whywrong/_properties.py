@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ._card import Row
-from ._comparing import agrees, close, gradient_agrees
+from ._comparing import agrees, close, gradient_agrees, within
 from ._exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from ._observation import Observation
 
@@ -113,7 +113,8 @@ def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected)
     if not bool(half.isfinite().all()):
         return "is not finite"
     scale = right.abs().amax().clamp(min=1.0).float()
-    return bool(((half - right.float()).abs() <= 0.1 * scale).all()) or "is far off"
+    error = (half - right.float()).abs()
+    return bool(within(error, 0.1 * scale, "half precision").all()) or "is far off"
 
 
 def _device(case: Case, seen: Observation, expected: Expected) -> Verdict:

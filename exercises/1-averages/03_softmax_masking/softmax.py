@@ -98,7 +98,8 @@ scaled_dot_product_attention _masked_softmax _sparse_softmax _sparse_log_softmax
 multi_head_attention_forward
 """
 forbidden = tuple(FORBIDDEN.split())
-tolerance = {torch.float32: 1e-6, torch.float64: 1e-6}
+# A weight and its gradient are off by a few units of 6e-8, as one of 0.5 to 1 has them.
+tolerance = {torch.float32: 2e-6, torch.float64: 1e-6}
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"scores": "…", "dim": None}

@@ -26,7 +26,7 @@ def cases(seed):
     return [
         with_another_last_token(typical),
         case("float64", two.B, two.T, two.width, two.H, dtype=torch.float64),
-        Case("scores near -100", low_scores(draw, 3, 5, 8) | {"num_heads": 2}),
+        low_scores(draw, 3, 5, 8, num_heads=2),
         case("one head", 3, 5, 4, 1, "small"),
         case("heads of width 1", 2, 4, 5, 5, "small"),
         case("one token", 3, 1, 8, 4, "small"),

@@ -24,7 +24,7 @@ def cases(seed):
                 ("other sizes", distinct_sizes(draw), 1, torch.float32),
             )
         ),
-        Case("scores near -100", low_scores(draw, 3, 5, 8) | {"num_heads": 2}),
+        low_scores(draw, 3, 5, 8, num_heads=2),
         case("as many heads as tokens", 2, 4, 12, 4, "small"),
         case("one head", 3, 5, 4, 1, "small"),
         case("heads of width 1", 2, 4, 5, 5, "small"),

@@ -171,6 +171,9 @@ def small_cache(case, seen, expected):
 
 properties = (listens, no_future, positions, in_parts, windowed, small_cache, *MODULE_PROPERTIES)
 
+# Inputs of size 2, two rotations and four products: a few times the rounding of one.
+tolerance = {torch.float32: 5e-5, torch.float64: 1e-6}
+
 # The sizes that have to differ, by the letters of each input's dimensions, and of the weights.
 letters = {
     "x": "B T d_model",
