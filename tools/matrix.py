@@ -2,12 +2,14 @@
 
     python -m tools.matrix [--keep] [--seeds N] [LESSON or EXERCISE ...]
 
-prints one line per answer: its points, and the misconception named. The last line counts the
-answers that are not judged as they should be, and the exit status is 1 if there are any. `--keep`
+prints one line per answer: its points, and the misconception named. The last lines give the
+largest error of a right answer, as a share of the error that is allowed, and count the answers that
+are not judged as they should be; the exit status is 1 if there are any. `--keep`
 stores the symptoms of misconceptions (exercises/symptoms.json), and the points in the entries of
 first attempts; review the diff. Then it prints the answers that are not judged as they should be.
-`--seeds` tries only right answers, on N seeds drawn as in grading, because a fixed seed never shows
-that rounding refuses one answer in a hundred.
+`--seeds` tries only right answers, on N seeds drawn as in grading, and prints the largest share for
+each exercise. Seeds can't show that rounding refuses one right answer in a million; a share of at
+most `MOST` can.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from filelock import FileLock
 
 from whywrong import Report, check_exercise
 from whywrong._checker import observe
+from whywrong._comparing import measured
 from whywrong._judging import compare, judge
 from whywrong._key import begin_key
 from whywrong._naming import symptoms_of
@@ -42,13 +45,16 @@ from .keys import kept_key
 
 SYMPTOMS = EXERCISES / "symptoms.json"
 SEED = 0
+MOST = 0.3  # of an allowed error: a right answer with more may be refused on another seed
+Share = tuple[float, str]  # the largest error as a share of the one that is allowed, and the case
 KINDS = ("reference", "other right", "misconception", "first attempt", "not in catalogue")
 
 
 @dataclass(frozen=True)
 class Cell:
     """One answer to one exercise. `wanted` is "right", "wrong", or the ids of misconceptions;
-    `points` are those stated for a wrong answer outside the catalogue."""
+    `points` are those stated for a wrong answer outside the catalogue. Right answers have different
+    seeds, so that an exercise is tried on several."""
 
     exercise: Exercise
     answer: Any
@@ -56,17 +62,27 @@ class Cell:
     name: str
     wanted: str | tuple[str, ...]
     points: float | None = None
+    seed: int = SEED
 
     def __str__(self) -> str:
         return f"{self.exercise.id}, {self.kind}, {self.name}"
 
     def report(self) -> Report:
-        """Its report with the whole key."""
+        """Its report with the whole key, or on its own seed."""
+        if self.seed != SEED:
+            return self.with_seed(self.seed)
         e, key = self.exercise, kept_key(self.exercise, SEED)
         if self.kind == "misconception" and e.kind != "quiz":  # it already ran for the key
             seen = [*key.wrong[self.name].values()]
             return judge(e, at_the_desk(e), seen, catalogue().symptoms.get(e.id))
         return self._judged(at_the_desk(e) if self.kind == "first attempt" else key)
+
+    def measured(self, seed: int | None = None) -> tuple[Report, Share]:
+        """Its report, and how near the answer came to a tolerance (1, if it is beyond it)."""
+        with measured() as shares:
+            report = self.report() if seed is None else self.with_seed(seed)
+        # A larger share belongs to results that have to differ.
+        return report, max(((s, case) for s, case in shares if s <= 1), default=(0.0, ""))
 
     def with_seed(self, seed: int) -> Report:
         """Its report on different numbers, without naming."""
@@ -82,7 +98,7 @@ class Cell:
                 key,
                 run(e, self.answer, key.cases),
             )
-        if key.whole or key.remembered:
+        if self.wanted == "right" or key.whole or key.remembered:
             return check_exercise(e, self.answer, SEED, catalogue(), key)
         return compare(e, key.trials(observe(e, self.answer, key.cases, catalogue())), whole=True)
 
@@ -98,6 +114,12 @@ class Cell:
             if shown != known:
                 return f"{self} breaks {shown}, but {known} is stored: run tools.matrix --keep"
         return ""
+
+    def faults(self, report: Report, share: Share) -> list[str]:
+        """The error in its judgement, and whether it came too near to being refused."""
+        near = self.wanted == "right" and share[0] > MOST
+        said = f"{self} has {share[0]:.2f} of the allowed error in the case {share[1]!r}"
+        return [f for f in (self.fault(report), said * near) if f]
 
     def why(self, report: Report) -> str:
         """A fault in a few words."""
@@ -169,8 +191,8 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
         yield Cell(e, e.finished, "reference", "the finished part", "right")
     reference = filled(e) if e.kind == "quiz" else e.reference
     yield Cell(e, reference, "other right", "the text's right answer", "right")
-    for name, answer in right.items():
-        yield Cell(e, answer, "other right", name, "right")
+    for seed, (name, answer) in enumerate(right.items(), 1):
+        yield Cell(e, answer, "other right", name, "right", seed=seed)
     for name, m in e.variants.items():
         answer = filled(e, m) if e.kind == "quiz" else m.answer
         yield Cell(e, answer, "misconception", name, (m.id,))
@@ -185,7 +207,7 @@ def cells(exercise: Exercise) -> Iterator[Cell]:
 def faults(exercise: Exercise, kind: str) -> list[str]:
     """Return the faults in how answers of one kind are judged."""
     some = [cell for cell in cells(exercise) if cell.kind == kind]
-    return [fault for cell in some if (fault := cell.fault(cell.report()))]
+    return [fault for cell in some for fault in cell.faults(*cell.measured())]
 
 
 def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
@@ -223,11 +245,13 @@ def chosen(names: Sequence[str]) -> list[Exercise]:
 
 
 def _print_matrix(exercises: Sequence[Exercise], only_wrong: bool = False) -> int:
-    wrong = 0
+    wrong, largest = 0, (0.0, "")
     for cell in (cell for e in exercises for cell in cells(e)):
-        report = cell.report()
+        report, share = cell.measured()
         fault = cell.fault(report)
         wrong += bool(fault)
+        if cell.wanted == "right":
+            largest = max(largest, (share[0], f"{cell}: {share[1]}"))
         if only_wrong and not fault:
             continue
         print(
@@ -237,17 +261,22 @@ def _print_matrix(exercises: Sequence[Exercise], only_wrong: bool = False) -> in
             f"{f'<-- WRONG: {cell.why(report)}' if fault else ''}",
             flush=True,
         )
+    print(f"largest error of a right answer: {largest[0]:.2f} of the allowed one ({largest[1]})")
     print(f"{wrong} answers judged wrong")
     return bool(wrong)
 
 
 def _try_seeds(exercises: Sequence[Exercise], count: int) -> int:
-    refused = 0
-    for seed in (1 + secrets.randbits(48) for _ in range(count)):
-        for cell in (cell for e in exercises if e.kind != "quiz" for cell in cells(e)):
-            if cell.wanted == "right" and not (report := cell.with_seed(seed)).passed:
+    refused, seeds = 0, [1 + secrets.randbits(48) for _ in range(count)]
+    for e in (e for e in exercises if e.kind != "quiz"):
+        largest, rights = (0.0, ""), [c for c in cells(e) if c.wanted == "right"]
+        for cell, seed in ((c, s) for s in seeds for c in rights):
+            report, share = cell.measured(seed)
+            largest = max(largest, (share[0], f"{cell.name}, seed {seed}: {share[1]}"))
+            if not report.passed:
                 refused += 1
                 print(f"{cell}, with seed {seed}:\n{report}", flush=True)
+        print(f"{e.id:<26} {largest[0]:.2f} of the allowed error ({largest[1]})", flush=True)
     print(f"{refused} right answers refused")
     return bool(refused)
 
