@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import inspect
+import itertools
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,20 +95,48 @@ def takes_names(answer: Any) -> bool:
 
 def functions(answer: Any) -> list[types.FunctionType]:
     """The functions that make up an answer: itself, or the methods of a class."""
+    return [as_written(f) for f in _given(answer)]
+
+
+def _given(answer: Any) -> list[types.FunctionType]:
     found = vars(answer).values() if isinstance(answer, type) else [answer]
     return [f for f in found if isinstance(f, types.FunctionType)]
+
+
+def as_written(function: Any) -> Any:
+    """The function below `@torch.compile`; any other unchanged."""
+    written = getattr(function, "_torchdynamo_orig_callable", function)
+    return written if isinstance(written, types.FunctionType) else function
+
+
+def compiles(answer: Any) -> bool:
+    """Whether one of an answer's functions is below `@torch.compile`, or its code compiles one."""
+    if any(as_written(f) is not f for f in _given(answer)):
+        return True
+    for code in _codes(answer):
+        named = [i.argval for i in dis.get_instructions(code)]
+        before = {one for one, name in itertools.pairwise(named) if name == "compile"}
+        if before - {"re", "regex"}:
+            return True
+    return False
 
 
 def names_called(answer: Any) -> set[str]:
     """The global names that an answer's code reads, including functions inside it."""
     names: set[str] = set()
+    for code in _codes(answer):
+        found = dis.get_instructions(code)
+        names.update(i.argval for i in found if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    return names
+
+
+def _codes(answer: Any) -> Iterator[types.CodeType]:
+    """The code of an answer's functions, and of the functions inside them."""
     codes = [f.__code__ for f in functions(answer)]
     while codes:
         code = codes.pop()
-        found = dis.get_instructions(code)
-        names.update(i.argval for i in found if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+        yield code
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return names
 
 
 def undefined(message: str) -> str | None:
@@ -144,6 +173,7 @@ def has_bound(answer: Any, parts: Mapping[str, Any]) -> bool:
 def is_stub(answer: Any) -> bool:
     """Whether a function's body is still only a docstring and `...`, `pass` or `return ...`, or
     raises a NotImplementedError."""
+    answer = as_written(answer)
     code = getattr(answer, "__code__", None)
     if code is None:
         return False
@@ -168,6 +198,7 @@ def is_stub_class(answer: type) -> bool:
 def same_code(answer: Any, other: Any) -> bool:
     """Whether a function is the same as one of the course, instruction by instruction; comments,
     docstrings and the functions' names don't count."""
+    answer = as_written(answer)
     if not isinstance(other, types.FunctionType) or not hasattr(answer, "__code__"):
         return False
     return _instructions(answer.__code__) in (_instructions(other.__code__), _alone(other))

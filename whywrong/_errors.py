@@ -16,6 +16,9 @@ from torch import Tensor
 
 from ._observation import class_name
 
+OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# These call the operator that the student called; its errors are the student's.
+PASS_ON = {"__torch_function__", "__torch_dispatch__"}
 libraries = {os.path.dirname(os.path.abspath(__file__))}  # folders whose code is not the student's
 
 
@@ -66,23 +69,31 @@ def describe_error(error: BaseException) -> dict[str, Any]:
             local = traceback.tb_frame.f_locals
         traceback = traceback.tb_next
     where = student_lines(frames)
-    kind = "exception"
+    kind, place = "exception", ""
     if isinstance(error, NotImplementedError) and not first_lines(error):
         kind = "stub"
     elif isinstance(error, TypeError) and not where:
         kind = "call"
     elif isinstance(error, WrongWeights):
         kind = "weights"
+    elif where and _is_ours(frames[-1][0]) and not isinstance(error, RecursionError):
+        kind = "ours"
+        place = f" (whywrong/{os.path.basename(frames[-1][0].co_filename)}:{frames[-1][1]})"
     lost = error.unregistered if isinstance(error, WrongWeights) else []
     return {
         "type": class_name(error),
         "bases": [_name(c) for c in type(error).__mro__ if issubclass(c, Exception)],
-        "message": str(error) if kind == "weights" else first_lines(error),
+        "message": str(error) if kind == "weights" else f"{first_lines(error)}{place}",
         "where": [*where, *_shapes(local)] if where else [],
         "kind": kind,
         **({} if cause is None else {"later": True}),
         **({"unregistered": lost} if lost else {}),
     }
+
+
+def _is_ours(code: types.CodeType) -> bool:
+    """Whether an error that ends in this code, called by the student's, is a fault of a check."""
+    return code.co_filename.startswith(OURS) and code.co_name not in PASS_ON
 
 
 _name = type.__dict__["__name__"].__get__  # a metaclass can't replace it

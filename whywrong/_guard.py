@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ._answers import compiles
 from ._errors import describe_error, student_lines
 from ._exercise import Case, Rules
 from ._observation import Observation
@@ -84,6 +85,14 @@ class Clock:
         self._until = time.monotonic() + (PATIENCE * self.seconds if wall is None else wall)
         self._spent = time.process_time() + self.seconds
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """For time that isn't the answer's."""
+        wall, spent = time.monotonic(), time.process_time()
+        yield
+        self._until += time.monotonic() - wall
+        self._spent += time.process_time() - spent
+
     def over(self) -> bool:
         return time.monotonic() >= self._until or time.process_time() >= self._spent
 
@@ -121,7 +130,7 @@ def run(
                 return
             observations.append(seen)
 
-    with quiet(output), kept_settings():
+    with quiet(output), kept_settings(), uncompiled(answer, clock) as uses_compiler:
         torch.set_num_threads(1)  # at these sizes, a second thread only adds waiting
         worker = threading.Thread(target=work, name=f"check {exercise.id}", daemon=True)
         worker.start()
@@ -142,6 +151,8 @@ def run(
         observations.append(_failure("Exception", "exception"))
     if printed := output.as_fact():
         observations[0].facts["printed"] = printed
+    if uses_compiler:
+        observations[0].facts["compiles"] = True
     return observations
 
 
@@ -173,6 +184,23 @@ def _probe(
         if exercise.rules.forbidden:
             seen.facts["ops"] = sorted({*seen.facts.get("ops", []), *calls.operators})
     return seen
+
+
+@contextlib.contextmanager
+def uncompiled(answer: Any, clock: Clock) -> Iterator[bool]:
+    """Calls functions below `@torch.compile` as they are written; yields whether the answer has any.
+
+    To import the compiler takes seconds, and so does compiling for each shape; and a sandbox has
+    none of the programs that it needs.
+    """
+    uses_compiler = compiles(answer)
+    if not uses_compiler and "torch._dynamo" not in sys.modules:  # nothing can be compiled
+        yield False
+        return
+    with clock.held():
+        eager = torch.compiler.set_stance("force_eager")
+    with eager:
+        yield uses_compiler
 
 
 @contextlib.contextmanager

@@ -40,6 +40,8 @@ def judge(
     report = compare(exercise, trials, whole=len(trials) == len(key.cases))
     if report.passed or not report.attempted or not report.behaviours:
         return report
+    if any((t.seen.error or {}).get("kind") == "ours" for t in trials):
+        return report
     if any(r.id == "own_work" for r in report.behaviours):
         return _with(report, [_told("built_in")])
     wrong = key.wrong if key.whole else search(exercise, key, trials, symptoms)
@@ -296,6 +298,8 @@ def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[st
     wider = {o.facts["half_dtype"] for o in seen if "half_dtype" in o.facts}
     if passed and wider:
         notes.append(f"For a bfloat16 input the result is {wider.pop()}. No points are lost.")
+    if any("compiles" in o.facts for o in seen):
+        notes.append("Checks run without `torch.compile`: your code was called as it is written.")
     printed = seen[0].facts.get("printed") if seen else None
     if printed:
         count = printed["lines"]

@@ -162,6 +162,12 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
     if error["kind"] == "weights":
         said, _, listed = error["message"].partition("\n")
         return said, "\n".join(filter(None, [given, listed]))
+    if error["kind"] == "ours":
+        said = f"The check itself failed here, not your answer: {error['type']}: {error['message']}"
+        report = (
+            f"Please report it, with your answer and the version of PyTorch: {torch.__version__}."
+        )
+        return said, "\n".join(filter(None, [given, where, report]))
     said = f"Your code raised {error['type']}" + (": " if error["message"] else ".")
     return said + error["message"], "\n".join(filter(None, [given, where]))
 

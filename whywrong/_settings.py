@@ -124,8 +124,8 @@ class Settings:
 def restore_functions() -> list[str]:
     """Restores functions of PyTorch and Python that were replaced; returns their names.
 
-    Leaves out functions that PyTorch itself wraps when its compiler is first needed, as by
-    `torch.utils.checkpoint`.
+    Leaves out functions that PyTorch itself wraps or replaces when its compiler is first needed, as
+    by `torch.utils.checkpoint`.
     """
     told = []
     for name, kept in PRISTINE.items():
@@ -137,19 +137,18 @@ def restore_functions() -> list[str]:
             new = now.get(key)
             if new is not value:
                 setattr(SPACES[name], key, value)
-                if not _wrapped_by_torch(new, value):
+                if not _set_by_torch(new, value):
                     told.append(f"{name}.{key}")
     return told
 
 
-def _wrapped_by_torch(new: Any, value: Any) -> bool:
+def _set_by_torch(new: Any, value: Any) -> bool:
     home = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
     code = getattr(new, "__code__", None)
-    return (
-        isinstance(code, types.CodeType)
-        and code.co_filename.startswith(home)
-        and getattr(new, "__wrapped__", None) is value
-    )
+    if not isinstance(code, types.CodeType):
+        return False
+    wraps = code.co_filename.startswith(home) and getattr(new, "__wrapped__", None) is value
+    return wraps or code.co_filename.startswith(os.path.join(home, "_dynamo", ""))
 
 
 def _folder() -> str:

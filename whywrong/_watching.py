@@ -158,12 +158,16 @@ class Calls:
         if event == "call":
             self._note_code(frame.f_code)
         elif event == "c_call" and self.wanted:
-            home = argument.__self__
-            if home is builtins or argument.__name__ in self.operators:
-                return
-            homes = argument.__module__, type(home).__module__
-            if any(str(home).startswith("torch") for home in homes):
-                self.operators.add(argument.__name__)
+            with contextlib.suppress(AttributeError):  # not every function in C has all of these
+                self._note_builtin(argument)
+
+    def _note_builtin(self, called: Any) -> None:
+        home = called.__self__
+        if home is builtins or called.__name__ in self.operators:
+            return
+        homes = called.__module__, type(home).__module__
+        if any(str(home).startswith("torch") for home in homes):
+            self.operators.add(called.__name__)
 
     def _note_code(self, code: types.CodeType) -> None:
         if code.co_name in self.names and code in self.parts:

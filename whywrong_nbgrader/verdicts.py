@@ -117,7 +117,7 @@ def shown_case(case: Case) -> bytes:
 # The allowed forms of facts.
 TEXTS = "unstable", "elsewhere", "half", "half_dtype", "gradient_error"
 LISTS = "modified", "device", "left_behind", "borrowed", "unread", "ops"
-SWITCHES = "overwritten", "not_attempted"
+SWITCHES = "overwritten", "not_attempted", "compiles"
 
 
 def observation(data: bytes) -> Observation:
@@ -174,7 +174,7 @@ def _error(given: Any) -> dict[str, Any]:
     given = given if isinstance(given, dict) else {}
     text = {n: given[n][:2000] for n in ("type", "message") if isinstance(given.get(n), str)}
     lists = {n: given[n][:20] for n in ("bases", "where") if _texts(given.get(n))}
-    known = given.get("kind") in ("exception", "stub", "call", "weights", "time")
+    known = given.get("kind") in ("exception", "stub", "call", "weights", "time", "ours")
     kept = {"type": "Exception", "message": "", "bases": [], "where": [], **text, **lists}
     kept["kind"] = given["kind"] if known else "exception"
     return kept | ({"later": True} if given.get("later") is True else {})
