@@ -6,8 +6,7 @@ import re
 import pytest
 import torch
 
-from whywrong import check_exercise
-from whywrong import _errors, _settings
+from whywrong import _errors, _settings, check_exercise
 from whywrong.hosting import catalogue
 
 
@@ -65,7 +64,7 @@ def checked(answer):
 def test_it_is_right(style):
     report = checked(style)
     assert report.passed, str(report)
-    assert ["torch.compile" in note for note in report.notes] == ["compiled" in style.__name__]
+    assert any("torch.compile" in note for note in report.notes) == ("compiled" in style.__name__)
 
 
 def test_a_compiled_stub_is_not_attempted():

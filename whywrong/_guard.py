@@ -188,7 +188,7 @@ def _probe(
 
 @contextlib.contextmanager
 def uncompiled(answer: Any, clock: Clock) -> Iterator[bool]:
-    """Calls functions below `@torch.compile` as they are written; yields whether the answer has any.
+    """Calls functions below `@torch.compile` as they are written; yields whether there are any.
 
     To import the compiler takes seconds, and so does compiling for each shape; and a sandbox has
     none of the programs that it needs.
