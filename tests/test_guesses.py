@@ -141,7 +141,7 @@ def test_the_lesson_sets_the_tolerance_of_a_prediction(capsys):
 
 
 def test_an_explanation_follows_the_result_and_is_folded_with_it(capsys):
-    shown = said(capsys, [14, 16], torch.tensor([8.0, 11.0]), why="02 row")
+    shown = said(capsys, [1, 2], torch.tensor([8.0, 11.0]), why="02 row")
     assert shown.splitlines()[2].startswith("Row 1 of the weights is 1, 1, 0")
     assert max(map(len, shown.splitlines())) <= 90
     folded = Folded(NONE_YET, "")
@@ -236,7 +236,7 @@ def test_the_stored_captions_of_a_lesson_are_the_ones_it_uses(path):
     named = set(re.findall(rf'why="{number} ([^"]+)"', code))
     assert named == explained.keys() | answered.keys()
     replies = [reply for of_one in answered.values() for reply in of_one.values()]
-    assert all(isinstance(reply, str) for reply in replies), "quote a name with a point: \"0.5\""
+    assert all(isinstance(reply, str) for reply in replies), 'quote a name with a point: "0.5"'
     if "recall" in kept:
         assert [len(kept["recall"][part]) for part in ("answers", "because")] == [3, 3]
         assert kept["recall"].keys() <= {"answers", "because", "within"}
@@ -288,7 +288,10 @@ def test_no_reply_is_for_the_right_prediction(path):
             items = [_item(item) for item in shown.strip("[()]").split(", ")]
             result = items if shown.startswith(("[", "(")) else items[0]
             for key in kept_back()[found[1]].get("wrong", {}).get(found[2], {}):
-                assert key == OTHERWISE or not _fits(key, result, result, within), (name, key)
+                assert key == OTHERWISE or "..." in key or not _fits(key, result, result, within), (
+                    name,
+                    key,
+                )
 
 
 def _item(text):
