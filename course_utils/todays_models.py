@@ -44,6 +44,44 @@ class SwiGLU(nn.Module):
         return self.contract(F.silu(self.gate(x)) * self.expand(x))
 
 
+class MixtureOfExperts(nn.Module):
+    """A feed-forward network of several `SwiGLU`s, of which a router picks k for each token:
+    `(B, T, C)` -> `(B, T, C)` (Shazeer et al. 2017; with these weights, Jiang et al. 2024).
+
+    The outputs of the k experts with the largest router logits are added, with weights that are the
+    softmax of these k logits. Each expert is called with its own tokens only.
+
+    Args:
+        d_model: width C of a token.
+        d_ff: the hidden width of each expert.
+        num_experts: the number of experts, E.
+        k: the number of experts for each token, at most E.
+
+    Raises:
+        ValueError: k isn't between 1 and E.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, num_experts: int, k: int) -> None:
+        super().__init__()
+        if not 1 <= k <= num_experts:
+            raise ValueError(f"k must be between 1 and {num_experts}, the experts; got {k}")
+        self.k = k
+        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.experts = nn.ModuleList(SwiGLU(d_model, d_ff) for _ in range(num_experts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits, chosen = self.router(x).topk(self.k, dim=-1)  # (B, T, k) each
+        weights = logits.softmax(dim=-1)
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            *token, place = (chosen == i).nonzero(
+                as_tuple=True
+            )  # N of the tokens, and of 0 … k - 1
+            share = weights[*token, place].unsqueeze(-1)  # (N, 1)
+            out = out.index_put(tuple(token), share * expert(x[*token]), accumulate=True)
+        return out
+
+
 def sliding_window_mask(T: int, window: int, device: torch.device | str | None = None) -> Tensor:
     """Return the `(T, T)` bool mask that shows a token itself and the `window - 1` before it.
 

@@ -34,6 +34,9 @@ WEIGHTS = {
     r"(query|key|value|out_proj)\.(weight|bias)": "d_model d_model",
     r"((en|de)coder\.\d+\.)?(feed_forward\.)?(gate|expand)\.(weight|bias)": "wide d_model",
     r"((en|de)coder\.\d+\.)?(feed_forward\.)?contract\.(weight|bias)": "d_model wide",
+    r"router\.weight": "num_experts d_model",
+    r"experts\.\d+\.(gate|expand)\.weight": "wide d_model",
+    r"experts\.\d+\.contract\.weight": "d_model wide",
     r"heads\.\d+\.(query|key|value)\.(weight|bias)": "d_head d_in",
     r"(query|key|value)\.(weight|bias)": "d_out d_in",
     r"W_(query|key|value)": "d_in d_out",
@@ -58,6 +61,7 @@ SAME = {
     "DecoderBlock": {"d_ff": "wide"},
     "Translator": {"d_ff": "wide", "vocab_size": "target_vocab_size"},
     "SwiGLU": {"d_ff": "wide"},
+    "MixtureOfExperts": {"d_ff": "wide"},
     "make_mha": {"d_in": "d_out"},
 }
 

@@ -22,7 +22,7 @@ from .pretend_gpu import PretendGPU
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
 # Small models or none.
-ON_THE_CPU = "00_before_you_start", "03_softmax_masking", "12_translation", "17_a_real_text"
+ON_THE_CPU = "00_before_you_start", "03_softmax_masking", "12_translation"
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from course_utils.show import colours, drawing, figures
 from course_utils.show.drawing import SIGNED, WEIGHTS
 from course_utils.show.figures import (
     Picture,
-    cost_curve,
     head_grid,
     heatmap,
     loss_curve,
@@ -64,9 +63,6 @@ DRAWINGS = {
     ),
     "loss_curve with levels": lambda **kw: loss_curve(
         {"training": [3.0, 2.0, 1.5]}, TITLE, levels={"bigram": 1.56, "floor": 1.22}, steps=9, **kw
-    ),
-    "cost_curve": lambda alt=f"{TITLE}.": cost_curve(
-        [8, 16], {"A": [1.0, 4.0]}, TITLE, xlabel="tokens", ylabel="ms", alt=alt
     ),
     "points_and_lines": lambda **kw: points_and_lines(
         torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.5]), {"A": lambda x: 2 * x}, TITLE, **kw
@@ -512,10 +508,6 @@ def test_the_legend_of_distributions_has_the_spread_before_and_after_scaling(mon
         (lambda: mask_picture(torch.zeros(2, 3), TITLE), "bool mask, got torch.float32"),
         (lambda: mask_picture(causal_mask(3)[0], TITLE), r"got \(3,\)"),
         (lambda: heatmap(torch.zeros(0, 3), TITLE), r"got \(0, 3\)"),
-        (
-            lambda: cost_curve([1, 2], {"A": [1.0]}, TITLE, xlabel="x", ylabel="y", alt="A."),
-            "'A' has 1 costs, but there are 2 sizes",
-        ),
     ],
 )
 def test_wrong_input_is_refused_with_its_sizes(draw, message):

@@ -9,13 +9,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
 from course_utils.data import real_text
 from course_utils.desk.checks import check
 from course_utils.experiments import real_text as measured
 from course_utils.todays_models import ModernLM, sample_cached
-from tools.scale_real_text import SIZES
+from whywrong.hosting import catalogue
 
 SIGNS = [chr(0x4E00 + byte) for byte in range(256)]  # a sign for each byte, in the bytes' order
 
@@ -56,6 +57,25 @@ def test_merges_are_those_of_the_library_tokenizers(library, merges):
     expected = [signs(token) for token in real_text.vocabulary(merges)]
     found = tokenizer.get_vocab()
     assert sorted(found, key=found.__getitem__) == expected
+
+
+def test_pieces_are_gpt2_s_but_for_underscores_and_contractions(library):
+    text = (
+        library["textwrap.py"] + "\n\tZwölf Ελληνικά 東京 ½ → 12,5 €  \n\n\n   x".encode()
+    ).decode()
+    text = text.replace("_", "").replace("'", "")
+    theirs = ByteLevel(add_prefix_space=False, use_regex=True).pre_tokenize_str(text)
+    expected = [text[begin:end].encode() for _, (begin, end) in theirs]
+    assert real_text.pieces(text.encode()) == expected
+
+
+def test_the_byte_between_files_is_in_no_file_and_always_a_piece_of_its_own(library):
+    assert not any(real_text.END in text for text in library.values())
+    training, _ = real_text.training_and_held_out(library)
+    around = b'x"""' + real_text.END + b'"""y\n' + real_text.END + b"\n"
+    for text in (around, training[:200_000]):
+        pieces = real_text.pieces(text)
+        assert pieces.count(real_text.END) == text.count(real_text.END) > 0
 
 
 def test_encode_is_the_library_tokenizers_on_a_megabyte(library, merges, theirs):
@@ -108,10 +128,13 @@ def test_the_stored_model_is_small_and_better_than_counting_and_xz(library):
     training, held_out = real_text.training_and_held_out(library)
     text = held_out[:60_000]
     lengths = measured.token_lengths(merges)
-    bits = measured.held_out_bits(model, real_text.encode_text(text, merges), lengths)
-    counted = measured.NGram(real_text.encode_text(training[:2_000_000], merges), 1_024)
+    ids, read = (
+        real_text.encode_text(part, merges, pieces=measured.stored_pieces)
+        for part in (text, training[:2_000_000])
+    )
+    bits = measured.held_out_bits(model, ids, lengths)
     assert bits < 1.75
-    assert bits < counted.bits_per_byte(real_text.encode_text(text, merges), lengths)
+    assert bits < measured.NGram(read, 1_024).bits_per_byte(ids, lengths)
     assert bits < measured.compressed_bits(text)["xz"]
 
 
@@ -158,15 +181,40 @@ def test_functions_of_people_are_cut_where_a_model_s_end(merges):
     assert long.startswith(cut) and 5 < len(cut) < 200
 
 
-def test_the_stored_runs_are_those_that_the_tool_plans():
-    assert len(measured.scaling()) == len(measured.BUDGETS)
-    for budgets in measured.scaling().values():
-        assert tuple(budgets) == measured.SECONDS
-        assert all(len(seeds) == 3 for seeds in budgets.values())
-    for size, sizes in SIZES.items():
-        model = ModernLM(vocab_size=measured.VOCABULARY, **sizes)
-        count = sum(parameter.numel() for parameter in model.parameters())
-        assert f"{size}, {count:,} parameters" in measured.scaling()
+def test_a_reader_s_model_is_measured_in_the_finished_class():
+    torch.manual_seed(0)
+    own = catalogue().find("ModernLM").reference(vocab_size=1_024, **measured.SIZES)
+    ids = torch.randint(1_024, (2, 30))
+    torch.testing.assert_close(measured.twin(own)(ids), own(ids), atol=1e-4, rtol=0)
+
+
+def test_a_slow_encode_is_replaced_by_the_finished_one_with_the_same_ids(merges, capsys):
+    calls = []
+
+    def encode(piece, merges):
+        calls.append(piece)
+        return real_text.encode(piece, merges)
+
+    text = b"def area(r):\n    return 3.14 * r ** 2"
+    expected = real_text.encode_text(text, merges)
+    assert real_text.encode_text(text, merges, measured.in_seconds(60, encode)).equal(expected)
+    assert len(calls) == len(set(real_text.pieces(text))) and not capsys.readouterr().out
+    assert real_text.encode_text(text, merges, measured.in_seconds(0, encode)).equal(expected)
+    assert len(calls) == len(set(real_text.pieces(text))) + 1
+    assert "the finished one goes on here, after 0 seconds of yours" in capsys.readouterr().out
+
+
+def test_bracket_scores_of_many_texts_count_each_pair_once():
+    torch.manual_seed(0)
+    tokens = [b"x", b"(", b")", b"y"]
+    model = ModernLM(4, 16, 4, 2, 12, 2, 24)
+    ids = torch.tensor([[1, 0, 0, 3, 2, 1, 3, 0, 2], [1, 0, 3, 0, 2, 0, 0, 0, 0], [0] * 9])
+    weights = measured.attention_weights(model, ids)  # (B, L, H, T, T)
+    pairs = [(0, 3, 0), (0, 7, 5), (1, 3, 0)]
+    expected = sum(weights[b, :, :, query, key] for b, query, key in pairs) / 3
+    scores, even = measured.bracket_heads(model, ids, tokens)
+    torch.testing.assert_close(scores, expected)
+    assert even == pytest.approx((1 / 4 + 1 / 8 + 1 / 4) / 3)
 
 
 def test_a_card_gives_the_length_of_a_list_and_not_all_of_a_long_one():

@@ -15,6 +15,7 @@ from course_utils import attention, transformer
 from course_utils.experiments import loss_so_far, modern
 from course_utils.todays_models import (
     GroupedQueryAttention,
+    MixtureOfExperts,
     ModernLM,
     RMSNorm,
     SwiGLU,
@@ -33,6 +34,27 @@ def test_wrong_sizes_are_refused():
         GroupedQueryAttention(12, 6, 4, 5)
     with pytest.raises(ValueError, match="context_length is 5"):
         GroupedQueryAttention(12, 6, 3, 5)(torch.zeros(1, 6, 12))
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_a_mixture_calls_each_expert_with_its_own_tokens_only(k):
+    torch.manual_seed(0)
+    mixture, x = MixtureOfExperts(6, 10, num_experts=4, k=k), torch.randn(3, 5, 6)
+    calls = [0] * 4
+    for i, expert in enumerate(mixture.experts):
+        expert.register_forward_hook(lambda _, given, __, i=i: calls.__setitem__(i, len(given[0])))
+    out = mixture(x)
+    assert sum(calls) == 15 * k
+    out.sum().backward()
+    assert bool(mixture.router.weight.grad.any()) is (k > 1)  # with one expert, its weight is 1
+    expected = catalogue().find("MixtureOfExperts").reference(6, 10, 4, k)
+    expected.load_state_dict(mixture.state_dict())
+    torch.testing.assert_close(out, expected(x))
+
+
+def test_a_mixture_refuses_more_experts_than_it_has():
+    with pytest.raises(ValueError, match="k must be between 1 and 4, the experts; got 5"):
+        MixtureOfExperts(6, 10, num_experts=4, k=5)
 
 
 def test_a_window_as_long_as_the_text_is_the_causal_mask():

@@ -1,5 +1,7 @@
 """Train lesson 17's stored model: `python -m tools.train_real_text --tokens 9216000`.
 
+It has pieces of its own (`stored_pieces`), and two line breaks between files.
+
 The learning rate rises over the first 100 steps and then stays constant. With `--fall`, it falls to
 0 over this share of the steps, at the end. So a run can be stopped and resumed at any step before
 the fall, even with a different number of tokens. Losses and times go to the standard output, with
@@ -23,6 +25,7 @@ from course_utils.experiments.real_text import (
     STORED,
     VOCABULARY,
     held_out_bits,
+    stored_pieces,
     token_lengths,
 )
 from course_utils.language_model import training_step
@@ -46,10 +49,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=STORED)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    training, held_out = real_text.training_and_held_out(real_text.library_files())
-    pieces = real_text.pieces(training[:LEARNED_ON])
-    merges = real_text.train_bpe(pieces, VOCABULARY - 256)
-    ids, unseen = (real_text.encode_text(text, merges) for text in (training, held_out))
+    parts = real_text.training_and_held_out(real_text.library_files())
+    training, held_out = (text.replace(real_text.END, b"\n\n") for text in parts)
+    merges = real_text.train_bpe(stored_pieces(training[:LEARNED_ON]), VOCABULARY - 256)
+    ids, unseen = (
+        real_text.encode_text(text, merges, pieces=stored_pieces) for text in (training, held_out)
+    )
     lengths, context = token_lengths(merges), SIZES["context_length"]
     print(f"{len(training):,} bytes, {len(ids):,} tokens; held out {len(held_out):,} bytes")
 

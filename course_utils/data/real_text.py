@@ -11,7 +11,7 @@ import sysconfig
 import zlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +26,7 @@ Merges = dict[tuple[int, int], int]  # the id of each merged pair, in the order 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "pydoc_data", "encodings"}
 LEFT_OUT |= {"site-packages", "dist-packages", "ensurepip", "__pycache__", "__phello__"}
 HELD_OUT_SHARE = 20  # one file in 20 is held out
+END = b"\0"  # between two files; no file contains this byte, and no piece adds others to it
 
 
 def library_files() -> dict[str, bytes]:
@@ -49,13 +50,14 @@ def is_held_out(name: str) -> bool:
 
 
 def training_and_held_out(files: dict[str, bytes]) -> tuple[bytes, bytes]:
-    """Join the files of the training text, and those of the held-out text; no file is in both.
+    """Join the files of the training text, and those of the held-out text, with `END` between two
+    files; no file is in both parts.
 
     Their order depends only on the names of the files and mixes the folders.
     """
     names = sorted(files, key=lambda name: zlib.crc32(name.encode()[::-1]))
     parts = (
-        b"\n\n".join(files[name] for name in names if is_held_out(name) is held)
+        END.join(files[name] for name in names if is_held_out(name) is held)
         for held in (False, True)
     )
     return next(parts), next(parts)
@@ -63,16 +65,26 @@ def training_and_held_out(files: dict[str, bytes]) -> tuple[bytes, bytes]:
 
 # Byte pairs -------------------------------------------------------------------------------------
 
-PIECE = re.compile(rb" ?[A-Za-z_]+| ?[0-9]+| ?[^\sA-Za-z_0-9]+|\s+")
+# As in GPT-2, except that "_" is a letter, as in Python's names, and contractions aren't cut off.
+PIECE = re.compile(r"\0| ?[^\W\d]+| ?\d+| ?[^\s\w\0]+|\s+(?!\S)|\s+")
 
 
 def pieces(text: bytes) -> list[bytes]:
     """Cut a text into words, numbers, punctuation and white space; a merge never crosses a cut.
 
+    A word, a number or punctuation takes one space before it. Letters are those of any script, and
+    bytes that aren't valid UTF-8 count as punctuation.
+
     >>> pieces(b"def f(x):\\n    return x")
-    [b'def', b' f', b'(', b'x', b'):', b'\\n    ', b'return', b' x']
+    [b'def', b' f', b'(', b'x', b'):', b'\\n   ', b' return', b' x']
     """
-    return PIECE.findall(text)
+    return list(each_piece(text))
+
+
+def each_piece(text: bytes) -> Iterator[bytes]:
+    """Yield the pieces of a text one by one; a list of all pieces would take 100 MB."""
+    for piece in PIECE.finditer(text.decode("utf-8", errors="surrogateescape")):
+        yield piece.group().encode("utf-8", errors="surrogateescape")
 
 
 def train_bpe(pieces: Iterable[bytes], num_merges: int) -> Merges:
@@ -180,6 +192,7 @@ def encode_text(
     text: bytes,
     merges: Merges,
     encode: Callable[[bytes, Merges], list[int]] = encode,
+    pieces: Callable[[bytes], Iterable[bytes]] = each_piece,
 ) -> Tensor:
     """Encode a whole text as `(N,)` int64 ids, with one call of `encode` per distinct piece."""
     known: dict[bytes, list[int]] = {}

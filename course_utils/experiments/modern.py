@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..data import CharacterTokenizer, read_text, train_and_held_out
 from ..language_model import TinyLM, held_out_loss, sliding_windows, train_lm
 from ..show.live import watch_training
-from ..todays_models import GroupedQueryAttention, ModernLM, RMSNorm, SwiGLU
+from ..todays_models import GroupedQueryAttention, MixtureOfExperts, ModernLM, RMSNorm, SwiGLU
 from .tiny_lm import without_repeats
 
 LETTERS = string.ascii_lowercase + " .,\n"
@@ -78,7 +78,11 @@ def random_llama() -> Any:
 
 
 def changed(
-    norm: bool = False, gate: bool = False, rotary: bool = False, kv_heads: int | None = None
+    norm: bool = False,
+    gate: bool = False,
+    rotary: bool = False,
+    kv_heads: int | None = None,
+    experts: bool = False,
 ) -> nn.Module:
     """Build lesson 15's GPT with some of today's parts instead of its own.
 
@@ -87,6 +91,7 @@ def changed(
         gate: SwiGLU instead of the network with GELU.
         rotary: rotary positions instead of learned ones.
         kv_heads: the number of key/value heads; then `out_proj` also loses its bias, as in Llama.
+        experts: four SwiGLUs of half the width instead of one, of which two work on each token.
     """
     model: Any = TinyLM(len(LETTERS), 48, 4, LENGTH, 2)
     if rotary:
@@ -97,7 +102,7 @@ def changed(
         if norm:
             block.norm1, block.norm2 = RMSNorm(48), RMSNorm(48)
         if gate:
-            block.feed_forward = SwiGLU(48, 128)
+            block.feed_forward = MixtureOfExperts(48, 64, 4, k=2) if experts else SwiGLU(48, 128)
         if rotary:
             block.attention = GroupedQueryAttention(48, 4, kv_heads or 4, LENGTH)
         if rotary and kv_heads is None:
@@ -121,6 +126,7 @@ TABLE: dict[str, Callable[[], nn.Module]] = {
     "four key/value heads": lambda: changed(True, True, True, kv_heads=4),
     "two key/value heads": lambda: changed(True, True, True, kv_heads=2),
     "one key/value head": lambda: changed(True, True, True, kv_heads=1),
+    "two key/value heads, experts": lambda: changed(True, True, True, kv_heads=2, experts=True),
     "two, tied": tied,
     "two, tied, window of 2": lambda: tied(window=2),
     "two, tied, embedding of size 0.02": lambda: tied(0.02),

@@ -12,6 +12,7 @@ import lzma
 import math
 import random
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -25,14 +26,15 @@ from torch import Tensor, nn
 
 from ..attention import attention_scores, causal_mask, split_heads
 from ..data.real_text import Merges, bits_per_byte, decode, encode_text, vocabulary
+from ..data.real_text import encode as finished_encode
 from ..desk.environment import use_threads
+from ..desk.language import said
 from ..language_model import evaluating
-from ..todays_models import ModernLM
+from ..todays_models import ModernLM, sample_cached
 from ..transformer import apply_rope
 from .induction import without_head as without_head  # the lesson imports it from here
 
 STORED = Path(__file__).with_name("real_text.safetensors")
-RUNS = Path(__file__).with_name("real_text_runs.json")  # from `python -m tools.scale_real_text`
 
 VOCABULARY = 1_024
 SIZES = {
@@ -43,10 +45,6 @@ SIZES = {
     "num_layers": 4,
     "d_ff": 344,
 }
-
-# For models of three sizes, the steps that take about this many seconds on an idle core.
-SECONDS = (3, 10, 30)
-BUDGETS = {"small": (135, 450, 1_350), "medium": (76, 250, 760), "large": (22, 73, 220)}
 
 
 def token_lengths(merges: Merges) -> Tensor:
@@ -88,15 +86,13 @@ def stored_model() -> tuple[ModernLM, Merges]:
     return model.eval().requires_grad_(False), merges
 
 
-def scaling() -> dict[str, dict[int, list[float]]]:
-    """Return the stored runs' bits per byte, keyed by size and seconds, with one value per seed."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for run in json.loads(RUNS.read_text(encoding="utf-8"))["runs"]:
-        if run["steps"] in BUDGETS.get(run["size"], ()):
-            seconds = SECONDS[BUDGETS[run["size"]].index(run["steps"])]
-            name = f"{run['size']}, {run['parameters']:,} parameters"
-            found.setdefault(name, {}).setdefault(seconds, []).append(run["bits"])
-    return found
+# Its merges were learned from these pieces, which are simpler than those of the lesson.
+STORED_PIECE = re.compile(rb" ?[A-Za-z_]+| ?[0-9]+| ?[^\sA-Za-z_0-9]+|\s+")
+
+
+def stored_pieces(text: bytes) -> list[bytes]:
+    """Cut a text as the stored model needs it, which keeps white space apart from words."""
+    return STORED_PIECE.findall(text)
 
 
 # Compressors and n-grams ------------------------------------------------------------------------
@@ -104,10 +100,13 @@ def scaling() -> dict[str, dict[int, list[float]]]:
 
 def compressed_bits(text: bytes, before: bytes = b"") -> dict[str, float]:
     """Return a text's bits per byte with three compressors, which may read another text first."""
+    # As much as `xz` looks back over at most: 64 MB would take hundreds of megabytes of memory.
+    window = 2 ** (len(before + text) - 1).bit_length()
+    xz = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": max(window, 4096)}]
     programs: dict[str, Callable[[bytes], bytes]] = {
         "gzip": lambda data: gzip.compress(data, 9),
         "bz2": lambda data: bz2.compress(data, 9),
-        "xz": lambda data: lzma.compress(data, preset=9),
+        "xz": lambda data: lzma.compress(data, filters=xz),
     }
     found = {}
     for name, program in programs.items():
@@ -164,16 +163,6 @@ class NGram:
         bits = -self.probability(rows).log2().sum()
         return float(bits / lengths[rows[:, -1]].sum())
 
-    def sample(self, ids: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Append `count` tokens to `(T,)` ids, each drawn from the model's probabilities."""
-        every = torch.arange(self.vocab_size)[:, None]
-        for _ in range(count):
-            context = F.pad(ids, (self.order - 1, 0))[len(ids) :]  # the last order - 1 tokens
-            rows = torch.cat([context.expand(self.vocab_size, -1), every], dim=1)
-            drawn = torch.multinomial(self.probability(rows), 1, generator=generator)
-            ids = torch.cat([ids, drawn])
-        return ids
-
 
 def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
     """Return the value of each key, in float64; 0 for keys not in `known`, which is sorted."""
@@ -185,6 +174,18 @@ def _looked_up(keys: Tensor, known: Tensor, values: Tensor) -> Tensor:
 
 
 PROMPTS = ("def", "def get", "def _read(self", "def close(", "def parse", "def __init__(self")
+
+
+def writer(temperature: float) -> Callable[[bytes, torch.Generator], bytes]:
+    """Return a function by which the stored model continues a prompt with 100 tokens."""
+    model, merges = stored_model()
+
+    def write(prompt: bytes, generator: torch.Generator) -> bytes:
+        ids = encode_text(prompt, merges, pieces=stored_pieces)[None]  # (1, T)
+        ids = sample_cached(model, ids, 100, temperature, generator=generator)
+        return decode(ids[0].tolist(), merges)
+
+    return write
 
 
 def functions(write: Callable[[bytes, torch.Generator], bytes], count: int) -> list[str]:
@@ -207,14 +208,14 @@ def functions(write: Callable[[bytes, torch.Generator], bytes], count: int) -> l
 
 
 def written_by_people(text: bytes, count: int, merges: Merges, tokens: int = 100) -> list[str]:
-    """Return functions from a text, in the form of `functions`: each is cut after as many tokens as
-    a model writes."""
+    """Return functions from a text, in the form of `functions`: each is cut after as many of the
+    stored model's tokens as it writes."""
     starts = [found.start() for found in re.finditer(rb"\n\ndef ", text)]
     chosen = iter(random.Random(0).sample(starts, count))
 
     def read(_prompt: bytes, _generator: torch.Generator) -> bytes:
         start = next(chosen)
-        ids = encode_text(text[start : start + 40 * tokens], merges)
+        ids = encode_text(text[start : start + 40 * tokens], merges, pieces=stored_pieces)
         return decode(ids[: tokens + 3].tolist(), merges)  # a prompt has about three tokens
 
     return functions(read, count)
@@ -299,20 +300,45 @@ def attention_weights(model: ModernLM, ids: Tensor) -> Tensor:
     return torch.stack(found, dim=1)
 
 
-def bracket_scores(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple[Tensor, float]:
+def bracket_scores(weights: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """Return the mean weight that each head puts on the second token of a pair, at the first.
+
+    Args:
+        weights: the attention weights of one text, `(L, H, T, T)`.
+        pairs: pairs of positions, at least one: the token that attends, and the one attended to.
+
+    Returns:
+        The means over the pairs, `(L, H)`.
+
+    >>> weights = torch.tensor([[[[1.0, 0.0], [0.25, 0.75]]]])  # one layer with one head
+    >>> bracket_scores(weights, [(1, 0), (1, 1)])
+    tensor([[0.5000]])
+    """
+    queries, keys = torch.tensor(pairs, device=weights.device).T  # (N,) each
+    return weights[:, :, queries, keys].mean(dim=-1)  # (L, H, N) -> (L, H)
+
+
+def bracket_heads(
+    model: ModernLM,
+    ids: Tensor,
+    tokens: Sequence[bytes],
+    score: Callable[[Tensor, list[tuple[int, int]]], Tensor] = bracket_scores,
+) -> tuple[Tensor, float]:
     """Measure the weight that each head puts on an opening bracket, right before it is closed.
+
+    Args:
+        ids: texts `(B, T)`.
+        score: computes the scores of one text, as `bracket_scores` does.
 
     Returns:
         The mean weights, `(L, H)`, and the mean weight under uniform attention.
     """
-    found, even = [], []
-    for part in ids.split(4):  # all weights at once would take hundreds of megabytes
-        weights = attention_weights(model, part)  # (B, L, H, T, T)
-        for row, text in zip(weights, part.tolist(), strict=True):
-            for query, key in bracket_pairs(text, tokens):
-                found.append(row[:, :, query, key])
-                even.append(1 / (query + 1))
-    return torch.stack(found).mean(0), sum(even) / len(even)
+    total, even = torch.zeros(()), list[float]()
+    for text in ids:  # all weights at once would take hundreds of megabytes
+        if pairs := bracket_pairs(text.tolist(), tokens):
+            total = total + len(pairs) * score(attention_weights(model, text[None])[0], pairs)
+            even += [1 / (query + 1) for query, _ in pairs]
+    return total / len(even), sum(even) / len(even)
 
 
 @torch.no_grad()
@@ -326,6 +352,36 @@ def closing_loss(model: ModernLM, ids: Tensor, tokens: Sequence[bytes]) -> tuple
         for before, _ in bracket_pairs(text, tokens):
             closing[row, before] = True
     return float(losses[closing].mean()), float(losses[~closing].mean())
+
+
+def in_seconds(
+    seconds: float, encode: Callable[[bytes, Merges], list[int]]
+) -> Callable[[bytes, Merges], list[int]]:
+    """Return an `encode` that turns into the finished one when it has used this processor time."""
+    used = 0.0
+
+    def run(piece: bytes, merges: Merges) -> list[int]:
+        nonlocal used
+        if used > seconds:
+            return finished_encode(piece, merges)
+        began = time.process_time()
+        ids = encode(piece, merges)
+        used += time.process_time() - began
+        if used > seconds:
+            print(
+                said(f"encode: the finished one goes on here, after {seconds:g} seconds of yours.")
+            )
+        return ids
+
+    return run
+
+
+def twin(model: nn.Module) -> ModernLM:
+    """Return the finished `ModernLM` with the parameters of a model, whose code may be another."""
+    copy = ModernLM(vocab_size=VOCABULARY, **SIZES)
+    kept = model.state_dict()
+    copy.load_state_dict({name: kept[name] for name in copy.state_dict()})
+    return copy.eval().requires_grad_(False)
 
 
 class Watched(list[Tensor]):

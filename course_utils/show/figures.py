@@ -18,7 +18,6 @@ import torch
 from matplotlib.colors import Normalize
 from matplotlib.mlab import GaussianKDE
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator
 from torch import Tensor
 
 from course_utils.desk.rounding import fixed
@@ -312,47 +311,6 @@ def loss_curve(
         lines = ", ".join(f"{name} at {fixed(value, 2)}" for name, value in levels.items())
         described += f", with lines for {lines}"
     return Picture(figure, alt or f"Line chart: {drawing.sentence(title)} {described}.")
-
-
-def cost_curve(
-    sizes: Sequence[float],
-    costs: Mapping[str, Sequence[float]],
-    title: str,
-    *,
-    xlabel: str,
-    ylabel: str,
-    alt: str,
-) -> Picture:
-    """Draw measured costs against a size, one line per name, with both axes logarithmic.
-
-    Args:
-        sizes: N positive sizes, such as the numbers of tokens.
-        costs: N positive costs by name.
-        title: what the figure shows.
-        xlabel, ylabel: names of the axes, with units.
-        alt: the text alternative.
-    """
-    x = array(sizes)
-    with drawing.style():
-        figure = drawing.figure(8.0, 3.8, title)
-        axes = figure.add_subplot()
-        for i, (name, values) in enumerate(costs.items()):
-            if len(values) != len(sizes):
-                raise ValueError(
-                    f"{name!r} has {len(values)} costs, but there are {len(sizes)} sizes"
-                )
-            look = line_look(i) | {"marker": MARKERS[i % len(MARKERS)], "markersize": 5}
-            axes.plot(x, array(values), label=name, **look)
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xticks(x, [f"{size:g}" for size in x])
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.minorticks_off()
-        axes.set_xlabel(f"{xlabel}, logarithmic")
-        axes.set_ylabel(f"{ylabel}, logarithmic")
-        figure.legend(loc="outside right center", handlelength=3)
-    return Picture(figure, alt)
 
 
 def points_and_lines(

@@ -294,7 +294,45 @@ class ModelOfBranches(nn.Module):
         return torch.einsum("btc,vc->btv", self.norm(x), self.embed.weight)
 
 
+class MixtureByIndexAdd(nn.Module):
+    """Each expert is called with its own tokens only."""
+
+    def __init__(self, d_model, d_ff, num_experts, k):
+        super().__init__()
+        self.k = k
+        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.experts = nn.ModuleList(finished.SwiGLU(d_model, d_ff) for _ in range(num_experts))
+
+    def forward(self, x):
+        flat = x.flatten(0, 1)  # (B T, C)
+        best, chosen = self.router(flat).topk(self.k, dim=-1)
+        weights, out = best.softmax(dim=-1), torch.zeros_like(flat)
+        for i, expert in enumerate(self.experts):
+            token, place = torch.where(chosen == i)
+            share = weights[token, place].unsqueeze(-1)
+            out = out.index_add(0, token, expert(flat[token]) * share)
+        return out.view_as(x)
+
+
+class MixtureByScatter(nn.Module):
+    """A weight for every expert, which is 0 where the expert isn't chosen."""
+
+    def __init__(self, d_model, d_ff, num_experts, k):
+        super().__init__()
+        self.k = k
+        self.router = nn.Linear(d_model, num_experts, bias=False)
+        self.experts = nn.ModuleList([finished.SwiGLU(d_model, d_ff) for _ in range(num_experts)])
+
+    def forward(self, x):
+        logits = self.router(x)
+        best, chosen = logits.topk(self.k)
+        weights = torch.zeros_like(logits).scatter(-1, chosen, best.softmax(dim=-1))  # (B, T, E)
+        outputs = torch.stack([expert(x) for expert in self.experts], dim=2)  # (B, T, E, C)
+        return torch.einsum("bte,btec->btc", weights, outputs)
+
+
 RIGHT = {
+    "MixtureOfExperts": {"by index_add": MixtureByIndexAdd, "by scatter": MixtureByScatter},
     "RMSNorm": {
         "by vector_norm": NormByVectorNorm,
         "by a dot product": NormByDotProduct,
@@ -309,6 +347,7 @@ RIGHT = {
 }
 
 WRONG = {
+    "MixtureOfExperts": {"of the course": (0, finished.MixtureOfExperts)},
     "RMSNorm": {"of the course": (0, finished.RMSNorm)},
     "SwiGLU": {"of the course": (0, finished.SwiGLU)},
     "GroupedQueryAttention": {

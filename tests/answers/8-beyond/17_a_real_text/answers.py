@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from course_utils.data import real_text as finished
+from course_utils.experiments import real_text as measured
 
 
 def train_on_tuples(pieces, num_merges):
@@ -108,7 +109,21 @@ def bits_row_by_row(logits, targets, lengths):
     return (nats / lengths[targets].sum() / torch.log(torch.tensor(2.0))).item()
 
 
+def scores_by_einsum(weights, pairs):
+    chosen = torch.zeros_like(weights[0, 0])
+    for query, key in pairs:
+        chosen[query, key] = 1
+    return torch.einsum("lhqk,qk->lh", weights, chosen) / len(pairs)
+
+
+def scores_by_flattening(weights, pairs):
+    T = weights.shape[-1]
+    places = torch.tensor([query * T + key for query, key in pairs], device=weights.device)
+    return weights.flatten(2).index_select(2, places).mean(2)
+
+
 RIGHT = {
+    "bracket_scores": {"by einsum": scores_by_einsum, "flattened": scores_by_flattening},
     "train_bpe": {"tuples": train_on_tuples, "a plain dict": train_on_lists},
     "encode": {"by popping": encode_by_popping, "into a new list": encode_into_a_new_list},
     "decode": {"by recursion": decode_by_recursion, "from a list": decode_from_a_list},
@@ -116,6 +131,7 @@ RIGHT = {
 }
 
 WRONG = {
+    "bracket_scores": {"of the course": (0, measured.bracket_scores)},
     "train_bpe": {"of the course": (0, finished.train_bpe)},
     "encode": {"of the course": (0, finished.encode)},
     "decode": {"of the course": (0, finished.decode)},
