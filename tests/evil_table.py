@@ -71,14 +71,15 @@ wherever they come from. Second, the text of an answer, without comments and lay
 with the published solutions and with the texts of the other students. Two students are listed, each
 with the exercises in which they wrote the same, if that is too unlikely for people who work alone:
 at most one of 50 such classes has a pair like this. A text that many write counts little, and in a
-large class one exercise is never enough. Neither
-comparison sees a part that was rewritten in other statements; another student's text with new names
-for its variables, or with so much added that a fifth is new; few copied answers, or usual ones, of
-another student; copies of published texts that are less than an eighth of what somebody wrote; a
-single part whose text a cell reads and compiles anew; numbers that were computed beforehand with
-the finished part; a part that runs in another process; a copy of a quiz, or of an answer of few
-lines, which two people may well write the same; a forbidden operator whose record is erased; or a
-submission that changes, inside its own sandbox, what is reported about it.
+large class one exercise is never enough. In a generated class of 150, of ten copies in ten
+disguises, 5 were listed in the short answers of `1-averages` and 9 in `3-multi-head`, and nobody
+else was. Neither comparison sees a part that was rewritten in other statements; another student's
+text with new names for its variables, or with so much added that a fifth is new; few copied
+answers, or usual ones, of another student; copies of published texts that are less than an eighth
+of what somebody wrote; a single part whose text a cell reads and compiles anew; numbers that were
+computed beforehand with the finished part; a part that runs in another process; a copy of a quiz,
+or of an answer of few lines, which two people may well write the same; a forbidden operator whose
+record is erased; or a submission that changes, inside its own sandbox, what is reported about it.
 The table below shows the points that such attacks get, which a person may take back. `course grade`
 also lists submissions under another's name, and times of submission that are too early or missing.
 

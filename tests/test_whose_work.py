@@ -218,3 +218,27 @@ def test_many_copies_of_everything_that_is_published_are_listed(listed, assignme
     students, solved = honest(assignment), published(assignment)
     copies = {f"c{n:02}": solved for n in range(30)}
     assert listed(assignment, students | copies).keys() == copies.keys()
+
+
+# Of ten copies, each in another disguise: how many are listed in a class of 150.
+OF_TEN = {"1-averages": 5, "3-multi-head": 9}
+
+
+@full
+@pytest.mark.parametrize("assignment", OF_TEN)
+def test_disguised_copies_are_listed_in_a_class_of_150_and_nobody_else(listed, assignment):
+    students, draw, copies = honest(assignment, 150, seed=7), random.Random(3), {}
+    names = sorted(students)
+    for number, change in enumerate([*CHANGES.values(), None]):
+        copied, copy = draw.choice(names), f"z{number}"
+        students[copy] = {
+            id: change(text)
+            if change
+            else renamed(text, random.Random(number), stubs(assignment)[id], 0.9)
+            for id, text in students[copied].items()
+        }
+        copies[copy] = copied
+    told = listed(assignment, students)
+    assert told.keys() <= {*copies, *copies.values()}
+    found = [n for n, copied in copies.items() if any(copied in said for said in told.get(n, ()))]
+    assert len(found) == OF_TEN[assignment]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,7 @@ def submission(
     (known, found), *more = others.items()
     if all(one.answers == found.answers for _, one in more):
         said = f"{path.name} {why}, so {known} is graded"
-        return Submission(
-            found.cells, [*found.notes, said], found.trouble, found.language, found.answers
-        )
+        return replace(found, notes=[*found.notes, said], source=known)
     files = " and ".join(others)
     said = f"{path.name} {why}, and different answers to it are in {files}: none is graded"
     made = own or Submission(unsolved(released))

@@ -62,6 +62,7 @@ class Work:
     notes: list[str] = field(default_factory=list)  # what was repaired
     trouble: list[str] = field(default_factory=list)  # that a person should look at
     missing: bool = False  # it was not submitted
+    source: str = ""  # the file, if it hasn't the lesson's name
     graded: Graded | None = None
 
 
@@ -151,11 +152,13 @@ def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
     for student in [only] if only else everybody:
         if student in handed_in and is_a_name(student):
             place = folder / student / assignment
-            classroom.noted[student] += strange_in(place) + not_read_in(place, [*lessons])
+            works = [*_of(student, place, lessons, settings)]
+            used = [*lessons, *(work.source for work in works)]
+            classroom.noted[student] += strange_in(place) + not_read_in(place, used)
             if submitted_at(place) is None:
                 said = "it has no time of submission, so it is never late"
                 classroom.noted[student].append(said)
-            classroom.works += _of(student, place, lessons, settings)
+            classroom.works += works
             continue
         if student in handed_in:
             said = f"not graded, because this can't be a student's name: {ALLOWED}"
@@ -182,6 +185,7 @@ def _of(student: str, folder: Path, lessons: Lessons, settings: Settings) -> Ite
         if found := submission(folder, notebook, cells, given):
             work.trouble += found.trouble
             work.notes += found.notes
+            work.source = found.source
             work.cells = code_cells(found.cells, given)
             work.name = settings.name(work.cells)
         else:

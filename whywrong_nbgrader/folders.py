@@ -65,14 +65,16 @@ def strange(about: os.stat_result) -> str:
     return f"has {about.st_size / 2**20:,.0f} MiB, and is ignored" if large else ""
 
 
-def not_read_in(folder: Path, notebooks: Sequence[str]) -> list[str]:
+def not_read_in(folder: Path, used: Sequence[str]) -> list[str]:
     """Lists what looks like a student's work in a submission, but isn't where it is graded."""
     found = []
     for path, about in below(folder):
         inside = path.relative_to(folder)
         if about is None or not stat.S_ISREG(about.st_mode) or {*inside.parts} & {*NOT_THEIRS}:
             continue
-        if len(inside.parts) == 1 and path.suffix == ".ipynb" and path.stem in notebooks:
+        if len(inside.parts) == 1 and path.suffix == ".ipynb" and path.stem in used:
+            continue
+        if {str(inside), in_a_line(str(inside))} & {one.partition(": ")[0] for one in used}:
             continue
         name = path.name.lower()
         if ".ipynb" in name:

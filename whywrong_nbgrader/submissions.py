@@ -24,6 +24,7 @@ class Submission:
     trouble: list[str] = field(default_factory=list)  # what a person should also look at
     language: str = ""  # of the edition; "" is English
     answers: dict[str, str] = field(default_factory=dict)  # their texts, by exercise
+    source: str = ""  # the file, if it hasn't the lesson's name
     unreadable: str = ""  # why; its cells are then the unsolved lesson's
 
 
