@@ -183,6 +183,8 @@ def test_the_words_of_a_lesson_are_shown_beside_those_of_an_earlier_draft(tmp_pa
     assert numbers[:2] == ["97", "644"] and numbers[-1] == "1"
     assert numbers[2:5] == [f"{share / 97:.1%}" for share in (3, 2, 1)]
     assert total.split()[1:] == numbers
+    nbformat.write(new_notebook(cells=cells), path := tmp_path / "17_newer.ipynb")
+    assert words([path])[1].split()[1:3] == ["97", "-"]
 
 
 def test_a_paragraph_is_neither_a_heading_nor_a_table():

@@ -290,7 +290,9 @@ def words(paths: Sequence[Path]) -> list[str]:
 def _wordy(name: str, row: Sequence[int]) -> str:
     count, before, *shares, kept, long = row
     parts = "".join(f"{share / max(count, 1):8.1%}" for share in shares)
-    return f"{name:26} {count:5,}  {before or '-':6,}{parts}  {kept:9,}  {long:8}"
+    return (
+        f"{name:26} {count:5,}  {f'{before:,}' if before else '-':>6}{parts}  {kept:9,}  {long:8}"
+    )
 
 
 def _parentheses(text: str) -> list[str]:
