@@ -126,9 +126,11 @@ def nothing_done(hand_in):
 
 
 def misconception(hand_in):
-    """The third exercise calls the second: one mistake costs points once."""
+    """The third exercise calls the second: one mistake costs points once. A figure is changed."""
     lesson = hand_in("03_softmax_masking")
     lesson.solve()
+    (figure,) = [c for c in lesson.content.cells if "figures.head_grid(" in c.source]
+    figure.source += "  # mine"
     lesson.write(
         "masked_softmax",
         "def masked_softmax(scores, hidden):\n"

@@ -19,6 +19,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from tools import ROOT as COURSE
+from whywrong_nbgrader.notebooks import LEFT_OUT
 
 from .nbgrader_class import ASSIGNMENT, CLASS, FULL, LEFT_RUNNING, LESSONS, STUDENTS
 from .warm import Warm
@@ -191,10 +192,11 @@ def test_the_feedback_page_shows_the_card_and_names_the_misconception(cycle):
     assert "Where to look:" in page
 
 
-def test_the_feedback_page_shows_the_figures_with_their_text_alternatives(cycle):
+def test_the_feedback_page_shows_a_changed_figure_with_its_text_alternative(cycle):
     page = feedback_page(cycle.course, "misconception", lesson="03_softmax_masking")
     (figure,) = re.findall(r"<img[^>]*With the mask before the softmax[^>]*>", page)
     assert 'src="data:image/webp;base64,' in figure and 'alt="' in figure and 'width="' in figure
+    assert LEFT_OUT in page
 
 
 def test_no_feedback_page_shows_the_hidden_test_or_loads_anything(cycle):
