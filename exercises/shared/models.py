@@ -175,6 +175,9 @@ def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
     return near(seen.tensors["short"], out[:1, :2]) and near(seen.tensors["long again"], out)
 
 
+# Up to four blocks, one after another: a few times the rounding of one.
+ROUNDING = {torch.float32: 3e-5, torch.float64: 1e-6}
+
 TEXT_PROPERTIES = (
     Property(
         "listens", "A token attends to the tokens before it", _listens, gate=True, role="typical"

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_utils import language_model
 from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
-from exercises.shared.models import TEXT_PROPERTIES, model_case, model_oracle, see_texts
+from exercises.shared.models import ROUNDING, TEXT_PROPERTIES, model_case, model_oracle, see_texts
 from whywrong import MODULE_PROPERTIES, Draw, ModuleProbe, expect_module, true_of
 
 
@@ -77,4 +77,5 @@ properties = (
 )
 
 # The sizes that have to differ, by the letters of each input's dimensions.
+tolerance = ROUNDING
 letters = {"ids": "B T"}

@@ -10,6 +10,7 @@ from exercises.shared.blocks import block_oracle, network_oracle, norm_oracle, u
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import side_by_side, wrapper_oracle
 from exercises.shared.models import (
+    ROUNDING,
     TEXT_PROPERTIES,
     model_case,
     model_oracle,
@@ -259,4 +260,5 @@ def notes(cases, seen):
 
 
 # The sizes that have to differ, by the letters of each input's dimensions.
+tolerance = ROUNDING
 letters = {"ids": "B T"}
