@@ -61,7 +61,7 @@ def test_conda_lists_name_what_pyproject_names_with_the_same_ranges(path):
     assert packages.pop("python") == python
     wanted = required("lab")
     if not path.startswith("binder"):
-        wanted |= required("lab", "grading") | {"nbval": required("test")["nbval"]}
+        wanted |= required("lab", "submit", "grading") | {"nbval": required("test")["nbval"]}
     assert packages == {CONDA_NAMES.get(name, name): range_ for name, range_ in wanted.items()}
 
 
@@ -77,7 +77,7 @@ def test_constraints_pin_everything_in_the_ranges_of_pyproject():
     pinned = pins()
     wrong = {
         name: (str(range_), pinned.get(name))
-        for name, range_ in required("lab", "grading", "site", "test").items()
+        for name, range_ in required("lab", "submit", "grading", "site", "test").items()
         if name not in pinned or not range_.contains(pinned[name])
     }
     assert wrong == {}

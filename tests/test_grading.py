@@ -472,7 +472,10 @@ def test_a_missing_name_is_reported_with_the_reason(server):
             "import mine",
             "The file mine.py isn't there when a class is graded: only notebooks are.",
         ),
-        ("return half(x)", "The last run of its defining cell failed (ZeroDivisionError)."),
+        (
+            "return half(x)",
+            "Cell 1, which defines it, failed in line 1 (ZeroDivisionError: division by zero).",
+        ),
     ],
 )
 def test_what_an_answer_misses_is_said_in_words(server, line, said):
