@@ -259,7 +259,8 @@ def test_the_lesson_s_table_has_one_change_at_a_time():
         name: sum(p.numel() for p in make().parameters()) for name, make in modern.TABLE.items()
     }
     assert list(counts.values()) == [
-        60_768, 60_528, 60_288, 59_232, 58_512, 58_416, 53_808, 51_504, 91_056, 52_368, 52_368, 52_368,
+        60_768, 60_528, 60_288, 59_232, 58_512, 58_416, 53_808, 51_504, 91_056,
+        52_368, 52_368, 52_368,
     ]  # fmt: skip
 
 
