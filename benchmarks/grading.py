@@ -34,6 +34,7 @@ ALONE = """
 from nbconvert.exporters import NotebookExporter
 
 c.Autograde.exporter_class = NotebookExporter
+c.Autograde.create_student = True
 c.Autograde.autograde_preprocessors = [
     nbgrader.Execute,
     nbgrader.LimitOutput,
@@ -119,7 +120,7 @@ def compare(assignment: str, students: int, workers: int) -> None:
         stock = measure(
             [sys.executable, "-m", "nbgrader", "autograde", assignment], alone, trusting
         )
-        program = [sys.executable, "-m", "course_utils", "grade", assignment]
+        program = [sys.executable, "-m", "course_utils", "grade", assignment, "--enrol"]
         ours = measure([*program, "--workers", str(workers)], course, environment)
         notebooks = sum(len(s.points) for s in made)
         distinct = len(list(course.glob(".grading/results/*/[!.]*.json")))
