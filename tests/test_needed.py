@@ -78,10 +78,10 @@ def test_only_unchanged_ungraded_cells_of_the_lesson_are_demonstrations():
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("[1-5]*/*.ipynb")), ids=lambda p: p.stem)
-def test_of_an_unsolved_lesson_few_cells_run(path):
+def test_of_an_unsolved_lesson_hardly_a_demonstration_runs(path):
     given = [c["source"] for c in read(path).cells if c["kind"] == "code"]
     cells = code_cells([Kept("code", source) for source in given], given)
-    assert 2.5 * sum(needed(cells)) <= len(cells)
+    assert 4 * sum(needed(cells)) <= len(cells)
 
 
 def test_a_cell_that_no_points_depend_on_is_left_out_and_says_so():
