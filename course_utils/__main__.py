@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,15 @@ from .desk.environment import READY, check_environment
 
 
 def main(argv: list[str] | None = None) -> int:
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends soon
+        print("Stopped.", file=sys.stderr)
+        return 130
+
+
+def _run(argv: list[str] | None) -> int:
     parser, graders = _parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -61,6 +71,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict | str]:
     grading = commands.add_parser("grade", help="grade a class; for instructors")
     explaining = commands.add_parser("explain", help="show which part of a student's answer ran")
     gc.disable()  # collecting modules that stay loaded is useless and takes an eighth of the time
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)  # modules may catch its exception
     try:
         from whywrong_nbgrader import command, explain
     except ImportError as error:  # the packages for grading are not installed with the course
@@ -68,6 +79,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict | str]:
             parser_without.add_argument("rest", nargs="*")
         return parser, error.name or "a package"
     finally:
+        signal.signal(signal.SIGINT, interrupted)
         gc.enable()
     command.add_arguments(grading)
     explain.add_arguments(explaining)

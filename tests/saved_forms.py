@@ -512,10 +512,22 @@ def outputs_of_25_mib(nb):  # a loop that prints
     coded(nb)[1]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": text}]
 
 
-@form(noted="Windows-1252")
+@form(noted="it was not UTF-8 text")
 def windows_1252(nb):  # otter-grader#928
     cell(nb, "softmax")["source"].append("\n# voilà, c'est fini — né")
     return dumps(nb).decode().encode("cp1252", "replace")
+
+
+@form(noted="it was not UTF-8 text")
+def gb18030(nb):  # its second bytes may be a backslash
+    cell(nb, "softmax")["source"].append("\n# 求和，然後歸一化：許功蓋，誠、閱、乗")
+    return dumps(nb).decode().encode("gb18030", "replace")
+
+
+@form(noted="it was not UTF-8 text")
+def shift_jis(nb):
+    cell(nb, "softmax")["source"].append("\n# 表を作る。ソフトマックスの計算、能力、予定")
+    return dumps(nb).decode().encode("shift_jis", "replace")
 
 
 @form(noted="not UTF-8")

@@ -456,11 +456,20 @@ def test_an_answer_that_ends_badly_loses_its_own_points(server, body):
     assert done.reports["naive_mean_shapes"]["points"] == shapes.points
 
 
-def test_a_missing_name_is_reported_with_the_reason(server):
-    done = graded(server, START, Cell("def naive_mean(x)\n    return x"), CHECK)
-    report = done.reports["naive_mean"]
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def naive_mean(x)\n    return x", "Cell 2 doesn't compile on Python "),
+        (
+            "import math\nfrom mine import total\n\ndef naive_mean(x):\n    return x",
+            "Cell 2, which defines it, failed in line 2 (ModuleNotFoundError: No module named",
+        ),
+    ],
+)
+def test_a_missing_name_is_reported_with_the_failed_cell(server, source, said):
+    report = graded(server, START, Cell(source), CHECK).reports["naive_mean"]
     assert "NameError: name 'naive_mean' is not defined" in report["message"]
-    assert "doesn't compile on Python" in report["notes"][0]
+    assert report["notes"][0].startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,12 @@ def without(course, folder, leave_out):
 
 @dataclass
 class Resumed:
-    """A small class with attackers, whose run was killed once and then repeated."""
+    """A small class with attackers, whose run was stopped with Ctrl-C and then repeated."""
 
     course: Course
+    stopped: Done
     done: Done
-    kept: int  # results that the killed run had stored
+    kept: int  # results that the stopped run had stored
     called: bool  # whether a submission contacted this machine meanwhile
 
 
@@ -165,13 +166,13 @@ def resumed(handed_in, tmp_path_factory):
         process = course.start(*alone, **SHORT)
         course.wait_for(lambda: course.kept() > 0, process)
         started = family(process)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        stopped = course.end(process)
         assert all_gone(started)
         kept = course.kept()
         done = course.grade(*alone, **SHORT)
         called = bool(select.select([listening], [], [], 0.1)[0])
-    return Resumed(course, done, kept, called)
+    return Resumed(course, stopped, done, kept, called)
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +252,14 @@ def assert_fair(rows, students):
 
 
 @needs_walls
-def test_a_killed_run_continues_and_ends_with_the_points_of_a_fair_teacher(resumed, handed_in):
+def test_ctrl_c_ends_a_run_with_a_sentence(resumed):
+    said = "Stopped. Finished results are stored: the same command goes on from there."
+    warned = [line for line in resumed.stopped.said.splitlines() if "Memory is limited" not in line]
+    assert (resumed.stopped.status, warned) == (2, [said])
+
+
+@needs_walls
+def test_a_stopped_run_continues_and_ends_with_the_points_of_a_fair_teacher(resumed, handed_in):
     done, students = resumed.done, handed_in[1]
     assert done.status == 1, done.said  # one could not be read
     honest = {n: row for n, row in done.rows.items() if n in students}
@@ -259,7 +267,7 @@ def test_a_killed_run_continues_and_ends_with_the_points_of_a_fair_teacher(resum
     assert_fair(honest, students)
     assert 0 < resumed.kept and done.ran + resumed.kept == resumed.course.kept()
     assert list(resumed.course.tmp.glob("course-server-*")) == [], (
-        "servers of the killed run are left"
+        "servers of the stopped run are left"
     )
 
 

@@ -10,6 +10,7 @@ import shlex
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -236,18 +237,19 @@ def run(
         made = _on_a_cluster(todo, settings, scheduler)
     else:
         made = results_of(todo, settings, min(workers or os.cpu_count() or 1, len(todo)))
-    for number, (name, graded) in enumerate(made, 1):
-        if isinstance(graded, Graded):
-            results.keep(name, graded)
-        else:
-            if isinstance(graded, BaseException):
-                graded = _outcome(graded)
-            graded = failed[name] = not_run(todo[name], joined(settings.own), graded)
-        _take(alike[name], graded)
-        told(number, len(todo))
-        for student in dict.fromkeys(work.student for work in alike[name]):
-            if all(work.graded for work in of[student]):
-                complete(student)
+    with closing(made):
+        for number, (name, graded) in enumerate(made, 1):
+            if isinstance(graded, Graded):
+                results.keep(name, graded)
+            else:
+                if isinstance(graded, BaseException):
+                    graded = _outcome(graded)
+                graded = failed[name] = not_run(todo[name], joined(settings.own), graded)
+            _take(alike[name], graded)
+            told(number, len(todo))
+            for student in dict.fromkeys(work.student for work in alike[name]):
+                if all(work.graded for work in of[student]):
+                    complete(student)
 
 
 def _take(works: Sequence[Work], graded: Graded) -> None:

@@ -6,16 +6,19 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 from sqlalchemy.exc import SQLAlchemyError
 
 from . import sandbox
-from .classroom import CantRun, enrol, enter, enter_grades, read, run
+from .classroom import CantRun, Classroom, enrol, enter, enter_grades, read, run
 from .flags import flagged
-from .fork_server import remove_left
+from .fork_server import NoForkServer, remove_left
 from .inside import calls
 from .readable import in_a_line
 from .results import FOLDER, CantKeep, Results, Settings
@@ -48,51 +51,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, help="write the table as a printable page")
 
 
+def in_words(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Lets a command end with a sentence that says what to do, whatever stops it."""
+
+    @wraps(command)
+    def run(args: argparse.Namespace) -> int:
+        try:
+            return command(args)
+        except KeyboardInterrupt:
+            remove_left()
+            said = "Stopped. Finished results are stored: the same command goes on from there."
+        except Timeout:
+            said = "Somebody else is grading in this folder: wait until they have finished."
+        except (CantRun, CantKeep, sandbox.NoSandbox, NoForkServer) as error:
+            said = str(error)
+        except OSError as error:
+            where = f"{error.filename} can't be used: " if error.filename else ""
+            said = where + (error.strerror or str(error))
+        except SQLAlchemyError as error:
+            said = _of_the_gradebook(str(getattr(error, "orig", None) or error))
+        except Exception as error:
+            said = _unexpected(error)
+        print(said, file=sys.stderr)
+        return COULD_NOT_RUN
+
+    return run
+
+
+def _of_the_gradebook(why: str) -> str:
+    used = "another program uses it, so try again when that has finished"
+    remedy = used if "locked" in why else "restore it from a backup"
+    return f"The gradebook can't be used ({in_a_line(why)}): {remedy}."
+
+
+def _unexpected(error: Exception) -> str:
+    place = Path(FOLDER, "unexpected.txt")
+    with suppress(OSError):
+        place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    what = in_a_line(f"{type(error).__name__}: {error}")
+    said = f"This error of the course, not of a submission, ended the command: {what[:300]}"
+    return f"{said}\nPlease report it with the file {place}. Finished results are stored."
+
+
+@in_words
 def grade(args: argparse.Namespace) -> int:
     """Grades a class; its output is for people, its exit status for scripts."""
     course, assignment = Path.cwd(), args.assignment.strip("/")
     if args.lms and not args.csv:
-        return _stop("--lms needs --csv FILE, the file to be written.")
+        raise CantRun("--lms needs --csv FILE, the file to be written.")
     for file in filter(None, (args.csv, args.html)):
-        if not file.absolute().parent.is_dir():
-            return _stop(f"There is no folder {file.parent} for {file.name}.")
-    try:
-        if args.trust_submissions:
-            os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
-        else:
-            sandbox.demand()
-        tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
-        (course / FOLDER).mkdir(exist_ok=True)
-        with FileLock(course / FOLDER / "lock", timeout=0):
-            classroom = enter(course, assignment, args.student)
-            if not args.trust_submissions:
-                for what, missing in WITHOUT.items():
-                    if reason := missing():
-                        print(f"{what}: {reason}.", file=sys.stderr)
-            settings = Settings.of(course, tier, classroom.lessons)
-            read(classroom, settings, args.student)
-            left_out = enrol(classroom, args.enrol)
-            if not classroom.roster:
-                print(NO_STUDENTS.format(assignment=assignment), file=sys.stderr)
-            remove_left()  # there may be nothing to run, so no new sandbox
-            entered: dict[str, bool] = {}
-
-            def enter_one(student: str) -> None:
-                entered[student] = enter_grades(classroom, student, args.force)
-
-            how = args.workers, args.scheduler, args.force
-            run(classroom, settings, Results(course), _progress, enter_one, *how)
-            for student in [s for s in classroom.students if s not in {*entered, *left_out}]:
-                enter_one(student)
-    except KeyboardInterrupt:
-        return _stop("Stopped. Finished results are stored: the same command goes on from there.")
-    except Timeout:
-        return _stop("Somebody else is grading in this folder: wait until they have finished.")
-    except (CantRun, CantKeep, sandbox.NoSandbox, OSError) as error:
-        return _stop(str(error))
-    except SQLAlchemyError as error:
-        why = getattr(error, "orig", None) or str(error).splitlines()[0]
-        return _stop(f"The gradebook can't be used: {why}. Is it locked by another program?")
+        if not file.absolute().parent.is_dir() or file.is_dir():
+            raise CantRun(f"{file} can't be written: name a file in a folder that is there.")
+    if args.trust_submissions:
+        os.environ["COURSE_TRUST_SUBMISSIONS"] = "yes"
+    else:
+        sandbox.demand()
+    tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
+    (course / FOLDER).mkdir(exist_ok=True)
+    with FileLock(course / FOLDER / "lock", timeout=0):
+        classroom = enter(course, assignment, args.student)
+        if not args.trust_submissions:
+            for what, missing in WITHOUT.items():
+                if reason := missing():
+                    print(f"{what}: {reason}.", file=sys.stderr)
+        entered = _graded(classroom, Settings.of(course, tier, classroom.lessons), args)
     not_entered = [student for student in classroom.students if not entered.get(student)]
     table = Table.of(classroom, flagged(classroom), not_entered)
     print(table.text())
@@ -108,6 +130,25 @@ def grade(args: argparse.Namespace) -> int:
     return NEED_A_PERSON if not all(entered.values()) or table.needs_a_person else ALL_GRADED
 
 
+def _graded(classroom: Classroom, settings: Settings, args: argparse.Namespace) -> dict[str, bool]:
+    """Reads, runs and enters submissions; returns whose results nbgrader could enter."""
+    read(classroom, settings, args.student)
+    left_out = enrol(classroom, args.enrol)
+    if not classroom.roster:
+        print(NO_STUDENTS.format(assignment=classroom.assignment), file=sys.stderr)
+    remove_left()  # there may be nothing to run, so no new sandbox
+    entered: dict[str, bool] = {}
+
+    def enter_one(student: str) -> None:
+        entered[student] = enter_grades(classroom, student, args.force)
+
+    how = args.workers, args.scheduler, args.force
+    run(classroom, settings, Results(classroom.course), _progress, enter_one, *how)
+    for student in [s for s in classroom.students if s not in {*entered, *left_out}]:
+        enter_one(student)
+    return entered
+
+
 def _keep_counts(place: Path, table: Table) -> None:
     """Writes what the class misunderstood, for authors of the catalogue; one file per run."""
     place.parent.mkdir(exist_ok=True)
@@ -121,8 +162,3 @@ def _progress(done: int, of: int) -> None:
         print(bar, end="\n" if done == of else "", file=sys.stderr, flush=True)
     elif done == of:
         print(f"{of} notebooks were run.", file=sys.stderr, flush=True)
-
-
-def _stop(said: str) -> int:
-    print(said, file=sys.stderr)
-    return COULD_NOT_RUN

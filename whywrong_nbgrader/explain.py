@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from whywrong.hosting import AnswerKey, Exercise, joined, kept_key, own_folders
 
 from . import sandbox
 from .classroom import CantRun, Work, enter, read
+from .command import in_words
 from .flags import answers
 from .notebooks import watched_verdict
 from .preprocessors import trusted
@@ -29,25 +29,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("exercise", help="such as naive_mean")
 
 
+@in_words
 def explain(args: argparse.Namespace) -> int:
     course, tier = Path.cwd(), sandbox.TRUSTED if trusted() else sandbox.SANDBOX
-    try:
-        if tier == sandbox.SANDBOX:
-            sandbox.demand()
-        exercise = joined(own_folders()).find(args.exercise)
-        if exercise is None:
-            raise CantRun(f"There is no exercise {args.exercise}: see `course progress`.")
-        assignment, notebook = exercise.lesson.split("/", 1)
-        classroom = enter(course, assignment, args.student)
-        settings = Settings.of(course, tier, classroom.lessons)
-        read(classroom, settings, args.student)
-        work = next(w for w in classroom.works if w.notebook == notebook)
+    if tier == sandbox.SANDBOX:
+        sandbox.demand()
+    exercise = joined(own_folders()).find(args.exercise)
+    if exercise is None:
+        raise CantRun(f"There is no exercise {args.exercise}: see `course progress`.")
+    assignment, notebook = exercise.lesson.split("/", 1)
+    classroom = enter(course, assignment, args.student)
+    settings = Settings.of(course, tier, classroom.lessons)
+    read(classroom, settings, args.student)
+    for work in (w for w in classroom.works if w.notebook == notebook):
         said = [*classroom.said[work.student], *work.trouble]
         print("\n".join(_told(work, said, exercise, settings)))
-    except (CantRun, sandbox.NoSandbox, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+        return 0
+    raise CantRun(
+        f"The gradebook has no notebook {notebook}: nbgrader generate_assignment {assignment}"
+    )
 
 
 def _told(work: Work, said: list[str], exercise: Exercise, settings: Settings) -> Iterator[str]:

@@ -94,8 +94,10 @@ class CarefulExporter(NotebookExporter):
         cells = released(ids["db_url"], ids["assignment"], ids["notebook"])
         given = handed_out(lesson(course, ids["assignment"], path.name))
         found = submission(path.parent, path.stem, cells, given) or Submission(unsolved(cells))
-        for said in (*found.trouble, *found.notes, *strange_in(path.parent)):
+        for said in (*found.trouble, *found.notes):
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
+        for said in strange_in(path.parent):
+            self.log.warning("%s: %s", ids["student"], said)
         output, resources = self.from_notebook_node(as_notebook(found), resources=resources)
         return output, resources
 

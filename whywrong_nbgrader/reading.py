@@ -179,10 +179,20 @@ def _decoded(data: bytes, repairs: Counter[str]) -> str:
         # Text in another encoding has hardly any valid letters outside ASCII.
         others = sum(1 for letter in text if ord(letter) > 127) - lost
         if lost > others:
-            repairs["it was Windows-1252 text"] += 1
-            return data.rstrip(b"\0").decode("cp1252", "replace")
+            repairs["it was not UTF-8 text"] += 1
+            return _decoded_otherwise(data.rstrip(b"\0"))
         repairs["some letters were not UTF-8"] += 1
     return text
+
+
+def _decoded_otherwise(data: bytes) -> str:
+    """A text in an unknown encoding. In those of East Asia, a letter's second byte may be that of a
+    backslash; read as GB 18030, their letters begin and end where they should. In Western ones,
+    some letter is followed by a space, which GB 18030 doesn't allow."""
+    try:
+        return data.decode("gb18030")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
 
 
 def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:

@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -36,7 +36,8 @@ ATTEMPTS = 2  # at running a notebook alone, after a process that ran it was kil
 MEMORY, SECONDS = 4 * 2**30, 600.0  # of a grading process: bytes; seconds per notebook
 KILLED = "it could not be run: a process that grades was killed each time"
 
-Made = Iterator[tuple[str, Graded | BaseException | str]]  # name; result, or why there is none
+# A notebook's name, and its result or why there is none.
+Made = Generator[tuple[str, Graded | BaseException | str], None, None]
 
 
 @cache
@@ -94,7 +95,8 @@ def _together(
     left: dict[str, Sequence[Cell]], killed: list[str], settings: Settings, workers: int
 ) -> Made:
     """Runs notebooks in a pool until none is left or a process is killed. Removes from `left` what
-    has run, and adds to `killed` what was running when a process was killed."""
+    has run, and adds to `killed` what was running when a process was killed. If it is stopped, what
+    runs is killed, because it may take minutes."""
     # The fork server loads PyTorch and the course once; if the temporary folder's name is too long
     # for a socket, each worker loads them itself.
     short = len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PLACE
@@ -103,24 +105,29 @@ def _together(
     running: dict[Future, str] = {}
     broken = False
     with ProcessPoolExecutor(workers, mp_context=context, initializer=begin) as pool:
-        while running or (left and not broken):
-            while left and len(running) < workers and not broken:
-                name = next(iter(left))
-                cells = [asdict(cell) for cell in left[name]]
-                try:
-                    running[pool.submit(work, cells, settings)] = name
-                except BrokenProcessPool:
-                    broken = True
-                    break
-                del left[name]
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                name, error = running.pop(future), future.exception()
-                if isinstance(error, BrokenProcessPool):
-                    broken = True
-                    killed.append(name)
-                else:
-                    yield name, error or Graded(**future.result())
+        try:
+            while running or (left and not broken):
+                while left and len(running) < workers and not broken:
+                    name = next(iter(left))
+                    cells = [asdict(cell) for cell in left[name]]
+                    try:
+                        running[pool.submit(work, cells, settings)] = name
+                    except BrokenProcessPool:
+                        broken = True
+                        break
+                    del left[name]
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    name, error = running.pop(future), future.exception()
+                    if isinstance(error, BrokenProcessPool):
+                        broken = True
+                        killed.append(name)
+                    else:
+                        yield name, error or Graded(**future.result())
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
 
 
 failed: dict[str, Graded] = {}  # results of this run that are not stored
