@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import attention_scores, cached_attention_step, merge_heads, split_heads
-from .transformer import LayerNorm, TokenAndPosition, TransformerBlock, apply_rope, check_ids
+from .transformer import (
+    LayerNorm,
+    TokenAndPosition,
+    TransformerBlock,
+    apply_rope,
+    can_be_read,
+    check_ids,
+)
 
 # Windows, model and loss ------------------------------------------------------------------------
 
@@ -105,7 +112,8 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
 
     Raises:
         ValueError: there is no token to predict (T = 1, or only padding), the shapes don't match,
-            or an id is outside the vocabulary.
+            or an id is outside the vocabulary. On a GPU, where reading ids would wait for all its
+            work, only padding gives NaN, and such an id stops the program.
     """
     check_ids(ids if pad_id is None else ids.masked_fill(ids == pad_id, 0), logits.shape[-1])
     B, T = ids.shape
@@ -116,12 +124,10 @@ def next_token_loss(logits: Tensor, ids: Tensor, pad_id: int | None = None) -> T
         )
     logits = logits[:, : T - 1].flatten(0, 1)  # (B, T - 1, V) -> (N, V)
     targets = ids[:, 1:].flatten().long()  # (B, T - 1) -> (N,)
-    if pad_id is not None:
-        kept = targets != pad_id
-        logits, targets = logits[kept], targets[kept]
-    if len(targets) == 0:
+    ignored = -100 if pad_id is None else pad_id  # -100 is PyTorch's default, and never an id
+    if T == 1 or (can_be_read(ids) and bool((targets == ignored).all())):
         raise ValueError(f"ids {tuple(ids.shape)} have no token to predict: T = 1 or only padding")
-    return F.cross_entropy(logits, targets)  # (N, V) and (N,) -> ()
+    return F.cross_entropy(logits, targets, ignore_index=ignored)  # (N, V) and (N,) -> ()
 
 
 # Training ---------------------------------------------------------------------------------------
@@ -165,7 +171,8 @@ def train_lm(model: nn.Module, batches: Sequence[Tensor], learning_rate: float) 
     Returns:
         The loss before each step.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    on_gpu = next(model.parameters()).is_cuda
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=on_gpu)
     losses = []
     for i, ids in enumerate(batches):
         for group in optimizer.param_groups:

@@ -5,6 +5,7 @@ Letters in shapes: `B` batch, `T` tokens, `S` source length, `C` model width (`d
 """
 
 import math
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -167,16 +168,16 @@ def sinusoidal_positions(length: int, d_model: int) -> Tensor:
     return pairs.flatten(start_dim=1).float()  # (length, d_model / 2, 2) -> (length, d_model)
 
 
-def _angles(length: int, width: int, base: float, offset: int = 0) -> Tensor:
-    """The products of positions from `offset` on and base^(-2i / width): `(length, width / 2)`.
+def _angles(length: int, width: int, base: float, device: torch.device | None = None) -> Tensor:
+    """The products of positions from 0 on and base^(-2i / width): `(length, width / 2)`.
 
     The products are computed in float64, because at position 1,024 a float32 angle has an error of
     5e-5.
     """
     if width % 2:
         raise ValueError(f"channels are used in pairs, so their number must be even, got {width}")
-    even = torch.arange(0, width, 2, dtype=torch.float64)  # 2i
-    positions = torch.arange(offset, offset + length, dtype=torch.float64)
+    even = torch.arange(0, width, 2, dtype=torch.float64, device=device)  # 2i
+    positions = torch.arange(length, dtype=torch.float64, device=device)
     return positions[:, None] * base ** (-even / width)  # (length, 1) * (width / 2,)
 
 
@@ -189,7 +190,8 @@ class TokenAndPosition(nn.Module):
         d_model: width C of a row.
 
     Shapes: `forward(ids)` takes `(B, T)` int64 or int32 and returns `(B, T, C)`. Ids of another
-    dtype or outside the vocabulary, and a batch without tokens, raise `ValueError`.
+    dtype or outside the vocabulary, and a batch without tokens, raise `ValueError`; ids outside the
+    vocabulary do so only on the CPU, since on a GPU the lookup itself stops the program.
     """
 
     def __init__(self, vocab_size: int, context_length: int, d_model: int) -> None:
@@ -210,13 +212,19 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"ids must be (B, T) with B and T at least 1, got {tuple(ids.shape)}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"ids must be of dtype int64 or int32, got {ids.dtype}")
-    # Ids are checked before the lookup, because an index out of range crashes the process on a GPU.
-    for id in map(int, ids.aminmax()):
-        if not 0 <= id < vocab_size:
-            raise ValueError(
-                f"ids must be between 0 and {vocab_size - 1}, for a vocabulary of {vocab_size}: "
-                f"got {id}"
-            )
+    if can_be_read(ids):
+        for id in map(int, ids.aminmax()):
+            if not 0 <= id < vocab_size:
+                raise ValueError(
+                    f"ids must be between 0 and {vocab_size - 1}, for a vocabulary of "
+                    f"{vocab_size}: got {id}"
+                )
+
+
+def can_be_read(x: Tensor) -> bool:
+    """Whether the numbers of x can be read at once: those on a GPU only when it has finished all
+    its work, and those in a graph that is being compiled not at all."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
@@ -238,11 +246,34 @@ def apply_rope(x: Tensor, base: float = 10000.0, offset: int = 0) -> Tensor:
         ValueError: D is odd.
     """
     T, D = x.shape[-2:]
-    angles = _angles(T, D, base, offset)  # (T, D / 2)
-    cos, sin = angles.cos().to(x), angles.sin().to(x)
+    cos, sin = _cos_and_sin(offset + T, D, base, x)  # (offset + T, D / 2) each
+    cos, sin = cos[offset:], sin[offset:]  # (T, D / 2) each
     a, b = x[..., 0::2], x[..., 1::2]  # (B, H, T, D / 2) each
     pairs = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)  # (B, H, T, D / 2, 2)
     return pairs.flatten(start_dim=-2)  # (B, H, T, D / 2, 2) -> (B, H, T, D)
+
+
+def _cos_and_sin(length: int, width: int, base: float, like: Tensor) -> tuple[Tensor, Tensor]:
+    """The cosines and sines of `_angles`, in the dtype and on the device of `like`.
+
+    They are taken from a table that is computed once. It has as many rows as the next power of two,
+    so that it is not computed again for each token of a text.
+    """
+    if torch.compiler.is_compiling():  # a graph computes them once for all its layers
+        angles = _angles(length, width, base, like.device)
+        return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+    rows = 1 << int(length).bit_length()
+    cos, sin = _table(rows, width, base, like.dtype, like.device)
+    return cos[:length], sin[:length]
+
+
+@lru_cache(maxsize=16)
+def _table(
+    rows: int, width: int, base: float, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode(False):  # so that the tensors can be used in training later
+        angles = _angles(rows, width, base, device)
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 # Lesson 11: the blocks of an encoder and a decoder ----------------------------------------------

@@ -13,6 +13,7 @@ from torch import nn
 
 from course_utils import attention, transformer
 from course_utils.experiments import loss_so_far, modern
+from course_utils.language_model import TinyLM, generate_cached, next_token_loss
 from course_utils.todays_models import (
     GroupedQueryAttention,
     MixtureOfExperts,
@@ -24,6 +25,7 @@ from course_utils.todays_models import (
     load_gpt2,
     load_llama,
     new_caches,
+    sample_cached,
     sliding_window_mask,
 )
 from whywrong.hosting import catalogue
@@ -34,6 +36,30 @@ def test_wrong_sizes_are_refused():
         GroupedQueryAttention(12, 6, 4, 5)
     with pytest.raises(ValueError, match="context_length is 5"):
         GroupedQueryAttention(12, 6, 3, 5)(torch.zeros(1, 6, 12))
+
+
+MODELS = [partial(TinyLM, 11, 12, 3, 9, 2), partial(ModernLM, 11, 12, 6, 3, 9, 2, 20)]
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_model_and_its_loss_compile_into_one_graph(make):
+    model, ids = make(), torch.randint(11, (4, 9))
+
+    def loss(ids):
+        return next_token_loss(model(ids[:, :-1]), ids)
+
+    whole = torch.compile(loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(whole(ids), loss(ids))
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_no_step_waits_for_the_numbers_of_a_device(make):
+    """On "meta", which has shapes but no numbers, reading a number raises an error."""
+    model, ids = make().to("meta"), torch.zeros(4, 9, dtype=torch.int64, device="meta")
+    next_token_loss(model(ids[:, :-1]), ids, pad_id=3).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    generate = generate_cached if isinstance(model, TinyLM) else sample_cached
+    assert generate(model, ids[:, :2], 3).shape == (4, 5)
 
 
 @pytest.mark.parametrize("k", [1, 2, 4])

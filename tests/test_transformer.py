@@ -253,3 +253,13 @@ def test_rope_multiplies_each_pair_by_a_complex_number_of_size_one(dtype):
 def test_rope_continues_at_the_offset():
     x = numbers(2, 3, 7, 10).detach()
     assert torch.equal(apply_rope(x[:, :, 4:], offset=4), apply_rope(x)[:, :, 4:])
+
+
+def test_rope_computes_cosines_once_for_a_length_a_width_and_a_base():
+    with torch.inference_mode():
+        apply_rope(torch.randn(1, 1, 8, 6), base=77.0)
+    x = torch.randn(2, 3, 5, 6, requires_grad=True)  # in training, after a use in inference mode
+    with torch.profiler.profile() as profile:
+        apply_rope(x, base=77.0).sum().backward()
+        apply_rope(x[:, :, :1], base=77.0, offset=7)
+        assert "aten::cos" not in {event.key for event in profile.key_averages()}

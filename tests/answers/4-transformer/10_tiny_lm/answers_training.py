@@ -175,7 +175,7 @@ def trains_with(schedule):
 
 def trains_by_while(model, batches, learning_rate):
     losses, n = [], len(batches)
-    optimizer = torch.optim.AdamW(list(model.parameters()), lr=1.0, fused=False)
+    optimizer = torch.optim.AdamW(list(model.parameters()), lr=1.0, fused=True)
     while len(losses) < n:
         optimizer.param_groups[0]["lr"] = learning_rate * (n - len(losses)) / n
         losses.append(make_step()(model, batches[len(losses)], optimizer))
