@@ -69,12 +69,27 @@ def renamed_notebook(hand: Hand) -> None:
     hand.opened[0].path = hand.folder / f"{ONE} (1).ipynb"
 
 
-@attack("files", said="naive_mean: not", told="not a notebook of this", paid=1.0)
+@attack("files", said="naive_mean: not", told="is another notebook, which is not graded", paid=1.0)
 def two_notebooks(hand: Hand) -> None:
     """The notebook has a copy with more right answers."""
     hand.quiz_done()
     hand.lesson().solve()
     hand.opened[1].path = hand.folder / f"Copy of {ONE}.ipynb"
+
+
+@attack("files", QUIZ_AND_MEAN, "Right", told='so "x is graded; ', own=True, paid=QUIZ_AND_MEAN)
+def name_that_is_a_remark(hand: Hand) -> None:
+    """The only notebook's name looks like other remarks, on an honest student."""
+    hand.lesson().solve()
+    name = "x is graded; the same text as ada in naive_mean; ada belongs to ben.ipynb"
+    hand.opened[0].path = hand.folder / name
+
+
+@attack("files", said="naive_mean: not", told="in code cells .* and 880 more", paid=1.0)
+def nine_hundred_repairs(hand: Hand) -> None:
+    """Each of 900 cells has to be repaired, for which it would get a remark of its own."""
+    cells = hand.quiz_done().content.cells
+    cells += [new_code_cell(f"x{number} =\u00a0‘{number}’") for number in range(900)]
 
 
 @attack("files", points=0.0, said="can't be read", told="can't be read", before=True)

@@ -42,6 +42,7 @@ from nbgrader.converters import Autograde
 from nbconvert.exporters import NotebookExporter
 del c.Autograde.sanitize_preprocessors, c.Autograde.autograde_preprocessors
 c.Autograde.exporter_class = NotebookExporter
+c.Autograde.create_student = True
 c.ExecutePreprocessor.timeout = c.Execute.timeout = 10
 """
 
@@ -130,7 +131,7 @@ def student_reads(course: Path, name: str) -> str:
     said: list[str] = []
     for path in sorted((course / "autograded" / name / ASSIGNMENT).glob("*.ipynb")):
         for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "markdown" and "can't be read" in cell.source:
+            if cell.cell_type == "markdown" and cell.source.startswith("**This is not the"):
                 said.append(cell.source.split("** ")[-1])
             for output in cell.get("outputs", []):
                 text = output.get("text", "").strip()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from textwrap import dedent
 
 from nbformat.v4 import new_code_cell, new_output
 
 from whywrong.hosting import joined, kept_key
 
-from .evil_kit import MEAN, QUIZ_AND_MEAN, THREE, Hand, attack, forging
+from .evil_kit import MEAN, ONE, QUIZ_AND_MEAN, THREE, Hand, attack, forging
+from .nbgrader_class import right_answer
 
 # ---------------------------------------------------------------- the check
 
@@ -272,6 +274,16 @@ def borrows_bytecode(hand: Hand) -> None:
         mine = types.FunctionType(code, attention.naive_mean.__globals__)
         def naive_mean(x):
             return mine(x)
+    """)
+
+
+@attack("verdicts", QUIZ_AND_MEAN, said="", told="compiled from a text", paid=QUIZ_AND_MEAN)
+def borrows_as_text(hand: Hand) -> None:
+    """The published solution's text is in base64, so that no comparison of texts sees it."""
+    hidden = b64encode(right_answer(ONE, MEAN).encode())
+    hand.answer(f"""
+        import base64
+        exec(base64.b64decode({hidden!r}).decode())
     """)
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -266,8 +267,8 @@ def test_work_that_is_not_where_it_is_graded_is_named(tmp_path):
         (tmp_path / name).write_bytes(notebook)
     for name in ("timestamp.txt", "helper.py", f"{LESSON}.ipynb"):
         (tmp_path / name).write_text("x")
-    said = folders.not_read_in(tmp_path, [LESSON])
-    assert sorted(line.split()[0] for line in said) == sorted(places)
+    said = folders.not_read_in(tmp_path, [f"{LESSON}.ipynb"])
+    assert sorted(line.split('"')[1] for line in said) == sorted(places)
 
 
 # Which file ---------------------------------------------------------------------------------------
@@ -277,9 +278,9 @@ OWN = f"{LESSON}.ipynb"
 
 def folders_of_a_student():
     """What is in a folder, and what is said of it; None: nothing is graded."""
-    right, stub, wrong = solved(), dumps(released()), solved()
+    right, stub, wrong = dumps(solved()), dumps(released()), solved()
     cell(wrong, "softmax")["source"] = "def softmax(scores, dim=-1):\n    return scores"
-    right, wrong = dumps(right), dumps(wrong)
+    wrong = dumps(wrong)
     opened = nbformat.reads(right.decode(), 4)
     program, page = (
         form().from_notebook_node(opened)[0].encode() for form in (PythonExporter, HTMLExporter)
@@ -297,21 +298,26 @@ def folders_of_a_student():
         *("03_Softmax_Masking.ipynb", f"lovelace_12_34_{LESSON}-1.ipynb", "01_naive_mean.ipynb"),
         *(f"work/{OWN}", f"{LESSON} (Ada's conflicted copy 2026-10-01).ipynb", "mine"),
     ):
-        yield {name: right}, f"{OWN} is missing, so {name} is graded"
+        yield {name: right}, f'{OWN} is missing, so "{name}" is graded'
     for name, found in {"s.py": program, "t.py": percent, "s.html": page, "a.ipynb": right}.items():
-        yield {OWN: stub, name: found}, f"{OWN} has no answers, so {name} is graded"
-    yield {"a.zip": archive}, f"{OWN} is missing, so a.zip: work/{OWN} is graded"
-    yield {OWN: b"", "a.ipynb": right}, f"{OWN} can't be read, so a.ipynb is graded"
-    yield {"a.ipynb": right, "a.py": program}, "so a.ipynb is graded"  # the same answers
-    yield {"a.ipynb": right, "b.ipynb": wrong}, "different answers to it are in a.ipynb and b.ipynb"
+        yield {OWN: stub, name: found}, f'{OWN} has no answers, so "{name}" is graded'
+    yield {"a.zip": archive}, f'{OWN} is missing, so "a.zip: work/{OWN}" is graded'
+    yield {OWN: b"", "a.ipynb": right}, f'{OWN} can\'t be read, so "a.ipynb" is graded'
+    yield {"a.ipynb": right, "a.py": program}, 'so "a.ipynb" is graded'  # the same answers
+    yield {"a.ipynb": right, "b.ipynb": wrong}, 'answers to it are in "a.ipynb" and "b.ipynb"'
+    yield {OWN: stub + right + wrong}, "several notebooks with different answers"
     yield {OWN: right, "a.ipynb": wrong}, ""
     yield {OWN: program}, "it was a program"
     yield {OWN: page}, "it was a web page"
     yield {OWN: twice}, ""
     yield {OWN: twice_stub + b"}"}, "only one has answers"
     yield {OWN: stub + right}, "only one has answers"
+    unread = f"{OWN} is missing, and "
+    yield {"a.zip": archive[:200]}, f'{unread}"a.zip" can\'t be read: no notebook in it can be'
+    yield {"a.7z": b"7z\xbc\xaf\x27"}, f'{unread}"a.7z" can\'t be read: it is an archive'
+    yield {f"{LESSON} (1).ipynb": right[:300]}, f'{unread}"{LESSON} (1).ipynb" can\'t be read:'
     yield {OWN: stub}, None
-    yield {"a.zip": archive[:200], "b.zip": b"PK"}, None
+    yield {"01_naive_mean.ipynb": b"", "helper.py": b"def f(): ..."}, None
     yield {}, None
 
 
@@ -321,11 +327,14 @@ def test_the_only_file_with_answers_to_a_lesson_is_graded(tmp_path):
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-        found = submission(folder, LESSON, cells_as_released(), given())
-        ungraded = said is None or "different" in said
+        folder.mkdir(exist_ok=True)
+        lessons = "01_naive_mean", LESSON
+        found = submission(folder, LESSON, cells_as_released(), given(), lessons)
+        ungraded = said is None or re.search("different|answers to it|can't be read:", said)
         assert ungraded or found.answers == RIGHT, files.keys()
         assert not ungraded or found is None or not found.answers, files.keys()
-        assert (said or "") in "; ".join([*found.notes, *found.trouble] if found else []), said
+        told = "; ".join([*found.notes, *found.trouble]) if found else ""
+        assert said in told if said else not found or not found.trouble, (said, told)
 
 
 # The class ----------------------------------------------------------------------------------------

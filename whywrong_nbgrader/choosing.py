@@ -3,46 +3,63 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .folders import perhaps_notebooks
+from .folders import may_be_a_notebook, perhaps_notebooks
 from .helper import TooMuch, helper
-from .readable import in_a_line
+from .readable import file_name, shortened
 from .restoring import Released
 from .submissions import Submission, handed_out, lesson, released, restored, unsolved
 
+MEMBER = ": "  # between an archive's name and that of a file in it
 SECONDS = 8.0  # processor time for all files of a submission that are read for one lesson
 
 
 def submission(
-    folder: Path, name: str, released: Mapping[str, Released], given: Sequence[str]
+    folder: Path,
+    name: str,
+    released: Mapping[str, Released],
+    given: Sequence[str],
+    lessons: Collection[str],
 ) -> Submission | None:
     """Returns a lesson's notebook, or None if nothing was submitted for it.
 
     The file of the lesson's name counts, whatever it contains besides answers. If it is missing,
-    can't be read or has no answers, the only other file with answers to this lesson counts.
+    can't be read or has no answers, the only other file with answers to this lesson counts; if
+    there is none, the files that can't be read are named.
+
+    Args:
+        lessons: the names of all notebooks of the assignment.
     """
     path = folder / f"{name}.ipynb"
     own = restored(path, released, given) if os.path.lexists(path) else None
     if own and own.answers:
         return own
-    others = _others(folder, path, released, given)
-    if not others:
-        return own
     why = "is missing" if own is None else "can't be read" if own.unreadable else "has no answers"
-    (known, found), *more = others.items()
-    if all(one.answers == found.answers for _, one in more):
-        said = f"{path.name} {why}, so {known} is graded"
-        return replace(found, notes=[*found.notes, said], source=known)
-    files = " and ".join(others)
-    said = f"{path.name} {why}, and different answers to it are in {files}: none is graded"
+    others, unread = _others(folder, path, released, given)
+    for one in lessons:
+        unread.pop(f"{one}.ipynb", None)
+    if not others and not unread:
+        return own
+    sources = [one.partition(MEMBER)[0] for one in others or unread]
+    answers = [one.answers for one in others.values()]
+    if others and all(one == answers[0] for one in answers):
+        known, found = next(iter(others.items()))
+        said = f"{path.name} {why}, so {file_name(known)} is graded"
+        return replace(found, notes=[*found.notes, said], sources=sources)
+    if others:
+        files = " and ".join(map(file_name, others))
+        trouble = [f"{path.name} {why}, and different answers to it are in {files}: none is graded"]
+    else:
+        reasons = [f"{file_name(one)} can't be read: {reason}" for one, reason in unread.items()]
+        trouble = shortened(f"{path.name} {why}, and {reason}" for reason in reasons)
     made = own or Submission(unsolved(released))
-    return Submission(made.cells, made.notes, [*made.trouble, said], made.language)
+    return replace(made, trouble=[*made.trouble, *trouble], sources=sources)
 
 
 def under_other_names(coursedir: Any, folder: Path) -> list[str]:
@@ -59,34 +76,42 @@ def under_other_names(coursedir: Any, folder: Path) -> list[str]:
         if os.path.lexists(path):
             continue
         given = handed_out(lesson(coursedir, assignment, path.name))
-        if submission(folder, path.stem, released(db_url, assignment, path.stem), given):
+        if submission(folder, path.stem, released(db_url, assignment, path.stem), given, names):
             found.append(str(path))
     return found
 
 
 def _others(
     folder: Path, path: Path, released: Mapping[str, Released], given: Sequence[str]
-) -> dict[str, Submission]:
-    """The other files of a submission that have answers to a lesson, by name."""
+) -> tuple[dict[str, Submission], dict[str, str]]:
+    """The other files of a submission that have answers to a lesson, by name; and those that may
+    be notebooks but can't be read, with the reason."""
     until = helper().spent + SECONDS
-    found: dict[str, Submission] = {}
+    found, unread = dict[str, Submission](), dict[str, str]()
     for place in perhaps_notebooks(folder):
         if place == path:
             continue
-        known = in_a_line(str(place.relative_to(folder)))
-        for member in _members(place):
+        name = str(place.relative_to(folder))
+        packed = place.suffix.lower() == ".zip"
+        members = _members(place) if packed else [""]
+        if not members:
+            unread[name] = "no notebook in it can be unpacked"
+        for member in members:
             if helper().spent > until:
-                return found
-            one = restored(place, released, given, member)
+                return found, unread
+            one, known = (
+                restored(place, released, given, member),
+                name + MEMBER * bool(member) + member,
+            )
             if one.answers:
-                found[f"{known}: {in_a_line(member)}" if member else known] = one
-    return found
+                found[known] = one
+            elif one.unreadable and may_be_a_notebook(member or name):
+                unread[known] = one.unreadable
+    return found, unread
 
 
 def _members(path: Path) -> list[str]:
-    """The files in an archive that may be notebooks; of any other file, a single empty name."""
-    if path.suffix.lower() != ".zip":
-        return [""]
+    """The files in an archive that may be notebooks."""
     try:
         return list(map(str, helper().ask("members", str(path))))
     except TooMuch:

@@ -35,7 +35,7 @@ from .choosing import submission
 from .collecting import doubts
 from .folders import not_read_in, strange_in
 from .fork_server import NoForkServer
-from .names import ALLOWED, is_a_name, secret_of, submitted_at
+from .names import ALLOWED, is_a_name, letters, secret_of, submitted_at
 from .notebooks import Graded, not_run
 from .readable import in_a_line
 from .restoring import Released, code_cells
@@ -63,7 +63,7 @@ class Work:
     notes: list[str] = field(default_factory=list)  # what was repaired
     trouble: list[str] = field(default_factory=list)  # that a person should look at
     missing: bool = False  # it was not submitted
-    source: str = ""  # the file, if it hasn't the lesson's name
+    sources: list[str] = field(default_factory=list)  # other files that something is said about
     graded: Graded | None = None
 
 
@@ -154,7 +154,8 @@ def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
         if student in handed_in and is_a_name(student):
             place = folder / student / assignment
             works = [*_of(student, place, lessons, settings)]
-            used = [*lessons, *(work.source for work in works)]
+            used = [f"{name}.ipynb" for name in lessons]
+            used += [source for work in works for source in work.sources]
             classroom.noted[student] += strange_in(place) + not_read_in(place, used)
             if submitted_at(place) is None:
                 said = "it has no time of submission, so it is never late"
@@ -183,10 +184,10 @@ def _of(student: str, folder: Path, lessons: Lessons, settings: Settings) -> Ite
     """One student's notebooks, ready to run, with the problems that a person should look at."""
     for notebook, (cells, given) in lessons.items():
         work = Work(student, notebook)
-        if found := submission(folder, notebook, cells, given):
+        if found := submission(folder, notebook, cells, given, lessons):
             work.trouble += found.trouble
             work.notes += found.notes
-            work.source = found.source
+            work.sources = found.sources
             work.cells = code_cells(found.cells, given)
             work.name = settings.name(work.cells)
         else:
@@ -305,7 +306,9 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
             work.name, work.cells = "", []
         if student in may:
             line = f"course grade {classroom.assignment} --student {shlex.quote(student)} --enrol"
-            said = f"this name is not in the gradebook; to add it: {in_a_line(line)}"
+            alike = [known for known in classroom.roster if letters(known) == letters(student)]
+            other = f", but {in_a_line(alike[0])} is: perhaps the same person" if alike else ""
+            said = f"this name is not in the gradebook{other}; to add it: {in_a_line(line)}"
             classroom.said[student].append(said)
     return classroom.strangers
 

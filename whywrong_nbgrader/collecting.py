@@ -23,10 +23,12 @@ from traitlets import Dict, Unicode
 
 from .careful import be_careful
 from .folders import below, strange_in
+from .helper import helper
 from .names import ALLOWED, is_a_name, submitted_at, time_of
-from .readable import in_a_line
+from .readable import file_name, in_a_line
 from .submissions import unreadable
 
+SECONDS = 20.0  # processor time for reading the notebooks of one submission
 SUBMITTING = timedelta(minutes=10)  # the longest time that a submission may take
 # The name of a submission's folder: student, assignment, time and, mostly, some random letters.
 FOLDER = re.compile(r"(.*)\+([^+]+)\+(\d{4}-[^+]*)(?:\+[^+]*)?", re.S)
@@ -175,11 +177,7 @@ class CollectFiles(ExchangeCollect):
         what needs no decision."""
         counts, noted = _stamped(taken, one.time)
         lost = [f"{said} can't be read (no right to read it)" for said in _lost(Path(src), taken)]
-        broken = [
-            f"{in_a_line(path.name)} can't be read: {why}"
-            for path in sorted(taken.glob("*.ipynb"))
-            if (why := unreadable(path))
-        ]
+        broken = [f"{name} can't be read: {why}" for name, why in _unreadable(taken)]
         if lost or broken:
             self.again[one.student] = lost + broken
         return [*self._of_others(src, one.student), *_back_dated(src, counts), *lost], noted
@@ -241,11 +239,19 @@ def _copy(path: Path, place: Path, home: str, most: int) -> int:
 
 def _lost(src: Path, taken: Path) -> list[str]:
     return [
-        in_a_line(path.name)
+        file_name(path.name)
         for path, about in below(src)
         if about is not None and stat.S_ISREG(about.st_mode) and path.suffix == ".ipynb"
         if not (taken / path.relative_to(src)).exists()
     ]
+
+
+def _unreadable(taken: Path) -> Iterator[tuple[str, str]]:
+    """The notebooks of a submission that can't be read completely, with the reasons."""
+    until = helper().spent + SECONDS
+    for path in sorted(taken.glob("*.ipynb")):
+        if helper().spent < until and (why := unreadable(path)):
+            yield file_name(path.name), why
 
 
 def _noted_in(coursedir: Any) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .readable import in_a_line
+from .readable import file_name
 
 MOST_BESIDE = 100 * 2**20  # bytes of a file that is not a notebook
 MOST_READ = 30  # files of a submission that are read because they may be notebooks
@@ -49,10 +49,10 @@ def strange_in(folder: Path) -> list[str]:
     found = []
     for path, about in below(folder):
         if about is None:
-            known = in_a_line(str(path.relative_to(folder)))
+            known = "the folder" if path == folder else file_name(path.relative_to(folder))
             found.append(f"{known} can't be read, or has too much in it, and the rest is ignored")
         elif said := strange(about):
-            found.append(f"{in_a_line(str(path.relative_to(folder)))} {said}")
+            found.append(f"{file_name(path.relative_to(folder))} {said}")
     return found[:20]
 
 
@@ -72,17 +72,13 @@ def not_read_in(folder: Path, used: Sequence[str]) -> list[str]:
         inside = path.relative_to(folder)
         if about is None or not stat.S_ISREG(about.st_mode) or {*inside.parts} & {*NOT_THEIRS}:
             continue
-        if len(inside.parts) == 1 and path.suffix == ".ipynb" and path.stem in used:
-            continue
-        if {str(inside), in_a_line(str(inside))} & {one.partition(": ")[0] for one in used}:
+        if str(inside) in used:
             continue
         name = path.name.lower()
-        if ".ipynb" in name:
-            found.append(f"{in_a_line(str(inside))} is not a notebook of this assignment")
-        elif name.endswith(ARCHIVES):
-            found.append(f"{in_a_line(str(inside))} is an archive and was not read")
-        elif path.suffix.lower() in TEXTS and _is_notebook(path):
-            found.append(f"{in_a_line(str(inside))} is a notebook under another name; not read")
+        if name.endswith(ARCHIVES):
+            found.append(f"{file_name(inside)} is an archive, in which nothing is graded")
+        elif ".ipynb" in name or (path.suffix.lower() in TEXTS and _is_notebook(path)):
+            found.append(f"{file_name(inside)} is another notebook, which is not graded")
     return found[:20]
 
 
@@ -93,10 +89,14 @@ def perhaps_notebooks(folder: Path) -> list[Path]:
         inside = path.relative_to(folder)
         if about is None or not stat.S_ISREG(about.st_mode) or {*inside.parts} & {*NOT_THEIRS}:
             continue
-        named = ".ipynb" in path.name.lower() or path.suffix.lower() in (".py", ".zip", *PAGES)
+        named = may_be_a_notebook(path.name) or path.suffix.lower() in (".py", *PAGES)
         if about.st_size <= MOST_BESIDE and (named or _is_notebook(path)):
             found.append(path)
     return found[:MOST_READ]
+
+
+def may_be_a_notebook(name: str) -> bool:
+    return ".ipynb" in name.lower() or name.lower().endswith(ARCHIVES)
 
 
 def _is_notebook(path: Path) -> bool:

@@ -8,8 +8,11 @@ import ast
 import html
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from textwrap import dedent
+
+from .readable import shortened
 
 MOST_PARSED = 20_000  # characters of a cell
 SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
@@ -121,7 +124,7 @@ def in_text(source: str) -> list[str]:
 def joined_cells(cells: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]], list[str]]:
     """Returns the cells of a notebook with repaired code, and what was repaired."""
     made: list[dict[str, str]] = []
-    noticed = []
+    noticed, repaired = list[str](), defaultdict[str, list[str]](list)
     number = 0
     for cell in cells:
         if cell["kind"] != "code":
@@ -130,11 +133,14 @@ def joined_cells(cells: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]],
         number += 1
         source, said = mended(cell["source"])
         if said:
-            noticed.append(f"code cell {number}: {said}")
+            repaired[said].append(str(number))
         last = made[-1] if made and made[-1]["kind"] == "code" else None
         if last is not None and (both := joined(last["source"], source)):
             made[-1] = last | {"source": both, "name": last["name"] or cell["name"]}
             noticed.append(f"code cells {number - 1} and {number} are one answer that was split")
         else:
             made.append(cell | {"source": source})
+    for said, numbers in repaired.items():
+        plural = "s" if len(numbers) > 1 else ""
+        noticed.append(f"{said} in code cell{plural} {', '.join(shortened(numbers))}")
     return made, noticed

@@ -36,6 +36,11 @@ def is_a_name(name: str) -> bool:
     )
 
 
+def letters(name: str) -> str:
+    """Returns a name without what systems change in it: capitals, and how accents are stored."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
 def time_of(text: str) -> datetime | None:
     """Returns a time in UTC, as nbgrader's are; None if the text is no valid time."""
     from nbgrader.utils import parse_utc

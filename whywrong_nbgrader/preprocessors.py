@@ -25,6 +25,7 @@ from .choosing import submission
 from .folders import strange_in
 from .helper import SECONDS, TooMuch, helper
 from .pages import plainly
+from .readable import shortened
 from .restoring import Kept, code_cells
 from .sandbox import SANDBOX, TRUSTED, NoSandbox, demand
 from .submissions import Submission, handed_out, lesson, released, unsolved
@@ -92,9 +93,10 @@ class CarefulExporter(NotebookExporter):
             output, resources = super().from_filename(filename, resources=resources, **how)
             return output, resources
         cells = released(ids["db_url"], ids["assignment"], ids["notebook"])
-        given = handed_out(lesson(course, ids["assignment"], path.name))
-        found = submission(path.parent, path.stem, cells, given) or Submission(unsolved(cells))
-        for said in (*found.trouble, *found.notes):
+        place = lesson(course, ids["assignment"], path.name)
+        known = cells, handed_out(place), [one.stem for one in place.parent.glob("*.ipynb")]
+        found = submission(path.parent, path.stem, *known) or Submission(unsolved(cells))
+        for said in shortened([*found.trouble, *found.notes]):
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
         for said in strange_in(path.parent):
             self.log.warning("%s: %s", ids["student"], said)
@@ -106,7 +108,7 @@ def as_notebook(found: Submission) -> NotebookNode:
     """Returns a restored submission as a notebook that tells its author what was noticed."""
     made = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
     cells = []
-    if said := [*found.trouble, *found.notes]:
+    if said := shortened([*found.trouble, *found.notes]):
         told = "".join(f"\n- {_as_text(line)}" for line in said)
         cells.append(new_markdown_cell(f"**About this submission**\n{told}"))
     for kept in found.cells:
@@ -187,7 +189,7 @@ class RunSubmission(NbGraderPreprocessor):
         given = handed_out(lesson(directory, ids["assignment"], f"{ids['notebook']}.ipynb"))
         name, graded = result_of(cells_of(nb, given), settings, Results(course))
         fill_in(nb, graded, name, joined(settings.own))
-        for said in graded.happened:
+        for said in shortened(graded.happened):
             self.log.warning("%s, %s: %s", ids["student"], ids["notebook"], said)
         return nb, resources
 

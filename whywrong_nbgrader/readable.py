@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 # In formulas, these create links and styles, or rename other commands.
 ACTING = "href|url|style|class|cssId|data|require|let|def|newcommand|renewcommand|mmlToken|Tooltip"
 MATH_THAT_ACTS = re.compile(rf"(?<!\\)\\+(?=(?:{ACTING}|newenvironment|begingroup|csname)\b)", re.I)
+
+LONGEST_NAME, MOST_REMARKS = 100, 20  # characters; on one notebook
 
 ALLOWED = tomllib.loads(Path(__file__).with_name("allowed.toml").read_text(encoding="utf-8"))
 
@@ -43,6 +46,20 @@ def readable(text: str) -> str:
 def in_a_line(name: str) -> str:
     """A name in a form that is safe for a table."""
     return " ".join(readable(name).split())
+
+
+def file_name(name: object) -> str:
+    """A file's name in quotation marks: a student chose it, perhaps to be read as a remark."""
+    line = in_a_line(str(name)).replace('"', "'")
+    return f'"{line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"}"'
+
+
+def shortened(remarks: Iterable[str]) -> list[str]:
+    """The first of these remarks, each once, and how many there are more."""
+    different = [*dict.fromkeys(remarks)]
+    left_out = len(different) - MOST_REMARKS
+    more = [f"and {left_out} more remarks"] if left_out > 0 else []
+    return different[:MOST_REMARKS] + more
 
 
 def all_readable(value: Any) -> Any:

@@ -24,7 +24,7 @@ class Submission:
     trouble: list[str] = field(default_factory=list)  # what a person should also look at
     language: str = ""  # of the edition; "" is English
     answers: dict[str, str] = field(default_factory=dict)  # their texts, by exercise
-    source: str = ""  # the file, if it hasn't the lesson's name
+    sources: list[str] = field(default_factory=list)  # other files that something is said about
     unreadable: str = ""  # why; its cells are then the unsolved lesson's
 
 
@@ -41,15 +41,21 @@ def notebook(
     answers = answered(made, cells, given)
     others = [(one, *restore(one, cells, given)) for one in ([] if answers else found.others)]
     told = [(*other, own) for other in others if (own := answered(other[1], cells, given))]
+    trouble = []
     if told and all(other[3] == told[0][3] for other in told):
         (_, made, noticed, answers), *_ = told
         noticed = ["the file has several notebooks, and only one has answers", *noticed]
+    elif told:
+        trouble = ["the file has several notebooks with different answers: none is graded"]
+    if found.broken:
+        known = f"only its first {len(found.cells)} cells: {found.broken}"
+        trouble.append(f"the submission can't be read completely, {known}")
     return {
         "cells": [asdict(cell) for cell in made],
         "notes": [*found.notes(), *noticed],
         "language": found.language,
         "answers": answers,
-        "broken": found.broken and f"only its first {len(found.cells)} cells: {found.broken}",
+        "trouble": trouble,
     }
 
 
@@ -66,10 +72,8 @@ def restored(
         told = f"**This is not the submission.** It can't be read: {why}."
         made = [Kept("markdown", told), *unsolved(released)]
         return Submission(made, [], [f"the submission can't be read: {why}"], unreadable=why)
-    broken = said["broken"]
-    trouble = [f"the submission can't be read completely, {broken}"] if broken else []
     made = [Kept(**cell) for cell in said["cells"]]
-    return Submission(made, said["notes"], trouble, said["language"], said["answers"])
+    return Submission(made, said["notes"], said["trouble"], said["language"], said["answers"])
 
 
 def unsolved(released: Mapping[str, Released]) -> list[Kept]:
@@ -82,7 +86,7 @@ def unreadable(path: Path) -> str:
         said = helper().ask("notebook", str(path), {}, [])
     except TooMuch as error:
         return str(error)
-    return str(said.get("unreadable") or said["broken"])
+    return str(said.get("unreadable") or "; ".join(said["trouble"]))
 
 
 def lesson(course: Any, assignment: str, name: str) -> Path:

@@ -20,7 +20,7 @@ from whywrong.hosting import plain_text
 
 from .classroom import Classroom, Work
 from .names import is_a_name
-from .readable import in_a_line
+from .readable import in_a_line, shortened
 
 STATES = ("right", "partly right", "not right", "not attempted")
 # By learning management system: its columns, and what they contain.
@@ -205,7 +205,7 @@ class Table:
 
 def _notes(work: Work) -> list[str]:
     missing = ["it was not submitted"] if work.missing else []
-    return [f"{work.notebook}: {line}" for line in dict.fromkeys([*missing, *work.notes])]
+    return [f"{work.notebook}: {line}" for line in shortened([*missing, *work.notes])]
 
 
 def _scores(classroom: Classroom) -> tuple[float, dict[str, Any], dict[str, dict[str, Any]]]:

@@ -238,6 +238,7 @@ def _signature(arguments: Any) -> inspect.Signature | None:
 ORIGINS = {
     "package": "is a function of the course's own package",
     "torch": "is a program that PyTorch made, not one of a cell",
+    "text": "was compiled from a text: no cell shows what it does",
 }
 
 

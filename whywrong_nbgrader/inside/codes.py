@@ -60,14 +60,18 @@ def _codes(answer: Any, alone: bool) -> Iterator[types.CodeType]:
 
 
 def origin(answer: Any) -> str:
-    """Returns where an answer comes from, if not from a cell: "package" or "torch"."""
+    """Returns where an answer comes from, if not from a cell: "package", "torch" or "text"."""
     names = [getattr(answer, "__module__", ""), *(c.__module__ for c in type(answer).__mro__)]
     if any(str(name).startswith(("torch.jit", "torch.fx", "torch._C")) for name in names):
         return "torch"
     functions = [answer, *(vars(answer).values() if isinstance(answer, type) else ())]
     codes = [f.__code__ for f in functions if isinstance(f, types.FunctionType)]
-    inside = codes and codes[0].co_filename.startswith(f"{PACKAGES}{os.sep}course")
-    return "package" if inside else ""
+    place = codes[0].co_filename if codes else ""
+    if place.startswith(f"{PACKAGES}{os.sep}course"):
+        return "package"
+    # In a class, a library may have compiled the first function, as `dataclass` does.
+    compiled = place.startswith("<") and not place.startswith("<ipython-input")
+    return "text" if compiled and not isinstance(answer, type) else ""
 
 
 def _is_filled(cell: Any) -> bool:
