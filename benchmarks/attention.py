@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tools.kinds import copy_mha
 
 
-def four_kinds(device: str, rounds: int) -> None:
+def four_kinds(device: str, rounds: int) -> dict[str, float]:
     B, T, C, H = 8, 256, 512, 8
     x = torch.randn(B, T, C, device=device)
     rivals = kinds(("wrapper", "split", "sdpa", "torch"), T, C, H, device)
@@ -49,6 +49,12 @@ def four_kinds(device: str, rounds: int) -> None:
     print("sdpa is", end=" ")
     print(f"{ratio(forward, 'torch', 'sdpa'):.2f} times as fast as torch forward,", end=" ")
     print(f"{ratio(both, 'torch', 'sdpa'):.2f} forward + backward")
+    return {
+        f"attention, forward + backward: {name} against nn.MultiheadAttention": ratio(
+            both, "torch", kind
+        )
+        for kind, name in (("wrapper", "style A"), ("split", "style B"), ("sdpa", "SDPA"))
+    }
 
 
 def kinds(names: Sequence[str], T: int, C: int, H: int, device: str) -> dict[str, nn.Module]:
@@ -199,6 +205,14 @@ def synchronize(device: str) -> None:
 def ratio(times: Mapping[str, list[float]], name: str, base: str) -> float:
     rounds = zip(times[name], times[base], strict=True)
     return statistics.median(one / other for one, other in rounds)
+
+
+def launches(step: Callable[[], object]) -> int:
+    """The number of kernels that a step starts on a GPU."""
+    step()
+    with torch.profiler.profile() as profile:
+        step()
+    return sum(event.count for event in profile.key_averages() if "LaunchKernel" in event.key)
 
 
 def cell(times: Mapping[str, list[float]], name: str, base: str) -> str:

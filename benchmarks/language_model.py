@@ -1,10 +1,11 @@
 """Time TinyLM and its cache against the GPT-2 of `transformers`, and train it to the lowest loss.
 
-    python benchmarks/language_model.py [--rounds 30] [--seeds 3] [--threads 2]
+    python benchmarks/language_model.py [--device cuda] [--rounds 30] [--seeds 3] [--threads 2]
 
 In each round, all rivals take one step after another, so that other load on the machine affects
 them equally. A ratio is the median, over the rounds, of the rival's time divided by ours in the
-same round; above 1, ours is faster.
+same round; above 1, ours is faster. `TinyLM` computes attention in steps, so that it can be read;
+its form with `SDPAMultiHeadAttention`, as one would use it, is timed too.
 """
 
 import argparse
@@ -18,10 +19,10 @@ from pathlib import Path
 
 import torch
 import transformers
-from attention import race, ratio  # benchmarks/attention.py
+from attention import launches, race, ratio  # benchmarks/attention.py
 from torch import Tensor, nn
 
-from course_utils.attention import MultiHeadAttention, count_parameters
+from course_utils.attention import MultiHeadAttention, SDPAMultiHeadAttention, count_parameters
 from course_utils.data import toy_english
 from course_utils.desk.environment import use_threads
 from course_utils.language_model import (
@@ -37,38 +38,66 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.gpt
 from tests.gpt2 import gpt2_twin
 
 V, C, H, T, LAYERS, BATCH = len(toy_english.words), 64, 4, 32, 2, 32  # of lesson 10
-OURS = "TinyLM"
+LARGER = ((1_024, 384, 6, 256, 6, 8), (1_024, 768, 12, 256, 12, 8))
+OURS, SDPA = "TinyLM", "TinyLM with SDPA"
+FUSED = "GPT-2, sdpa, our optimizer and GELU"
+Step = Callable[[], object]
 
 
-def against_transformers(rounds: int) -> None:
+def against_transformers(
+    rounds: int, device: str = "cpu", sizes: tuple[int, ...] = (V, C, H, T, LAYERS, BATCH)
+) -> dict[str, float]:
     """Rivals by name. By default, GPT-2 uses an unfused GELU, and `torch.optim.AdamW` loops."""
-    ours = TinyLM(V, C, H, T, LAYERS)
-    ids = toy_english.draw(BATCH, T + 1, seed=0)
-    rivals: dict[str, Callable[[], object]] = {OURS: step_of_ours(ours, ids)}
+    vocab_size, width, heads, length, layers, batch = sizes
+    ours = TinyLM(vocab_size, width, heads, length, layers).to(device)
+    ids = torch.randint(vocab_size, (batch, length + 1), device=device)
+    rivals: dict[str, Step] = {OURS: step_of_ours(ours, ids)}
+    rivals[SDPA] = step_of_ours(with_sdpa(ours), ids)
     for attention in ("eager", "sdpa"):
-        twin = gpt2_twin(ours, attn_implementation=attention)
-        rivals[f"GPT-2, {attention}, as it ships"] = step_of_gpt2(twin, ids, fused=False)
+        twin = gpt2_twin(ours, attn_implementation=attention).to(device)
+        rivals[f"GPT-2, {attention}, as it ships"] = step_of_theirs(twin, ids, fused=False)
         twin = gpt2_twin(
             ours, attn_implementation=attention, activation_function="gelu_pytorch_tanh"
-        )
-        rivals[f"GPT-2, {attention}, our optimizer and GELU"] = step_of_gpt2(twin, ids, fused=True)
+        ).to(device)
+        name = f"GPT-2, {attention}, our optimizer and GELU"
+        rivals[name] = step_of_theirs(twin, ids, fused=True)
 
-    times = race(rivals, "cpu", rounds)
-    print(f"Training, {count_parameters(ours):,} parameters, batches of {BATCH} × {T} tokens")
+    times = race(rivals, device, rounds)
+    print(f"Training, {count_parameters(ours):,} parameters, batches of {batch} × {length} tokens")
     for name, seconds in times.items():
-        speed = BATCH * T / statistics.median(seconds)
-        print(f"  {name:42}{speed:>10,.0f} tokens/s  × {ratio(times, name, OURS):.2f}")
+        speed = batch * length / statistics.median(seconds)
+        against = f"× {ratio(times, name, OURS):.2f}  × {ratio(times, name, SDPA):.2f}"
+        print(f"  {name:42}{speed:>10,.0f} tokens/s  {against}")
+    if device != "cpu":
+        for name, step in rivals.items():
+            print(f"  {name:42}{launches(step):>10,} launches of kernels in a step")
+    setting = f"a step of width {width}, {layers} blocks"
+    return {
+        f"{setting}: {mine} against {name}": ratio(times, name, mine)
+        for name in ("GPT-2, sdpa, as it ships", FUSED)
+        for mine in (OURS, SDPA)
+    }
 
 
-def step_of_ours(model: TinyLM, ids: Tensor) -> Callable[[], object]:
+def with_sdpa(model: TinyLM) -> TinyLM:
+    """A copy of a model with `SDPAMultiHeadAttention` in its blocks."""
     model = copy.deepcopy(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)  # as in `train`
-    return partial(training_step, model, ids, optimizer)
+    for block in model.blocks:
+        old = block.attention
+        width = old.query.in_features
+        new = SDPAMultiHeadAttention(width, width, old.context_length, old.num_heads)
+        new.load_state_dict(old.state_dict())
+        block.attention = new.to(old.query.weight.device)
+    return model
 
 
-def step_of_gpt2(
-    model: transformers.GPT2LMHeadModel, ids: Tensor, fused: bool
-) -> Callable[[], object]:
+def step_of_ours(model: nn.Module, ids: Tensor, compiled: bool = False) -> Step:
+    model = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return partial(training_step, torch.compile(model) if compiled else model, ids, optimizer)
+
+
+def step_of_theirs(model: transformers.PreTrainedModel, ids: Tensor, fused: bool = True) -> Step:
     """The same step with its own loss, on the same number of tokens."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused or None)
     seen = ids[:, :-1]
@@ -85,11 +114,12 @@ def step_of_gpt2(
     return step
 
 
-def generation(rounds: int) -> None:
+def generation(rounds: int, device: str = "cpu") -> dict[str, float]:
     new = 256
-    model = TinyLM(V, d_model=128, num_heads=4, context_length=new + 1, num_layers=4).eval()
-    twin = gpt2_twin(model)
-    ids = toy_english.draw(1, 1, seed=0)
+    model = TinyLM(V, d_model=128, num_heads=4, context_length=new + 1, num_layers=4)
+    model = model.to(device).eval()
+    twin = gpt2_twin(model).to(device)
+    ids = toy_english.draw(1, 1, seed=0).to(device)
     mask = torch.ones_like(ids)
     theirs = partial(twin.generate, ids, attention_mask=mask, max_new_tokens=new, do_sample=False)
     rivals: dict[str, Callable[[], Tensor]] = {
@@ -98,28 +128,32 @@ def generation(rounds: int) -> None:
         "GPT-2, cached": partial(theirs, use_cache=True),
     }
     expected = generate(model, ids, new)
-    assert all(torch.equal(rival(), expected) for rival in rivals.values())
-    times = race(rivals, "cpu", rounds)
+    torch.testing.assert_close(model(expected), twin(expected).logits, rtol=1e-3, atol=1e-3)
+    # A GPU's rounding could choose another of two words that are almost equally likely.
+    assert device != "cpu" or all(torch.equal(rival(), expected) for rival in rivals.values())
+    times = race(rivals, device, rounds)
     print(f"\nGenerating {new} tokens, width 128, 4 layers")
     for name, seconds in times.items():
         milliseconds = 1e3 * statistics.median(seconds) / new
         against = ratio(times, name, "generate_cached")
         print(f"  {name:42}{milliseconds:>10.2f} ms/token  × {against:.2f}")
+    cached = ratio(times, "GPT-2, cached", "generate_cached")
+    return {f"{new} tokens: generate_cached against GPT-2, cached": cached}
 
 
-def safe_path_against_fast(rounds: int) -> None:
+def safe_path_against_fast(rounds: int, device: str = "cpu") -> None:
     """Times attention with a mask without padding, which uses the slower path."""
     print("\nMultiHeadAttention, forward + backward: with a padding mask against without")
     for shape in ((32, 32, 64, 4), (16, 128, 256, 8), (8, 256, 512, 8)):
         B, tokens, width, heads = shape
         attend = MultiHeadAttention(width, width, context_length=tokens, num_heads=heads)
-        x = torch.randn(B, tokens, width)
-        pad_mask = torch.zeros(B, tokens, dtype=torch.bool)
+        attend, x = attend.to(device), torch.randn(B, tokens, width, device=device)
+        pad_mask = torch.zeros(B, tokens, dtype=torch.bool, device=device)
         steps = {
             "without": partial(attention_step, attend, x, None),
             "with": partial(attention_step, attend, x, pad_mask),
         }
-        times = race(steps, "cpu", rounds)
+        times = race(steps, device, rounds)
         print(f"  (B, T, C, H) = {shape!s:20} × {ratio(times, 'with', 'without'):.2f}")
 
 
@@ -164,6 +198,7 @@ def excess(model: TinyLM, ids: Tensor, best: Tensor) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, nargs="*", default=[300, 1_000])
@@ -173,10 +208,12 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     transformers.logging.set_verbosity_error()
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, ", end="")
-    print(f"{arguments.threads} threads")
-    against_transformers(arguments.rounds)
-    generation(max(3, arguments.rounds // 3))
-    safe_path_against_fast(max(3, arguments.rounds // 3))
+    print(f"{arguments.device}, {arguments.threads} threads")
+    against_transformers(arguments.rounds, arguments.device)
+    for sizes in LARGER if arguments.device != "cpu" else ():
+        against_transformers(arguments.rounds, arguments.device, sizes)
+    generation(max(3, arguments.rounds // 3), arguments.device)
+    safe_path_against_fast(max(3, arguments.rounds // 3), arguments.device)
     to_the_floor(arguments.seeds, arguments.steps)
 
 

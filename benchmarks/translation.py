@@ -15,11 +15,11 @@ import argparse
 import copy
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import torch
-from attention import race  # benchmarks/attention.py
+from attention import race, ratio  # benchmarks/attention.py
 from torch import Tensor, nn
 
 from course_utils.attention import count_parameters
@@ -34,7 +34,7 @@ from course_utils.translation import (
     translation_loss,
 )
 
-OURS = "Translator"
+OURS, THEIRS = "Translator", "nn.Transformer layers"
 
 
 class BuiltIn(nn.Module):
@@ -58,7 +58,7 @@ class BuiltIn(nn.Module):
         for block in self.encoder:
             context = block(context, src_key_padding_mask=source_pad_mask)
         x, T = self.embed_target(decoder_input), decoder_input.shape[1]
-        future = torch.ones(T, T, dtype=torch.bool).triu(1)
+        future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
         for block in self.decoder:
             x = block(
                 x,
@@ -70,22 +70,23 @@ class BuiltIn(nn.Module):
         return self.head(x)
 
 
-def against_built_in(rounds: int) -> None:
-    batch = t.draw_batches(t.sentences()[0], 1)[0]
-    ours = t.new_model()
+def against_built_in(rounds: int, device: str = "cpu") -> dict[str, float]:
+    batch = tuple(part.to(device) for part in t.draw_batches(t.sentences()[0], 1)[0])
+    ours = t.new_model().to(device)
     rivals: dict[str, Callable[[], object]] = {
         OURS: step_of(ours, batch),
-        "nn.Transformer layers": step_of(BuiltIn(), batch),
+        THEIRS: step_of(BuiltIn().to(device), batch),
     }
-    times = race(rivals, "cpu", rounds)
+    times = race(rivals, device, rounds)
     tokens = sum(part.numel() for part in (batch[0], batch[2]))
     print(f"Training, {count_parameters(ours):,} parameters, batches of {t.BATCH} sentences")
     for name, seconds in times.items():
         speed = tokens / statistics.median(seconds)
         print(f"  {name:24}{speed:>10,.0f} tokens/s  × {ratio(times, name, OURS):.2f}")
+    return {f"a step of lesson 12: {OURS} against {THEIRS}": ratio(times, THEIRS, OURS)}
 
 
-def step_of(model: nn.Module, batch: tuple[Tensor, Tensor, Tensor]) -> Callable[[], object]:
+def step_of(model: nn.Module, batch: tuple[Tensor, ...]) -> Callable[[], object]:
     model = copy.deepcopy(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)  # as in training
     return partial(_step, model, optimizer, *batch)
@@ -106,11 +107,6 @@ def _step(
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return loss.item()
-
-
-def ratio(times: Mapping[str, list[float]], name: str, ours: str) -> float:
-    rounds = zip(times[name], times[ours], strict=True)
-    return statistics.median(theirs / mine for theirs, mine in rounds)
 
 
 def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
@@ -145,12 +141,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--training", type=int, default=6_000)
     parser.add_argument("--dropout", type=float, default=0.2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(arguments.threads)
-    print(f"torch {torch.__version__}, {arguments.threads} threads")
-    against_built_in(arguments.rounds)
+    print(f"torch {torch.__version__}, {arguments.device}, {arguments.threads} threads")
+    against_built_in(arguments.rounds, arguments.device)
     print("\nToy French, sentences translated without a mistake")
     for seconds in arguments.seconds:
         after(seconds, arguments.seeds, arguments.training, arguments.dropout)

@@ -144,6 +144,7 @@ def test_neither_the_wheel_nor_a_new_course_contains_the_answers(tmp_path):
     [
         "language_model.py --rounds 1 --seeds 1 --steps 2",
         "translation.py --rounds 1 --seeds 1 --seconds 1 --training 600",
+        "ratios.py --rounds 1 --threads 1",
         "course.py checks naive_mean",
         "grading.py --predict",
     ],

@@ -3,7 +3,8 @@
 From each seed, a model is trained as in the lesson, for the lesson's 2,200 steps. Its bits per byte
 are measured beside n-grams that are counted on exactly the tokens that the run has read, and on the
 whole training text. Then its heads are removed, one by one. Compressors and the stored model are
-measured on the same held-out bytes. With `--device cuda`, a batch has 32 windows, as in the lesson.
+measured on the same held-out bytes. With `--device cuda`, a batch has 32 windows, as in the lesson,
+unless `--windows` says otherwise. `--bits` only trains and measures bits per byte.
 
 With `--writing`, the stored model writes functions instead, at three temperatures.
 """
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,25 +72,37 @@ def writing(held_out: bytes) -> None:
 
 
 def run(
-    seed: int, device: str, windows: Tensor, ids: Tensor, unseen: Tensor, lengths: Tensor
+    given: argparse.Namespace,
+    seed: int,
+    batch: int,
+    windows: Tensor,
+    ids: Tensor,
+    unseen: Tensor,
+    lengths: Tensor,
 ) -> ModernLM:
     """Train as in the lesson, and print what was measured on the way and at the end."""
     torch.manual_seed(seed)
-    model = ModernLM(vocab_size=measured.VOCABULARY, **measured.SIZES)
-    order = torch.randint(len(windows), (STEPS, 32 if device == "cuda" else 4))
+    device, model = given.device, ModernLM(vocab_size=measured.VOCABULARY, **measured.SIZES)
+    batch = batch or (32 if device == "cuda" else 4)
+    order = torch.randint(len(windows), (given.steps, batch))
     began, clock = 0.0, time.monotonic if device == "cuda" else time.process_time
 
     def look(step: int) -> None:
         nonlocal began
         used = clock() - began
         bits = measured.held_out_bits(model, unseen.to(device), lengths.to(device))
-        print(f"seed {seed}, {step} steps, {used:.0f} s: {bits:.3f} bits per byte", flush=True)
+        said = f"seed {seed}, {batch} windows, {step} steps, {used:.1f} s"
+        print(f"{said}: {bits:.3f} bits per byte", flush=True)
         began = clock() - used  # the time of measuring doesn't count
 
     batches = measured.Watched([windows[chosen].to(device) for chosen in order], MINUTE, look)
     began = clock()
-    train_lm(model.to(device), batches, RATE)
-    look(STEPS)
+    model = model.to(device)
+    trained: Any = torch.compile(model) if given.compile else model
+    train_lm(trained, batches, RATE)
+    look(given.steps)
+    if given.bits:
+        return model.cpu()
     read = torch.zeros(len(ids), dtype=torch.bool)
     for start in (STRIDE * order.flatten()).tolist():
         read[start : start + LENGTH] = True
@@ -104,6 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--windows", type=int, nargs="+", default=[0], help="of a step; one run each"
+    )
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--compile", action="store_true", help="train a compiled model")
+    parser.add_argument("--bits", action="store_true", help="measure bits per byte alone")
     parser.add_argument("--keep", type=Path, help="a folder for the trained models")
     parser.add_argument("--writing", action="store_true")
     given = parser.parse_args()
@@ -113,14 +134,16 @@ def main() -> None:
     if given.writing:
         writing(held_out)
         return
-    controls(training, unseen)
+    if not given.bits:
+        controls(training, unseen)
     pieces = real_text.pieces(training[:LEARNED_ON])
     merges = real_text.train_bpe(pieces, measured.VOCABULARY - 256)
     ids, unseen_ids = (real_text.encode_text(text, merges) for text in (training, unseen))
     lengths, windows = measured.token_lengths(merges), ids.unfold(0, LENGTH, STRIDE)
-    for seed in given.seeds:
-        model = run(seed, given.device, windows, ids, unseen_ids, lengths)
-        heads(model, unseen_ids, real_text.vocabulary(merges))
+    for seed, batch in product(given.seeds, given.windows):
+        model = run(given, seed, batch, windows, ids, unseen_ids, lengths)
+        if not given.bits:
+            heads(model, unseen_ids, real_text.vocabulary(merges))
         if given.keep:
             torch.save(model.state_dict(), given.keep / f"{seed}.pt")
 
