@@ -1,6 +1,8 @@
 """Puts the lessons into the wheel, for `course new`; all else is in pyproject.toml."""
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from setuptools import setup
@@ -19,4 +21,6 @@ class WithLessons(build_py):
             shutil.copytree("translations", target, ignore=leave, dirs_exist_ok=True)
 
 
-setup(cmdclass={"build_py": WithLessons})
+# setuptools writes beside the sources, which may be read-only.
+beside = {} if os.access(".", os.W_OK) else {"egg_info": {"egg_base": tempfile.mkdtemp()}}
+setup(cmdclass={"build_py": WithLessons}, options=beside)

@@ -96,4 +96,7 @@ def _lead(notebook: dict[str, Any], path: Path, target: Path, notebooks: Path) -
 
 if __name__ == "__main__":
     for place in folders().values():
-        build(place, place / EDITION)
+        if os.access(place, os.W_OK):
+            build(place, place / EDITION)
+        else:
+            print(f"{place} is read-only. For lessons that can be saved: course new FOLDER")
