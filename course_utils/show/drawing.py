@@ -294,7 +294,8 @@ def write_digits(
     """
     least, most = DIGIT_POINTS
     texts = {
-        place: _number(values[place], digits) for place in zip(*np.nonzero(~hidden), strict=True)
+        place: _number(float(values[place]), digits)
+        for place in zip(*np.nonzero(~hidden), strict=True)
     }
     widest = max((len(text.replace(".", "")) + 0.5 for text in texts.values()), default=1)
     points = min(map(_cell_points, panels))
@@ -389,7 +390,7 @@ def grid(matrix: Tensor, hidden: Tensor | None, ndim: int) -> tuple[np.ndarray, 
     if values.ndim != ndim or values.size == 0:
         wanted = "(T, S)" if ndim == 2 else "(H, T, S)"
         raise ValueError(f"expected shape {wanted}, got {tuple(values.shape)}")
-    is_hidden = np.isneginf(values)
+    is_hidden = np.asarray(np.isneginf(values))
     if hidden is not None:
         try:
             is_hidden = is_hidden | np.broadcast_to(hidden.detach().cpu().numpy(), values.shape)

@@ -124,7 +124,7 @@ def head_grid(
             down * height + drawing.label_inches(column_names) + 0.7,
             title,
         )
-        grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+        grid: Any = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
         for h, axes in enumerate(grid.flat):
             if h >= H:
                 axes.set_axis_off()
