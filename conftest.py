@@ -43,6 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # allows for busy machines
+    if not config.getoption("--everything"):
+        from tests import forked_kernels
+
+        forked_kernels.use()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,10 +96,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Two workers per core, so that no core is idle while a test waits for a program."""
+    """Three workers for two cores, so that no core is idle while a test waits for a program. Each
+    collects and imports everything anew, which two workers per core would pay more for."""
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # xdist's own rule
-    return 2 * (psutil.cpu_count(logical=False) or 1)
+    return -(-3 * (psutil.cpu_count(logical=False) or 1) // 2)
 
 
 class InOrder(LoadFileScheduling):

@@ -5,7 +5,7 @@ import symtable
 
 from tools.editions import checked_exercise
 
-IGNORED = "nbval-ignore-output"
+IGNORED = {"nbval-ignore-output", "measured"}
 
 
 def names(source):
@@ -43,9 +43,7 @@ def with_needed(cells, wanted):
 def compared(cells):
     """The numbers of a solution's cells whose outputs are compared, and of those they need. What
     all others train and show is the reader's own."""
-    shown = (
-        n for n, c in enumerate(cells) if "nbval-ignore-output" not in c.metadata.get("tags", ())
-    )
+    shown = (n for n, c in enumerate(cells) if not IGNORED & {*c.metadata.get("tags", ())})
     return with_needed(cells, shown)
 
 

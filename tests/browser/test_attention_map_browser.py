@@ -76,7 +76,7 @@ def test_arrow_keys_walk_over_rows_and_keys(notebook, full):
     expect(selected(full)).to_have_text("The")
 
 
-@pytest.mark.parametrize("power", [-1, -0.5, 0.3, 1])
+@pytest.mark.parametrize("power", [-1, 0.3])
 def test_the_temperature_slider_is_logarithmic_and_changes_the_weights(notebook, full, power):
     slider = full.get_by_label("temperature", exact=True)
     slider.fill(str(power))
@@ -166,7 +166,7 @@ def test_heads_have_the_names_they_were_given(notebook):
 # ---- pictures ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", ["query · key", "softmax", "weighted sum"])
 def test_nothing_moves_when_a_cell_is_pointed_at(notebook, full, step):
     choose(full, step)
     full.locator("output").hover()

@@ -142,10 +142,15 @@ def test_a_modern_model_is_shared_as_one_file_and_can_be_taken_apart(chromium, t
     page.close()
 
 
-@pytest.fixture(params=["light", "dark"])
+both_schemes = pytest.mark.parametrize("from_disk", ["light", "dark"], indirect=True)
+
+
+@pytest.fixture
 def from_disk(request, chromium, tmp_path):
     context = chromium.new_context(
-        color_scheme=request.param, viewport={"width": 1280, "height": 800}, offline=True
+        color_scheme=getattr(request, "param", "light"),
+        viewport={"width": 1280, "height": 800},
+        offline=True,
     )
     page = context.new_page()
     errors = []
@@ -180,6 +185,7 @@ def test_a_file_speaks_the_reader_s_language_and_repaints_in_it(chromium, tmp_pa
     page.close()
 
 
+@both_schemes
 def test_a_file_from_disk_shows_cause_and_effect(from_disk, violations):
     page = from_disk
     walk, story = page.locator(".walk"), page.locator(".story")
@@ -259,12 +265,14 @@ def lengths(headline):
     }
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1366, 650), (390, 700)], ids=str)
-@pytest.mark.parametrize("scheme", ["reduce", "no-preference"])
+@pytest.mark.parametrize(
+    ("width", "height", "scheme"),
+    [(1280, 720, "no-preference"), (1366, 650, "reduce"), (390, 700, "no-preference")],
+)
 def test_the_moment_fits_into_one_screen_and_moves_only_for_those_who_like_it(
-    chromium, tmp_path, size, scheme
+    chromium, tmp_path, width, height, scheme
 ):
-    (width, height), moved = size, "0.35s" if scheme == "no-preference" else "0s"
+    moved = "0.35s" if scheme == "no-preference" else "0s"
     page = chromium.new_page(viewport={"width": width, "height": height}, reduced_motion=scheme)
     page.goto(write_page(tmp_path / "explorer.html", "https://course.example/").as_uri())
     headline = page.locator(".headline")
@@ -280,6 +288,7 @@ def test_the_moment_fits_into_one_screen_and_moves_only_for_those_who_like_it(
     page.close()
 
 
+@both_schemes
 def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(from_disk, violations):
     page = from_disk
     headline, bars = page.locator(".headline"), page.locator(".bars button")
