@@ -112,9 +112,9 @@ def run(there, *arguments, cwd):
 
 
 def test_a_course_of_ones_own_and_a_class(course, there):
-    done = run(there, "new", "mine", cwd=course.parent)
-    assert done.returncode == 0, done.stderr
-    assert (course.parent / "mine" / ASSIGNMENT / f"{LESSON}.ipynb").exists()
+    done = run(there, "new", "my lessons", cwd=course.parent)
+    assert done.stdout.endswith("Begin with: jupyter lab 'my lessons/index.ipynb'\n"), done.stderr
+    assert (course.parent / "my lessons" / ASSIGNMENT / f"{LESSON}.ipynb").exists()
     folder = make_course(course.parent / "班", ASSIGNMENT)
     own = folder / "submitted" / "ada" / ASSIGNMENT
     own.mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def lay_out(folder: Path, language: str = "", exchange: Path | None = None) -> s
     if exchange is not None:
         settings = SUBMITTING.format(str(exchange.absolute()))
         (folder / "nbgrader_config.py").write_text(settings, encoding="utf-8")
-    return f"The lessons are in {folder}. Begin with: jupyter lab {folder / 'index.ipynb'}"
+    index = shlex.quote(str(folder / "index.ipynb"))
+    return f"The lessons are in {folder}. Begin with: jupyter lab {index}"
 
 
 def reset(exercise_id: str) -> Message:
