@@ -98,6 +98,8 @@ class TestAnAnswerThatCallsAnEarlierOne:
     def test_still_gets_its_own_mistake_reported(self):
         space = self.answer("return torch.softmax(scores, -1)", "triu(0)")
         assert not check("softmax_mean", space["softmax_mean"]).passed
+        space = self.answer("raise OSError", "triu(0)")
+        assert check("softmax_mean", space["softmax_mean"]).misconception == "blind_to_itself"
 
     def test_works_where_the_earlier_one_is_missing(self):
         space = self.answer("return 1")

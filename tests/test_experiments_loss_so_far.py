@@ -195,6 +195,12 @@ def test_a_part_that_knows_only_texts_of_32_words_still_writes(quick):
     assert [len(line.split()) for line in run.lines] == [loss_so_far.NEW_WORDS] * 2
 
 
+def test_the_next_word_is_the_one_after_the_last():
+    ids = torch.tensor([[3, 1, 4], [1, 5, 9]])
+    copies = torch.nn.Embedding.from_pretrained(50.0 * torch.eye(10))
+    assert loss_so_far._next_word(copies)(ids).argmax(dim=-1).equal(ids[:, -1])
+
+
 def test_two_loops_over_one_wide_text_give_the_same_means():
     x = torch.randn(3, 5, 4)
     wide = loss_so_far.as_one_text(attention.naive_mean)

@@ -18,10 +18,11 @@ from safetensors.torch import save
 
 from course_utils.show.figures import heatmap
 from tools import ROOT
-from whywrong import Observation
+from whywrong import Case, Observation
 from whywrong.hosting import joined, kept_key, pack
-from whywrong_nbgrader import outputs, reading, results, verdicts
+from whywrong_nbgrader import explain, outputs, reading, results, verdicts, work
 from whywrong_nbgrader.cells import Cell
+from whywrong_nbgrader.classroom import Work
 from whywrong_nbgrader.fork_server import ForkServer
 from whywrong_nbgrader.helper import helper
 from whywrong_nbgrader.inside import wire
@@ -333,6 +334,13 @@ def test_a_right_answer_has_all_points_and_the_card(server):
     assert done.tier == "sandbox"
 
 
+def test_hints_and_points_stay_at_the_student_s_desk(server):
+    asks = Cell(f"{RIGHT.source}\nprint(desk.hint('naive_mean'), desk.progress())")
+    done = graded(server, START, Cell("import course_utils as desk"), asks, CHECK)
+    (said,) = done.outputs[2]
+    assert "no hints while" in said["text"] and "No progress is stored" in said["text"]
+
+
 def test_a_right_answer_may_wait_within_its_time(server):
     pauses = Cell("import time\npauses = [0.5]")
     waits = Cell(RIGHT.source.replace(":\n", ":\n    time.sleep(sum(pauses)); pauses.clear()\n", 1))
@@ -493,6 +501,21 @@ def test_what_an_answer_misses_is_said_in_words(server, line, said):
     assert done.reports["naive_mean"]["notes"][0] == said
 
 
+def test_a_complaint_about_a_quiz_is_answered_entry_by_entry(server, monkeypatch):
+    monkeypatch.setattr(explain, "server", lambda tier: server)
+    quiz = COURSE.find("naive_mean_shapes")
+    given = Cell(f"naive_mean_shapes = {quiz.reference | {'out': (4, 8)}!r}")
+    handed_in = Work("ada", "01_naive_mean", [given, Cell("", quiz.id)])
+    told = [*explain._told(handed_in, [], quiz, Settings("any", "sandbox", Times()))]
+    assert told[-1] == "  out: [4, 8], right: (4, 8, 2)"
+
+
+def test_a_complaint_is_answered_with_the_inputs_that_are_short():
+    case = Case("two texts", {"few": torch.zeros(24), "many": torch.zeros(25)})
+    _, few, last = explain._case(kept_key(COURSE.find("naive_mean"), 5), case, 0, None)
+    assert few.startswith("     few = (24,) float32 [0, 0,") and "many" not in last
+
+
 def test_a_notebook_has_a_time_limit(server):
     slow = Cell("import time; time.sleep(1.2)")
     done = graded(server, START, RIGHT, slow, slow, CHECK, notebook=2.0)
@@ -554,6 +577,24 @@ def test_a_result_depends_on_cells_secret_tier_and_times():
         Settings("s", "sandbox", Times(cell=5)).name([START, RIGHT]),
     ]
     assert settings.name([START, RIGHT]) == name and len({name, *others}) == 6
+
+
+def test_a_notebook_whose_process_was_killed_gets_a_second_try_alone(monkeypatch):
+    done, runs = Graded(tier="sandbox"), []
+
+    def together(left, killed, settings, workers):
+        runs.append([*left])
+        if len(runs) == 1:
+            left.clear()
+            killed.append("one")
+            yield "other", done
+        elif len(runs) == 3:
+            yield "one", done
+
+    monkeypatch.setattr(work, "_together", together)
+    made = work.results_of({"one": [], "other": []}, Settings("any", "sandbox", Times()), 2)
+    assert [*made] == [("other", done), ("one", done)]
+    assert runs == [["one", "other"], ["one"], ["one"]]
 
 
 def test_a_stored_result_is_found_but_a_damaged_one_is_not(tmp_path, server):

@@ -149,7 +149,9 @@ def test_a_request_that_is_too_much_ends_only_the_process_that_reads():
             alone.ask("outputs", [page], seconds=0.01)
         assert alone.ask("outputs", []) == []
     finally:
+        second = alone._process
         alone.close()
+    assert second.poll() is not None
 
 
 def test_the_time_of_all_requests_is_counted():

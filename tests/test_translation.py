@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from course_utils.attention import CrossAttention
 from course_utils.data import toy_french
-from course_utils.data.toy_french import PAD_ID, UNSEEN, draw_pairs, english, french
+from course_utils.data.toy_french import EOS_ID, PAD_ID, UNSEEN, draw_pairs, english, french
+from course_utils.experiments import translating
 from course_utils.transformer import DecoderBlock, EncoderBlock
 from course_utils.translation import (
     Translator,
@@ -159,6 +160,13 @@ def test_a_beam_of_one_is_greedy(seed):
     model, source = Table(5, seed), torch.tensor([[4, 2]])
     greedy = greedy_translate(model, source, 0, 1, max_length=6)
     assert beam_translate(model, source, 0, 1, max_length=6, beam_width=1).equal(greedy)
+
+
+def test_a_text_without_an_end_has_a_word_for_each_position_after_bos():
+    model, eos = translating.new_model(), torch.tensor([EOS_ID])
+    model.head.register_forward_hook(lambda head, x, out: out.index_fill(-1, eos, -torch.inf))
+    (found,) = translating.searched(model, "the cow dances", beam_width=1)
+    assert len(found.ids) == translating.LONGEST - 1
 
 
 def test_greedy_stops_each_row_at_its_end():

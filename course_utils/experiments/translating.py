@@ -80,13 +80,12 @@ def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
     return beam_search(model, source, BOS_ID, EOS_ID, LONGEST - 1, beam_width)
 
 
-def show_search(search: Search, model: nn.Module, text: str, width: int) -> str:
+def show_search(search: Search, model: nn.Module, text: str, width: int) -> None:
     """Print what a search finds, with the sum and the mean of its log-probabilities."""
     ids = search(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1, width)[0]  # (L,)
     found = said(ids.tolist())
     total = log_probability(model, text, found)
     print(f"width {width}: sum {total:6.2f}  score {total / len(ids):5.2f}  {found}")
-    return found
 
 
 def said(ids: Sequence[int]) -> str:
