@@ -31,6 +31,7 @@ import torch
 from filelock import FileLock
 
 from whywrong import Report, check_exercise
+from whywrong._catalogue import kept_symptoms
 from whywrong._checker import observe
 from whywrong._comparing import measured
 from whywrong._judging import compare, judge
@@ -298,6 +299,7 @@ def _keep(exercises: Sequence[Exercise]) -> int:
         SYMPTOMS.write_text(_in_lines({id: every[id] for id in sorted(every) if id in known}))
     on_file.cache_clear()
     attempts.cache_clear()
+    vars(catalogue())["symptoms"] = kept_symptoms(SYMPTOMS)
     print(f"stored: {', '.join(e.id for e in ours) or 'nothing, the course has no such exercise'}")
     return _print_matrix(exercises, only_wrong=True)
 

@@ -342,7 +342,8 @@ def _explain(
     if broken is None:
         return "Some cases could not be judged.", ""
     but = "But:" if broken.worded else "But this is not true:"
-    return f"The values are right. {but} {broken.text}.", ""
+    end = "" if broken.text.endswith("?") else "."
+    return f"The values are right. {but} {broken.text}{end}", ""
 
 
 def _said(property: Property, t: Trial) -> tuple[str, str] | None:

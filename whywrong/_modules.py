@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ._calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
-from ._comparing import same
+from ._comparing import near, same
 from ._errors import WrongWeights, first_lines, later_calls
 from ._exercise import Case, Expected, Property, Verdict
 from ._functions import doubled
@@ -34,7 +34,11 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
             f"The class should be an nn.Module, but calling it gave {type(module).__name__}."
         )
     module = placed(module, dtype or case.options.get("dtype", torch.float32))
-    weights = case.options.get("weights", {})
+    _give(module, case.options.get("weights", {}), case)
+    return module
+
+
+def _give(module: nn.Module, weights: Mapping[str, Tensor], case: Case) -> None:
     raised = _loading(module, weights) if case.options.get("state_dict") else "not tried"
     if raised:
         try:
@@ -44,7 +48,6 @@ def build(answer: Any, case: Case, dtype: torch.dtype | None = None) -> Any:
                 raise
             told = f"{error} Your `load_state_dict` raised {raised}"
             raise WrongWeights(told, error.unregistered) from None
-    return module
 
 
 def placed(module: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -198,12 +201,15 @@ class ModuleProbe:
     def _see_another(
         self, answer: Any, module: nn.Module, case: Case, seen: Observation, drawn: Tensor
     ) -> None:
-        """Whether a second module has its own weights, and others under a different seed."""
+        """Whether a second module has its own weights, and others under a different seed; and
+        whether the first one uses new weights after a call with others."""
         set_seed(2)
         if _shared(module, build(answer, case)):
             seen.traits["weights"] = "shares its weights with another one"
         if torch.equal(drawn, torch.get_rng_state()):  # whatever the seed was before
             seen.facts.setdefault("left_behind", []).append("the random seed")
+        if _keeps_weights(answer, module.eval(), case):
+            seen.traits.setdefault("weights", "uses weights that it copied before they changed")
 
     def _see_training(self, module: nn.Module, case: Case, seen: Observation) -> None:
         """With a dropout of 0, everything is as in evaluation mode."""
@@ -292,6 +298,29 @@ def _kept(module: nn.Module) -> list[Any]:
 
 def _shared(one: nn.Module, other: nn.Module) -> bool:
     return bool({*map(id, one.parameters())} & {*map(id, other.parameters())})
+
+
+def _keeps_weights(answer: Any, module: nn.Module, case: Case) -> bool:
+    """Whether a module that has been called computes with its earlier weights once it has others,
+    unlike a fresh one."""
+    weights = case.options.get("weights", {})
+    other_weights = {name: 0.5 * w.roll(1, 0) + 0.1 for name, w in weights.items()}
+
+    def call(module: nn.Module) -> Tensor:
+        set_seed(1)
+        out: Tensor = module(*map(fresh, case.inputs.values()))
+        return out
+
+    with contextlib.suppress(Exception), torch.no_grad():
+        set_seed(1)
+        untried = build(answer, case).eval()
+        call(module)
+        for one in (module, untried):
+            _give(one, other_weights, case)
+        late, right = call(module), call(untried)
+        _give(module, weights, case)
+        return not near(late, right)
+    return False
 
 
 def _size(value: Any) -> int:

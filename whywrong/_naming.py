@@ -29,6 +29,7 @@ Symptoms = Mapping[str, frozenset[Symptom]]  # of each misconception, by its nam
 Named = tuple[str, Misconception]
 PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
 VALUES = {"runs", "shape", "values"}
+SEVERAL = 2  # right values where a misconception gives wrong ones
 LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
 FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
 
@@ -296,6 +297,7 @@ class Search:
         self.looks_first = bool(not symptoms or self.begun.possible or errors or self.drawn)
         # If everything has its right value, what breaks values can't explain the answer.
         self.right = not errors and not {id for id, _ in self.shown} & VALUES
+        self.unharmed = [i for i, t in enumerate(trials) if _fully_right(exercise, t)]
 
     def one_explains(self) -> bool:
         """Runs single misconceptions; returns whether one of them gives the observed results."""
@@ -334,7 +336,13 @@ class Search:
         ]
 
     def may_explain(self, name: str) -> bool:
-        return not self.right or not {id for id, _ in self.symptoms.get(name, ())} & VALUES
+        """Whether it can give the observed results, by what it is known to break. On some seed, it
+        may happen to give the right values on one case, but not on several."""
+        known = self.symptoms.get(name, frozenset())
+        if self.right and {id for id, _ in known} & VALUES:
+            return False
+        spoils = {i for id, i in known if id in VALUES}
+        return len(spoils.intersection(self.unharmed)) < SEVERAL
 
     def may_draw(self, name: str) -> bool:
         """Whether it may break what random results break."""
@@ -411,6 +419,11 @@ class Search:
         if place not in remembered:
             remembered[place] = probe_safely(probe, answer, case)
         return remembered[place]
+
+
+def _fully_right(exercise: Exercise, t: Trial) -> bool:
+    """Whether all results of a case are right."""
+    return _named(exercise, "values").verdict(t) is True
 
 
 def _says_something(seen: Observation) -> bool:

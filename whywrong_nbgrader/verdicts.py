@@ -115,7 +115,7 @@ def shown_case(case: Case) -> bytes:
 
 
 # The allowed forms of facts.
-TEXTS = "unstable", "elsewhere", "half", "half_dtype", "gradient_error"
+TEXTS = "unstable", "elsewhere", "half", "half_dtype", "gradient_error", "slopes", "not_given_back"
 LISTS = "modified", "device", "left_behind", "borrowed", "unread", "ops"
 SWITCHES = "overwritten", "not_attempted", "compiles"
 
@@ -157,8 +157,14 @@ def facts(given: dict[str, Any]) -> dict[str, Any]:
         kept["types"] = given["types"]
     if _texts(given.get("unknown")):
         kept["unknown"] = given["unknown"][:5]
-    if _names_with_sizes(given.get("besides")):
+    if _names_with(int, given.get("besides")) and all(0 <= n < 2**63 for _, n in given["besides"]):
         kept["besides"] = [(name[:60], size) for name, size in given["besides"][:5]]
+    if _names_with(str, given.get("unregistered")):
+        kept["unregistered"] = [(name[:60], kind[:60]) for name, kind in given["unregistered"][:5]]
+    if isinstance(given.get("unfit"), dict) and _texts([*given["unfit"].values()]):
+        kept["unfit"] = {name: said[:300] for name, said in given["unfit"].items()}
+    if isinstance(given.get("measured"), dict):
+        kept["measured"] = {n: v for n, v in given["measured"].items() if type(v) in (int, float)}
     printed = given.get("printed")
     if isinstance(printed, dict) and _texts(printed.get("first")):
         if type(printed.get("lines")) is not int:
@@ -177,6 +183,8 @@ def _error(given: Any) -> dict[str, Any]:
     known = given.get("kind") in ("exception", "stub", "call", "weights", "time", "ours")
     kept = {"type": "Exception", "message": "", "bases": [], "where": [], **text, **lists}
     kept["kind"] = given["kind"] if known else "exception"
+    if _names_with(str, given.get("unregistered")):
+        kept["unregistered"] = [(name[:60], kind[:60]) for name, kind in given["unregistered"][:5]]
     return kept | ({"later": True} if given.get("later") is True else {})
 
 
@@ -184,12 +192,10 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(v, str) for v in value)
 
 
-def _names_with_sizes(value: Any) -> bool:
+def _names_with(kind: type, value: Any) -> bool:
+    """Whether it is a list of pairs, of a name and a value of this type."""
     return isinstance(value, list) and all(
-        isinstance(pair, list)
-        and [type(part) for part in pair] == [str, int]
-        and 0 <= pair[1] < 2**63
-        for pair in value
+        isinstance(pair, list) and [type(part) for part in pair] == [str, kind] for pair in value
     )
 
 

@@ -159,7 +159,7 @@ def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None
         return
     module = _see_in_common(make, case, seen)
     seen.put("draw:moments", moments_of(module, case, TEXTS))
-    _see_slope(make, case, seen)
+    see_slope(make, case, seen)
     half = make(torch.bfloat16, as_made=True).train()
     see_half(lambda args: half(*args), case, seen)
     seen.tensors.pop("half", None)  # draws
@@ -208,7 +208,7 @@ def _in_common(draws: Sequence[Tensor], still: Tensor) -> str:
     return ""
 
 
-def _see_slope(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_slope(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     """Of one draw, along a direction of all parameters: measured, and from the gradients."""
     module = make(torch.float64, as_made=True)
     inputs = [fresh(v, dtype=torch.float64) for v in case.inputs.values()]
@@ -302,8 +302,12 @@ def _how_much(mine: Tensor, right: Tensor) -> str:
 def trains(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if "slopes" in seen.facts:
         return f"raises {seen.facts['slopes']}"
+    return slopes_agree(seen)
+
+
+def slopes_agree(seen: Observation) -> bool:
     measured, by_gradient = seen.tensors["draw:slopes"].tolist()
-    return abs(measured - by_gradient) <= 0.02 * max(abs(measured), 0.1)
+    return bool(abs(measured - by_gradient) <= 0.02 * max(abs(measured), 0.1))
 
 
 DROPOUT, TRAINS = dropout, trains

@@ -170,6 +170,7 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         equal_scores,
         case("not contiguous in memory", padding_behind, (B, T, d_in, d_out), x=turned),
         case("one token, one channel", every_second, (7, 1, 1, 1, 5), "small"),
+        long_text(case),
         *(
             [
                 case("one text", holes, (1, 5, 3, 4), "small"),
@@ -181,6 +182,13 @@ def head_cases(seed: int, padded: bool = False) -> list[Case]:
         ),
         *dropping_heads(draw, padded),
     ]
+
+
+def long_text(case: Callable[..., Case]) -> Case:
+    """Longer than the sizes that people write into their code instead of an argument."""
+    found = case("a long text", padding_behind, (2, 130, 3, 2, 131), "small")
+    found.options["once"] = True
+    return found
 
 
 def dropping_heads(draw: Draw, padded: bool) -> list[Case]:

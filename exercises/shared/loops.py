@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from whywrong import Case, Observation, near, set_seed, true_of
-from whywrong.probing import Expected, Verdict
+from whywrong import Case, Observation, set_seed, true_of
+from whywrong.probing import Expected, Trial, Verdict
 
 from .pairs import as_pair, kind_of
 
 LIST = "a list of floats"
+SETTINGS = ("weight_decay", "betas", "eps", "amsgrad", "maximize")
 
 
 def after(name: str) -> str:
@@ -58,6 +59,26 @@ def see_loop(
     return seen, optimizers
 
 
+def with_many(case: Callable[..., Case]) -> Case:
+    """So many batches that a warm-up, a restart or a limit on the steps shows; exact, because
+    rounding adds up."""
+    return case("60 batches", 60, 0.002, "many central", dtype=torch.float64)
+
+
+def settings_of(
+    optimizers: Sequence[Any], model: nn.Module, names: Sequence[str]
+) -> dict[str, str]:
+    """For each parameter, what affects its steps in the first optimizer besides the learning rate;
+    an optimizer may leave parameters out, or give some of them other settings."""
+    found = {}
+    for group in optimizers[0].param_groups if optimizers else ():
+        own = str([group.get(key) for key in SETTINGS])
+        found |= {
+            name: own for name in names if any(getattr(model, name) is p for p in group["params"])
+        }
+    return found
+
+
 def weights_after(model: nn.Module, case: Case, weights: Sequence[str]) -> dict[str, Tensor]:
     dtype = case.options["dtype"]
     return {after(name): getattr(model, name).detach().to(dtype) for name in weights}
@@ -75,12 +96,30 @@ def one_step_each(case: Case, seen: Observation, expected: Expected) -> bool:
     return seen.traits["steps"] == n and losses is not None and losses.shape == (n,)
 
 
-@true_of("The learning rate falls to 0 in a straight line", credit=True, role="typical")
+@true_of("The learning rate falls to 0 in a straight line", credit=True)
 def falls(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    mine = seen.tensors["judged:rates"]
-    if len(mine) == len(case.options["batches"]) and near(mine, rates(case).float(), 1e-5):
+    if not case.roles & {"typical", "many"}:
+        return None
+    mine, right = seen.tensors["judged:rates"], rates(case).float()
+    if len(mine) == len(right) and _on_line(mine, right):
         return True
+    if len(mine) > 6 and _on_line(mine[:6], right[:6]):
+        off = next((i for i, r in enumerate(mine[: len(right)]) if not _on_line(r, right[i])), None)
+        if off is not None:
+            return f"is {float(mine[off]):.3g} at step {off} of {len(right)}, counted from 0"
     return f"goes {', '.join(f'{rate:.3g}' for rate in mine.tolist()[:6])}"
+
+
+def _on_line(mine: Tensor, right: Tensor) -> bool:
+    return bool(((mine - right).abs() <= 1e-6).all())
+
+
+def warms_up(trials: Sequence[Trial]) -> bool:
+    """Whether the learning rate rises over some of many steps, and then falls."""
+    mine = next(t.seen.tensors["judged:rates"] for t in trials if "many" in t.case.roles)
+    top = int(mine.argmax())
+    rises, falls = mine[: top + 1].diff(), mine[top:].diff()
+    return 0 < top < len(mine) / 2 and bool((rises > 0).all()) and bool((falls <= 0).all())
 
 
 @true_of("One AdamW takes all steps", credit=True, role="typical")

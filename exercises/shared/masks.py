@@ -1,13 +1,26 @@
-"""What the results of a masked softmax say about the mask."""
+"""Masks of sizes that could be mistaken for others, and what results say about a mask."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
+from whywrong import Case, Draw
 from whywrong.probing import Trial
+
+
+def as_many_texts(
+    draw: Draw, hidden: Callable[..., torch.Tensor], T: int, S: int
+) -> tuple[Case, Case]:
+    """Masks whose first size is also the number of texts: only their last dimensions count."""
+    queries = {"scores": draw.normal(T, T, S), "hidden": hidden(T, S)}
+    heads = {"scores": draw.normal(3, 3, T, S), "hidden": hidden(3, T, S)}
+    return (
+        Case("as many texts as queries, one mask for all", queries, roles={"small"}),
+        Case("as many texts as heads, a mask for each head", heads, roles={"small"}),
+    )
 
 
 def filled_with_a_number(trials: Sequence[Trial]) -> bool:

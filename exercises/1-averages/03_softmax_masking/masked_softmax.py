@@ -3,7 +3,7 @@
 import torch
 
 from course_utils.attention import causal_mask
-from exercises.shared.masks import filled_with_a_number
+from exercises.shared.masks import as_many_texts, filled_with_a_number
 from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
 
 
@@ -39,6 +39,7 @@ def cases(seed):
             {"scores": loud, "hidden": hidden},
             roles={"stability"},
         ),
+        *as_many_texts(draw, draw.hidden, T, S),
     ]
 
 

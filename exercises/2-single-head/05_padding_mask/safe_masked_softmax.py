@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from course_utils.experiments.nan_hunt import nan_on_the_way_back
 from exercises.shared.heads import BUILT_IN
-from exercises.shared.masks import filled_with_a_number
+from exercises.shared.masks import as_many_texts, filled_with_a_number
 from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, true_of
 from whywrong.probing import cotangent
 
@@ -43,6 +43,7 @@ def cases(seed):
         case("visible scores near -100", draw.normal(T, S + 6) - 100.0, some),
         case("visible scores near -1,000", draw.normal(T, S + 6) - 1_000.0, some),
         case("hidden scores of 100", loud, some),
+        *as_many_texts(draw, draw.with_empty_row, T, S),
     ]
 
 

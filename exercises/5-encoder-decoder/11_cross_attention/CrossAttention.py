@@ -99,6 +99,8 @@ def cases(seed):
         strided.inputs[name] = strided[name].mT.contiguous().mT
     in_front = {"pad_mask": blind, "roles": "padded device", **double}
     as_many, small = TwoSizes(3, 4, 4, 5, 2), {"roles": "small", **once}
+    copied = case("a text and its copy", as_many, **small)
+    copied.inputs["context"] = copied["x"].clone()
     return [
         case("random numbers", roles="typical"),
         case("float64, padding in front, one context all padding", **in_front),
@@ -106,6 +108,7 @@ def cases(seed):
         case("float64, made by position", given="by position", **double, **once),
         case("as many queries as keys", as_many, padding_behind, **small),
         case("as many queries as keys, no mask", as_many, **small),
+        copied,
         case("one text, padded", TwoSizes(1, 3, 5, 4, 2), holes, **small),
         case("one query, one head", TwoSizes(2, 1, 3, 5, 1), **small),
         scores_of_100(draw),

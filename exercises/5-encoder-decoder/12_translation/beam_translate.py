@@ -175,6 +175,14 @@ SEVENTH_IS_BEST = {  # of the second step's extensions, in a vocabulary of six w
     "d": "a .3",
     "d a": "e .99",
 }
+ENDED_AND_WORSE_FOR_NOW = {  # b e has a mean of -0.55, a c d and a c a of -0.51, and then -0.78
+    "": "a .5 b .45",
+    "a": "c .9",
+    "b": "e .74",
+    "a c": "d .48 a .46",
+    "a c d": "e .2 a .2 b .2 d .2",
+    "a c a": "e .2 a .2 b .2 d .2",
+}
 ENDS_AT_ONCE = {"": "e .8 a .15", "a": "b .5 c .4", "a b": "c .6 d .3", "a c": "d .6 b .3"}
 
 
@@ -212,6 +220,7 @@ def cases(seed):
         case("the longer text is better by more", LONGER_BY_MORE, 2, 6, **once),
         case("a wider beam finds another text", THIRD_WORD_BETTER, 2, 3, **once),
         case("the third best in all is left", THIRD_TEXT_BETTER, 2, 3, **once),
+        case("the best has ended early", ENDED_AND_WORSE_FOR_NOW, 2, 4, **once),
     ]
 
 

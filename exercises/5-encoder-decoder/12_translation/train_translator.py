@@ -10,7 +10,9 @@ from exercises.shared.loops import (
     one_step_each,
     rates,
     see_loop,
+    warms_up,
     weights_after,
+    with_many,
 )
 from whywrong import Case, Draw, fresh, near, true_of
 
@@ -78,6 +80,7 @@ def cases(seed):
         case("from evaluation mode", 3, 0.02, training=False),
         case("one batch", 1, 0.03, "small"),
         case("four batches in float64, called by name", 4, 0.01, dtype=torch.float64, by_name=True),
+        with_many(case),
     ]
 
 
@@ -129,5 +132,6 @@ def first_loss(case, seen, expected):
     return losses is not None and losses.ndim == 1 and near(losses[:1], expected["out"][:1], 1e-4)
 
 
+signs = {"warms_up": warms_up}
 properties = (one_step_each, first_loss, falls, one_optimizer)
 letters = {"model": None, "batches": None, "pad_id": None, "learning_rate": None}

@@ -29,6 +29,10 @@ def cases(seed):
     by_name, once, small = {"keywords": (*PARTS, "hidden")}, {"once": True}, {"small"}
     each_text, columns = draw.hidden(B, 1, T, S), draw.hidden(B, 1, 1, S)
     blind = draw.with_empty_row(B, 1, T, S)
+    coinciding = {
+        "as many texts and heads as queries": (3, 5),
+        "a mask for each head, as many texts as heads": (3, 3, 5),
+    }
     each_head, every = draw.with_empty_row(H, T, S), draw.with_empty_row(B, H, T, S)
     return [
         Case("nothing hidden", inputs(draw, sizes), roles={"plain"}),
@@ -43,6 +47,12 @@ def cases(seed):
         Case("as many queries as keys", inputs(draw, square), options=once, roles=small),
         Case("a square mask, not the future", inputs(draw, square, padding_of_five), roles=small),
         Case("one text, one head", inputs(draw, (1, 1, T, S, D)), options=once, roles=small),
+        *[
+            Case(
+                name, inputs(draw, (3, 3, 3, 5, 4), draw.hidden(*shape)), options=once, roles=small
+            )
+            for name, shape in coinciding.items()
+        ],
     ]
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from exercises.shared.blocks import block_oracle, network_oracle, norm_oracle, under
+from exercises.shared.dropout import see_slope, slopes_agree
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import side_by_side, wrapper_oracle
 from exercises.shared.models import (
@@ -83,6 +84,8 @@ def see(make, case, seen):
             seen.put_judged(name, alone(fresh(x)))
     with contextlib.suppress(Exception):
         see_names(model, case, seen)
+    if "unread" in seen.facts:
+        see_slope(make, case, seen)
     with contextlib.suppress(Exception):
         see_beginning(type(model)(*case.options["args"]), case, seen)
 
@@ -227,8 +230,24 @@ def hides(case, seen, expected):
     return near(seen.tensors["long again"][:, 0], seen.tensors["changed"][:, 0])
 
 
+@true_of(
+    "Gradients match the result",
+    secondary=True,
+    role="typical",
+    breaks="Gradients don't match the result: is a step detached?",
+)
+def slopes(case, seen, expected):
+    """Of a model that stores its weights in another form, so that no gradient can be compared."""
+    if not near(seen.tensors["out"], expected["out"], 1e-5):
+        return None
+    if "slopes" in seen.facts:
+        return f"raises {seen.facts['slopes']}"
+    return slopes_agree(seen)
+
+
 properties = (
     *TEXT_PROPERTIES,
+    slopes,
     hides,
     right_alone("embed_alone", f"Your `embed`, {ALONE}", "embed"),
     right_alone(

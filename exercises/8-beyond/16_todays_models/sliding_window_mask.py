@@ -7,8 +7,8 @@ from whywrong import Case, Draw, FunctionProbe, true_of
 
 def cases(seed):
     T, window = sorted(Draw(seed).sizes(2, 3, 9), reverse=True)
-    sizes = [(6, 3), (T + 5, window), (5, 1), (4, 9), (1, 1), (7, 7)]
-    roles = [{"typical"}, set(), {"small"}, {"wide"}, {"small"}, {"wide"}]
+    sizes = [(6, 3), (T + 5, window), (5, 1), (4, 9), (1, 1), (7, 7), (130, 70)]
+    roles = [{"typical"}, set(), {"small"}, {"wide"}, {"small"}, {"wide"}, set()]
     return [
         Case(f"T = {T}, window = {w}", {"T": T, "window": w}, roles=role)
         for (T, w), role in zip(sizes, roles, strict=True)

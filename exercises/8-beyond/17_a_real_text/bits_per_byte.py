@@ -18,6 +18,11 @@ def cases(seed):
         inputs = {"logits": logits, "targets": targets, "lengths": lengths}
         return Case(name, inputs, roles=frozenset(roles.split()))
 
+    def with_empty_tokens(case):
+        """Such as the mark of a text's end."""
+        case["lengths"][1], case["targets"][0, :2] = 0, torch.tensor([1, 0])
+        return case
+
     by_hand = {
         "logits": torch.tensor([[[0.0, 0.0, -100.0], [0.0, 0.0, -100.0]]]),
         "targets": torch.tensor([[0, 1]]),
@@ -31,6 +36,7 @@ def cases(seed):
         case("one token", (1, 1, 6), "small"),
         case("float64", dtype=torch.float64),
         case("large logits", roles="stability", scale=60.0),
+        with_empty_tokens(case("some tokens have no bytes", (5, 4, 6))),
     ]
 
 
