@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ._exercise import Case
 from ._observation import class_name
 
+DATA = (Tensor, nn.Module, int, float, list, tuple)  # that an argument may hold
 # Every function body that computes something has one of these instructions; no stub does.
 WORK = {"LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "CALL", "BINARY_OP", "BUILD_MAP", "BUILD_LIST"}
 
@@ -34,6 +35,7 @@ class Described:
         forward: whether it has a `forward`.
         signature: its arguments, if Python knows them.
         names: the global names that its code mentions.
+        of_torch: whether it is a function or class of PyTorch itself.
     """
 
     missing: bool
@@ -43,6 +45,7 @@ class Described:
     forward: bool = False
     signature: inspect.Signature | None = None
     names: frozenset[str] = frozenset()
+    of_torch: bool = False
 
 
 def describe(answer: Any) -> Described:
@@ -60,7 +63,17 @@ def describe(answer: Any) -> Described:
         hasattr(answer, "forward"),
         signature,
         frozenset(names_called(answer)),
+        _is_of_torch(answer),
     )
+
+
+def _is_of_torch(answer: Any) -> bool:
+    kinds = types.FunctionType, types.BuiltinFunctionType, type
+    home = getattr(as_written(answer), "__module__", None) or ""
+    named = str(home).split(".")[0] == "torch" or (
+        isinstance(answer, types.BuiltinFunctionType) and "torch" in str(answer)
+    )
+    return isinstance(answer, kinds) and named
 
 
 def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]) -> str | None:
@@ -130,6 +143,31 @@ def names_called(answer: Any) -> set[str]:
     return names
 
 
+def read_instead(answer: Any) -> tuple[str, str] | None:
+    """An argument that the answer, or its `forward`, never reads, and a tensor or number that it
+    reads from another cell; None unless there are both."""
+    for function in functions(answer):
+        if isinstance(answer, type) and function.__name__ != "forward":
+            continue
+        code = function.__code__
+        given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        read = {*_read(code)}
+        unread = [name for name in given if name not in read]
+        names = (n for n in sorted(names_called(function)) if n in function.__globals__)
+        other = next((n for n in names if isinstance(function.__globals__[n], DATA)), None)
+        if unread and other:
+            return unread[0], other
+    return None
+
+
+def _read(code: types.CodeType) -> Iterator[str]:
+    """The local names that a code reads, also in functions inside it."""
+    yield from code.co_cellvars
+    for i in dis.get_instructions(code):
+        if "LOAD" in i.opname or "DELETE" in i.opname:
+            yield from i.argval if isinstance(i.argval, tuple) else [str(i.argval)]
+
+
 def _codes(answer: Any) -> Iterator[types.CodeType]:
     """The code of an answer's functions, and of the functions inside them."""
     codes = [f.__code__ for f in functions(answer)]
@@ -193,6 +231,12 @@ def is_stub_class(answer: type) -> bool:
     begun = set(getattr(getattr(init, "__code__", None), "co_names", ())) - {"super", "__init__"}
     unwritten = forward is None or forward is nn.Module.forward or is_stub(forward)
     return unwritten and not begun
+
+
+def has_unwritten_forward(answer: Any) -> bool:
+    """Whether a class has a constructor, and a `forward` that is still a stub."""
+    forward = vars(answer).get("forward") if isinstance(answer, type) else None
+    return forward is not None and is_stub(forward)
 
 
 def same_code(answer: Any, other: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ._course import installed
 from ._exercise import Exercise
+from ._guard import undisturbed
 from ._naming import Symptoms
 from ._texts import Text, exercise_from
 
@@ -119,7 +120,8 @@ class Catalogue:
 
     def _load(self, listed: Listed) -> Exercise:
         if listed.id not in self._loaded:
-            self._loaded[listed.id] = listed.load()
+            with undisturbed():  # a tensor of the exercise must not have the reader's default dtype
+                self._loaded[listed.id] = listed.load()
         return self._loaded[listed.id]
 
     def __iter__(self) -> Iterator[Exercise]:

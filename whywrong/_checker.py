@@ -182,6 +182,13 @@ def _not_an_answer(exercise: Exercise, answer: Described, cases: Sequence[Case])
             f"`{exercise.id}` should be a {exercise.kind}, but you passed: {answer.kind}.",
             f"{write}: the function itself, not its result.",
         )
+    if answer.of_torch:
+        return Report.nothing(
+            exercise,
+            f"`{exercise.id}` is PyTorch's own {'class' if answer.is_class else 'function'} here, "
+            "not yours: a later line, such as an import, has given it your answer's name.",
+            f"Delete that line, and run the cell of your {exercise.kind} again.",
+        )
     if exercise.kind == "function":
         mismatch = argument_mismatch(answer.signature, cases)
         if mismatch:

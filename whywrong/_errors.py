@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import linecache
 import os
 import re
@@ -17,8 +18,8 @@ from torch import Tensor
 from ._observation import class_name
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# These call the operator that the student called; its errors are the student's.
-PASS_ON = {"__torch_function__", "__torch_dispatch__"}
+# These call the operator that the student called, or refuse to; their errors are the student's.
+PASS_ON = {"__torch_function__", "__torch_dispatch__", "_no_answer", "_no_debugger"}
 libraries = {os.path.dirname(os.path.abspath(__file__))}  # folders whose code is not the student's
 
 
@@ -55,6 +56,29 @@ def first_lines(error: BaseException) -> str:
     return " ".join(line.strip() for line in lines[:3])[:300]
 
 
+def meant(error: BaseException) -> str:
+    """What Python suggests for a misspelt name when it prints a traceback, or an empty string."""
+    with contextlib.suppress(Exception):  # the names of an object may be computed
+        if isinstance(error, AttributeError) and error.obj is not None:
+            known = dir(error.obj)
+        elif isinstance(error, NameError) and error.__traceback__ is not None:
+            known = _known_names(error.__traceback__)
+        else:
+            return ""
+        # At least as alike as "expp" and "exp".
+        found = difflib.get_close_matches(str(error.name), known, n=1, cutoff=0.75)
+        return f". Did you mean: '{found[0]}'?" if found else ""
+    return ""
+
+
+def _known_names(traceback: types.TracebackType) -> list[str]:
+    """The names that the last line of a traceback can use."""
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    frame = traceback.tb_frame
+    return [*frame.f_locals, *frame.f_globals, *frame.f_builtins]
+
+
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An exception as facts: type and its bases, first lines, the student's lines, its kind, and
     whether it came in a `later` call."""
@@ -83,7 +107,9 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     return {
         "type": class_name(error),
         "bases": [_name(c) for c in type(error).__mro__ if issubclass(c, Exception)],
-        "message": str(error) if kind == "weights" else f"{first_lines(error)}{place}",
+        "message": str(error)
+        if kind == "weights"
+        else f"{first_lines(error)}{meant(error)}{place}",
         "where": [*where, *_shapes(local)] if where else [],
         "kind": kind,
         **({} if cause is None else {"later": True}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bdb
+import builtins
 import contextlib
 import ctypes
 import io
@@ -18,7 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ._answers import compiles
+from ._answers import compiles, has_unwritten_forward, read_instead
 from ._errors import describe_error, student_lines
 from ._exercise import Case, Rules
 from ._observation import Observation
@@ -153,6 +155,10 @@ def run(
         observations[0].facts["printed"] = printed
     if uses_compiler:
         observations[0].facts["compiles"] = True
+    if has_unwritten_forward(answer):
+        observations[0].facts["forward_unwritten"] = True
+    if others := read_instead(answer):
+        observations[0].facts["read_instead"] = list(others)
     return observations
 
 
@@ -280,10 +286,22 @@ def quiet(output: Output | None = None) -> Iterator[None]:
         warnings.simplefilter("ignore")
         level = logging.root.manager.disable
         logging.disable(logging.CRITICAL)  # a handler made earlier still holds the real stderr
+        asks, stops = builtins.input, sys.breakpointhook
+        builtins.input, sys.breakpointhook = _no_answer, _no_debugger
         try:
             yield
         finally:
             logging.disable(level)
+            builtins.input, sys.breakpointhook = asks, stops
+
+
+def _no_answer(prompt: object = "") -> str:
+    """A notebook would wait for an answer, where nobody expects the question."""
+    raise EOFError("a check can't answer a question")
+
+
+def _no_debugger(*_: object, **__: object) -> None:
+    raise bdb.BdbQuit
 
 
 @contextlib.contextmanager

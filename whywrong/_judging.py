@@ -44,10 +44,29 @@ def judge(
         return report
     if any(r.id == "own_work" for r in report.behaviours):
         return _with(report, [_told("built_in")])
+    if surely := _sure(trials):
+        return _with(report, [surely])
     wrong = key.wrong if key.whole else search(exercise, key, trials, symptoms)
     named = name_mistakes(exercise, trials, wrong) or by_signs(exercise, trials)
     named = named or _in_a_collection(exercise, trials)
     return _with(report, named or _usual(exercise, trials, report))
+
+
+def _sure(trials: Sequence[Trial]) -> Misconception | None:
+    """Advice that follows from the answer's code, or from the type of its result, whatever else is
+    wrong."""
+    kinds = {t.seen.facts.get("types", {}).get("out") for t in trials}
+    for kind in ("generator", "coroutine", "ndarray"):
+        if kind in kinds:
+            return _told(kind)
+    if any(t.seen.facts.get("elsewhere") == "numpy" for t in trials):
+        return _told("ndarray")
+    if named := next((f for t in trials if (f := t.seen.facts.get("read_instead"))), None):
+        told = _told("read_instead")
+        return replace(told, what=told.what.format(*named), look=told.look.format(*named))
+    if any(t.seen.facts.get("unstable") in ("random", "seed") for t in trials):
+        return _told("random")
+    return None
 
 
 def _with(report: Report, named: Sequence[Misconception]) -> Report:
@@ -111,6 +130,8 @@ def _failed(
     notes: list[str],
 ) -> Report:
     message, detail = _explain(exercise, trials, results, forbidden)
+    if "raised" not in message:
+        results = [_with_error(r, trials) if r.id == "runs" else r for r in results]
     points, because = (0.0, "") if forbidden else _partial(exercise, trials, results)
     return Report(
         exercise.id,
@@ -127,16 +148,29 @@ def _failed(
     )
 
 
+def _with_error(runs: BehaviourResult, trials: Sequence[Trial]) -> BehaviourResult:
+    """The row that says that not every call ran, with the error of the first that didn't."""
+    ordinary = [t for t in trials if t.case.refuses is None]
+    failed = next((t for t in ordinary if t.seen.error), None)
+    error = failed.seen.error if failed else None
+    if failed is None or error is None or error["kind"] != "exception":
+        return runs
+    said = f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+    return replace(runs, text=f"{runs.text}; yours raised {said} ({failed.case.name})")
+
+
 def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[Misconception]:
     """Advice common to all exercises: the meaning of a Python or PyTorch error or, with right
     values, at most two of the other things that are wrong."""
     errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
     if errors and errors[0]["kind"] == "exception":
-        told = meaning(errors[0]["message"])
+        told = meaning(errors[0]["message"]) or meaning(errors[0]["type"])
         more = "" if "raised" in report.message else "On another input, your code raises an error. "
         return [replace(told, what=more + told.what)] if told else []
     failing = [r.id for r in report.behaviours if not r.holds]
     kinds = {t.seen.facts.get("types", {}).get("out") for t in trials} - {None}
+    if kinds == {"NoneType"} and any("forward_unwritten" in t.seen.facts for t in trials):
+        return []
     if errors:
         failing = [errors[0]["kind"]]
     elif kinds and exercise.returns not in kinds:
@@ -254,6 +288,11 @@ def _partial(
         return 0.0, ""
     most, held = _quarter(0.25 * exercise.points), sum(credit)
     points = round(4 * most * held / len(credit)) / 4
+    if held == len(credit) > 1:
+        return points, (
+            "The scored checks (●) pass, but the numbers are wrong: "
+            f"{points:g} of at most {most:g} points."
+        )
     many = "scored check (●) passes" if held == len(credit) == 1 else "scored checks (●) pass"
     return points, (
         f"{held} of {len(credit)} {many}: {points:g} of at most {most:g} points, in steps of 0.25."

@@ -29,7 +29,7 @@ Symptoms = Mapping[str, frozenset[Symptom]]  # of each misconception, by its nam
 Named = tuple[str, Misconception]
 PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
 VALUES = {"runs", "shape", "values"}
-SEVERAL = 2  # right values where a misconception gives wrong ones
+SEVERAL = 3  # right values where a misconception gives wrong ones
 LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
 FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
 
@@ -62,9 +62,12 @@ def name_mistakes(
     chosen = (single or exact or [name for name, _ in close])[:1]
 
     def differs(one: str) -> bool:
-        """Of two, the one whose own error was observed comes first."""
-        wrong, error = known.get(one, {}).get(order[0]), trials[order[0]].seen.error
-        return bool(error) and (wrong is None or signature(wrong.error) != signature(error))
+        """Of two, the one that alone gives the error or the numbers that are shown comes first."""
+        t = trials[order[0]]
+        wrong, error = known.get(one, {}).get(order[0]), t.seen.error
+        if wrong is None or wrong.error or error:
+            return bool(error) and (wrong is None or signature(wrong.error) != signature(error))
+        return not same_values(exercise, t, wrong)
 
     return [named[one] for name in chosen for one in sorted(name.split("+"), key=differs)]
 
@@ -319,6 +322,10 @@ class Search:
             except SyntaxError:  # two edits that can't be combined
                 continue
             if self.follow(name, answer).exact:
+                first = self.order[0]  # which of the two gives the numbers that are shown?
+                for one in name.split("+"):
+                    seen = self._observed(one, self.exercise.variants[one].answer, first)
+                    self.wrong.setdefault(one, {})[first] = seen
                 return
 
     def likeliest(self) -> list[Named]:

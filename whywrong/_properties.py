@@ -16,6 +16,7 @@ from ._exercise import Case, Exercise, Expected, Property, Trial, Verdict
 from ._observation import Observation
 
 COLLECTION = re.compile(r"a (?:list|dict) of|bytes$")  # what a probe has turned into a tensor
+NOT_THERE = ("here", "two devices", "numpy")
 RESULTS = {"out": "result", "train": "result in training mode (dropout 0)"}
 
 
@@ -121,7 +122,7 @@ def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected)
 def _device(case: Case, seen: Observation, expected: Expected) -> Verdict:
     if not ran(case, seen) or seen.error:
         return None
-    if seen.facts.get("device") or seen.facts.get("elsewhere") in ("here", "two devices"):
+    if seen.facts.get("device") or seen.facts.get("elsewhere") in NOT_THERE:
         return False
     return True if seen.facts.get("elsewhere") == "there" else None
 
@@ -177,6 +178,8 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
     kinds, given = t.seen.facts.get("types", {}), t.case.describe()
     for name in main_results(t.expected):
         kind, what = kinds.get(name, "nothing"), f"The {RESULTS.get(name, name)}"
+        if kind == "NoneType" and t.seen.facts.get("forward_unwritten"):
+            return "`forward` isn't written yet: it contains `...` and nothing else.", given
         if name == "out" and kind == "NoneType" and exercise.returns != "NoneType":
             return "Your function returns None: is there a `return`?", given
         if kind != exercise.returns:
@@ -187,6 +190,9 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
         if got != expected and name == "out" and COLLECTION.match(exercise.returns):
             lengths = f"{given}\nexpected length {expected[0]}\ngot length      {got[0]}"
             return f"{what} has length {got[0]}, expected {expected[0]}.", lengths
+        if got != expected and exercise.returns.startswith("a pair of tensors"):
+            shapes = f"{given}\nexpected shape {expected[1:]}\ngot shape      {got[1:]}"
+            return f"Your two tensors have shape {got[1:]}, expected {expected[1:]}.", shapes
         if got != expected:
             shapes = f"{given}\nexpected shape {expected}\ngot shape      {got}"
             return f"{what} has shape {got}, expected {expected}.", shapes
@@ -329,6 +335,9 @@ def explain_device(t: Trial) -> tuple[str, str]:
     if t.seen.facts.get("device"):
         got, expected = t.seen.facts["device"]
         return f"The result is on {got}, but its input was on {expected}.", evidence(t)
+    if t.seen.facts.get("elsewhere") == "numpy":
+        said = "Your code turns its input into a NumPy array, which exists on the CPU alone."
+        return said, evidence(t)
     if t.seen.facts.get("elsewhere") == "here":
         said = "With the input on another device, the result was on the CPU."
     else:

@@ -61,8 +61,14 @@ SPACES: dict[str, Any] = {
 # Environment variables that PyTorch sets itself when its compiler is first needed.
 TORCHS_OWN = ("TORCHINDUCTOR_", "TRITON_")
 
-# Functions that a notebook's kernel itself replaces for each cell.
-NOTEBOOKS_OWN = {("builtins", "input"), ("builtins", "exit"), ("builtins", "quit")}
+# Functions that a notebook's kernel itself replaces for each cell, and the class that PyTorch
+# replaces with the default dtype.
+NOT_THE_READERS = {
+    ("builtins", "input"),
+    ("builtins", "exit"),
+    ("builtins", "quit"),
+    ("torch", "Storage"),
+}
 
 
 def _is_code(value: Any) -> bool:
@@ -74,7 +80,7 @@ PRISTINE = {
     name: {
         key: value
         for key, value in vars(space).items()
-        if _is_code(value) and (name, key) not in NOTEBOOKS_OWN
+        if _is_code(value) and (name, key) not in NOT_THE_READERS
     }
     for name, space in SPACES.items()
 }

@@ -227,6 +227,10 @@ class TwoDevices(RuntimeError):
     """A tensor left on the CPU was combined with one on the other device."""
 
 
+class InNumpy(TwoDevices):
+    """A tensor on the other device was to become a NumPy array."""
+
+
 class Transformed(RuntimeError):
     """A function transform is active, under which an `Elsewhere` tensor can't be followed."""
 
@@ -272,7 +276,7 @@ class Elsewhere(Tensor):
         return self.here.tolist()
 
     def numpy(self, **_: Any) -> Any:
-        raise TwoDevices("numpy lives on the CPU")
+        raise InNumpy("numpy lives on the CPU")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         return self.numpy()
@@ -372,11 +376,13 @@ def moved(value: Any) -> Any:
 
 
 def happened_elsewhere(call: Any) -> str:
-    """The outcome of `call()` with inputs elsewhere: "there", "here", "two devices", or "unknown"
-    if it could not be tried."""
+    """The outcome of `call()` with inputs elsewhere: "there", "here", "two devices", "numpy", or
+    "unknown" if it could not be tried."""
     try:
         with torch.no_grad(), AnotherDevice(), _MadeThere():
             out = call()
+    except InNumpy:
+        return "numpy"
     except TwoDevices:
         return "two devices"
     except Exception:

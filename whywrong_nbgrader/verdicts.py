@@ -116,8 +116,8 @@ def shown_case(case: Case) -> bytes:
 
 # The allowed forms of facts.
 TEXTS = "unstable", "elsewhere", "half", "half_dtype", "gradient_error", "slopes", "not_given_back"
-LISTS = "modified", "device", "left_behind", "borrowed", "unread", "ops"
-SWITCHES = "overwritten", "not_attempted", "compiles"
+LISTS = "modified", "device", "left_behind", "borrowed", "unread", "ops", "read_instead"
+SWITCHES = "overwritten", "not_attempted", "compiles", "forward_unwritten"
 
 
 def observation(data: bytes) -> Observation:
@@ -225,6 +225,7 @@ def described(said: Any) -> Described:
         forward=said.get("forward") is True,
         signature=_signature(said.get("arguments")),
         names=frozenset(names or ()) if _texts(names) else frozenset(),
+        of_torch=said.get("of_torch") is True,
     )
 
 

@@ -206,7 +206,7 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
         case("one text, padded", one, holes(draw, 1, one.T), roles="small", once=True),
         cases.loud(),
         cases.equal_scores(distinct_sizes(draw)),
-        case("a long text", Sizes(1, 130, 3, 2, 2, 131), roles="small", once=True),
+        case("a long text", Sizes(1, 130, 3, 2, 2, 131), roles="small stability", once=True),
         cases.dropout("dropout"),
         cases.dropout("dropout, padded", torch.tensor([[False, True, False, False]])),
         case(

@@ -34,6 +34,7 @@ def described(answer: Any) -> dict[str, Any]:
         "forward": said.forward,
         "arguments": None if said.signature is None else arguments,
         "names": sorted(said.names)[:1000],
+        "of_torch": said.of_torch,
     }
 
 

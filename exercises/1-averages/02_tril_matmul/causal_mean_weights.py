@@ -14,7 +14,7 @@ def cases(seed):
         Case(f"T = {small}", {"T": small}),
         Case(f"T = {large + 9}", {"T": large + 9}),
         Case(f"T = {large + 30}", {"T": large + 30}),
-        Case("T = 130", {"T": 130}, options={"once": True}),
+        Case("T = 130", {"T": 130}, options={"once": True}, roles={"stability"}),
     ]
 
 

@@ -32,7 +32,7 @@ def cases(seed):
         case("one text", holes(1, T + 3), "small"),
         case("not contiguous in memory", holes(T + 8, B).T),
         case("by name", holes(B, T + 9), keywords=("pad_mask",)),
-        case("long texts", holes(B, 130), once=True),
+        case("long texts", holes(B, 130), "stability", once=True),
     ]
 
 

@@ -26,7 +26,7 @@ def cases(seed):
         case("as many texts as positions", [1, 0, 3, 4], 4, "small"),
         case("all of one length", torch.tensor([low] * 3), longest + 1),
         case("by name", [low, high, 1], longest + 2, keywords=("lengths", "max_length")),
-        case("long texts", [longest, 128, 90 + low], 130),
+        case("long texts", [longest, 128, 90 + low], 130, "stability"),
     ]
 
 

@@ -39,7 +39,8 @@ def cases(seed):
 def far_away(draw):
     """Angles in float32 round by a ten-millionth of their size, here by 1e-4."""
     inputs = {"x": draw.normal(2, 3, 5, 4), "base": 10000.0, "offset": 1_030}
-    return Case("offset 1,030", inputs, options={"once": True, "tolerance": {torch.float32: 1e-3}})
+    options = {"once": True, "tolerance": {torch.float32: 1e-3}}
+    return Case("offset 1,030", inputs, options=options, roles={"stability"})
 
 
 def sizes(draw):

@@ -24,7 +24,7 @@ def cases(seed):
         case("one position", 1, 2 * pairs, roles=small),
         case("as many positions as channels", 8, 8, roles=small),
         case("by name", 4, 10, options={"keywords": ("length", "d_model")}),
-        case("many positions", 1_030, 2, options={"once": True}),
+        case("many positions", 1_030, 2, options={"once": True}, roles={"stability"}),
     ]
 
 
