@@ -28,6 +28,14 @@ class Hasty(nn.Module):
         self.layer = nn.Linear(2, 3)
 
 
+def calls_itself():
+    return calls_itself()
+
+
+def input_without_anybody():
+    raise EOFError("EOF when reading a line")
+
+
 def twice(module):
     module.mask = None
     module.register_buffer("mask", X)
@@ -182,6 +190,11 @@ PROVOKED = {
     "a text decoded": (lambda: "low".decode(), "has `.encode`"),
     "nothing to choose from": (lambda: max([]), "its argument is empty"),
     "a division by 0": (lambda: 1 / 0, "divides by 0"),
+    "dots": (lambda: ... / X, "still stands for `...`"),
+    "no package": (lambda: __import__("no_such_package"), "`no_such_package` isn't installed"),
+    "a question": (lambda: input_without_anybody(), "waits for somebody"),
+    "an array": (lambda: nn.Parameter(X).numpy(), "records no gradients"),
+    "itself": (lambda: calls_itself(), "again and again"),
     "other arguments": (lambda: X.sum(keepdim=True), "`sum` doesn't take arguments of these types"),
 }
 
@@ -203,7 +216,9 @@ def test_each_explanation_is_provoked_except_for_a_second_device():
             messages.append(first_lines(error))
     first = {next((p for p, _ in meanings() if re.search(p, m)), "") for m in messages}
     unseen = [known.id for pattern, known in meanings() if pattern not in first]
-    assert unseen == ["stays_on_the_cpu", "no_cuda"]
+    by_type = ["debugger_left_in", "assertion_left_in", "program_ended"]  # without a message
+    assert unseen == [*by_type, "stays_on_the_cpu", "no_cuda"]
+    assert all(meaning(kind) for kind in ("BdbQuit", "AssertionError", "SystemExit"))
 
 
 def test_an_unknown_error_is_not_explained():

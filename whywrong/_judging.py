@@ -49,6 +49,8 @@ def judge(
     wrong = key.wrong if key.whole else search(exercise, key, trials, symptoms)
     named = name_mistakes(exercise, trials, wrong) or by_signs(exercise, trials)
     named = named or _in_a_collection(exercise, trials)
+    if not named and any(t.seen.facts.get("unstable") in ("random", "seed") for t in trials):
+        named = [_told("random")]
     return _with(report, named or _usual(exercise, trials, report))
 
 
@@ -64,8 +66,6 @@ def _sure(trials: Sequence[Trial]) -> Misconception | None:
     if named := next((f for t in trials if (f := t.seen.facts.get("read_instead"))), None):
         told = _told("read_instead")
         return replace(told, what=told.what.format(*named), look=told.look.format(*named))
-    if any(t.seen.facts.get("unstable") in ("random", "seed") for t in trials):
-        return _told("random")
     return None
 
 
@@ -178,6 +178,9 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
     if not set(failing) <= USUAL.keys():
         return []
     raised = [t.seen.facts["gradient_error"] for t in trials if t.seen.facts.get("gradient_error")]
+    grads = [g for t in trials for n, g in t.seen.tensors.items() if "grad:" in n]
+    if "gradients" in failing and any(bool(g.isnan().any()) for g in grads):
+        return [_told("nan_gradients")]
     if "gradients" in failing and raised:
         told = meaning(raised[0])
         return [told] if told else []
