@@ -9,7 +9,7 @@ from typing import Any
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_raw_cell
 
-from .evil_kit import ASSIGNMENT, ONE, QUIZ_AND_MEAN, THREE, Hand, attack, put_after_imports
+from .evil_kit import ASSIGNMENT, MEAN, ONE, QUIZ_AND_MEAN, THREE, Hand, attack, put_after_imports
 
 # ---------------------------------------------------------------- files
 
@@ -71,8 +71,8 @@ def renamed_notebook(hand: Hand) -> None:
 
 @attack("files", said="naive_mean: not", told="is another notebook, which is not graded", paid=1.0)
 def two_notebooks(hand: Hand) -> None:
-    """The notebook has a copy with more right answers."""
-    hand.quiz_done()
+    """The notebook has a copy with better answers."""
+    hand.quiz_done().write(MEAN, "def naive_mean(x):\n    return x")
     hand.lesson().solve()
     hand.opened[1].path = hand.folder / f"Copy of {ONE}.ipynb"
 

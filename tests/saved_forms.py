@@ -10,6 +10,7 @@ import base64
 import copy
 import gzip
 import json
+import quopri
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -256,11 +257,12 @@ FOR_R = {"kernelspec": {"name": "ir", "display_name": "R", "language": "R"}}
 PAGE = b"\n<!DOCTYPE html>\n<html><title>03.ipynb</title></html>"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12345\n"
 PROGRAM = b"#!/usr/bin/env python\n\ndef softmax(scores): ..."
+COUNT = b'   "execution_count": null,\n'
 HEAD = b"<<<<<<< HEAD\n"
 MERGE, FOUND = "merge conflict.*Git", "answer to softmax was found in code cell"
 IMPORTS, EDITED = "imports were changed", "locked cell check-softmax was edited"
 
-SOFTMAX = RIGHT["softmax"]
+SOFTMAX, STUB = RIGHT["softmax"], "".join(cell(released(), "softmax")["source"])
 CHECKED = SOFTMAX + '\n\ncheck("softmax", softmax)'
 WRONG = "def softmax(scores, dim=-1):\n    return scores / 2"
 HELPER = "def largest(scores, dim):\n    return torch.amax(scores, dim, keepdim=True)"
@@ -291,6 +293,7 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
         "minor-9": sets(whole, nbformat_minor=9),
         "version-5": sets(whole, nbformat=5, nbformat_minor=0),
         "sources-are-strings": sources(str),
+        "sources-are-lists-of-letters": sources(list),
         "nan-in-outputs": shows(displayed(PLOT)),
         "a-number-with-ten-thousand-digits": swapped(b'minor": 5', b'minor": ' + b"5" * 10_000),
         "outputs-of-18-mib": shows(displayed({"text/html": ["<p>" + "x" * (18 * 2**20)]})),
@@ -360,7 +363,6 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
         "matplotlib-widget": above_the_imports("%matplotlib widget"),
         "matplotlib-tk": above_the_imports("%matplotlib tk"),
         "a-missing-package": above_the_imports("import seaborn_of_my_own"),
-        "google-colab": above_the_imports(DRIVE),
         "pip-by-subprocess": above_the_imports(f"import subprocess, sys; {INSTALL}"),
         "imports-deleted": lambda nb: nb["cells"].remove(imports(nb)),
         "all-cells-in-the-opposite-order": lambda nb: nb["cells"].reverse(),
@@ -369,6 +371,7 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
         "answer-below-the-check": elsewhere(lambda nb: at(nb, "check-softmax") + 1, SOFTMAX),
         "answer-above-the-stub": elsewhere(before("softmax"), SOFTMAX),
         "answer-at-the-end": elsewhere(last, "# my answers", SOFTMAX),
+        "answer-above-the-imports": elsewhere(first, SOFTMAX),
     },
     (ALL, "found in text cell"): {
         "answer-fenced-in-a-text": lambda nb: fenced(
@@ -394,6 +397,38 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
     },
     (ALL, "typographic quotes were replaced"): {
         "typographic-quotes": writes("softmax", SOFTMAX + "\nprint(“ready”)"),
+    },
+    (ALL, "for Colab were left out"): {
+        "google-colab": above_the_imports(DRIVE),
+        "google-colab-above-an-answer": writes("softmax", f"{DRIVE}\n\n{SOFTMAX}"),
+    },
+    (ALL, "full-width punctuation"): {
+        "full-width-punctuation": writes("softmax", SOFTMAX.replace("):", "\uff09\uff1a")),
+    },
+    (ALL, "tabs were replaced"): {
+        "tabs-and-spaces": writes("softmax", SOFTMAX.replace("    return", "\treturn")),
+    },
+    (ALL, "misplaced lines with %"): {
+        "a-cell-s-command-below-code": writes("softmax", f"import time\n%%time\n{SOFTMAX}"),
+        "a-space-in-a-command": writes("softmax", f"% matplotlib inline\n{SOFTMAX}"),
+    },
+    (ALL, "text around the code"): {
+        "a-chat-s-whole-reply": writes(
+            "softmax", f"Here's the function:\n\n```python\n{SOFTMAX}\n```\n\nDon't forget tests!"
+        ),
+    },
+    (ALL, "there twice"): {"answer-twice-in-a-line": writes("softmax", SOFTMAX * 2)},
+    (ALL, "as in a mail"): {
+        "base64": saved(base64.encodebytes),
+        "quoted-printable": saved(quopri.encodestring),
+    },
+    (ALL, "several notebooks"): {
+        "a-notebook-in-a-cell": lambda nb: dumps({"cells": [code(dumps(nb).decode())]}),
+    },
+    (ALL, "has all answers .cells are lost in 1 place"): {
+        "quotes-that-are-not-escaped": swapped(
+            b'check(\\"softmax\\", softmax)', b'check("softmax", softmax)'
+        ),
     },
     (ALL, "`&gt;` and the like"): {
         "entities-of-a-web-page": writes(
@@ -422,14 +457,22 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
         "cut-off-late": saved(lambda x: x[: x.index(b"def softmax_mean") + 30])
     },
     (2, "cut off in line"): {"cut-off-early": saved(lambda data: data[:9000])},
-    (2, MERGE): {
+    (4, MERGE): {
         "a-merge-conflict-in-a-later-answer": swapped(
             b'   "def masked_softmax', b"\n" + HEAD + b'   "def masked_softmax'
         ),
     },
-    (0, MERGE): {
+    (ALL, MERGE): {
         "a-merge-conflict": swapped(
             b'"cells": [', b'"cells": [\n' + HEAD + b"=======\n>>>>>>> abc"
+        ),
+        "merge-conflicts-in-counts": saved(
+            lambda x: x.replace(COUNT, HEAD + COUNT + b"=======\n" + COUNT + b">>>>>>> a\n")
+        ),
+    },
+    (ALL, "marks of a merge conflict"): {
+        "a-merge-conflict-in-a-cell": lambda nb: cell(nb, "softmax").update(
+            source=f"<<<<<<< a\n{STUB}\n=======\n{SOFTMAX}\n>>>>>>> b"
         ),
     },
     (0, "empty"): {"an-empty-file": lambda nb: b""},

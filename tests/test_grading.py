@@ -472,6 +472,10 @@ def test_an_answer_that_ends_badly_loses_its_own_points(server, body):
             "import math\nfrom mine import total\n\ndef naive_mean(x):\n    return x",
             "Cell 2, which defines it, failed in line 2 (ModuleNotFoundError: No module named",
         ),
+        (
+            "from mine import naive_mean",
+            "Cell 2, which defines it, failed in line 1 (ModuleNotFoundError: No module named",
+        ),
     ],
 )
 def test_a_missing_name_is_reported_with_the_failed_cell(server, source, said):

@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import zipfile
 from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from functools import cache
 
 import jupytext
@@ -26,8 +28,9 @@ from whywrong_nbgrader.cells import nbgrader_metadata, without_hidden_tests
 from whywrong_nbgrader.choosing import submission
 from whywrong_nbgrader.helper import Helper, TooMuch
 from whywrong_nbgrader.outputs import clean_outputs
-from whywrong_nbgrader.reading import Unreadable, parsed
-from whywrong_nbgrader.restoring import Released, restore
+from whywrong_nbgrader.reading import parsed
+from whywrong_nbgrader.restoring import Kept, Released, restore
+from whywrong_nbgrader.submissions import notebook
 
 from .generated_class import make_course
 from .saved_forms import (
@@ -67,22 +70,20 @@ def given():
 
 
 @each_form
-def test_what_can_be_read_is_restored_with_its_answers(name):
-    try:
-        found = parsed(file_of(name))
-    except Unreadable as error:
-        assert FORMS[name].points == 0 and is_alike(str(error), FORMS[name].noted)
+def test_what_can_be_read_is_restored_with_its_answers(name, tmp_path):
+    (tmp_path / "one").write_bytes(file_of(name))
+    known = {name: asdict(cell) for name, cell in cells_as_released().items()}
+    found = notebook(str(tmp_path / "one"), known, given())
+    if why := found.get("unreadable"):
+        assert FORMS[name].points == 0 and is_alike(why, FORMS[name].noted)
         return
-    made, noticed = restore(found.cells, cells_as_released(), given())
+    made = [Kept(**cell) for cell in found["cells"]]
     checks = [cell.checks for cell in made if cell.checks]
     assert sorted(checks) == sorted(n[6:] for n in cells_as_released() if n.startswith("check-"))
-    said = "; ".join([*found.notes(), found.broken, *noticed])
     if "compile" not in FORMS[name].noted:
-        assert is_alike(said, FORMS[name].noted)
-    if (
-        FORMS[name].points == 6
-    ):  # nobody has to hand in again; each check runs after the answer, and not after a stub
-        assert found.broken == ""
+        assert is_alike("; ".join(found["notes"] + found["trouble"]), FORMS[name].noted)
+    if FORMS[name].points == 6:  # nobody has to hand in again; each check runs after the answer
+        assert found["trouble"] == []
         for exercise in RIGHT:
             at = next(n for n, cell in enumerate(made) if cell.checks == exercise)
             before = [c.source for c in made[:at] if f"def {exercise}(" in c.source]
@@ -244,8 +245,8 @@ def test_a_name_is_no_pattern(tmp_path, monkeypatch):
         with suppress(NbGraderException) if not number else nullcontext():
             converter.init_notebooks()
         assert len(converter.assignments) == number
-        for place, (notebook,) in converter.assignments.items():
-            assert notebook == f"{place}/{LESSON}.ipynb"
+        for place, (found,) in converter.assignments.items():
+            assert found == f"{place}/{LESSON}.ipynb"
 
 
 def test_a_very_deep_folder_is_reported_and_left_alone(tmp_path):
@@ -282,7 +283,9 @@ def folders_of_a_student():
     """What is in a folder, and what is said of it; None: nothing is graded."""
     right, stub, wrong = dumps(solved()), dumps(released()), solved()
     cell(wrong, "softmax")["source"] = "def softmax(scores, dim=-1):\n    return scores"
-    wrong = dumps(wrong)
+    wrong, part = dumps(wrong), solved()
+    cell(part, "softmax")["source"] = cell(released(), "softmax")["source"]
+    part = dumps(part)
     opened = nbformat.reads(right.decode(), 4)
     program, page = (
         form().from_notebook_node(opened)[0].encode() for form in (PythonExporter, HTMLExporter)
@@ -309,18 +312,40 @@ def folders_of_a_student():
     yield {"a.ipynb": right, "b.ipynb": wrong}, 'answers to it are in "a.ipynb" and "b.ipynb"'
     yield {OWN: stub + right + wrong}, "several notebooks with different answers"
     yield {OWN: right, "a.ipynb": wrong}, ""
+    yield {OWN: right, "a.ipynb": part}, ""
+    yield {OWN: part, "a.ipynb": right}, f'{OWN} has fewer of the same answers, so "a.ipynb" is'
+    yield {"a.ipynb": part, "b.ipynb": right}, f'{OWN} is missing, so "b.ipynb" is graded'
+    checkpoint = f".ipynb_checkpoints/{LESSON}-checkpoint.ipynb"
+    yield {OWN: b"", checkpoint: right}, f'{OWN} can\'t be read, so "{checkpoint}" is graded'
+    yield {OWN: right, checkpoint: wrong}, ""
+    for ending, form in {"md": "md", "qmd": "md:myst", "Rmd": "Rmd"}.items():
+        yield {f"a.{ending}": jupytext.writes(opened, form).encode()}, "it was a"
+    yield {"a.py": marimo(opened)}, "it was a program"
+    yield {"a.py": marimo(opened).decode().encode("utf-16")}, "it was a program"
+    yield {OWN: right, f"._{OWN}": b"\0\5\26\7"}, ""
     yield {OWN: program}, "it was a program"
     yield {OWN: page}, "it was a web page"
     yield {OWN: twice}, ""
-    yield {OWN: twice_stub + b"}"}, "only one has answers"
-    yield {OWN: stub + right}, "only one has answers"
+    yield {OWN: twice_stub + b"}"}, "the one with the most answers"
+    yield {OWN: stub + right}, "the one with the most answers"
     unread = f"{OWN} is missing, and "
     yield {"a.zip": archive[:200]}, f'{unread}"a.zip" can\'t be read: no notebook in it can be'
     yield {"a.7z": b"7z\xbc\xaf\x27"}, f'{unread}"a.7z" can\'t be read: it is an archive'
     yield {f"{LESSON} (1).ipynb": right[:300]}, f'{unread}"{LESSON} (1).ipynb" can\'t be read:'
+    yield {"a.pdf": b"%PDF-1.4"}, f'{unread}"a.pdf" can\'t be read: it is a document'
+    yield {f"._{OWN}": b"\0\5\26\7"}, None
     yield {OWN: stub}, None
     yield {"01_naive_mean.ipynb": b"", "helper.py": b"def f(): ..."}, None
     yield {}, None
+
+
+def marimo(opened):
+    """As `marimo convert` writes it."""
+    cells = ["import marimo\n\napp = marimo.App()"]
+    for c in opened.cells:
+        source = c.source if c.cell_type == "code" else f'mo.md(r"""{c.source}""")'
+        cells.append(f"@app.cell\ndef _(torch):\n{textwrap.indent(source, '    ')}\n    return")
+    return "\n\n\n".join(cells).encode()
 
 
 def test_the_only_file_with_answers_to_a_lesson_is_graded(tmp_path):

@@ -10,11 +10,19 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .folders import may_be_a_notebook, perhaps_notebooks
+from .folders import DOCUMENTS, is_a_checkpoint, may_be_a_notebook, perhaps_notebooks
 from .helper import TooMuch, helper
 from .readable import file_name, shortened
 from .restoring import Released
-from .submissions import Submission, handed_out, lesson, released, restored, unsolved
+from .submissions import (
+    Submission,
+    handed_out,
+    lesson,
+    most_complete,
+    released,
+    restored,
+    unsolved,
+)
 
 MEMBER = ": "  # between an archive's name and that of a file in it
 SECONDS = 8.0  # processor time for all files of a submission that are read for one lesson
@@ -29,29 +37,33 @@ def submission(
 ) -> Submission | None:
     """Returns a lesson's notebook, or None if nothing was submitted for it.
 
-    The file of the lesson's name counts, whatever it contains besides answers. If it is missing,
-    can't be read or has no answers, the only other file with answers to this lesson counts; if
-    there is none, the files that can't be read are named.
+    It is the file with all answers to the lesson that are in any file; of several, the one of the
+    lesson's name. If different files have different answers, the one of the lesson's name counts;
+    if that has none, none counts. If there is no answer, the files that can't be read are named.
 
     Args:
         lessons: the names of all notebooks of the assignment.
     """
     path = folder / f"{name}.ipynb"
     own = restored(path, released, given) if os.path.lexists(path) else None
+    ours = {f"{one}.ipynb" for one in lessons}
+    others, unread = _others(folder, path, released, given, ours if own and own.answers else set())
     if own and own.answers:
-        return own
-    why = "is missing" if own is None else "can't be read" if own.unreadable else "has no answers"
-    others, unread = _others(folder, path, released, given)
-    for one in lessons:
-        unread.pop(f"{one}.ipynb", None)
+        others, unread = {path.name: own, **others}, {}
+    unread = {one: reason for one, reason in unread.items() if one not in ours}
     if not others and not unread:
         return own
     sources = [one.partition(MEMBER)[0] for one in others or unread]
-    answers = [one.answers for one in others.values()]
-    if others and all(one == answers[0] for one in answers):
-        known, found = next(iter(others.items()))
+    why = "is missing" if own is None else "can't be read" if own.unreadable else "has no answers"
+    if others and (best := most_complete([one.answers for one in others.values()])) is not None:
+        known, found = [*others.items()][best]
+        if found is own:
+            return own
+        why = "has fewer of the same answers" if own and own.answers else why
         said = f"{path.name} {why}, so {file_name(known)} is graded"
         return replace(found, notes=[*found.notes, said], sources=sources)
+    if own and own.answers:
+        return own
     if others:
         files = " and ".join(map(file_name, others))
         trouble = [f"{path.name} {why}, and different answers to it are in {files}: none is graded"]
@@ -82,16 +94,21 @@ def under_other_names(coursedir: Any, folder: Path) -> list[str]:
 
 
 def _others(
-    folder: Path, path: Path, released: Mapping[str, Released], given: Sequence[str]
+    folder: Path,
+    path: Path,
+    released: Mapping[str, Released],
+    given: Sequence[str],
+    left_out: Collection[str],
 ) -> tuple[dict[str, Submission], dict[str, str]]:
     """The other files of a submission that have answers to a lesson, by name; and those that may
-    be notebooks but can't be read, with the reason."""
+    be notebooks but can't be read, with the reason. Copies that Jupyter made of its own accord
+    count only if there is no other file."""
     until = helper().spent + SECONDS
     found, unread = dict[str, Submission](), dict[str, str]()
     for place in perhaps_notebooks(folder):
-        if place == path:
-            continue
         name = str(place.relative_to(folder))
+        if place == path or name in left_out or (is_a_checkpoint(name) and (found or left_out)):
+            continue
         packed = place.suffix.lower() == ".zip"
         members = _members(place) if packed else [""]
         if not members:
@@ -99,12 +116,12 @@ def _others(
         for member in members:
             if helper().spent > until:
                 return found, unread
-            one, known = (
-                restored(place, released, given, member),
-                name + MEMBER * bool(member) + member,
-            )
+            one = restored(place, released, given, member)
+            known = f"{name}{MEMBER}{member}" if member else name
             if one.answers:
                 found[known] = one
+            elif name.lower().endswith(DOCUMENTS):
+                unread[known] = "it is a document, and the .ipynb file is needed"
             elif one.unreadable and may_be_a_notebook(member or name):
                 unread[known] = one.unreadable
     return found, unread

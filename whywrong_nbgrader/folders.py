@@ -15,9 +15,12 @@ MOST_BESIDE = 100 * 2**20  # bytes of a file that is not a notebook
 MOST_READ = 30  # files of a submission that are read because they may be notebooks
 MOST_FILES, DEEPEST = 5000, 30  # files and folders of a submission, and how deep they are nested
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
-PAGES = (".html", ".htm")
+WRITTEN = (".py", ".html", ".htm", ".md", ".qmd", ".rmd")  # what notebooks are exported as
+# What people hand in instead of a notebook.
+DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".eml", ".msg", ".webarchive", ".html")
 TEXTS = (".txt", ".json", ".html", ".htm", "")  # endings under which notebooks are saved
-NOT_THEIRS = (".ipynb_checkpoints", "feedback", "__pycache__", "__MACOSX")
+CHECKPOINTS = ".ipynb_checkpoints"
+NOT_THEIRS = ("feedback", "__pycache__", "__MACOSX")
 
 
 def below(folder: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
@@ -68,11 +71,9 @@ def strange(about: os.stat_result) -> str:
 def not_read_in(folder: Path, used: Sequence[str]) -> list[str]:
     """Lists what looks like a student's work in a submission, but isn't where it is graded."""
     found = []
-    for path, about in below(folder):
+    for path, _ in _theirs(folder):
         inside = path.relative_to(folder)
-        if about is None or not stat.S_ISREG(about.st_mode) or {*inside.parts} & {*NOT_THEIRS}:
-            continue
-        if str(inside) in used:
+        if str(inside) in used or is_a_checkpoint(str(inside)):
             continue
         name = path.name.lower()
         if name.endswith(ARCHIVES):
@@ -85,14 +86,25 @@ def not_read_in(folder: Path, used: Sequence[str]) -> list[str]:
 def perhaps_notebooks(folder: Path) -> list[Path]:
     """The files of a submission that may hold a notebook, whatever they are called."""
     found = []
-    for path, about in below(folder):
-        inside = path.relative_to(folder)
-        if about is None or not stat.S_ISREG(about.st_mode) or {*inside.parts} & {*NOT_THEIRS}:
-            continue
-        named = may_be_a_notebook(path.name) or path.suffix.lower() in (".py", *PAGES)
+    for path, about in _theirs(folder):
+        named = may_be_a_notebook(path.name) or path.suffix.lower() in (*WRITTEN, *DOCUMENTS)
         if about.st_size <= MOST_BESIDE and (named or _is_notebook(path)):
             found.append(path)
-    return found[:MOST_READ]
+    return sorted(found[:MOST_READ], key=lambda path: is_a_checkpoint(str(path)))
+
+
+def _theirs(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yields a student's own files, without those that systems put beside them."""
+    for path, about in below(folder):
+        parts = {*path.relative_to(folder).parts}
+        own = about is not None and not parts & {*NOT_THEIRS} and not path.name.startswith("._")
+        if own and about is not None and stat.S_ISREG(about.st_mode):
+            yield path, about
+
+
+def is_a_checkpoint(path: str) -> bool:
+    """Returns whether Jupyter made a file of its own accord, when a notebook was saved."""
+    return CHECKPOINTS in path
 
 
 def may_be_a_notebook(name: str) -> bool:

@@ -13,18 +13,16 @@ from collections.abc import Callable, Sequence
 from textwrap import dedent
 
 from .readable import shortened
+from .reading import SIDES
 
 MOST_PARSED = 20_000  # characters of a cell
 SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 NOTHING = re.compile("[\0\u200b-\u200d\u2060\ufeff\u00ad]")
 QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u201e\u2032\u2033", '\'\'"""\'"')
 ENTITY = re.compile(r"&(gt|lt|amp|quot|#39);")
-# What was wrong with a text, and how it is repaired; tried in this order, each on top of the last.
-REPAIRS: dict[str, Callable[[str], str]] = {
-    "invisible characters were removed": lambda t: NOTHING.sub("", SPACES.sub(" ", t)),
-    "`&gt;` and the like were replaced": lambda t: ENTITY.sub(lambda e: html.unescape(e[0]), t),
-    "typographic quotes were replaced": lambda t: t.translate(QUOTES),
-}
+# IPython takes %% only at a cell's beginning, and % only before the name of a command.
+MISPLACED = re.compile(r"(?<=\n)%%\w.*|^% +\w.*", re.M)
+FULL_WIDTH = {0xFEE0 + code: code for code in range(0x21, 0x7F) if not chr(code).isalnum()}
 FENCED = re.compile(
     r"^[ \t]*(?:```+|~~~+)[ \t]*(?:python|py|ipython)?\d*[ \t]*\n(.*?)^[ \t]*(?:```|~~~)",
     re.M | re.S,
@@ -46,14 +44,24 @@ def compiles(source: str) -> bool:
 
 def mended(source: str) -> tuple[str, str]:
     """Returns a cell's code that compiles, and what was repaired; or the code as it is."""
+    if len(source) > MOST_PARSED or not _is_wrong(source):
+        return source, ""
+    for what, repair in REPAIRS.items():
+        if (alone := repair(source)) != source and not _is_wrong(alone):
+            return alone, what
     new, said = source, list[str]()
     for what, repair in REPAIRS.items():
         if (better := repair(new)) != new:
             new, said = better, [*said, what]
-    wrong = said and (not compiles(source) or _names_an_entity(source))
-    if not wrong or not compiles(new):
-        return source, ""
-    return new, " and ".join(said)
+            if not _is_wrong(new):
+                return new, " and ".join(said)
+    return source, ""
+
+
+def _is_wrong(source: str) -> bool:
+    if not compiles(source) or (MISPLACED.search(source) and not source.startswith("%%")):
+        return True
+    return "google.colab" in source or _names_an_entity(source)
 
 
 def _names_an_entity(source: str) -> bool:
@@ -62,6 +70,43 @@ def _names_an_entity(source: str) -> bool:
         return False
     named = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
     return not named.isdisjoint(("gt", "lt", "amp", "quot"))
+
+
+def _first_of_two(source: str) -> str:
+    """A text that is there twice, such as after a lost connection, once."""
+    half = source.strip()[: len(source.strip()) // 2]
+    return half if half * 2 == source.strip() else source
+
+
+def _of_one_side(source: str) -> str:
+    """The side of a merge conflict that has an answer; the first one if both have."""
+    first, second = (SIDES.sub(side, source) for side in (r"\1", r"\2"))
+    return second if compiles(first) and _only_stubs(first) and compiles(second) else first
+
+
+def _only_stubs(source: str) -> bool:
+    own = [node for node in ast.parse(source).body if isinstance(node, Definition)]
+    return all(map(_is_stub, own))
+
+
+def _without_colab(source: str) -> str:
+    """The code without the statements that use a module which exists only on Google's machines."""
+    if "google.colab" not in source or not compiles(source):
+        return source
+    plain = re.sub(r"^([%!].*)", r"pass  # \1", source, flags=re.M)
+    gone, names = list[ast.stmt](), {"google"}
+    for node in ast.parse(plain).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            if "google.colab" in ast.unparse(node):
+                names |= {one.asname or one.name.split(".")[0] for one in node.names}
+                gone.append(node)
+        elif names & {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}:
+            gone.append(node)
+    lines = source.split("\n")
+    for node in gone:
+        for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+            lines[number] = ""
+    return "\n".join(lines)
 
 
 def joined(first: str, second: str) -> str:
@@ -119,6 +164,21 @@ def in_text(source: str) -> list[str]:
     found = [dedent(part) for part in FENCED.findall(source[:MOST_PARSED])]
     whole = [source] if not found and compiles(source) else []
     return [part for part in found + whole if compiles(part)]
+
+
+# What was wrong with a text, and how it is repaired; tried in this order, first each alone.
+REPAIRS: dict[str, Callable[[str], str]] = {
+    "invisible characters were removed": lambda t: NOTHING.sub("", SPACES.sub(" ", t)),
+    "`&gt;` and the like were replaced": lambda t: ENTITY.sub(lambda e: html.unescape(e[0]), t),
+    "typographic quotes were replaced": lambda t: t.translate(QUOTES),
+    "full-width punctuation was replaced": lambda t: t.translate(FULL_WIDTH),
+    "tabs were replaced": lambda t: t.expandtabs(4),
+    "misplaced lines with % were left out": lambda t: MISPLACED.sub("", t),
+    "lines for Colab were left out": _without_colab,
+    "the text around the code was left out": lambda t: "\n\n".join(FENCED.findall(t)) or t,
+    "a text that was there twice is there once": _first_of_two,
+    "the marks of a merge conflict were left out": _of_one_side,
+}
 
 
 def joined_cells(cells: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]], list[str]]:

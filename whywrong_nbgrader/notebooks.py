@@ -67,6 +67,7 @@ PYTHON = ".".join(platform.python_version_tuple()[:2])
 LEFT_OUT = "Not run for grading: no points depend on this cell of the lesson."
 MISSING = re.compile(r"name '(\w+)' is not defined|No module named '(\w+)'")
 AT_LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
+IMPORT = re.compile(r"^(?:from +[\w.]+ +)?import +([\w., ]+)", re.M)
 Judging = tuple[Exercise, Catalogue, AnswerKey, list[Observation]]
 
 
@@ -189,13 +190,12 @@ class _Run:
 
     def _refused(self, number: int, said: str) -> list[dict[str, Any]]:
         self.happened.append(f"cell {number + 1}: {said[0].lower()}{said[1:]}")
-        for name in names_written(self.cells[number].source):
-            self.failed[name] = said
+        self.failed |= dict.fromkeys(_names_bound(self.cells[number].source), said)
         return [told(said)]
 
     def _note_names(self, number: int, outputs: Any) -> None:
         outputs = outputs if isinstance(outputs, list) else []
-        names = names_written(self.cells[number].source)
+        names = _names_bound(self.cells[number].source)
         errors = [o for o in outputs if isinstance(o, dict) and o.get("output_type") == "error"]
         if not errors:
             for name in names:
@@ -261,6 +261,12 @@ class _Run:
             report = Report.nothing(exercise, f"{said} ({self._why(error)}).")
         self.begin_again()
         return report, False
+
+
+def _names_bound(source: str) -> set[str]:
+    """The names that a cell defines or imports."""
+    imported = [one for line in IMPORT.findall(source) for one in line.split(",")]
+    return {*names_written(source), *(one.split(" as ")[-1].strip() for one in imported)}
 
 
 def grade(

@@ -7,7 +7,6 @@ or large. Students run this too (`course look`), so it imports the standard libr
 from __future__ import annotations
 
 import codecs
-import html
 import io
 import json
 import os
@@ -19,8 +18,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from .other_forms import out_of_a_mail, sources
 
 MOST_BYTES = 100 * 2**20  # size of a notebook with its outputs
 MOST_CELLS, MOST_TEXT = 1000, 3_000_000  # characters in all cells
@@ -31,14 +33,20 @@ OTHERS = {
     rb"\s*(<!doctype html|<html|<head|<\?xml)": "it is a web page, not a notebook: download it raw",
     rb"PK\x03\x04|\x1f\x8b|7z\xbc\xaf|Rar!": "it is an archive, not a notebook: unpack it",
     rb"%PDF": "it is a PDF, not a notebook",
+    rb"bplist00": "it is a file of Apple's that stands for the notebook: hand in the .ipynb itself",
     rb"\0+\Z": "it contains only zeros, as after a full disk or a power failure",
     rb"\s*(#|import |from |def |class |@|\"\"\"|---|%%)": "it is a program, not a notebook",
 }
-# Where the cells begin in programs that Jupyter, VS Code and jupytext write, and in pages.
-PROGRAM_CELL = re.compile(r"^# *(?:%%.*|In *\[[ \d]*\]:.*|<codecell>)$\n?", re.M)
-PAGE_CELL = re.compile(r'<div class="\s*highlight hl-i?python3?\s*">\s*<pre>(.*?)</pre>', re.S)
 MOST_MEMBERS = 500  # files in an archive
+MOST_INSIDE = 50  # cells that are searched for a notebook in a cell
 CONFLICT = re.compile(r"^(<<<<<<<|=======|>>>>>>>)", re.M)
+SIDES = re.compile(
+    r"^<{7}.*\n((?:(?!={7}|\|{7}).*\n)*)(?:\|{7}.*\n(?:(?!={7}).*\n)*)?={7}.*\n((?:(?!>{7}).*\n)*)>{7}.*(?:\n|\Z)",
+    re.M,
+)
+CELL = re.compile(
+    r'\{\s*"(?:cell_type|attachments|execution_count|id|metadata|outputs|source)"\s*:'
+)
 CELLS = re.compile(r'"cells"\s{0,9}:\s{0,9}\[')
 WRAPPERS = "content", "notebook", "ipynb", "nb"  # keys below which interfaces put a notebook
 PARTS = {"metadata": dict, "outputs": list, "execution_count": (int, type(None))}
@@ -54,10 +62,19 @@ class Read:
 
     cells: list[dict[str, str]] = field(default_factory=list)  # kind, source, name
     repairs: Counter[str] = field(default_factory=Counter)
-    broken: str = ""  # why only the first cells could be read
+    broken: str = ""  # why only some cells could be read
+    gaps: int = 0  # how often a cell was lost before others that could be read
     language: str = ""  # of the edition that it comes from; "" is English
     # More cells: the file's other notebooks, where only the last or the first would be opened.
     others: list[list[dict[str, str]]] = field(default_factory=list)
+
+    @property
+    def damage(self) -> str:
+        """Returns which cells could be read, and why not all; empty if all could be."""
+        known = f"only its first {len(self.cells)} cells"
+        if self.gaps:
+            known = f"cells are lost in {self.gaps} place{'s' if self.gaps > 1 else ''}"
+        return f"{known}: {self.broken}" if self.broken else ""
 
     def notes(self) -> list[str]:
         """Returns the repairs in one line, if there are any."""
@@ -97,10 +114,9 @@ def read(path: str | Path, member: str = "") -> Read:
 def members(path: str | Path) -> list[str]:
     """The files in an archive that may be notebooks."""
     with suppress(zipfile.BadZipFile), zipfile.ZipFile(_opened(path)) as archive:
-        found = [one for one in archive.infolist()[:MOST_MEMBERS] if not one.is_dir()]
-        return [
-            one.filename for one in found if re.search(r"\.(ipynb|py|html?)", one.filename, re.I)
-        ]
+        names = [one.filename for one in archive.infolist()[:MOST_MEMBERS] if not one.is_dir()]
+        may_be = re.compile(r"(?!.*(?:__MACOSX/|/\._)|\._).*\.(ipynb|py|html?|md|qmd|rmd)", re.I)
+        return [name for name in names if may_be.match(name)]
     return []
 
 
@@ -120,6 +136,11 @@ def parsed(data: bytes) -> Read:
     if not data.strip():
         raise Unreadable("the file is empty")
     made = Read()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = _decoded(data, made.repairs).encode()
+    if (decoded := out_of_a_mail(data)).lstrip().startswith(b"{"):
+        data = decoded
+        made.repairs["it was encoded as in a mail"] += 1
     for beginning, said in OTHERS.items():
         if re.match(beginning, data[:2000] if b"Z" not in beginning else data, re.I):
             made.cells = _written_otherwise(data)
@@ -128,12 +149,12 @@ def parsed(data: bytes) -> Read:
             made.repairs[said.split(",")[0].replace("is", "was", 1)] += 1
             return made
     text = _decoded(data, made.repairs)
+    if text.lstrip()[:1] not in '{["' and (cells := _written_otherwise(text.encode())):
+        made.cells = cells
+        made.repairs["it was a document"] += 1
+        return made
     try:
-        found, broken = _json(text, made.repairs)
-        made.broken = broken
-        _fill(made, _unwrapped(found))
-        if not broken and len(places := [m.end() for m in CELLS.finditer(text)][:5]) > 1:
-            made.others = [cells for at in places if (cells := _cells_at(text, at)) != made.cells]
+        _read_notebook(made, text)
     except RecursionError:
         raise Unreadable("it is nested too deeply") from None
     if not made.cells and made.broken:
@@ -141,16 +162,27 @@ def parsed(data: bytes) -> Read:
     return made
 
 
+def _read_notebook(made: Read, text: str) -> None:
+    sides = [SIDES.sub(side, text) for side in (r"\1", r"\2")] if SIDES.search(text) else [text]
+    found, made.broken, made.gaps = _json(sides[0], made.repairs)
+    if len(sides) > 1 and not made.broken:
+        made.repairs["the marks of a merge conflict (Git) were left out"] += 1
+    elif len(sides) > 1:
+        sides = [text]
+        found, made.broken, made.gaps = _json(text, made.repairs)
+    _fill(made, _unwrapped(found))
+    others = [_cells_at(side, m.end()) for side in sides for m in [*CELLS.finditer(side)][:5]]
+    for cell in made.cells[:MOST_INSIDE]:
+        if re.match(r'\s*\{\s*"', cell["source"]) and '"cells"' in cell["source"]:
+            with suppress(Unreadable):
+                others.append(parsed(cell["source"].encode()).cells)
+    if not made.broken:
+        made.others = [cells for cells in others if cells != made.cells]
+
+
 def _written_otherwise(data: bytes) -> list[dict[str, str]]:
-    """The cells of a program or a page that was made from a notebook; none if it is another."""
-    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    if re.match(r"\s*<", text):
-        pages = [re.sub(r"<[^>]*>", "", cell) for cell in PAGE_CELL.findall(text)]
-        cells = list(map(html.unescape, pages))
-    else:
-        cells = [cell for cell in PROGRAM_CELL.split(text) if cell.strip()]
-        if not re.search(r"^(def|class) ", text, re.M):
-            return []
+    """The cells of a program, a document or a page that was made from a notebook, if it is one."""
+    cells = sources(data)
     if len(cells) > MOST_CELLS or sum(map(len, cells)) > MOST_TEXT:
         return []
     return [{"kind": "code", "source": cell, "name": ""} for cell in cells]
@@ -158,7 +190,7 @@ def _written_otherwise(data: bytes) -> list[dict[str, str]]:
 
 def _cells_at(text: str, at: int) -> list[dict[str, str]]:
     """The cells of a list that begins at this place."""
-    cells, _ = _first_cells(_decoder(), text, at)
+    cells, *_ = _first_cells(_decoder(), text, at)
     return [_cell(cell, Counter()) for cell in cells if isinstance(cell, dict)]
 
 
@@ -195,8 +227,9 @@ def _decoded_otherwise(data: bytes) -> str:
         return data.decode("cp1252", "replace")
 
 
-def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
-    """Returns the object in a text, or as much of it as can be read, and the reason."""
+def _json(text: str, repairs: Counter[str]) -> tuple[Any, str, int]:
+    """Returns the object in a text, or as much of it as can be read, and the reason, and how often
+    a cell before others was lost."""
     decoder = _decoder()
     begin = len(text) - len(text.lstrip())
     try:
@@ -206,7 +239,7 @@ def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
             found, end = decoder.decode(found), len(text)
         if text[end:].strip():
             repairs["text after its end was left out"] += 1
-        return found, ""
+        return found, "", 0
     except json.JSONDecodeError as error:
         if isinstance(error.doc, str) and error.doc is not text:
             raise Unreadable("it is not JSON, the format of notebooks") from None
@@ -222,27 +255,45 @@ def _json(text: str, repairs: Counter[str]) -> tuple[Any, str]:
     place = CELLS.search(text)
     if place is None:
         raise Unreadable(said if text.lstrip()[:1] in "{[" else said.split(", from")[0]) from None
-    cells, end = _first_cells(decoder, text, place.end())
-    if re.compile(r"[\s,]*\]").match(text, end) and not conflict:
+    cells, end, gaps = _first_cells(decoder, text, place.end())
+    if re.compile(r"[\s,]*\]").match(text, end) and not conflict and not gaps:
         repairs["it was not valid JSON"] += 1
         said = ""
-    return {"cells": cells}, said
+    return {"cells": cells}, said, gaps
 
 
 def _whole(digits: str) -> int:
     return int(digits[:18])
 
 
-def _first_cells(decoder: json.JSONDecoder, text: str, at: int) -> tuple[list[Any], int]:
-    """The cells of a list that can be read, and where they end."""
-    gap, cells = re.compile(r"[\s,]*"), list[Any]()
-    with suppress(json.JSONDecodeError, StopIteration):
-        while len(cells) <= MOST_CELLS:
-            between = gap.match(text, at)
-            assert between is not None
+def _first_cells(decoder: json.JSONDecoder, text: str, at: int) -> tuple[list[Any], int, int]:
+    """The cells of a list that can be read, where they end, and how often one was left out before
+    others."""
+    gap, cells, gaps = re.compile(r"[\s,]*"), list[Any](), 0
+    while len(cells) <= MOST_CELLS:
+        between = gap.match(text, at)
+        assert between is not None
+        try:
             cell, at = decoder.raw_decode(text, between.end())
-            cells.append(cell)
-    return cells, at
+        except (json.JSONDecodeError, StopIteration):
+            if text[between.end() : between.end() + 1] == "]":
+                break
+            cell, end = _next_cell(decoder, text, between.end() + 1)
+            if cell is None:
+                break
+            at, gaps = end, gaps + 1
+        cells.append(cell)
+    return cells, at, gaps
+
+
+def _next_cell(decoder: json.JSONDecoder, text: str, at: int) -> tuple[Any, int]:
+    """The next cell that can be read, and where it ends; None if there is none."""
+    for begin in islice(CELL.finditer(text, at), MOST_CELLS):
+        with suppress(json.JSONDecodeError, StopIteration):
+            cell, end = decoder.raw_decode(text, begin.start())
+            if {"cell_type", "source"} <= cell.keys():  # nbgrader's metadata has a type, too
+                return cell, end
+    return None, 0
 
 
 def _unwrapped(found: Any) -> dict[str, Any]:
@@ -329,10 +380,9 @@ def _source(given: Any, repairs: Counter[str]) -> str:
         lines = [line for line in given if isinstance(line, str)]
         if len(lines) < len(given):
             repairs["cells had lines that are no text"] += 1
-        if any(line and len(line.splitlines()[-1]) == len(line) for line in lines[:-1]):
+        if len(lines) > 1 and not any(re.search(r"[\r\n]", line) for line in lines):
             repairs["cells had lines without ends"] += 1
-            ended = [x if x.endswith(("\n", "\r")) else f"{x}\n" for x in lines[:-1]]
-            lines = ended + lines[-1:]
+            lines = [f"{line}\n" for line in lines[:-1]] + lines[-1:]
         text = "".join(lines)
     elif isinstance(given, str):
         text = given
@@ -362,7 +412,7 @@ def _looked(path: Path) -> tuple[str, bool]:
     except MemoryError:
         return "this file can't be read: it takes too much memory", False
     if made.broken:
-        known = f"only its first {len(made.cells)} cells can be read"
-        return f"{known}: {made.broken}. Open it in Jupyter, save it again, and look again", False
+        remedy = "Open it in Jupyter, save it again, and look again"
+        return f"this file can't be read completely, {made.damage}. {remedy}", False
     said = "this file will be read"
     return f"{said}; {made.notes()[0]}" if made.notes() else said, True

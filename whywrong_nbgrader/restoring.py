@@ -124,7 +124,9 @@ def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
     """Puts the lesson's own imports first, unless they still come before the first answer."""
     imports = next((text for text in given if IMPORTS_CHECK.search(text)), "")
     code = [n for n, cell in enumerate(made) if cell.kind == "code"]
-    needed = next((n for n in code if made[n].name), len(made))
+    exercises = {cell.checks for cell in made if cell.checks}
+    own = [n for n in code if made[n].name or exercises & {*defined_names(made[n].source)}]
+    needed = own[0] if own else len(made)
     above = {plain(made[n].source) for n in code if n <= needed}
     if not imports or plain(imports) in above:
         return []

@@ -37,26 +37,34 @@ def notebook(
     except Unreadable as error:
         return {"unreadable": str(error)}
     cells = {name: Released(**cell) for name, cell in released.items()}
-    made, noticed = restore(found.cells, cells, given)
-    answers = answered(made, cells, given)
-    others = [(one, *restore(one, cells, given)) for one in ([] if answers else found.others)]
-    told = [(*other, own) for other in others if (own := answered(other[1], cells, given))]
-    trouble = []
-    if told and all(other[3] == told[0][3] for other in told):
-        (_, made, noticed, answers), *_ = told
-        noticed = ["the file has several notebooks, and only one has answers", *noticed]
-    elif told:
-        trouble = ["the file has several notebooks with different answers: none is graded"]
-    if found.broken:
-        known = f"only its first {len(found.cells)} cells: {found.broken}"
-        trouble.append(f"the submission can't be read completely, {known}")
+    read_as = [(one, *restore(one, cells, given)) for one in (found.cells, *found.others)]
+    own = [answered(made, cells, given) for _, made, _ in read_as]
+    best = most_complete(own)
+    notes, trouble = found.notes(), list[str]()
+    if best is None:
+        best = 0
+        what = "the first is graded" if own[0] else "none is graded"
+        trouble = [f"the file has several notebooks with different answers: {what}"]
+    elif best:
+        notes.append("the file has several notebooks: the one with the most answers is graded")
+    _, made, noticed = read_as[best]
+    if found.damage and own[best].keys() >= {cell.checks for cell in made if cell.checks}:
+        notes.append(f"the file is damaged, but has all answers ({found.damage})")
+    elif found.damage:
+        trouble.append(f"the submission can't be read completely, {found.damage}")
     return {
         "cells": [asdict(cell) for cell in made],
-        "notes": [*found.notes(), *noticed],
+        "notes": [*notes, *noticed],
         "language": found.language,
-        "answers": answers,
+        "answers": own[best],
         "trouble": trouble,
     }
+
+
+def most_complete(answers: Sequence[Mapping[str, str]]) -> int | None:
+    """Returns the first place with all answers that are in any place; None if there is none."""
+    together = {item for one in answers for item in one.items()}
+    return next((n for n, one in enumerate(answers) if {*one.items()} == together), None)
 
 
 def restored(
