@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from nbformat import from_dict
+from nbformat import current_nbformat_minor, from_dict
 from nbgrader.converters import GenerateFeedback
 from traitlets.config import PyFileConfigLoader
 
@@ -180,6 +180,7 @@ def steps(draw: Draw, place: Path):
         made = as_notebook(
             submissions.restored(folder / f"{LESSON}.ipynb", cells_as_released(), given())
         )
+        assert made.nbformat_minor <= current_nbformat_minor  # no later format than Jupyter's own
         for cell in made.cells:
             if "nbgrader" in cell.metadata:
                 cell.metadata.nbgrader |= {"score": 1.0, "points": 1.0, "comment": None}

@@ -99,6 +99,8 @@ class TestWhatIsHandedIn:
         assert check("naive_mean", lambda: 1).points == 0
         signature = describe(lambda x, y=1: x).signature
         assert argument_mismatch(signature, NAIVE_MEAN.cases(0)) is None
+        ordered, by_name = lambda ids, length, stride, /: ids, COURSE.find("sliding_windows")
+        assert argument_mismatch(describe(ordered).signature, by_name.cases(0)) is None
 
     def test_an_unknown_name_is_answered_with_the_nearest(self):
         report = check("naive_men", right)
@@ -274,6 +276,7 @@ class TestResults:
         report = check("naive_mean", naive_mean)
         assert "result[0, 2, 1]" in report.detail
         assert "expected 5.33333" in report.detail and "got      5.83333" in report.detail
+        assert (report.row.label, report.row.wrong[-1]) == ("result[0, 2, :]", True)
 
     def test_of_a_tensor_subclass_are_taken_as_plain(self):
         class Always(torch.Tensor):

@@ -262,6 +262,15 @@ def test_a_very_deep_folder_is_reported_and_left_alone(tmp_path):
     subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
 
 
+def test_a_folder_with_too_many_files_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "MOST_FILES", 3)
+    for name in "abc":
+        (tmp_path / name).touch()
+    assert folders.strange_in(tmp_path) == []
+    (tmp_path / "d").touch()
+    assert "too much in it" in str(folders.strange_in(tmp_path))
+
+
 def test_work_that_is_not_where_it_is_graded_is_named(tmp_path):
     (tmp_path / "below").mkdir()
     notebook = file_of("as-it-should-be")
