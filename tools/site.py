@@ -141,7 +141,7 @@ def write_exercises(folder: Path, lessons: list[Path], to: Language | None = Non
     """Write the sources of the exercises' pages, in English or in another language."""
     (folder / "exercises").mkdir()
     for name, text in site_exercises.pages(lessons, to):
-        (folder / name).write_text(f"{text}\n{other_languages(name, to)}\n", encoding="utf-8")
+        (folder / name).write_text(f"{other_languages(name, to)}\n\n{text}\n", encoding="utf-8")
 
 
 def write_static(folder: Path) -> None:
@@ -198,7 +198,7 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
         page = _start(cells, to) if path.name == "index.ipynb" else cells
     else:
         page = [cells[0], new_markdown_cell(how_to(name), id="how-to"), *cells[1:]]
-    page.append(new_markdown_cell(other_languages(name, to), id="languages"))
+    page.insert(0, new_markdown_cell(other_languages(name, to), id="languages"))
     metadata = {**solved.metadata, "mystnb": {"execution_mode": "off"}}
     metadata.pop("widgets", None)
     return nbformat.v4.new_notebook(cells=page, metadata=metadata)

@@ -61,10 +61,12 @@ async function mount(place) {
   const widget = typeof found === "function" ? await found() : found;
   const model = new Model(unpacked(given));
   const el = document.createElement("div");
+  el.className = "course-unfinished"; // over the table, so that it moves nothing until it takes its place
   place.append(el);
   await widget.initialize?.({ model });
   await widget.render({ model, el });
   place.querySelector(".course-table").hidden = true;
+  el.className = "";
 }
 
 for (const place of document.querySelectorAll(".course-live")) mount(place);

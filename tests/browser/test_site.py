@@ -26,6 +26,14 @@ PAGES = [
 ]
 
 
+SHIFT = """() => new Promise(done => {
+  let sum = 0;
+  const add = list => { for (const one of list.getEntries()) sum += one.value; };
+  new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 100);
+})"""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Built in a clone, where only what git knows is there."""
@@ -74,6 +82,7 @@ def test_pages_from_disk_are_alive_and_accessible(site, chromium, violations, sc
         for place in page.locator(".course-live").all():
             place.locator(".explorer, .attention-map").wait_for(timeout=WAIT_MS)
             expect(place.locator(".course-table")).to_be_hidden()
+        assert page.evaluate(SHIFT) <= 0.05, (name, width)
         found = violations(page.locator("html"), every=True)
         found = [v for v in found if 'td id="attention-map' not in v]
         assert found == [], (name, scheme, width)  # the map's cells have tests of their own
@@ -97,6 +106,9 @@ def test_search_from_disk_leads_to_the_words_and_to_lessons_first(site, chromium
     expect(results.first).to_contain_text("A tiny language model")
     results.first.click()
     page.wait_for_function("scrollY > 1000")
+    for slip in ("perplexty", "perplexiyt", "Perplexitty"):
+        page.goto(f"{(site / 'search.html').as_uri()}?q={slip}")
+        expect(results.first).to_contain_text("A tiny language model")
     for to in languages():
         page.goto(f"{(site / to.folder.name / 'search.html').as_uri()}?q=满纸胡话")
         expect(results.filter(has_text="patient_a")).to_contain_text("病人 A")
