@@ -76,7 +76,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy $(OWN_TYPES) & types=$$!; $(PYTEST) solutions tests; tested=$$?; wait $$types && exit $$tested
 
-SPELLED := *.md .github docs notebooks exercises course_utils whywrong whywrong_nbgrader tools site/static benchmarks tests/answers
+SPELLED := *.md .github docs notebooks exercises course_utils whywrong whywrong_nbgrader tools training site/static benchmarks tests/answers
 
 test-all: $(VENV)/.test
 	$(BIN)/codespell $(SPELLED)

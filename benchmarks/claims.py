@@ -25,13 +25,13 @@ from course_utils.experiments import (
     loss_so_far,
     modern,
     places,
-    saturation,
     tiny_lm,
     translating,
 )
 from course_utils.language_model import held_out_loss, train_lm
 from course_utils.translation import beam_translate
-from tools.small_models import batches, letters, repeater, translator
+from training import saturation
+from training.small_models import batches, letters, repeater, translator
 
 
 def lesson_04(seed: int) -> str:

@@ -9,6 +9,7 @@ import torch
 from course_utils import attention
 from course_utils.experiments import depth, lookup, loss_so_far, nan_hunt, padded, saturation
 from course_utils.transformer import TransformerBlock
+from training import saturation as trained
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 
@@ -96,9 +97,9 @@ class TestSaturation:
         assert last == pytest.approx(first, rel=0.1)
 
     def test_the_stored_runs_are_found_again(self):
-        for model, row in saturation.MODELS.items():
+        for model, row in trained.MODELS.items():
             kept = saturation.runs()[model]["seed 0"]
-            found = [saturation.loss(row, divisor, seed=0) for divisor in (1, 64)]
+            found = [trained.loss(row, divisor, seed=0) for divisor in (1, 64)]
             assert found == pytest.approx([kept[0], kept[3]], abs=0.02)
 
     def test_the_root_of_the_width_is_not_the_divisor_with_the_lowest_loss(self):

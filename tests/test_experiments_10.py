@@ -8,7 +8,7 @@ import torch
 from course_utils.data import toy_english
 from course_utils.experiments import induction, tiny_lm
 from course_utils.language_model import TinyLM, generate, train_lm
-from tools.small_models import batches, repeater, tiny
+from training.small_models import batches, repeater, tiny
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 

@@ -6,8 +6,8 @@ from torch import nn
 
 from course_utils import attention, transformer
 from course_utils.experiments import sources
-from tools.small_models import train_small_translator
-from tools.variants import variant
+from training.small_models import train_small_translator
+from training.variants import variant
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 

@@ -8,7 +8,7 @@ from course_utils.experiments import families, translating
 from course_utils.experiments.sources import with_inputs
 from course_utils.show.translating_line import translating_line
 from course_utils.translation import beam_translate, greedy_translate, train_translator
-from tools.small_models import translator
+from training.small_models import translator
 from whywrong.hosting import catalogue
 
 pytestmark = pytest.mark.full("the lessons' experiments")

@@ -5,7 +5,7 @@ import pytest
 from course_utils import language_model
 from course_utils.data import CharacterTokenizer, read_text, train_and_held_out
 from course_utils.experiments import capstone, modern, tiny_lm
-from tools.small_models import letters
+from training.small_models import letters
 
 pytestmark = pytest.mark.full("the lessons' experiments")
 

@@ -14,6 +14,7 @@ from course_utils.data import toy_english
 from course_utils.desk.points import losses, progress_path, record_loss
 from course_utils.experiments import loss_so_far
 from tools import ROOT
+from training import loss_so_far as stored
 from whywrong.hosting import speaking
 
 PAIR = "the mean of the past and the word before"
@@ -26,19 +27,18 @@ full = pytest.mark.full("the lessons' experiments")
 @pytest.mark.parametrize("name", loss_so_far.ROWS)
 def test_a_stored_loss_is_found_again(name, seed):
     known = loss_so_far.kept()[name]["losses"]
-    torch.manual_seed(seed)
-    run = loss_so_far.train(name, loss_so_far.finished(name), seed)
+    run = stored.run(name, seed)
     assert run.loss == pytest.approx(known[seed % len(known)], abs=0.01)
 
 
 def test_the_stored_file_names_the_command_that_writes_it():
     content = json.loads(loss_so_far.KEPT.read_text(encoding="utf-8"))
-    assert content["made by"] == loss_so_far.COMMAND in loss_so_far.__doc__
-    assert content["seeds"] == list(loss_so_far.SEEDS)
+    assert content["made by"] == stored.COMMAND in loss_so_far.__doc__
+    assert content["seeds"] == list(stored.SEEDS)
     assert [*loss_so_far.ROWS, loss_so_far.FLOOR] == list(content["rows"])
     for name, row in content["rows"].items():
         exact = name in loss_so_far.COUNTED or name == loss_so_far.FLOOR
-        assert len(row["losses"]) == (1 if exact else len(loss_so_far.SEEDS))
+        assert len(row["losses"]) == (1 if exact else len(stored.SEEDS))
         assert len(row["plural"]) == len(row["losses"])
         assert len(row["lines"]) == loss_so_far.LINES
 

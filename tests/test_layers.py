@@ -10,7 +10,15 @@ import pytest
 
 from tools import ROOT
 
-PACKAGES = ("course_utils", "exercises", "tests", "tools", "whywrong", "whywrong_nbgrader")
+PACKAGES = (
+    "course_utils",
+    "exercises",
+    "tests",
+    "tools",
+    "training",
+    "whywrong",
+    "whywrong_nbgrader",
+)
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, LINES_OF_A_SCRIPT = 800, 60, 400
 # Which other packages each package may import; tests may import anything.
 MAY_IMPORT = {
@@ -19,6 +27,7 @@ MAY_IMPORT = {
     "exercises": {"course_utils", "whywrong"},
     "course_utils": {"exercises", "whywrong", "whywrong_nbgrader"},
     "tools": {"course_utils", "whywrong", "whywrong_nbgrader"},
+    "training": {"course_utils"},
 }
 ONLY_IN = {
     ("course_utils", "exercises"): {"desk/checks"},

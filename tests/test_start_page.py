@@ -19,7 +19,7 @@ from course_utils.show.start.language import END, LONGEST, NOUNS, PLACES, VERBS,
 from course_utils.show.start.model import CONTEXT_LENGTH, IDS, WEIGHTS, next_words, read, trained
 from tools import ROOT as COURSE
 from tools import SOLUTIONS, first_cell
-from tools.start_model import agreement, batch, draw, loss, train
+from training.start_model import agreement, batch, draw, loss, train
 from whywrong_nbgrader.cells import WIDGET_VIEW
 
 PICTURES = COURSE / "docs" / "pictures"

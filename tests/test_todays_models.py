@@ -28,6 +28,7 @@ from course_utils.todays_models import (
     sample_cached,
     sliding_window_mask,
 )
+from training.modern import TABLE, tied
 from whywrong.hosting import catalogue
 
 
@@ -281,9 +282,7 @@ def test_a_small_gpt2_has_the_names_and_shapes_of_transformers():
 
 
 def test_the_lesson_s_table_has_one_change_at_a_time():
-    counts = {
-        name: sum(p.numel() for p in make().parameters()) for name, make in modern.TABLE.items()
-    }
+    counts = {name: sum(p.numel() for p in make().parameters()) for name, make in TABLE.items()}
     assert list(counts.values()) == [
         60_768, 60_528, 60_288, 59_232, 58_512, 58_416, 53_808, 51_504, 91_056,
         52_368, 52_368, 52_368,
@@ -301,7 +300,7 @@ def test_the_models_are_compared_on_windows_of_one_length_and_none_is_seen_twice
 def test_attention_adds_vectors_five_to_eight_times_longer_than_an_embedding_of_size_0_02(seed):
     _, windows, _ = modern.letters_and_windows()
     torch.manual_seed(seed)
-    model = modern.tied(0.02)
+    model = tied(0.02)
     block, x = model.blocks[0], model.embed(windows[:50, :32])
     added = block.attention(block.norm1(x)).norm(dim=-1).mean()
     assert 5 < added / x.norm(dim=-1).mean() < 8

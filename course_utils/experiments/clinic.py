@@ -2,7 +2,7 @@
 
 Each model is a small version of lesson 10's model, trained on the toy English with one broken part.
 This module also computes the symptoms of a program, as found or fixed. `python -m
-tools.small_models` has trained the models and stored them next to this file, in half precision.
+training.small_models` has trained the models and stored them next to this file, in half precision.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ segment differs from text to text, so a word can't be predicted from its positio
 must find the previous occurrence of the current word, and predict the word after that. Olsson et
 al. 2022 call a head that does this an *induction head*.
 
-For readers whose own model and loop don't pass their checks yet, `python -m tools.small_models`
+For readers whose own model and loop don't pass their checks yet, `python -m training.small_models`
 has trained both models as the lesson does, and stored their parameters and losses.
 """
 

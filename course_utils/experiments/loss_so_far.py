@@ -7,9 +7,8 @@ learning rate falls from 0.006 to 0. The loss is measured on 512 other texts. A 
 probability of a plural verb after ". the dogs near the cat".
 
 `train` measures both with the given part, and `show` displays them next to those of five runs with
-the finished part. These are stored in loss_so_far.json, which this command rewrites:
-
-    python -m course_utils.experiments.loss_so_far
+the finished part. These are stored in loss_so_far.json, which `python -m training.loss_so_far`
+rewrites.
 """
 
 from __future__ import annotations
@@ -27,22 +26,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .. import attention, todays_models, transformer
+from .. import attention, transformer
 from ..data import VERBS, VERBS_WITH_OBJECT, WordTokenizer, toy_english
 from ..desk.environment import use_threads
 from ..desk.language import filled, said
 from ..desk.points import INK, LINE, losses, record_loss
-from ..language_model import TinyLM, held_out_loss, train_lm
+from ..language_model import held_out_loss, train_lm
 from .training import seeded
 
 C, T, B = 64, 32, 32
 STEPS, LEARNING_RATE, HELD_OUT = 400, 6e-3, 512
 BEGINNING, NEW_WORDS, LINES = ". the dogs near the cat", 12, 2
-SEEDS = range(5)
 FLOOR = "the floor: no model can do better"
 NO_PART = "no part in between"
 KEPT = Path(__file__).with_suffix(".json")
-COMMAND = "python -m course_utils.experiments.loss_so_far"
 
 Part = Callable[[Tensor], Tensor]
 
@@ -135,10 +132,12 @@ def train(name: str, part: Part | None = None, seed: int = 0) -> Run:
     row = _row(name)
     if name in COUNTED:
         counted = _counted(name)
-        return Run(name, COUNTED[name](), _plural(counted), "no model", _written(counted))
+        return Run(
+            name, COUNTED[name](), plural_probability(counted), "no model", continued(counted)
+        )
     loss, model = measured(row, part, seed)
     next_word = _next_word(model)
-    return Run(name, loss, _plural(next_word), _name(part), _written(next_word), model)
+    return Run(name, loss, plural_probability(next_word), _name(part), continued(next_word), model)
 
 
 @torch.no_grad()
@@ -200,7 +199,7 @@ def _name(part: object) -> str:
 # What a model writes ----------------------------------------------------------------------------
 
 
-def _written(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
+def continued(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
     """Return lines that continue `BEGINNING`, drawn with the same random numbers for each model.
 
     Args:
@@ -216,7 +215,7 @@ def _written(next_word: Callable[[Tensor], Tensor]) -> tuple[str, ...]:
     return tuple(" ".join(toy_english.words[id] for id in line[begun:]) for line in ids.tolist())
 
 
-def _plural(next_word: Callable[[Tensor], Tensor]) -> float:
+def plural_probability(next_word: Callable[[Tensor], Tensor]) -> float:
     """Return the probability of a plural verb after `BEGINNING`."""
     ids = WordTokenizer(toy_english.words).encode(BEGINNING)[None]  # (1, T)
     plural = [word in VERBS["many"] + VERBS_WITH_OBJECT["many"] for word in toy_english.words]
@@ -416,87 +415,9 @@ def _row(name: str) -> Row:
     return ROWS[name]
 
 
-# Five runs of each row, stored ------------------------------------------------------------------
-
-
-class _BlockOfToday(nn.Module):
-    """Lesson 16's block, in which four query heads share two key/value heads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm1 = todays_models.RMSNorm(C)
-        self.attention = todays_models.GroupedQueryAttention(C, 4, 2, T)
-        self.norm2, self.network = todays_models.RMSNorm(C), todays_models.SwiGLU(C, 171)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.network(self.norm2(x))
-
-
-def finished(name: str) -> Part | None:
-    """Return a new finished part for a row, or None if the row's model has no part."""
-
-    def block() -> nn.Module:
-        return transformer.TransformerBlock(C, num_heads=4, context_length=T)
-
-    makers: dict[str, Callable[[], Part]] = {
-        "the mean of the past alone": lambda: attention.tril_mean,
-        "the mean of the past and the word before": lambda: attention.softmax_mean,
-        "one head": lambda: attention.CausalSelfAttention(C, C, T),
-        "four heads": lambda: attention.MultiHeadAttention(C, C, T, num_heads=4),
-        "one block": block,
-        "two blocks": lambda: nn.Sequential(block(), block()),
-        "TinyLM": lambda: TinyLM(len(toy_english.words), C, 4, T, num_layers=2),
-        "one block of today": _BlockOfToday,
-    }
-    _row(name)  # an unknown name is refused
-    make = makers.get(name.removesuffix(" and positions"))
-    return make() if make else None
-
-
 @cache
 def kept() -> dict[str, dict[str, Any]]:
     """Return what loss_so_far.json stores for each row: the losses and probabilities of five runs,
     and the first run's lines."""
     rows: dict[str, dict[str, Any]] = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
     return rows
-
-
-def one_run(name: str, seed: int) -> Run:
-    """Train a row's model with the finished part."""
-    torch.manual_seed(seed)
-    return train(name, finished(name), seed)
-
-
-def main() -> None:
-    """Run each row five times and store the results."""
-    runs: dict[str, list[Run]] = {name: [] for name in ROWS}
-    for seed in SEEDS:
-        for name in ROWS if seed == 0 else [n for n in ROWS if n not in COUNTED]:
-            runs[name].append(one_run(name, seed))
-            print(seed, runs[name][-1], flush=True)
-    keep(runs)
-
-
-def keep(found: dict[str, list[Run]]) -> None:
-    """Store the losses, probabilities and lines of each row in loss_so_far.json."""
-
-    def best(ids: Tensor) -> Tensor:
-        return toy_english.next_word(ids)[:, -1]
-
-    # T words are read, and T are predicted.
-    floor = Run(FLOOR, toy_english.least_loss(T + 1), _plural(best), "", _written(best))
-    rows = {
-        name: {
-            "losses": [round(run.loss, 6) for run in runs],
-            "plural": [round(run.plural, 4) for run in runs],
-            "lines": list(runs[0].lines),
-        }
-        for name, runs in (*found.items(), (FLOOR, [floor]))
-    }
-    made = {"made by": COMMAND, "seeds": list(SEEDS), "torch": torch.__version__, "rows": rows}
-    KEPT.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

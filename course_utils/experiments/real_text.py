@@ -1,6 +1,6 @@
 """Lesson 17: a small modern model on the source of Python's standard library.
 
-The stored model was trained by `python -m tools.train_real_text`; docs/benchmarks.md has the
+The stored model was trained by `python -m training.train_real_text`; docs/benchmarks.md has the
 command and the curve.
 """
 

@@ -1,9 +1,8 @@
 """Lesson 04: the softmax, its gradients and a language model if the scores aren't scaled, or are
 divided by other numbers.
 
-The losses of the language model are stored in saturation.json, which this command rewrites:
-
-    python -m course_utils.experiments.saturation
+The losses of the language model are stored in saturation.json, which `python -m
+training.saturation` rewrites.
 """
 
 from __future__ import annotations
@@ -13,17 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
-
-from .. import attention
-from . import loss_so_far
 
 QUERIES, KEYS = 500, 8
 DIVISORS = (1, 8, 32, 64, 256)
-MODELS = {
-    "loss without positions": "one head",
-    "loss with positions": "one head and positions",
-}
 KEPT = Path(__file__).with_suffix(".json")
 
 
@@ -57,45 +48,7 @@ def by_width(widths: Sequence[int]) -> dict[str, dict[str, list[float]]]:
     }
 
 
-# Other divisors than √D -------------------------------------------------------------------------
-
-
-class Divided(attention.CausalSelfAttention):
-    """The head of lesson 04 with its dot products divided by any number."""
-
-    def __init__(self, divisor: float) -> None:
-        super().__init__(loss_so_far.C, loss_so_far.C, loss_so_far.T)
-        self.divisor = divisor
-
-    def forward(self, x: Tensor) -> Tensor:
-        T = x.shape[1]
-        scores = self.query(x) @ self.key(x).transpose(-2, -1) / self.divisor  # (B, T, T)
-        return attention.masked_softmax(scores, self.hidden[:T, :T]) @ self.value(x)
-
-
-def loss(row: str, divisor: float, seed: int) -> float:
-    """Train the tiny language model of a row with a head that divides by this number."""
-    torch.manual_seed(seed)
-    return loss_so_far.measured(loss_so_far.ROWS[row], Divided(divisor), seed)[0]
-
-
 def runs() -> dict[str, dict[str, list[float]]]:
     """Return five stored runs of each model, with one loss for each of `DIVISORS`."""
     stored: dict[str, dict[str, list[float]]] = json.loads(KEPT.read_text(encoding="utf-8"))
     return stored
-
-
-def main() -> None:
-    """Train both models with each divisor and seed, and store the losses."""
-    found = {
-        model: {
-            f"seed {seed}": [round(loss(row, divisor, seed), 4) for divisor in DIVISORS]
-            for seed in loss_so_far.SEEDS
-        }
-        for model, row in MODELS.items()
-    }
-    KEPT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,5 @@
-"""Lesson 11: a small translator, which `python -m tools.small_models` has trained and stored, and
-the results of its variants.
+"""Lesson 11: a small translator, which `python -m training.small_models` has trained and stored,
+and the results of its variants.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def exact(model: Translator, pairs: Sequence[Pair]) -> float:
 
 
 # Exact translations among 1,000 unseen sentences after 400 steps, for the seeds 0, 1 and 2,
-# measured by `python -m tools.variants`.
+# measured by `python -m training.variants`.
 MEASURED = {
     "as in 2017": (1.00, 1.00, 1.00),
     "Pre-LN": (1.00, 1.00, 1.00),

@@ -3,8 +3,8 @@ what its heads attend to, and what the model loses without each of them.
 
 The bigram model, computed from the grammar, is the best model that sees only one word.
 
-For lesson 13 and readers who haven't trained their own, `python -m tools.small_models` has trained
-the lesson's model and stored its parameters.
+For lesson 13 and readers who haven't trained their own, `python -m training.small_models` has
+trained the lesson's model and stored its parameters.
 """
 
 from __future__ import annotations

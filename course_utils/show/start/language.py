@@ -1,7 +1,7 @@
 """A tiny random English, in which a verb agrees with a noun that may be far away.
 
 In "the dogs near the cat sleep", a model must attend past "cat" to "dogs" to predict the verb.
-Every sentence is drawn word by word (`tools/start_model.py`), so the probability of each word is
+Every sentence is drawn word by word (`training/start_model.py`), so the probability of each word is
 known, and so is the lowest loss that any model can reach (the entropy).
 """
 

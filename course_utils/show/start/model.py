@@ -24,7 +24,7 @@ def new() -> TinyLM:
 
 @cache
 def trained() -> TinyLM:
-    """The model with the parameters trained by `python -m tools.start_model`."""
+    """The model with the parameters trained by `python -m training.start_model`."""
     with torch.random.fork_rng(devices=[]):
         model = new()
     model.load_state_dict(load_file(WEIGHTS))

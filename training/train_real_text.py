@@ -1,4 +1,4 @@
-"""Train lesson 17's stored model: `python -m tools.train_real_text --tokens 9216000`.
+"""Train lesson 17's stored model: `python -m training.train_real_text --tokens 9216000`.
 
 It has pieces of its own (`stored_pieces`), and two line breaks between files.
 

@@ -1,4 +1,4 @@
-"""`python -m tools.start_model`: train the start page's model and write its weights.
+"""`python -m training.start_model`: train the start page's model and write its weights.
 
 It takes about two minutes, with lesson 10's own steps. At the end, it prints the loss on sentences
 outside the training data, next to the lowest possible loss.

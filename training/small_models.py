@@ -1,6 +1,6 @@
-"""`python -m tools.small_models`: train the small models of lessons 10, 11 and 14, and store them.
+"""`python -m training.small_models`: train the small models of lessons 10, 11 and 14.
 
-Names of lessons train only these: `python -m tools.small_models clinic`, for example, takes 1.5
+Names of lessons train only these: `python -m training.small_models clinic`, for example, takes 1.5
 minutes. Each model is stored next to its experiment in `course_utils/experiments/`.
 """
 

@@ -1,4 +1,4 @@
-"""Measure lesson 17's runs: `python -m tools.measure_real_text`.
+"""Measure lesson 17's runs: `python -m training.measure_real_text`.
 
 From each seed, a model is trained as in the lesson, for the lesson's 2,200 steps. Its bits per byte
 are measured beside n-grams that are counted on exactly the tokens that the run has read, and on the

@@ -1,6 +1,6 @@
 """How many sentences lesson 11's translator gets right if one of its parts is changed.
 
-    python -m tools.variants
+    python -m training.variants
 
 trains each variant for 400 steps with three seeds.
 """

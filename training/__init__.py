@@ -1,0 +1,1 @@
+"""Scripts that make the stored models and runs, and measure what lessons say about them."""
