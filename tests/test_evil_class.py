@@ -285,4 +285,4 @@ def test_links_are_not_followed_when_submissions_are_collected(quiet, tmp_path):
     there = sorted(p.name for p in (submitted / "lin" / ASSIGNMENT).iterdir())
     assert there == ["notes.txt", "timestamp.txt"]  # the second is nbgrader's, made here
     assert not list((submitted / "lou").rglob("*"))
-    assert "01_naive_mean.ipynb is a link" in said and "lou should hand in again" in said
+    assert '"01_naive_mean.ipynb" is a link' in said and "lou should hand in again" in said
