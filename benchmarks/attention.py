@@ -8,6 +8,7 @@ same round.
 """
 
 import argparse
+import copy
 import math
 import statistics
 import sys
@@ -21,11 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_utils.attention import (
+    CrossAttention,
     MultiHeadAttention,
+    SDPAMultiHeadAttention,
     attention_scores,
     make_mha,
     masked_softmax,
     merge_heads,
+    one_product,
     safe_masked_softmax,
     sdpa_attention,
     split_heads,
@@ -55,6 +59,28 @@ def four_kinds(device: str, rounds: int) -> dict[str, float]:
         )
         for kind, name in (("wrapper", "style A"), ("split", "style B"), ("sdpa", "SDPA"))
     }
+
+
+class SDPACrossAttention(CrossAttention):
+    """`CrossAttention` with `F.scaled_dot_product_attention`; the parameters are the same."""
+
+    def forward(self, x: Tensor, context: Tensor, context_pad_mask: Tensor | None = None) -> Tensor:
+        if x is context:
+            projected = one_product(x, self.query, self.key, self.value)
+        else:
+            projected = (self.query(x), *one_product(context, self.key, self.value))
+        query, key, value = (split_heads(part, self.num_heads) for part in projected)
+        hidden = None if context_pad_mask is None else context_pad_mask[:, None, None, :]
+        return self.out_proj(merge_heads(sdpa_attention(query, key, value, hidden)))
+
+
+def with_sdpa(model: nn.Module) -> nn.Module:
+    """A copy of a model that calls the built-in attention instead of computing it in steps."""
+    forms = {MultiHeadAttention: SDPAMultiHeadAttention, CrossAttention: SDPACrossAttention}
+    model = copy.deepcopy(model)
+    for part in model.modules():
+        part.__class__ = forms.get(type(part), type(part))
+    return model
 
 
 def kinds(names: Sequence[str], T: int, C: int, H: int, device: str) -> dict[str, nn.Module]:
@@ -89,8 +115,7 @@ class Rung(MultiHeadAttention):
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         layers = (self.query, self.key, self.value)
         if self.one_product:
-            weight = torch.cat([layer.weight for layer in layers])  # (3 C, C)
-            projected = F.linear(x, weight).chunk(3, dim=-1)  # three of (B, T, C)
+            projected = one_product(x, *layers)  # three of (B, T, C)
         else:
             projected = tuple(layer(x) for layer in layers)
         query, key, value = (split_heads(part, self.num_heads) for part in projected)

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import torch
 import transformers
-from attention import launches, race, ratio  # benchmarks/attention.py
+from attention import launches, race, ratio, with_sdpa  # benchmarks/attention.py
 from torch import Tensor, nn
 
-from course_utils.attention import MultiHeadAttention, SDPAMultiHeadAttention, count_parameters
+from course_utils.attention import MultiHeadAttention, count_parameters
 from course_utils.data import toy_english
 from course_utils.desk.environment import use_threads
 from course_utils.language_model import (
@@ -77,18 +77,6 @@ def against_transformers(
         for name in ("GPT-2, sdpa, as it ships", FUSED)
         for mine in (OURS, SDPA)
     }
-
-
-def with_sdpa(model: TinyLM) -> TinyLM:
-    """A copy of a model with `SDPAMultiHeadAttention` in its blocks."""
-    model = copy.deepcopy(model)
-    for block in model.blocks:
-        old = block.attention
-        width = old.query.in_features
-        new = SDPAMultiHeadAttention(width, width, old.context_length, old.num_heads)
-        new.load_state_dict(old.state_dict())
-        block.attention = new.to(old.query.weight.device)
-    return model
 
 
 def step_of_ours(model: nn.Module, ids: Tensor, compiled: bool = False) -> Step:

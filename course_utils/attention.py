@@ -291,10 +291,9 @@ def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
     The softmax of a row of `-inf` is 0/0. Such rows get equal scores before the softmax, so that
     no NaN occurs, and zero weights after it.
     """
-    hidden = hidden.expand_as(scores)  # (…, T, S)
     sees_nothing = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
-    instead = torch.where(sees_nothing, 0.0, -math.inf).to(scores)  # (…, T, 1)
-    scores = torch.where(hidden, instead, scores)  # (…, T, S)
+    instead = scores.new_zeros(sees_nothing.shape).masked_fill_(~sees_nothing, -math.inf)
+    scores = torch.where(hidden.expand_as(scores), instead, scores)  # (…, T, S)
     return torch.softmax(scores, dim=-1).masked_fill(sees_nothing, 0.0)
 
 
@@ -455,7 +454,7 @@ class MultiHeadAttention(nn.Module):
         if pad_mask is None:
             # Each token attends to itself, so no row is fully hidden; adding is faster than
             # filling.
-            future = scores.new_zeros(T, T).masked_fill(hidden, -math.inf)  # visible keys: 0
+            future = scores.new_zeros(T, T).masked_fill_(hidden, -math.inf)  # visible keys: 0
             weights = torch.softmax(scores + future, dim=-1)  # (B, H, T, T)
         else:
             check_pad_mask(pad_mask, x)
@@ -582,6 +581,21 @@ def sdpa_attention(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
 
 
+def one_product(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    """Apply several linear layers to the same tokens with one matrix product.
+
+    Args:
+        x: tokens `(…, d_in)`.
+        layers: layers from `d_in` to the same width, all with a bias or all without.
+
+    Returns:
+        Each layer's output, `(…, d_out)`.
+    """
+    weight = torch.cat([layer.weight for layer in layers])  # n of (d_out, d_in)
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    return F.linear(x, weight, torch.cat(biases) if biases else None).chunk(len(layers), dim=-1)
+
+
 class SDPAMultiHeadAttention(MultiHeadAttention):
     """Style B with `F.scaled_dot_product_attention`; the constructor and parameters are the same.
 
@@ -592,9 +606,8 @@ class SDPAMultiHeadAttention(MultiHeadAttention):
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         T = x.shape[1]
         check_length(T, self.context_length)
-        query = split_heads(self.query(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
-        key = split_heads(self.key(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
-        value = split_heads(self.value(x), self.num_heads)  # (B, T, d_in) -> (B, H, T, D)
+        projected = one_product(x, self.query, self.key, self.value)  # three of (B, T, d_out)
+        query, key, value = (split_heads(part, self.num_heads) for part in projected)
 
         seen = None
         if pad_mask is not None:
