@@ -555,6 +555,8 @@ def test_without_a_sandbox_the_tier_is_recorded_and_answers_are_still_judged_out
         (b"", "the file is empty"),
         ("{}".encode("utf-16"), "it has no cells"),
         (b"<!DOCTYPE html>", "it is a web page"),
+        (b"my answers", "it is not JSON, the format of notebooks$"),
+        (b'{"nbformat": 4; "metadata": {}}', "format of notebooks, from line 1 on"),
         (b"[" * 10**6 + b"]" * 10**6, "it is nested too deeply"),
         (b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": 7}', "not a notebook"),
         (b'{"cells": [' + b"{}," * 1001 + b"{}]}", "it has 1,002 cells"),
