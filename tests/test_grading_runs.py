@@ -501,6 +501,23 @@ def test_missing_things_are_reported_with_a_remedy(course, arguments, said):
     assert done.table == "" and "Traceback" not in done.said
 
 
+def test_an_error_in_the_settings_is_named_with_its_line(course):
+    (course.folder / "own_config.py").write_text("c = get_config()\nc.Exchange.root = mine\n")
+    done = course.grade()
+    assert done.status == 2 and "Traceback" not in done.said
+    assert "'mine' is not defined (own_config.py, line 2)" in done.said
+
+
+def test_an_extension_of_no_due_date_is_reported(course):
+    with Gradebook(f"sqlite:///{course.folder}/gradebook.db") as gradebook:
+        gradebook.update_or_create_assignment(ASSIGNMENT, duedate=None)
+        gradebook.update_or_create_student("ada")
+        gradebook.add_submission(ASSIGNMENT, "ada")
+        gradebook.grant_extension(ASSIGNMENT, "ada", days=2)
+    done = course.grade()
+    assert done.status == 2 and "ada has an extension, but 1-averages has no due" in done.said
+
+
 def test_without_a_sandbox_it_stops_at_once_and_names_the_choices(course):
     assert shutil.which("bwrap", path=WITHOUT_WALLS) is None
     stopped = course.grade(ASSIGNMENT, PATH=WITHOUT_WALLS)

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shlex
+import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +117,7 @@ def enter(course: Path, assignment: str, only: str = "") -> Classroom:
     """
     if not (course / CONFIG).is_file():
         raise CantRun(f"There is no {CONFIG} here: run this in the course's folder.")
-    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    config = _settings(course)
     config.CourseDirectory.root = str(course)
     directory = CourseDirectory(config=config, assignment_id=assignment)
     notebooks = _notebooks(directory.db_url, assignment)
@@ -135,6 +136,18 @@ def enter(course: Path, assignment: str, only: str = "") -> Classroom:
     )
     known = notebooks, roster, said, noted
     return Classroom(course, directory, handed_in, assignment, config, *known, [])
+
+
+def _settings(course: Path) -> Config:
+    try:
+        return PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    except Exception as error:  # they are a program that the instructor writes
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [(Path(f.filename), f.lineno) for f in frames if Path(f.filename).parent == course]
+        syntax = isinstance(error, SyntaxError)  # it names the line itself
+        where = f" ({own[-1][0].name}, line {own[-1][1]})" if own and not syntax else ""
+        said = in_a_line(f"{type(error).__name__}: {error}")
+        raise CantRun(f"Your settings can't be read: {said}{where}") from None
 
 
 def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
@@ -171,10 +184,15 @@ def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
 def _notebooks(db_url: str, assignment: str) -> list[str]:
     with Gradebook(db_url) as gradebook:
         try:
-            return sorted(n.name for n in gradebook.find_assignment(assignment).notebooks)
+            known = gradebook.find_assignment(assignment)
         except MissingEntry:
             said = f"The gradebook has no assignment {assignment}"
             raise CantRun(f"{said}: nbgrader generate_assignment {assignment}") from None
+        extended = [one.student_id for one in known.submissions if one.extension]
+        if known.duedate is None and extended:  # nbgrader adds the one to the other
+            said = f"{', '.join(extended)} has an extension, but {assignment} has no due date"
+            raise CantRun(f"{in_a_line(said)}: set it in formgrader, Manage Assignments.")
+        return sorted(n.name for n in known.notebooks)
 
 
 Lessons = Mapping[str, tuple[Mapping[str, Released], Sequence[str]]]

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy.exc import SQLAlchemyError
 
 from . import sandbox
-from .classroom import CantRun, Classroom, enrol, enter, enter_grades, read, run
+from .classroom import CONFIG, CantRun, Classroom, enrol, enter, enter_grades, read, run
 from .flags import flagged
 from .fork_server import NoForkServer, remove_left
 from .inside import calls
@@ -107,6 +107,8 @@ def grade(args: argparse.Namespace) -> int:
     else:
         sandbox.demand()
     tier = sandbox.TRUSTED if args.trust_submissions else sandbox.SANDBOX
+    if not (course / CONFIG).is_file():
+        raise CantRun(f"There is no {CONFIG} here: run this in the course's folder.")
     (course / FOLDER).mkdir(exist_ok=True)
     with FileLock(course / FOLDER / "lock", timeout=0):
         classroom = enter(course, assignment, args.student)
