@@ -5,6 +5,9 @@ import re
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from whywrong import _errors, _settings, check_exercise
 from whywrong.hosting import catalogue
@@ -103,3 +106,134 @@ def test_an_error_of_the_check_is_told_as_one():
     assert "(whywrong/_watches.py:2)" in report.message
     assert "Please report it" in report.detail and torch.__version__ in report.detail
     assert not report.misconceptions and "Your code raised" not in str(report)
+
+
+# ---------------------------------------------------------------- around any right answer
+
+
+class Marked(torch.Tensor):
+    """A subclass that does nothing."""
+
+
+class Passes(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class PassesOn(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def under_vmap(call, x, *others):
+    return torch.vmap(lambda one: call(one, *others), randomness="different")(x[None])[0]
+
+
+def under_jacrev(call, x, *others):
+    return torch.func.jacrev(lambda one: call(x, *others) * one)(torch.ones((), dtype=x.dtype))
+
+
+def with_a_gradient_inside(call, x, *others):
+    with torch.enable_grad():
+        copy = x.detach().requires_grad_()
+        (grad,) = torch.autograd.grad((copy * 0).sum(), copy)
+    return call(x + grad, *others)
+
+
+def with_func_grad_inside(call, x, *others):
+    return call(x + 0 * torch.func.grad(lambda one: one.sum())(x.detach()), *others)
+
+
+def under_checkpoint(call, *args):
+    return checkpoint(call, *args, use_reentrant=False)
+
+
+def in_modes(call, *args):
+    with Passes(), PassesOn():
+        return call(*args)
+
+
+def as_a_subclass(call, x, *others):
+    return call(x.as_subclass(Marked), *others).as_subclass(torch.Tensor)
+
+
+def compiled_for(backend):
+    def style(call, *args):
+        return torch.compile(call, backend=backend)(*args)
+
+    return style
+
+
+AROUND = {
+    "vmap": under_vmap,
+    "jacrev": under_jacrev,
+    "autograd.grad inside": with_a_gradient_inside,
+    "func.grad inside": with_func_grad_inside,
+    "checkpoint": under_checkpoint,
+    "nested modes": in_modes,
+    "a subclass of Tensor": as_a_subclass,
+    "compile, eager": compiled_for("eager"),
+    "compile, inductor": compiled_for("inductor"),
+}
+SOME = (
+    "softmax",
+    "masked_softmax",
+    "attention_scores",
+    "merge_heads",
+    "gelu",
+    "CausalSelfAttention",
+    "LayerNorm",
+    "FeedForward",
+    "MultiHeadAttention",
+    "RMSNorm",
+    "SwiGLU",
+)
+
+
+def in_style(right, style):
+    """A right function, or the `forward` of a right class, within a style."""
+    if not isinstance(right, type):
+
+        def answer(x, *others, **named):
+            return style(lambda x, *others: right(x, *others, **named), x, *others)
+
+        return answer
+
+    class Answer(right):
+        def forward(self, x, *others, **named):
+            call = super().forward
+            return style(lambda x, *others: call(x, *others, **named), x, *others)
+
+    return Answer
+
+
+def by_functional_call(right):
+    """A right class whose parameters are given to its `forward` from outside."""
+
+    class Answer(right):
+        inside = False
+
+        def forward(self, *args, **named):
+            if self.inside:
+                return super().forward(*args, **named)
+            self.inside = True
+            try:
+                return torch.func.functional_call(
+                    self, {**dict(self.named_parameters())}, args, named
+                )
+            finally:
+                self.inside = False
+
+    return Answer
+
+
+@pytest.mark.parametrize("id", SOME)
+def test_any_right_answer_is_right_in_any_style(id):
+    exercise = catalogue().find(id)
+    answers = {name: in_style(exercise.reference, style) for name, style in AROUND.items()}
+    if isinstance(exercise.reference, type):
+        answers["functional_call"] = by_functional_call(exercise.reference)
+    reports = {n: check_exercise(exercise, a, catalogue=catalogue()) for n, a in answers.items()}
+    said = {name: str(report) for name, report in reports.items() if not report.passed}
+    print(*(f"{id}, {name}: {report.points:g}" for name, report in reports.items()), sep="\n")
+    assert not said

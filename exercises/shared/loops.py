@@ -119,7 +119,7 @@ def warms_up(trials: Sequence[Trial]) -> bool:
     mine = next(t.seen.tensors["judged:rates"] for t in trials if "many" in t.case.roles)
     top = int(mine.argmax())
     rises, falls = mine[: top + 1].diff(), mine[top:].diff()
-    return 0 < top < len(mine) / 2 and bool((rises > 0).all()) and bool((falls <= 0).all())
+    return 0 < top < len(mine) / 2 and bool((rises >= 0).all()) and bool((falls <= 0).all())
 
 
 @true_of("One AdamW takes all steps", credit=True, role="typical")
