@@ -106,7 +106,9 @@ class TestSaturation:
         for by_divisor in saturation.runs()["loss without positions"].values():
             losses = dict(zip(saturation.DIVISORS, by_divisor, strict=True))
             assert losses[1] > losses[8] + 0.03 and losses[8] > losses[64] + 0.01
-            mean = min(loss_so_far.kept()["the mean of the past and the word before"]["losses"])
+            mean = min(
+                loss_so_far.stored_runs()["the mean of the past and the word before"]["losses"]
+            )
             assert losses[1] > mean - 0.01
         for by_divisor in saturation.runs()["loss with positions"].values():
             losses = dict(zip(saturation.DIVISORS, by_divisor, strict=True))

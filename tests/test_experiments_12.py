@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_utils.data.toy_french import PAD_ID, english, french, three_sets
-from course_utils.experiments import families, translating
+from course_utils.experiments import translating
 from course_utils.experiments.sources import with_inputs
 from course_utils.show.translating_line import translating_line
 from course_utils.translation import beam_translate, greedy_translate, train_translator
@@ -123,14 +123,6 @@ def test_words_that_mean_the_same_are_found():
     written = [french.vocabulary[id] for id in french.encode(pair.french)]
     found = {(written[t], read[s]) for t, s in translating.gold(pair)}
     assert found == {("petite", "small"), ("fille", "girl"), ("mange", "eat")}
-
-
-def test_the_masks_of_the_families():
-    encoder, decoder, both = families.masks(3, 4)
-    assert not encoder.any()
-    assert decoder.equal(torch.ones(7, 7).triu(1).bool())
-    assert both[:3, 3:].all() and not both[:, :3].any()
-    assert both[3:, 3:].equal(torch.ones(4, 4).triu(1).bool())
 
 
 class TestLine:

@@ -26,7 +26,7 @@ full = pytest.mark.full("the lessons' experiments")
 @pytest.mark.parametrize("seed", [0, 4])
 @pytest.mark.parametrize("name", loss_so_far.ROWS)
 def test_a_stored_loss_is_found_again(name, seed):
-    known = loss_so_far.kept()[name]["losses"]
+    known = loss_so_far.stored_runs()[name]["losses"]
     run = stored.run(name, seed)
     assert run.loss == pytest.approx(known[seed % len(known)], abs=0.01)
 
@@ -44,7 +44,7 @@ def test_the_stored_file_names_the_command_that_writes_it():
 
 
 def test_the_rows_that_are_counted_and_the_floor_are_the_language_s_own():
-    rows = loss_so_far.kept()
+    rows = loss_so_far.stored_runs()
     for name, loss in [
         ("all words alike", toy_english.uniform_loss()),
         ("how often each word occurs", toy_english.unigram_loss()),
@@ -180,7 +180,7 @@ def test_the_table_is_shown_in_the_language_of_the_reader(tables):
 
 
 def test_an_early_model_expects_the_wrong_number_and_only_a_good_one_the_right_one():
-    plural = {name: row["plural"] for name, row in loss_so_far.kept().items()}
+    plural = {name: row["plural"] for name, row in loss_so_far.stored_runs().items()}
     assert max(max(plural[name]) for name in ("the mean of the past alone", PAIR)) < 0.2
     assert max(plural["one head"]) < 0.5 < min(plural["two blocks"])
     assert plural[loss_so_far.FLOOR] == [1.0]

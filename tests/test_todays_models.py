@@ -166,7 +166,7 @@ def test_the_table_of_edits(name):
         torch.manual_seed(seed)
         block = make()
         assert sum(p.numel() for p in block.parameters()) == count
-        row = loss_so_far.Row("16", positions=positions, normed=True)
+        row = loss_so_far.Wiring("16", positions=positions, normed=True)
         assert loss_so_far.measured(row, block, seed)[0] == pytest.approx(loss, abs=0.012)
 
 

@@ -72,7 +72,7 @@ def writing(held_out: bytes) -> None:
 
 
 def run(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     seed: int,
     batch: int,
     windows: Tensor,
@@ -82,9 +82,9 @@ def run(
 ) -> ModernLM:
     """Train as in the lesson, and print what was measured on the way and at the end."""
     torch.manual_seed(seed)
-    device, model = given.device, ModernLM(vocab_size=measured.VOCABULARY, **measured.SIZES)
+    device, model = options.device, ModernLM(vocab_size=measured.VOCABULARY, **measured.SIZES)
     batch = batch or (32 if device == "cuda" else 4)
-    order = torch.randint(len(windows), (given.steps, batch))
+    order = torch.randint(len(windows), (options.steps, batch))
     began, clock = 0.0, time.monotonic if device == "cuda" else time.process_time
 
     def look(step: int) -> None:
@@ -98,10 +98,10 @@ def run(
     batches = measured.Watched([windows[chosen].to(device) for chosen in order], MINUTE, look)
     began = clock()
     model = model.to(device)
-    trained: Any = torch.compile(model) if given.compile else model
+    trained: Any = torch.compile(model) if options.compile else model
     train_lm(trained, batches, RATE)
-    look(given.steps)
-    if given.bits:
+    look(options.steps)
+    if options.bits:
         return model.cpu()
     read = torch.zeros(len(ids), dtype=torch.bool)
     for start in (STRIDE * order.flatten()).tolist():
@@ -127,25 +127,25 @@ def main() -> None:
     parser.add_argument("--bits", action="store_true", help="measure bits per byte alone")
     parser.add_argument("--keep", type=Path, help="a folder for the trained models")
     parser.add_argument("--writing", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     training, held_out = real_text.training_and_held_out(real_text.library_files())
     unseen = held_out[:UNSEEN]
-    if given.writing:
+    if options.writing:
         writing(held_out)
         return
-    if not given.bits:
+    if not options.bits:
         controls(training, unseen)
     pieces = real_text.pieces(training[:LEARNED_ON])
     merges = real_text.train_bpe(pieces, measured.VOCABULARY - 256)
     ids, unseen_ids = (real_text.encode_text(text, merges) for text in (training, unseen))
     lengths, windows = measured.token_lengths(merges), ids.unfold(0, LENGTH, STRIDE)
-    for seed, batch in product(given.seeds, given.windows):
-        model = run(given, seed, batch, windows, ids, unseen_ids, lengths)
-        if not given.bits:
+    for seed, batch in product(options.seeds, options.windows):
+        model = run(options, seed, batch, windows, ids, unseen_ids, lengths)
+        if not options.bits:
             heads(model, unseen_ids, real_text.vocabulary(merges))
-        if given.keep:
-            torch.save(model.state_dict(), given.keep / f"{seed}.pt")
+        if options.keep:
+            torch.save(model.state_dict(), options.keep / f"{seed}.pt")
 
 
 if __name__ == "__main__":

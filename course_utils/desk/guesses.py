@@ -47,16 +47,16 @@ class Folded:
     In a notebook, the content includes the later output and figures of the cell, but not widgets.
     """
 
-    def __init__(self, said: str, result: str) -> None:
-        self.said, self.shown = said, f"{PRE}{html.escape(result)}</pre>"
+    def __init__(self, request: str, result: str) -> None:
+        self.request, self.shown = request, f"{PRE}{html.escape(result)}</pre>"
 
     def __repr__(self) -> str:
-        return self.said
+        return self.request
 
     def _repr_html_(self) -> str:
         ask = said("Or show the result.")
         shown = f"<details><summary>{ask}</summary>{self.shown}</details>"
-        return f"<p>{html.escape(self.said)}</p>{shown}"
+        return f"<p>{html.escape(self.request)}</p>{shown}"
 
     def show(self) -> None:
         """Show the content when the cell has ended, or at once outside a notebook."""

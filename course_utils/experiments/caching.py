@@ -128,8 +128,7 @@ def prefill_and_decode(
             axes.set_xlabel("tokens T so far, logarithmic")
             axes.legend(loc="upper left", handlelength=3)
         panels[0].set_ylabel("milliseconds, logarithmic")
-        figure.suptitle(title, fontsize=11, fontweight="bold")
-    return Picture(figure, alt)
+        return drawing.titled(figure, title, alt)
 
 
 # The picture ------------------------------------------------------------------------------------
@@ -176,7 +175,7 @@ def square_and_strip(lengths: Sequence[int], title: str, alt: str) -> Picture:
         )
     ]
     figure.legend(handles=shades, loc="lower center", ncols=3, frameon=False, fontsize=9)
-    figure.suptitle(title, fontweight="bold")
+    drawing.entitle(figure, title)
     figure.tight_layout(rect=(0, 0.06, 1, 1))
     return Picture(figure, alt)
 

@@ -379,7 +379,7 @@ def run_on_lengths(program: Callable[..., Tensor], lengths: Sequence[int]) -> No
         print(f"{length:2} tokens:", outcome(program, length))
 
 
-class Reader(nn.Module):
+class WithCache(nn.Module):
     """A `TinyLM` with the interface that patient H needs.
 
     Shapes: `forward(new, cache=None)` takes `(B, T)` new tokens and the cache of earlier ones, and
@@ -397,10 +397,10 @@ class Reader(nn.Module):
 
 
 @cache
-def reader() -> Reader:
+def reader() -> WithCache:
     """An untrained model with four layers of width 128; training doesn't change its speed."""
     with seeded():
-        return Reader(TinyLM(50, 128, 4, 260, 4))
+        return WithCache(TinyLM(50, 128, 4, 260, 4))
 
 
 def _written(program: Callable[..., Tensor], new: int) -> Tensor:

@@ -45,8 +45,8 @@ Part = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of the table, and how its part is built into the model."""
+class Wiring:
+    """The lesson of a row of the table, and how its part is built into the model."""
 
     lesson: str
     added: bool = True  # the part's result is added to the words' vectors
@@ -55,20 +55,20 @@ class Row:
 
 
 ROWS = {
-    "all words alike": Row("01"),
-    "how often each word occurs": Row("01"),
-    "the mean of the past alone": Row("01", added=False),
-    "the word before, alone": Row("03"),
-    "the mean of the past and the word before": Row("03"),
-    "one head": Row("04"),
-    "four heads": Row("06"),
-    "one block": Row("08", normed=True),
-    "two blocks": Row("08", normed=True),
-    "one head and positions": Row("09", positions=True),
-    "four heads and positions": Row("09", positions=True),
-    "one block and positions": Row("09", positions=True, normed=True),
-    "TinyLM": Row("10"),
-    "one block of today": Row("16", normed=True),
+    "all words alike": Wiring("01"),
+    "how often each word occurs": Wiring("01"),
+    "the mean of the past alone": Wiring("01", added=False),
+    "the word before, alone": Wiring("03"),
+    "the mean of the past and the word before": Wiring("03"),
+    "one head": Wiring("04"),
+    "four heads": Wiring("06"),
+    "one block": Wiring("08", normed=True),
+    "two blocks": Wiring("08", normed=True),
+    "one head and positions": Wiring("09", positions=True),
+    "four heads and positions": Wiring("09", positions=True),
+    "one block and positions": Wiring("09", positions=True, normed=True),
+    "TinyLM": Wiring("10"),
+    "one block of today": Wiring("16", normed=True),
 }
 COUNTED = {
     "all words alike": toy_english.uniform_loss,
@@ -95,7 +95,7 @@ class Run:
 class Model(nn.Module):
     """A model from ids `(B, T)` to logits `(B, T, V)`, with or without a part in between."""
 
-    def __init__(self, row: Row, part: Part | None) -> None:
+    def __init__(self, row: Wiring, part: Part | None) -> None:
         super().__init__()
         V = len(toy_english.words)
         self.row, self.part = row, part
@@ -166,7 +166,7 @@ def as_one_text(mean: Part) -> Part:
     return part
 
 
-def measured(row: Row, part: Part | None, seed: int) -> tuple[float, nn.Module]:
+def measured(row: Wiring, part: Part | None, seed: int) -> tuple[float, nn.Module]:
     """Return the loss of a run with any wiring, even one that isn't in the table, and the model."""
     with use_threads(1), seeded(seed):
         model = part if row is ROWS["TinyLM"] else Model(row, part)
@@ -361,7 +361,7 @@ def show(*shown: str | Run) -> None:
         inside = now or past[-1:]
         lines += _lines(name, inside)
         older += map(str, past[: len(past) - (not now)])
-        texts[name] = inside[0].lines if inside else kept()[name]["lines"]
+        texts[name] = inside[0].lines if inside else stored_runs()[name]["lines"]
     floor = _lines(FLOOR, [])
     _display(Table([*lines, *floor], dict([*texts.items()][-2:]), older))
     for run in runs:
@@ -385,7 +385,7 @@ def _earlier(name: str, without: set[str]) -> list[Run]:
 
 
 def _lines(name: str, runs: Sequence[Run]) -> list[Line]:
-    known = kept()[name]
+    known = stored_runs()[name]
     lesson = ROWS[name].lesson if name in ROWS else ""
     ranges = _range(known["losses"], 3), _range(known["plural"], 2)
     if name in COUNTED or name == FLOOR:
@@ -409,14 +409,14 @@ def _range(numbers: Iterable[float], digits: int) -> str:
     return "–".join(dict.fromkeys(ends))
 
 
-def _row(name: str) -> Row:
+def _row(name: str) -> Wiring:
     if name not in ROWS:
         raise ValueError(f"there is no row {name!r}; the rows are {', '.join(map(repr, ROWS))}")
     return ROWS[name]
 
 
 @cache
-def kept() -> dict[str, dict[str, Any]]:
+def stored_runs() -> dict[str, dict[str, Any]]:
     """Return what loss_so_far.json stores for each row: the losses and probabilities of five runs,
     and the first run's lines."""
     rows: dict[str, dict[str, Any]] = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import attention
 from ..desk.environment import use_threads
-from ..show.drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture
+from ..show.drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture, titled
 from .measuring import kept_bytes, seconds
 
 
@@ -71,6 +71,4 @@ def against_length(
         axes.set(xlabel="tokens T, logarithmic", ylabel=f"{label}, logarithmic")
         axes.legend(loc="upper left", handlelength=3, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(title, fontweight="bold")
-    figure.tight_layout()
-    return Picture(figure, alt)
+    return titled(figure, title, alt)

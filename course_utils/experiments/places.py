@@ -27,7 +27,7 @@ from ..attention import (
     split_heads,
 )
 from ..desk.environment import use_threads
-from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture
+from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture, titled
 from ..transformer import (
     LayerNorm,
     TokenAndPosition,
@@ -213,9 +213,7 @@ def beyond(
     axes.text(T - 1, 0.95, "never trained", fontsize=9, ha="right", va="center")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.suptitle(title, fontsize=11, fontweight="bold")
-    figure.tight_layout()
-    return Picture(figure, alt)
+    return titled(figure, title, alt)
 
 
 def wave_lines(rows: Tensor, title: str, alt: str, groups: int = 4) -> Picture:
@@ -234,8 +232,7 @@ def wave_lines(rows: Tensor, title: str, alt: str, groups: int = 4) -> Picture:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     panels[-1].set_xlabel("position")
-    figure.suptitle(title, fontsize=11, fontweight="bold")
-    return Picture(figure, alt)
+    return titled(figure, title, alt)
 
 
 def similarity(rows: Tensor) -> Tensor:
@@ -300,8 +297,7 @@ def maps(
         axes.spines[:].set_visible(False)
     row[0, 0].set_ylabel(ylabel)
     figure.colorbar(image, ax=row, fraction=0.04, pad=0.02, label=label)
-    figure.suptitle(title, fontsize=11, fontweight="bold")
-    return Picture(figure, alt)
+    return titled(figure, title, alt)
 
 
 def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
@@ -328,5 +324,4 @@ def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 
         axes.set_title(f"channels {2 * i}, {2 * i + 1}\n{rate:g} rad a token", fontsize=9)
     handles, labels = row[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(positions), frameon=False)
-    figure.suptitle(title, fontsize=11, fontweight="bold")
-    return Picture(figure, alt)
+    return titled(figure, title, alt)

@@ -22,7 +22,7 @@ from ..data import agreement_prefixes, toy_english
 from ..desk.environment import use_threads
 from ..desk.points import progress_path
 from ..language_model import TinyLM, held_out_loss, training_step
-from ..show.figures import Picture
+from ..show.drawing import Picture, titled
 from .induction import attention_weights
 from .training import descend, seeded
 
@@ -86,9 +86,7 @@ def two_rows(words: Sequence[str], title: str, alt: str) -> Picture:
     for t in range(len(seen)):
         axes.text(t, 1.42, f"t = {t}", ha="center", va="center", fontsize=8)
     axes.axis("off")
-    figure.suptitle(title, fontsize=11, fontweight="bold")
-    figure.tight_layout()
-    return Picture(figure, alt)
+    return titled(figure, title, alt)
 
 
 # Without the shift ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..desk.environment import use_threads
 from ..language_model import evaluating
-from ..show.figures import Picture
+from ..show.drawing import Picture, titled
 from ..translation import (
     Hypothesis,
     Translator,
@@ -142,10 +142,10 @@ def judged(
     return found
 
 
-def show_judged(found: dict[int, Judged]) -> None:
+def show_judged(results: dict[int, Judged]) -> None:
     """Print the results of `judged`, one row per width."""
     print("width  right  wrong: the search missed it  wrong: the model prefers it")
-    for width, row in found.items():
+    for width, row in results.items():
         print(f"{width:5}  {row.right:5.2f}  {row.missed:27.2f}  {row.preferred:27.2f}")
 
 
@@ -316,6 +316,4 @@ def beam_tree(model: nn.Module, text: str, beam_width: int, title: str, alt: str
             axes.text(x, -here[1], label, ha="center", va="center", bbox=box, fontsize=8)
     axes.set(xlim=(-0.5, len(steps) + 0.5), ylim=(-tall / 2 - 0.2, tall / 2 + 0.2))
     axes.axis("off")
-    figure.suptitle(title, fontsize=11, fontweight="bold")
-    figure.tight_layout()
-    return Picture(figure, alt)
+    return titled(figure, title, alt)

@@ -142,10 +142,23 @@ def figure(width: float, height: float, title: str) -> Figure:
     width, height = (round(x * CSS_PIXELS_PER_INCH) / CSS_PIXELS_PER_INCH for x in size)
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
     figure = Figure(figsize=(width, height), layout=layout)
+    entitle(figure, title)
+    return figure
+
+
+def titled(figure: Figure, title: str, alt: str) -> Picture:
+    """Finish a figure that pyplot created, with its title and its layout."""
+    entitle(figure, title)
+    if figure.get_layout_engine() is None:
+        figure.tight_layout()
+    return Picture(figure, alt)
+
+
+def entitle(figure: Figure, title: str) -> None:
+    """Write a title over a figure, in the reader's language."""
     title, font = _in_the_reader_s_language(title)
     look: dict[str, Any] = {"fontsize": 11, "fontweight": "bold", "fontfamily": font}
-    figure.suptitle(_wrapped(title, columns=int(width * 10)), **look)
-    return figure
+    figure.suptitle(_wrapped(title, columns=int(figure.get_figwidth() * 10)), **look)
 
 
 def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
@@ -320,9 +333,9 @@ def draw_scale(figure: Figure, axes: Sequence[Axes], colormap: Colormap, norm: N
 
 
 def hidden_legend(
-    figure: Figure, hidden: np.ndarray, seen: bool = False, padding: bool = False
+    figure: Figure, hidden: np.ndarray, visible: bool = False, padding: bool = False
 ) -> None:
-    handles = [Patch(facecolor=colours.SEEN, edgecolor="#bbbbbb", label="seen")] if seen else []
+    handles = [Patch(facecolor=colours.SEEN, edgecolor="#bbbbbb", label="seen")] if visible else []
     look: dict[str, Any] = {"facecolor": "white", "edgecolor": HATCH_COLOR}
     if hidden.any():
         handles.append(Patch(**look, hatch=HATCH, label="future" if padding else "hidden"))

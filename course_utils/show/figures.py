@@ -194,7 +194,7 @@ def mask_picture(
                 drawing.hatch_padding(axes, is_hidden[b], array(padding[b]) > 0)
             for part in (axes.axhline, axes.axvline) if borders and borders[b] else ():
                 part(borders[b] - 0.5, color="black", linewidth=1.6)
-        drawing.hidden_legend(figure, is_hidden, seen=True, padding=padding is not None)
+        drawing.hidden_legend(figure, is_hidden, visible=True, padding=padding is not None)
         drawing.fit(figure, figure.axes)
     described = "; ".join(
         f"{name + ', ' if name else ''}query {rows[b][t]} sees "
