@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import tempfile
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -60,12 +61,20 @@ def work(cells: list[dict[str, Any]], settings: Settings) -> dict[str, Any]:
 
 
 def begin() -> None:
-    """Limits a grading process, and on Linux makes it end with the one that started it."""
+    """Limits a grading process, and makes it end with the command that grades."""
+    threading.Thread(target=_end_with_the_command, daemon=True).start()
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     with suppress(AttributeError, ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, most))  # the sandbox sets its own
+
+
+def _end_with_the_command() -> None:
+    """The command may be killed: then nobody else ends this process, which has its own group."""
+    if command := multiprocessing.parent_process():
+        command.join()
+        os._exit(1)
 
 
 def results_of(todo: Mapping[str, Sequence[Cell]], settings: Settings, workers: int) -> Made:
