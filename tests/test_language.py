@@ -1,6 +1,7 @@
 """What is shown is in the reader's language; what is stored and graded is English."""
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -206,3 +207,39 @@ def test_a_sentence_that_changed_is_reported_and_a_frame_s_is_found_in_the_progr
     monkeypatch.setattr(sentences, "kept", lambda to, name: known if name == "frame" else {})
     (said,) = sentences.stale(to)
     assert "No such words are ever said" in said
+
+
+@pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)
+def test_everything_that_the_course_can_say_to_a_reader_is_translated(to):
+    """`--missing` puts new sentences into the files; a reason for an exception stands with it."""
+    assert sentences.untold(to) == []
+    texts = ["…".join(parts) for _, parts, _ in sentences.literals()]
+    assert [p for p in sentences.NOT_SAID if not any(re.fullmatch(p, t, re.S) for t in texts)] == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_argument"),
+    [
+        (("The moon is made of cheese.",), False),
+        (
+            (
+                "The moon has ",
+                " craters.",
+            ),
+            False,
+        ),
+        (("moon",), True),
+    ],
+)
+def test_a_new_sentence_of_the_program_is_found(parts, is_argument, monkeypatch):
+    (to, *_) = languages()
+    monkeypatch.setattr(sentences, "literals", lambda: [("new.py", parts, is_argument)])
+    assert sentences.untold(to) == [f"new.py: {'…'.join(parts)!r}"]
+
+
+def test_no_card_mixes_languages_when_an_answer_takes_nothing(monkeypatch):
+    monkeypatch.undo()
+    weights = COURSE.find("causal_mean_weights")
+    with speaking("zh"):
+        shown = str(check_exercise(weights, lambda: 1, 0, COURSE))
+    assert "你写的没有参数" in shown and "yours" not in shown

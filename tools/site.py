@@ -42,8 +42,9 @@ STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer replaces
 SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
-LOSSES, TEXT = '<div class="loss-so-far"', re.compile(r"(?<=>)[^<>]+(?=<)")
-ALT = re.compile(r'(?<= )alt="([^"]*)"')
+TEXT = re.compile(r"(?:(?<=>)|^)[^<>]+(?=<|$)")
+UNREAD = re.compile(r"(<(?:svg|script|style|pre)\b.*?</(?:svg|script|style|pre)>)", re.S)
+WORDS = re.compile(r'(?<= )(alt|aria-label|title)="([^"]*)"')
 FIGURE = re.compile(r"<figure\b.*?</figure>|<img\b[^>]*>", re.S)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # On a phone, a wide table scrolls, also by keyboard; only a section may have the focus for that.
@@ -252,7 +253,9 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
         if live.is_live("".join(page)):
             output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
         elif live.PYTHON_ONLY in page:
-            output = new_output("display_data", {"text/html": f"{page}<p>{said(NO_KERNEL)}</p>"})
+            output = new_output(
+                "display_data", {"text/html": f"{_in_words(page)}<p>{said(NO_KERNEL)}</p>"}
+            )
         elif output.output_type == "stream":
             if not (text := OF_A_READER.sub("", output.text)):
                 continue
@@ -290,19 +293,29 @@ def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
         page = "".join([FIGURE.sub("", page), *figures])
     elif language() and output.output_type == "stream":
         return new_output("stream", name=output.name, text=said(output.text))
-    elif not (language() and (ALT.search(page) or LOSSES in page)):
+    elif not (language() and page):
         return output
-    if language():
-        page = _losses_in_words(page) if LOSSES in page else page
-        page = ALT.sub(lambda alt: f'alt="{html.escape(said(html.unescape(alt[1])))}"', page)
-    return new_output("display_data", {"text/html": page})
+    return new_output("display_data", {"text/html": _in_words(page)})
 
 
-def _losses_in_words(page: str) -> str:
-    """Translate the tables of losses, which are stored in English, text by text."""
-    before, *after = page.split(LOSSES)
-    own = (TEXT.sub(lambda text: html.escape(said(html.unescape(text[0]))), part) for part in after)
-    return LOSSES.join([before, *own])
+def _in_words(page: str) -> str:
+    """Translate an output, which is stored in English, text by text; pictures only in words."""
+    if not language():
+        return page
+    page = WORDS.sub(lambda of: f'{of[1]}="{html.escape(_label(html.unescape(of[2])))}"', page)
+    parts = UNREAD.split(page)
+    parts[::2] = (TEXT.sub(_text_in_words, part) for part in parts[::2])
+    return "".join(parts)
+
+
+def _label(text: str) -> str:
+    """Translate a text alternative, which may be a list of steps."""
+    steps = text.removesuffix(".").split("; ")
+    return said(text) if len(steps) == 1 else f"{'; '.join(map(said, steps))}."
+
+
+def _text_in_words(text: re.Match[str]) -> str:
+    return html.escape(said(html.unescape(text[0])), quote=False)
 
 
 def _explained(page: str) -> str:
@@ -326,6 +339,7 @@ def _alive(table: str, state: live.State) -> str:
     if language():
         state["state"]["_said"] = sentences_of_the_page()
     given = json.dumps(state, ensure_ascii=False, sort_keys=True).replace("</", "<\\/")
+    table = _in_words(table)
     return (
         f'<div class="course-live"><div class="course-table">{table}</div>'
         f'<script type="application/json">{given}</script></div>'

@@ -93,7 +93,7 @@ def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]
             signature.bind(*bound[0], **bound[1])
         except TypeError:
             taken = [p.name for p in signature.parameters.values()]
-            return f"yours takes ({', '.join(taken)})"
+            return f"yours takes ({', '.join(taken)})" if taken else "yours takes no arguments"
     return None
 
 

@@ -119,11 +119,16 @@ def _put(values: dict[str, str], placeholder: re.Match[str]) -> str:
 def strings(name: str) -> Strings:
     """Returns the installed course's sentences in a language; empty if it has none."""
     course = installed()
-    files = sorted((course.translations / name / "strings").glob("*.json")) if course else []
+    return Strings(sentences_of(course.translations / name) if course else {})
+
+
+def sentences_of(folder: Path) -> dict[str, str]:
+    """Returns a language's sentences; those whose English has changed are left out."""
     sentences: dict[str, str] = {}
-    for file in files:
-        sentences |= json.loads(file.read_text(encoding="utf-8"))
-    return Strings(sentences)
+    for file in sorted((folder / "strings").glob("*.json")):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        sentences |= {english: own for english, own in found.items() if isinstance(own, str)}
+    return sentences
 
 
 def _line(text: str, known: Strings) -> str:

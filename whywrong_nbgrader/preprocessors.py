@@ -151,13 +151,18 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> No
     Results are stored in English; the cards are shown in the language of the student's edition.
     """
     from whywrong import Report
-    from whywrong.hosting import language
+    from whywrong.hosting import language, said, speaking
 
     about = nb.metadata.get("course", {})
     own = {cell.checks: number for number, cell in enumerate(cells_of(nb)) if cell.checks}
     if spoken := about.get("language") or language():
-        from .notebooks import card
+        from .notebooks import LEFT_OUT, card
+        from .outputs import told
 
+        with speaking(spoken):
+            not_run = told(said(LEFT_OUT))
+        for number in graded.left_out:
+            graded.outputs[number] = [not_run]
         for id, report in graded.reports.items():
             if id in own and (exercise := known.find(id)):
                 graded.outputs[own[id]] = [card(Report.from_dict(report), exercise, spoken)]

@@ -119,7 +119,8 @@ def device() -> torch.device:
     if not known or (kind == "cpu" and int(index or 0) > 0):
         raise ValueError(f"COURSE_DEVICE is {name!r}; it must be cpu, cuda, or cuda:1 etc.")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
-        print(f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU.")
+        line = f"COURSE_DEVICE is {name}, but PyTorch finds no such device here: using the CPU."
+        print(*_said([line]))
         return torch.device("cpu")
     return torch.device(name)
 

@@ -13,6 +13,7 @@ from whywrong.hosting import MARKER, installed, language, said
 
 __all__ = [
     "MARKER",
+    "columns",
     "filled",
     "folders",
     "fonts",
@@ -42,9 +43,14 @@ def is_wide(character: str) -> bool:
     return unicodedata.east_asian_width(character) in "WF"
 
 
-def filled(text: str, columns: int) -> str:
+def columns(text: str) -> int:
+    """Return how many columns a text takes, in fonts in which wide characters take two."""
+    return len(text) + sum(map(is_wide, text))
+
+
+def filled(text: str, width: int) -> str:
     """Add spaces after a text, so that it takes this many columns."""
-    return text + " " * (columns - len(text) - sum(map(is_wide, text)))
+    return text + " " * (width - columns(text))
 
 
 def sentences_of_the_page() -> dict[str, str]:
@@ -52,7 +58,7 @@ def sentences_of_the_page() -> dict[str, str]:
     folder = folders().get(language()) if language() else None
     file = folder / "strings" / "page.json" if folder else None
     found = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
-    return {english: own for english, own in found.items() if own}
+    return {english: own for english, own in found.items() if own and isinstance(own, str)}
 
 
 def fonts() -> list[str]:

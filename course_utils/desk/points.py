@@ -19,6 +19,8 @@ from filelock import FileLock, Timeout
 from whywrong import Report
 from whywrong.hosting import GOOD, GREY, INK, LINE, course_folder, points_word, said
 
+from .language import filled
+
 FILE_NAME = ".course_progress.json"
 SIGNS = "✓ done, ◐ partly, ✗ not right yet, ○ not yet"
 
@@ -176,7 +178,7 @@ class Progress:
             own = Progress([(lesson, exercises)], optional=self.optional)
             full = round(10 * own.points / (own.max_points or 1))
             bar = "█" * full + "░" * (10 - full)
-            lines.append(f"{_title(lesson):<24} {bar} {own._points()}")
+            lines.append(f"{filled(_title(lesson), 24)} {bar} {own._points()}")
             names = "  ".join(f"{_sign(p, m)}\xa0{id}{self._note(id)}" for id, p, m in exercises)
             lines.append(textwrap.fill(names, 100, initial_indent="  ", subsequent_indent="  "))
         return "\n".join([*lines, said(SIGNS), self._total(), self._next()])
@@ -235,7 +237,7 @@ class Progress:
 
 def _title(lesson: str) -> str:
     """The title of a lesson: "03 softmax masking" for "1-averages/03_softmax_masking"."""
-    return lesson.split("/")[-1].replace("_", " ")
+    return said(lesson.split("/")[-1].replace("_", " "))
 
 
 def _link(lesson: str) -> str:

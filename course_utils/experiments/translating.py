@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..desk.environment import use_threads
+from ..desk.language import columns
+from ..desk.language import said as in_words
 from ..language_model import evaluating
 from ..show.drawing import Picture, titled
 from ..translation import (
@@ -144,7 +146,10 @@ def judged(
 
 def show_judged(results: dict[int, Judged]) -> None:
     """Print the results of `judged`, one row per width."""
-    print("width  right  wrong: the search missed it  wrong: the model prefers it")
+    heads = "width", "right", "wrong: the search missed it", "wrong: the model prefers it"
+    print(
+        *(" " * (len(head) - columns(in_words(head))) + in_words(head) for head in heads), sep="  "
+    )
     for width, row in results.items():
         print(f"{width:5}  {row.right:5.2f}  {row.missed:27.2f}  {row.preferred:27.2f}")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..desk.language import said
+from ..desk.language import columns, filled, said
 
 Shape = tuple[int, ...]
 Lettered = list[tuple[Shape, tuple[str, ...]]]
@@ -32,6 +32,7 @@ LETTERS_BY_INPUT = {2: "BT", 3: "BTC", 4: "BHTD"}
 OPERATORS = {"matmul": "@", "bmm": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/"}
 OPERATORS |= {"div": "/", "or": "|", "and": "&", "invert": "~", "bitwise_not": "~"}
 OPERATORS |= {"getitem": "[…]", "setitem": "[…] ="}
+HEADS = "operation", "from", "to"
 RAISED = "an error"
 TAKES_SHAPE_FROM_OTHER = {"expand_as", "view_as", "reshape_as", "to", "type_as"}  # or the dtype
 
@@ -64,15 +65,15 @@ class ShapeTrace:
     limit: int
 
     def __str__(self) -> str:
-        rows = [("operation", "from", "to")]
+        rows = [tuple(map(said, HEADS))]
         rows += [
-            (name, self._text(before), self._text(after) or RAISED)
+            (said(name), self._text(before), self._text(after) or said(RAISED))
             for name, before, after in self._rows()
         ]
-        first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+        first, second = (max(columns(row[i]) for row in rows) for i in (0, 1))
         sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
         lines = [said(f"Shapes through {self.title}"), sizes][: 1 + bool(sizes)]
-        lines += [f"{a:<{first}}   {b:<{second}}   {c}".rstrip() for a, b, c in rows]
+        lines += [f"{filled(a, first)}   {filled(b, second)}   {c}".rstrip() for a, b, c in rows]
         return "\n".join(lines + self._rest())
 
     __repr__ = __str__
@@ -95,7 +96,7 @@ class ShapeTrace:
 
     def _rest(self) -> list[str]:
         hidden = len(self.steps) - self.limit
-        return [f"… and {hidden} more steps"] if hidden > 0 else []
+        return [said(f"… and {hidden} more steps")] if hidden > 0 else []
 
     def _text(self, shapes: Lettered) -> str:
         named = [(f"({', '.join(map(str, shape))})", letters) for shape, letters in shapes]
@@ -103,13 +104,12 @@ class ShapeTrace:
 
     def _html(self) -> str:
         cell = "padding: 2px 10px; text-align: left; white-space: nowrap"
-        head = "".join(
-            f'<th scope="col" style="{cell}">{n}</th>' for n in ("operation", "from", "to")
-        )
+        head = "".join(f'<th scope="col" style="{cell}">{said(head)}</th>' for head in HEADS)
         body = "".join(
-            f'<tr><th scope="row" style="{cell}; font-weight: normal">{html.escape(name)}</th>'
+            f'<tr><th scope="row" style="{cell}; font-weight: normal">'
+            f"{html.escape(said(name))}</th>"
             f'<td style="{cell}">{self._chips(before)}</td>'
-            f'<td style="{cell}">{self._chips(after) or RAISED}</td></tr>'
+            f'<td style="{cell}">{self._chips(after) or said(RAISED)}</td></tr>'
             for name, before, after in self._rows()
         )
         notes = "".join(f"<p>{line}</p>" for line in self._rest())
@@ -185,7 +185,7 @@ def trace_shapes(
             shapes_out = tuple(tuple(tensor.shape) for tensor in _tensors(result))
             recorder.steps.append(Step("output", "", (), shapes_out))
     except Exception as error:
-        error.add_note(f"The steps up to the error:\n{trace()}")
+        error.add_note(said("The steps up to the error:") + f"\n{trace()}")
         raise
     return trace()
 

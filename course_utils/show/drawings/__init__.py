@@ -32,8 +32,9 @@ class Drawing:
         return "\n".join([said(self.title), *steps])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        steps = f"Diagram: {self.title}. From top to bottom: {'; '.join(self.steps)}."
-        spoken = said(" ".join(self.alt.split()) or steps)
+        first, *others = self.steps or [""]
+        steps = [f"Diagram: {self.title}. From top to bottom: {first}", *others]
+        spoken = said(self.alt) or f"{'; '.join(map(said, steps))}."
         picture = self.svg.replace("<svg ", f'<svg aria-label="{html.escape(spoken)}" ', 1)
         note = lines = ""
         if any("(learned)" in step for step in self.steps):

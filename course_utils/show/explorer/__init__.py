@@ -205,14 +205,15 @@ class Explorer(WithTable):
             for word, share in self._chances()
         )
         return (
-            f'<div class="next-word-static"><p>After “{html.escape(self.text)}”:</p><table><thead>'
-            '<tr><th scope="col">next word</th><th scope="col">probability</th></tr></thead>'
+            f'<div class="next-word-static"><p>{html.escape(said(f"After “{self.text}”:"))}</p>'
+            f'<table><thead><tr><th scope="col">{said("next word")}</th>'
+            f'<th scope="col">{said("probability")}</th></tr></thead>'
             f"<tbody>{cells}</tbody></table></div>"
         )
 
     def __repr__(self) -> str:
         bars = [f"  {percent(share):>5}  {word}" for word, share in self._chances()]
-        return "\n".join([f"After “{self.text}”:", *bars])
+        return "\n".join([said(f"After “{self.text}”:"), *bars])
 
 
 def percent(share: float) -> str:
