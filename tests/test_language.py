@@ -179,7 +179,7 @@ def naive_mean():
 @pytest.mark.parametrize("has_font", [True, False])
 def test_a_title_has_a_font_with_its_characters_or_stays_english(has_font, monkeypatch, tmp_path):
     """So no figure shows empty boxes."""
-    (tmp_path / "xx" / "strings" / "more.json").write_text('{"Rows": "每行之和为一"}')
+    (tmp_path / "xx" / "strings" / "more.json").write_text('{"Rows": "Ряды"}')
     (tmp_path / "xx" / "language.toml").write_text('fonts = ["None such", "Of the test"]')
     known = ["DejaVu Sans", *["Of the test"] * has_font]
     monkeypatch.setattr(drawing.font_manager, "get_font_names", lambda: known)
@@ -187,7 +187,7 @@ def test_a_title_has_a_font_with_its_characters_or_stays_english(has_font, monke
         figures = drawing.figure(4, 2, "Rows"), plt.figure()
         drawing.titled(figures[1], "Rows", "A.")
     titles = {figure.get_suptitle() for figure in figures}
-    assert titles == {"每行之和为一" if has_font else "Rows"}
+    assert titles == {"Ряды" if has_font else "Rows"}
 
 
 def test_wide_characters_are_wrapped_by_their_width_and_no_line_begins_with_a_mark():

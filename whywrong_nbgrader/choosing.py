@@ -32,7 +32,7 @@ def submission(
     folder: Path,
     name: str,
     released: Mapping[str, Released],
-    given: Sequence[str],
+    lesson_code: Sequence[str],
     lessons: Collection[str],
 ) -> Submission | None:
     """Returns a lesson's notebook, or None if nothing was submitted for it.
@@ -45,9 +45,11 @@ def submission(
         lessons: the names of all notebooks of the assignment.
     """
     path = folder / f"{name}.ipynb"
-    own = restored(path, released, given) if os.path.lexists(path) else None
+    own = restored(path, released, lesson_code) if os.path.lexists(path) else None
     ours = {f"{one}.ipynb" for one in lessons}
-    others, unread = _others(folder, path, released, given, ours if own and own.answers else set())
+    others, unread = _others(
+        folder, path, released, lesson_code, ours if own and own.answers else set()
+    )
     if own and own.answers:
         others, unread = {path.name: own, **others}, {}
     unread = {one: reason for one, reason in unread.items() if one not in ours}
@@ -87,8 +89,10 @@ def under_other_names(coursedir: Any, folder: Path) -> list[str]:
     for path in paths:
         if os.path.lexists(path):
             continue
-        given = handed_out(lesson(coursedir, assignment, path.name))
-        if submission(folder, path.stem, released(db_url, assignment, path.stem), given, names):
+        lesson_code = handed_out(lesson(coursedir, assignment, path.name))
+        if submission(
+            folder, path.stem, released(db_url, assignment, path.stem), lesson_code, names
+        ):
             found.append(str(path))
     return found
 
@@ -97,7 +101,7 @@ def _others(
     folder: Path,
     path: Path,
     released: Mapping[str, Released],
-    given: Sequence[str],
+    lesson_code: Sequence[str],
     left_out: Collection[str],
 ) -> tuple[dict[str, Submission], dict[str, str]]:
     """The other files of a submission that have answers to a lesson, by name; and those that may
@@ -116,7 +120,7 @@ def _others(
         for member in members:
             if helper().spent > until:
                 return found, unread
-            one = restored(place, released, given, member)
+            one = restored(place, released, lesson_code, member)
             known = f"{name}{MEMBER}{member}" if member else name
             if one.answers:
                 found[known] = one

@@ -79,7 +79,7 @@ class Classroom:
     config: Config
     notebooks: list[str]
     roster: list[str]  # the students in the gradebook
-    said: defaultdict[str, list[str]]  # of a submission as a whole, for a person to decide
+    concerns: defaultdict[str, list[str]]  # of a submission as a whole, for a person to decide
     noted: defaultdict[str, list[str]]  # that needs no decision
     works: list[Work]  # by student and name
 
@@ -104,7 +104,7 @@ class Classroom:
         """Returns what a person has to decide about a student's submission, in words."""
         works = self.of(student)
         return [
-            *self.said.get(student, ()),
+            *self.concerns.get(student, ()),
             *(f"{w.notebook}: {said}" for w in works for said in dict.fromkeys(w.trouble)),
         ]
 
@@ -162,7 +162,7 @@ def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
         for name in classroom.notebooks
     }
     folder, handed_in = classroom.course / directory.submitted_directory, {*classroom.handed_in}
-    everybody = sorted({*handed_in, *classroom.said, *classroom.roster})
+    everybody = sorted({*handed_in, *classroom.concerns, *classroom.roster})
     for student in [only] if only else everybody:
         if student in handed_in and is_a_name(student):
             place = folder / student / assignment
@@ -177,7 +177,7 @@ def read(classroom: Classroom, settings: Settings, only: str = "") -> None:
             continue
         if student in handed_in:
             said = f"not graded, because this can't be a student's name: {ALLOWED}"
-            classroom.said[student].append(said)
+            classroom.concerns[student].append(said)
         classroom.works += (Work(student, name, missing=True) for name in classroom.notebooks)
 
 
@@ -327,7 +327,7 @@ def enrol(classroom: Classroom, new_too: bool = False) -> list[str]:
             alike = [known for known in classroom.roster if letters(known) == letters(student)]
             other = f", but {in_a_line(alike[0])} is: perhaps the same person" if alike else ""
             said = f"this name is not in the gradebook{other}; to add it: {in_a_line(line)}"
-            classroom.said[student].append(said)
+            classroom.concerns[student].append(said)
     return classroom.strangers
 
 
@@ -354,7 +354,7 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
         locked = "the gradebook is used by another program: grade again when it has finished"
         said = InWords.last if "above traceback" in str(error) else str(error)
         said = locked if "accessing the nbgrader database" in said else said
-        classroom.said[student].append(f"nbgrader could not enter it: {in_a_line(said)}")
+        classroom.concerns[student].append(f"nbgrader could not enter it: {in_a_line(said)}")
         return False
     place = _place(classroom, student)
     place.parent.mkdir(parents=True, exist_ok=True)

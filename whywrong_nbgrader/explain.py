@@ -42,7 +42,7 @@ def explain(args: argparse.Namespace) -> int:
     settings = Settings.of(course, tier, classroom.lessons)
     read(classroom, settings, args.student)
     for work in (w for w in classroom.works if w.notebook == notebook):
-        said = [*classroom.said[work.student], *work.trouble]
+        said = [*classroom.concerns[work.student], *work.trouble]
         print("\n".join(_told(work, said, exercise, settings)))
         return 0
     raise CantRun(

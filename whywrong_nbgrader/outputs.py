@@ -15,9 +15,9 @@ BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 PICTURE = re.compile(r"data:image/(?:png|webp);base64,[A-Za-z0-9+/=\s]*")
 
 
-def told(said: str) -> dict[str, Any]:
+def told(message: str) -> dict[str, Any]:
     """An output that reports what happened to a cell."""
-    return {"output_type": "stream", "name": "stdout", "text": f"{said}\n"}
+    return {"output_type": "stream", "name": "stdout", "text": f"{message}\n"}
 
 
 def clean_outputs(outputs: Any) -> list[dict[str, Any]]:

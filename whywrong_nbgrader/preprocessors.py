@@ -104,21 +104,24 @@ class CarefulExporter(NotebookExporter):
         return output, resources
 
 
-def as_notebook(found: Submission) -> NotebookNode:
+def as_notebook(handed_in: Submission) -> NotebookNode:
     """Returns a restored submission as a notebook that tells its author what was noticed."""
     made = {"code": new_code_cell, "markdown": new_markdown_cell, "raw": new_raw_cell}
     cells = []
-    if said := shortened([*found.trouble, *found.notes]):
+    if said := shortened([*handed_in.trouble, *handed_in.notes]):
         told = "".join(f"\n- {_as_text(line)}" for line in said)
         cells.append(new_markdown_cell(f"**About this submission**\n{told}"))
-    for kept in found.cells:
+    for kept in handed_in.cells:
         cells.append(made[kept.kind](kept.source))
         if kept.metadata:
             cells[-1].metadata["nbgrader"] = NotebookNode(kept.metadata)
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     about: dict[str, Any] = {"kernelspec": KERNEL, "language_info": LANGUAGE}
-    about["course"] = {"happened": [*found.trouble, *found.notes], "language": found.language}
+    about["course"] = {
+        "happened": [*handed_in.trouble, *handed_in.notes],
+        "language": handed_in.language,
+    }
     return new_notebook(cells=cells, metadata=about, nbformat_minor=5)
 
 
@@ -126,10 +129,10 @@ def _as_text(said: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>$#|!&])", r"\\\1", said)
 
 
-def cells_of(nb: NotebookNode, given: Sequence[str] = ()) -> list[Cell]:
-    """The code cells of a restored notebook; `given` is as in `restore`."""
+def cells_of(nb: NotebookNode, lesson_code: Sequence[str] = ()) -> list[Cell]:
+    """The code cells of a restored notebook; `lesson_code` is as in `restore`."""
     made = [Kept(c.cell_type, c.source, metadata=c.metadata.get("nbgrader")) for c in nb.cells]
-    return code_cells(made, given)
+    return code_cells(made, lesson_code)
 
 
 class RestoreCells(NbGraderPreprocessor):
@@ -145,7 +148,7 @@ class RestoreCells(NbGraderPreprocessor):
         return nb, resources
 
 
-def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> None:
+def fill_in(nb: NotebookNode, graded: Graded, name: str, catalogue: Catalogue) -> None:
     """Writes a notebook's result, and the result's name, into its cells.
 
     Results are stored in English; the cards are shown in the language of the student's edition.
@@ -164,7 +167,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, known: Catalogue) -> No
         for number in graded.left_out:
             graded.outputs[number] = [not_run]
         for id, report in graded.reports.items():
-            if id in own and (exercise := known.find(id)):
+            if id in own and (exercise := catalogue.find(id)):
                 graded.outputs[own[id]] = [card(Report.from_dict(report), exercise, spoken)]
     code = [cell for cell in nb.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(code, graded.outputs, strict=True), 1):

@@ -62,15 +62,15 @@ def plain(source: str) -> str:
 
 
 def restore(
-    cells: Sequence[Mapping[str, str]], released: Mapping[str, Released], given: Sequence[str]
+    cells: Sequence[Mapping[str, str]], released: Mapping[str, Released], lesson_code: Sequence[str]
 ) -> tuple[list[Kept], list[str]]:
     """Returns a submission's cells with everything that grading depends on, whatever a student did
     to them, and without anything that could run in a browser; and what was noticed.
 
     Args:
-        given: the texts of the lesson's code cells as they are handed out.
+        lesson_code: the texts of the lesson's code cells as they are handed out.
     """
-    ours = {plain(text) for text in given}
+    ours = {plain(text) for text in lesson_code}
     cells, noticed = joined_cells([dict(cell) for cell in cells])
     chosen = _chosen(cells, released)
     made: list[Kept] = []
@@ -100,8 +100,8 @@ def restore(
         new = Kept(known.cell_type, put_back + known.source, name, known.metadata)
         made.insert(_place(made, new.checks), new)
     noticed += [f"the cell {name} was missing and is restored" for name in missing]
-    noticed += _answers_in_text(made, cells, released, given)
-    noticed += _imports_first(made, given)
+    noticed += _answers_in_text(made, cells, released, lesson_code)
+    noticed += _imports_first(made, lesson_code)
     noticed += _checks_after_answers(made, released, ours)
     return made, noticed
 
@@ -120,9 +120,9 @@ def _chosen(cells: Sequence[Mapping[str, str]], released: Mapping[str, Released]
     return chosen
 
 
-def _imports_first(made: list[Kept], given: Sequence[str]) -> list[str]:
+def _imports_first(made: list[Kept], lesson_code: Sequence[str]) -> list[str]:
     """Puts the lesson's own imports first, unless they still come before the first answer."""
-    imports = next((text for text in given if IMPORTS_CHECK.search(text)), "")
+    imports = next((text for text in lesson_code if IMPORTS_CHECK.search(text)), "")
     code = [n for n, cell in enumerate(made) if cell.kind == "code"]
     exercises = {cell.checks for cell in made if cell.checks}
     own = [n for n in code if made[n].name or exercises & {*defined_names(made[n].source)}]
@@ -139,11 +139,11 @@ def _answers_in_text(
     made: list[Kept],
     cells: Sequence[Mapping[str, str]],
     released: Mapping[str, Released],
-    given: Sequence[str],
+    lesson_code: Sequence[str],
 ) -> list[str]:
     """Puts an answer that is only in a text cell before its check."""
-    ours, noticed = {plain(text) for text in given} | {""}, []
-    there = answered(made, released, given)
+    ours, noticed = {plain(text) for text in lesson_code} | {""}, []
+    there = answered(made, released, lesson_code)
     texts = [(n, c) for n, c in enumerate(cells, 1) if c["kind"] != "code" and not c["name"]]
     programs = [(n, p) for n, cell in texts for p in in_text(cell["source"])]
     for check in [cell for cell in made if cell.checks and cell.checks not in there]:
@@ -189,10 +189,10 @@ def _checks_after_answers(
 
 
 def answered(
-    made: Sequence[Kept], released: Mapping[str, Released], given: Sequence[str]
+    made: Sequence[Kept], released: Mapping[str, Released], lesson_code: Sequence[str]
 ) -> dict[str, str]:
     """The answers of a restored notebook to the exercises of a lesson, right or wrong."""
-    ours = {plain(text) for text in given} | {""}
+    ours = {plain(text) for text in lesson_code} | {""}
     checks = {cell.checks for cell in made if cell.checks}
     found: dict[str, str] = {}
     for cell in made:
@@ -240,9 +240,9 @@ def _place(made: Sequence[Kept], exercise: str) -> int:
     return (places[-1:] or imports[:1] or code[:1] or [-1])[0] + 1
 
 
-def code_cells(made: Sequence[Kept], given: Sequence[str]) -> list[Cell]:
-    """Returns the code cells of a restored notebook, for a run; `given` is as in `restore`."""
-    ours, cells = {plain(text) for text in given}, []
+def code_cells(made: Sequence[Kept], lesson_code: Sequence[str]) -> list[Cell]:
+    """Returns the code cells of a restored notebook for a run; `lesson_code` is as in `restore`."""
+    ours, cells = {plain(text) for text in lesson_code}, []
     for cell in (cell for cell in made if cell.kind == "code"):
         unchanged = plain(cell.source.removeprefix(IMPORTED)) in ours
         graded = bool((cell.metadata or {}).get("grade"))

@@ -29,7 +29,10 @@ class Submission:
 
 
 def notebook(
-    path: str, released: Mapping[str, Mapping[str, Any]], given: Sequence[str], member: str = ""
+    path: str,
+    released: Mapping[str, Mapping[str, Any]],
+    lesson_code: Sequence[str],
+    member: str = "",
 ) -> dict[str, Any]:
     """Reads and restores a submitted notebook, or one in an archive; runs in the helper."""
     try:
@@ -37,8 +40,8 @@ def notebook(
     except Unreadable as error:
         return {"unreadable": str(error)}
     cells = {name: Released(**cell) for name, cell in released.items()}
-    read_as = [(one, *restore(one, cells, given)) for one in (found.cells, *found.others)]
-    own = [answered(made, cells, given) for _, made, _ in read_as]
+    read_as = [(one, *restore(one, cells, lesson_code)) for one in (found.cells, *found.others)]
+    own = [answered(made, cells, lesson_code) for _, made, _ in read_as]
     best = most_complete(own)
     notes, trouble = found.notes(), list[str]()
     if best is None:
@@ -68,12 +71,12 @@ def most_complete(answers: Sequence[Mapping[str, str]]) -> int | None:
 
 
 def restored(
-    path: Path, released: Mapping[str, Released], given: Sequence[str], member: str = ""
+    path: Path, released: Mapping[str, Released], lesson_code: Sequence[str], member: str = ""
 ) -> Submission:
     """Returns a notebook from an untrusted file, or the unsolved released cells if unreadable."""
     try:
         cells = {name: asdict(cell) for name, cell in released.items()}
-        said = helper().ask("notebook", str(path), cells, list(given), member)
+        said = helper().ask("notebook", str(path), cells, list(lesson_code), member)
     except TooMuch as error:
         said = {"unreadable": str(error)}
     if why := said.get("unreadable"):

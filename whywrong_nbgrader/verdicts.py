@@ -141,37 +141,37 @@ def observation(data: bytes) -> Observation:
     return Observation(seen.tensors, facts(seen.facts))
 
 
-def facts(given: dict[str, Any]) -> dict[str, Any]:
+def facts(raw: dict[str, Any]) -> dict[str, Any]:
     """The facts in a known form; others are left out.
 
     Raises:
         Untrustworthy: there are too many, or they are nested too deeply.
     """
-    _bounded(given)
-    given = all_readable(given)
-    kept = {n: given[n][:1000] for n in TEXTS if isinstance(given.get(n), str)}
-    kept |= {n: [t[:300] for t in given[n]] for n in LISTS if _texts(given.get(n))}
-    kept |= {n: True for n in SWITCHES if given.get(n) is True}
-    kept |= {n: given[n] for n in ("traits", "given") if isinstance(given.get(n), dict)}
-    if isinstance(given.get("types"), dict) and _texts(list(given["types"].values())):
-        kept["types"] = given["types"]
-    if _texts(given.get("unknown")):
-        kept["unknown"] = given["unknown"][:5]
-    if _names_with(int, given.get("besides")) and all(0 <= n < 2**63 for _, n in given["besides"]):
-        kept["besides"] = [(name[:60], size) for name, size in given["besides"][:5]]
-    if _names_with(str, given.get("unregistered")):
-        kept["unregistered"] = [(name[:60], kind[:60]) for name, kind in given["unregistered"][:5]]
-    if isinstance(given.get("unfit"), dict) and _texts([*given["unfit"].values()]):
-        kept["unfit"] = {name: said[:300] for name, said in given["unfit"].items()}
-    if isinstance(given.get("measured"), dict):
-        kept["measured"] = {n: v for n, v in given["measured"].items() if type(v) in (int, float)}
-    printed = given.get("printed")
+    _bounded(raw)
+    raw = all_readable(raw)
+    kept = {n: raw[n][:1000] for n in TEXTS if isinstance(raw.get(n), str)}
+    kept |= {n: [t[:300] for t in raw[n]] for n in LISTS if _texts(raw.get(n))}
+    kept |= {n: True for n in SWITCHES if raw.get(n) is True}
+    kept |= {n: raw[n] for n in ("traits", "given") if isinstance(raw.get(n), dict)}
+    if isinstance(raw.get("types"), dict) and _texts(list(raw["types"].values())):
+        kept["types"] = raw["types"]
+    if _texts(raw.get("unknown")):
+        kept["unknown"] = raw["unknown"][:5]
+    if _names_with(int, raw.get("besides")) and all(0 <= n < 2**63 for _, n in raw["besides"]):
+        kept["besides"] = [(name[:60], size) for name, size in raw["besides"][:5]]
+    if _names_with(str, raw.get("unregistered")):
+        kept["unregistered"] = [(name[:60], kind[:60]) for name, kind in raw["unregistered"][:5]]
+    if isinstance(raw.get("unfit"), dict) and _texts([*raw["unfit"].values()]):
+        kept["unfit"] = {name: said[:300] for name, said in raw["unfit"].items()}
+    if isinstance(raw.get("measured"), dict):
+        kept["measured"] = {n: v for n, v in raw["measured"].items() if type(v) in (int, float)}
+    printed = raw.get("printed")
     if isinstance(printed, dict) and _texts(printed.get("first")):
         if type(printed.get("lines")) is not int:
             raise Untrustworthy("the printed lines can't be counted")
         kept["printed"] = {"lines": printed["lines"], "first": printed["first"][:5]}
-    if "error" in given:
-        kept["error"] = _error(given["error"])
+    if "error" in raw:
+        kept["error"] = _error(raw["error"])
     return kept
 
 
@@ -210,22 +210,22 @@ def _bounded(value: Any, room: int = MOST_FACTS, depth: int = 8) -> int:
     return room
 
 
-def described(said: Any) -> Described:
+def described(description: Any) -> Described:
     """A description from a process's own statement about its answer."""
-    if not isinstance(said, dict):
+    if not isinstance(description, dict):
         raise Untrustworthy("there is no description")
-    _bounded(said)
-    said = all_readable(said)
-    names, kind = said.get("names"), said.get("kind")
+    _bounded(description)
+    description = all_readable(description)
+    names, kind = description.get("names"), description.get("kind")
     return Described(
-        missing=said.get("missing") is True,
+        missing=description.get("missing") is True,
         kind=kind[:100] if isinstance(kind, str) else "an object",
-        is_class=said.get("is_class") is True,
-        callable=said.get("callable") is True,
-        forward=said.get("forward") is True,
-        signature=_signature(said.get("arguments")),
+        is_class=description.get("is_class") is True,
+        callable=description.get("callable") is True,
+        forward=description.get("forward") is True,
+        signature=_signature(description.get("arguments")),
         names=frozenset(names or ()) if _texts(names) else frozenset(),
-        of_torch=said.get("of_torch") is True,
+        of_torch=description.get("of_torch") is True,
     )
 
 
@@ -255,14 +255,14 @@ def _codes(said: Any) -> dict[str, int]:
     return {k: n for k, n in said.items() if isinstance(n, int) and 0 < n < 10_000}
 
 
-def same_code(exercise: Exercise, found: Mapping[str, int]) -> dict[str, int]:
+def same_code(exercise: Exercise, digests: Mapping[str, int]) -> dict[str, int]:
     """Returns how many instructions of an exercise's finished part its answer shares, if it shares
     most of them."""
     part = exercise.finished
     if part is None or exercise.kind == "quiz" or exercise.rules.as_found is not None:
         return {}
     ours = prints(part, alone=True)
-    shared = sum(n for digest, n in ours.items() if digest in found)
+    shared = sum(n for digest, n in ours.items() if digest in digests)
     return {exercise.id: shared} if shared >= ALIKE * max(sum(ours.values()), 1) else {}
 
 
@@ -277,7 +277,7 @@ class SandboxedAnswer:
     catalogue: Catalogue
     fork: Fork
     seconds: float  # its limit on processor time
-    seen: list[Observation] = field(default_factory=list)  # the last
+    observations: list[Observation] = field(default_factory=list)  # the last
 
     def described(self) -> Described:
         asked = {"do": "look", "name": self.exercise.id}
@@ -295,7 +295,7 @@ class SandboxedAnswer:
 
     def observe(self, cases: list[Case], parts: Mapping[str, Any]) -> list[Observation]:
         begun = self.fork.used
-        self.seen = observations = []
+        self.observations = observations = []
         for number, case in enumerate(cases):
             left = max(self.seconds - (self.fork.used - begun), 0.1)
             # Inside, the wall clock ends an answer only if nothing outside has ended it.
@@ -320,11 +320,11 @@ def verdict(
     fork: Fork,
     key: AnswerKey,
     seconds: float,
-    seen: list[Observation] | None = None,
+    observations: list[Observation] | None = None,
     alone: Report | None = None,
 ) -> Report:
-    """The report on the answer with the exercise's name in a notebook's process; `seen` is filled
-    with its observations, and `alone` is as in `report_on`.
+    """The report on the answer with the exercise's name in a notebook's process. What was observed
+    is put into `observations`; `alone` is as in `report_on`.
 
     Raises:
         wire.Ended, wire.OutOfTime: the process has ended, or no longer replies.
@@ -341,6 +341,6 @@ def verdict(
     except Exception as error:
         said = f"The results of this answer can't be judged ({type(error).__name__})."
     finally:
-        if seen is not None:
-            seen[:] = answer.seen
+        if observations is not None:
+            observations[:] = answer.observations
     return Report.nothing(exercise, said)
