@@ -146,10 +146,12 @@ def pytest_terminal_summary(
     out, and one per reason to skip."""
     if not config.getoption("--everything"):
         terminalreporter.write_line(f"Left to `make test-all`: {', '.join(left_out())}.")
-    from tools import translations  # needs what only tests have
+    from tools import sentences, translations  # they need what only tests have
 
     for to in translations.languages():
-        terminalreporter.write_line(translations.total(to, translations.notebooks()))
+        terminalreporter.write_line(
+            f"{translations.total(to, translations.notebooks())}; {sentences.total(to)}"
+        )
     reasons = Counter(map(_reason, terminalreporter.stats.get("skipped", [])))
     for reason, count in reasons.items():
         terminalreporter.write_line(f"NOT TESTED HERE, {count} tests: {reason}", yellow=True)

@@ -11,10 +11,11 @@ from tools import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in, translations
 from tools.translations import TRANSLATIONS, Language, differences, languages
 from whywrong.hosting import MARKER
 
-PLAIN = Language(TRANSLATIONS / "xx", "Plain", "Title", "xx", "> old", {"bad": "a bad word"}, ())
+HEADS = "Plain", "Title", "xx", "> old", "> changed"
+PLAIN = Language(TRANSLATIONS / "xx", *HEADS, {"bad": "a bad word"}, ())
 TERMS = Language(
     PLAIN.folder,
-    *("Plain", "Title", "xx", "> old", {}),
+    *(*HEADS, {}),
     ((("weight",), ("Gewicht",)), (("attention weight",), ("Aufmerksamkeit",))),
 )
 
@@ -138,7 +139,7 @@ def test_new_minutes_are_put_into_the_translation_if_it_is_clear_where(before, a
 
 def test_a_translation_follows_its_cell_when_the_minutes_are_counted_anew(tmp_path, monkeypatch):
     path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
-    to = Language(tmp_path, *("Plain", "Title", "xx", "> old", {}), ())
+    to = Language(tmp_path, *HEADS, {}, ())
     monkeypatch.setattr(translations, "languages", lambda: [to])
     file = translations.place(tmp_path, path)
     file.parent.mkdir()
@@ -192,12 +193,39 @@ def test_a_changed_sentence_makes_its_translation_stale(tmp_path, monkeypatch):
     file.parent.mkdir()
     said = "".join(f"<!-- {id} -->\nText {id}\n" for id in ["00000000", second, *rest])
     file.write_text(said, encoding="utf-8")
-    to = Language(tmp_path, *("Plain", "Title", "xx", "> old", {}), ())
+    to = Language(tmp_path, *HEADS, {}, ())
     assert translations.coverage(to, path) == (len(english) - 1, len(english), 1)
-    assert translations.put_missing(tmp_path, path) == 1
+    assert translations.put_missing(to, path) == 1
     text = file.read_text(encoding="utf-8")
     assert english[first] in text and "Text 00000000" in text
     assert list(blocks(text)) == [second, *rest]
     file.write_text(text.replace("<!-- English", "Neu\n<!-- English", 1), encoding="utf-8")
-    assert translations.put_missing(tmp_path, path) == 0
+    assert translations.put_missing(to, path) == 0
     assert "English" not in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("now", "shown"), [("Two rows, as `x` says.", True), ("Three rows, so `x`.", False)]
+)
+def test_an_earlier_translation_is_shown_if_only_prose_has_changed(
+    now, shown, tmp_path, monkeypatch
+):
+    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    to, was = Language(tmp_path, *HEADS, {}, ()), "Two rows, so `x`."
+    old, new = map(translations.text_id, (was, now))
+    monkeypatch.setattr(translations, "languages", lambda: [to])
+    monkeypatch.setattr(translations, "cells", lambda path: {new: now})
+    monkeypatch.setattr(translations, "earlier", lambda path: {old: was})
+    file = translations.place(tmp_path, path)
+    file.parent.mkdir()
+    file.write_text(f"<!-- {old} -->\nZwei Zeilen: `x`.\n", encoding="utf-8")
+    for _ in range(2):  # nothing is lost the second time
+        translations.put_missing(to, path)
+        text = file.read_text(encoding="utf-8")
+        assert "Zwei Zeilen" in text and now in text
+        assert blocks(text) == ({new: "> changed\n\nZwei Zeilen: `x`."} if shown else {})
+        assert translations.coverage(to, path) == (0, 1, int(shown))
+    translations.main(["--still-true", new])
+    text = file.read_text(encoding="utf-8")
+    assert blocks(text) == ({new: "Zwei Zeilen: `x`."} if shown else {})
+    assert translations.coverage(to, path) == (int(shown), 1, 0)

@@ -359,6 +359,15 @@ def covered(to: Language, names: list[str]) -> str:
     return f"{to.folder.name}: {counts}; {sum(len(kept(to, name)) for name in FRAME)} of the frame"
 
 
+def total(to: Language) -> str:
+    """Return how many sentences are translated, and how many nothing says any more."""
+    everything = [english for sentences in wanted().values() for english in sentences]
+    known = sentences_of(to.folder)
+    done = sum(bool(known.get(english)) for english in everything)
+    counts = f"{done} of {len(everything)} sentences, {len(waiting(to))} stale"
+    return f"{counts}, {len(stale(to))} unused"
+
+
 def main(arguments: list[str]) -> int:
     names = tuple(a for a in arguments if not a.startswith("--"))
     stems = [stem for stem in wanted() if not names or stem.startswith(names)]

@@ -6,6 +6,7 @@ text: once the English has changed, no cell has the old id, so the translation i
 
     python -m tools.translations 01             what is wrong or missing in lesson 01
     python -m tools.translations --missing 01   also puts the missing cells' English into its file
+    python -m tools.translations --still-true 3c7726ac   this cell's earlier translation is right
 """
 
 from __future__ import annotations
@@ -13,23 +14,29 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from course_utils.desk.translated import EDITION, blocks, build
+from course_utils.desk.translated import EDITION, HEAD, blocks, build
 
 from . import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in
 
 TRANSLATIONS = ROOT / "translations"
 ENGLISH, BEFORE = "English", "The translation of what was here before"
+FUZZY = "<!-- fuzzy: a translation of an earlier text, shown until there is a new one -->"
+COUNTS = re.compile(
+    r"\b(?:no|not|never|one|two|three|four|five|six|seven|eight|nine|ten|half|all)\b"
+)
 
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
@@ -56,6 +63,7 @@ class Language:
         title: the title of the course.
         html: the code for pages, such as "zh-CN".
         stale: the line above a cell that is still English.
+        changed: the line above a translation of an earlier text.
         never: patterns that no translation contains, and why.
         terms: the English forms of each term, and its translations, one of which must be used.
     """
@@ -65,6 +73,7 @@ class Language:
     title: str
     html: str
     stale: str
+    changed: str
     never: Mapping[str, str]
     terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
@@ -79,7 +88,7 @@ def language(folder: Path) -> Language:
     table = (folder / "terms.md").read_text(encoding="utf-8").partition("| note |")[2]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in ROW.findall(table)[1:]]
     terms = [(tuple(row[0].split(" / ")), tuple(row[1].split(" / "))) for row in rows]
-    known = {key: told[key] for key in ("name", "title", "html", "stale")}
+    known = {key: told[key] for key in ("name", "title", "html", "stale", "changed")}
     return Language(folder, **known, never=told.get("never", {}), terms=tuple(terms))
 
 
@@ -104,31 +113,75 @@ def place(folder: Path, path: Path) -> Path:
     return (folder / name).with_suffix(".md")
 
 
-def put_missing(folder: Path, path: Path) -> int:
+def put_missing(to: Language, path: Path) -> int:
     """Rewrite a notebook's file in the order of its cells, with the English of missing ones.
 
-    The translation of an earlier text in the same place is kept in a comment below the English.
+    The translation of an earlier text in the same place is kept: it is shown below a line that says
+    so if numbers, code and the like have stayed, else it is in a comment below the English.
 
     Returns:
         The number of cells without a translation.
     """
-    english, done = cells(path), translated(folder, path)
-    before: dict[str, str] = {}
+    folder, english, done = to.folder, cells(path), translated(to.folder, path)
+    were, kept = earlier(path), raw(to, path)
+    before: dict[str, tuple[str, str]] = {}
     old, new = list(done), list(english)
     for _, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        unused = [done[id] for id in old[a:b] if id not in english]
+        unused = [(id, done[id]) for id in old[a:b] if id not in english]
         missing = [id for id in new[c:d] if id not in done]
         before |= dict(zip(missing, unused, strict=False))
     parts = []
     for id, text in english.items():
-        said = done.get(id) or f"<!-- {ENGLISH}:\n{text}\n-->"
-        if id in before:
-            said += f"\n<!-- {BEFORE}:\n{before[id]}\n-->"
+        said = f"<!-- {ENGLISH}:\n{text}\n-->"
+        if id in done and FUZZY not in kept[id]:
+            said = done[id]
+        elif id in kept:
+            said = kept[id]
+        elif id in before and only_prose(were.get(before[id][0], ""), text):
+            said = f"{FUZZY}\n{to.changed}\n\n{before[id][1]}\n{said}"
+        elif id in before:
+            said += f"\n<!-- {BEFORE}:\n{before[id][1]}\n-->"
         parts.append(f"<!-- {id} -->\n{said}\n")
     file = place(folder, path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(parts), encoding="utf-8")
     return sum(id not in done for id in english)
+
+
+def raw(to: Language, path: Path) -> dict[str, str]:
+    """Return a language's blocks for a notebook with their comments, by cell id."""
+    file = place(to.folder, path)
+    parts = HEAD.split(file.read_text(encoding="utf-8"))[1:] if file.exists() else []
+    return {id: body.strip() for id, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def earlier(path: Path) -> dict[str, str]:
+    """Return the English text cells of the last commit, by id; empty if there is none."""
+    name = Path(os.path.relpath(path, ROOT)).as_posix()
+    git = ["git", "-C", str(ROOT), "show", f"HEAD:{name}"]
+    shown = subprocess.run(git, capture_output=True, text=True, encoding="utf-8")
+    found = json.loads(shown.stdout)["cells"] if shown.returncode == 0 else []
+    return {c["id"]: "".join(c["source"]) for c in found if c["cell_type"] == "markdown"}
+
+
+def only_prose(before: str, now: str) -> bool:
+    """Return whether numbers, also in words, negations, code, formulas and links have stayed."""
+    a, b = ({**_kept(t), "counts": Counter(COUNTS.findall(t.casefold()))} for t in (before, now))
+    return bool(before) and a == b
+
+
+def still_true(to: Language, ids: Collection[str]) -> int:
+    """Take the earlier translations of these cells for those of the texts of today."""
+    count = 0
+    for path in notebooks():
+        file = place(to.folder, path)
+        for id, body in raw(to, path).items():
+            if id in ids and body.startswith(FUZZY):
+                said = blocks(f"<!-- {id} -->\n{body}")[id].removeprefix(to.changed).strip()
+                text = file.read_text(encoding="utf-8").replace(body, said)
+                file.write_text(text, encoding="utf-8")
+                count += 1
+    return count
 
 
 # ---------------------------------------------------------------- what a translation must keep
@@ -217,15 +270,16 @@ def problems(to: Language, path: Path) -> list[str]:
     return [
         f"{place(to.folder, path).relative_to(ROOT)}, {id}: {wrong}"
         for id, said in translated(to.folder, path).items()
-        if id in english
+        if id in english and FUZZY not in raw(to, path)[id]
         for wrong in differences(english[id], said, to)
     ]
 
 
 def coverage(to: Language, path: Path) -> tuple[int, int, int]:
     """Count the translated text cells, all text cells, and the blocks whose cell has changed."""
-    english, done = cells(path), translated(to.folder, path)
-    return len(english.keys() & done.keys()), len(english), len(done.keys() - english.keys())
+    english, done = cells(path), translated(to.folder, path).keys()
+    old = {id for id, body in raw(to, path).items() if body.startswith(FUZZY)}
+    return len((english.keys() & done) - old), len(english), len((done - english.keys()) | old)
 
 
 def covered(to: Language, paths: list[Path]) -> Iterator[str]:
@@ -288,12 +342,16 @@ def build_editions() -> None:
 
 def main(arguments: list[str]) -> int:
     put = "--missing" in arguments
+    if "--still-true" in arguments:
+        counts = [still_true(to, arguments) for to in languages()]
+        print(f"{sum(counts)} cells are right as they are.")
+        return 0
     paths = notebooks(tuple(a for a in arguments if not a.startswith("--")) or ("",))
     wrong = []
     for to in languages():
         if put:
             for path in paths:
-                put_missing(to.folder, path)
+                put_missing(to, path)
                 print(place(to.folder, path).relative_to(ROOT))
         wrong += [line for path in paths for line in problems(to, path)]
         print("\n".join(covered(to, paths)))
