@@ -30,10 +30,10 @@ SOURCES = (
 @cache
 def _common() -> str:
     paths = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file())
-    return _digest(torch.__version__.encode(), *(path.read_bytes() for path in paths))
+    return digest(torch.__version__.encode(), *(path.read_bytes() for path in paths))
 
 
-def _digest(*parts: bytes) -> str:
+def digest(*parts: bytes) -> str:
     whole = hashlib.sha256()
     for part in parts:
         whole.update(hashlib.sha256(part).digest())
@@ -58,7 +58,7 @@ def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
 
 
 def _from_disk(exercise: Exercise, seed: int) -> AnswerKey:
-    name = _digest(_common().encode(), str(seed).encode(), *_files(exercise))
+    name = digest(_common().encode(), str(seed).encode(), *_files(exercise))
     path = FOLDER / f"{exercise.id}-{name[:32]}"
     try:
         key: AnswerKey = pickle.loads(path.read_bytes())

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +28,20 @@ from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours
 from whywrong import check_exercise
-from whywrong.hosting import catalogue, language, said, speaking
+from whywrong.hosting import Exercise, catalogue, language, said, speaking
 
 from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, one_run, site_exercises
 from .address import binder, colab, repository
+from .keys import digest
 from .translations import Language, languages, place
 
 SITE = ROOT / "site"
 BUILD = SITE / "build"
 SOURCE = BUILD / "source"
 HTML = BUILD / "html"
+STATIC = BUILD / "static"
+CARDS = BUILD / "cards"
+HEADING = re.compile(r"^#{1,4} .*$", re.M)
 MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
 STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer replaces
@@ -79,21 +85,30 @@ NO_KERNEL = (
 
 
 def build(out: Path = HTML) -> int:
-    """Write the sources and have Sphinx make the pages; Sphinx's exit status, 1 after a warning."""
-    shutil.rmtree(BUILD, ignore_errors=True)
-    write_static(BUILD / "static")
-    lessons = sorted(SOLUTIONS.glob("*/*.ipynb"))
-    write_pages(SOURCE, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons])
-    write_exercises(SOURCE, lessons)
-    status = _sphinx(SOURCE, out)
-    for to in languages():
-        name = to.folder.name
-        with speaking(name):
-            write_pages(BUILD / name, [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons], to)
-            write_exercises(BUILD / name, lessons, to)
-        settings = f"language={to.html.replace('-', '_')}", f"html_title={to.title}"
-        status = _sphinx(BUILD / name, out / name, *settings) or status
+    """Write the sources that differ from the last build's and have Sphinx make their pages; all
+    pages, if something that they share has changed. Sphinx's exit status, 1 after a warning."""
+    editions: list[Language | None] = [None, *languages()]
+    files = static_files()
+    for to in editions:
+        files |= sources(to)
+    last, shared = BUILD / "shared", _shared_by_all(files)
+    if not last.exists() or last.read_text() != shared:
+        for folder in BUILD.glob("*"):
+            if folder != CARDS:
+                shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    last.unlink(missing_ok=True)  # after a failure, all pages are made again, with all warnings
+    for path, text in files.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for sheet in out.rglob("_static/mystnb.*.css"):  # its link has a digest if it is there already
+        sheet.unlink()
+    began = time.time()
+    running = [_sphinx(to, out) for to in editions]
+    status = max(sphinx.wait() for sphinx in running)
     for page in out.rglob("*.html"):
+        if page.stat().st_mtime < began - 2:  # some file systems round
+            continue
         text = page.read_text(encoding="utf-8")
         for old, new in FOR_READERS.items():
             text = text.replace(old, new)
@@ -101,7 +116,25 @@ def build(out: Path = HTML) -> int:
         if "course-live" not in text:
             text = SCRIPTS.sub("", text)
         page.write_text(text, encoding="utf-8")
+    if status == 0:
+        last.write_text(shared)
     return status
+
+
+def _shared_by_all(files: dict[Path, str]) -> str:
+    """A digest of what each page shows or is made with: the pages' names and headings, the style
+    sheets and scripts, this program, and the packages' versions."""
+    parts = [path.read_bytes() for path in (Path(__file__), ROOT / "constraints.txt")]
+    parts += [path.read_bytes() for path in sorted(SITE.glob("*.py"))]
+    parts += [path.read_bytes() for path in sorted((SITE / "static").iterdir())]
+    for path, text in files.items():
+        parts.append(str(path).encode())
+        if path.suffix == ".ipynb":
+            cells = json.loads(text)["cells"]
+            text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        is_static = path.parent == STATIC
+        parts.append((text if is_static else "\n".join(HEADING.findall(text))).encode())
+    return digest(*parts)
 
 
 def sectioned(text: str) -> str:
@@ -118,42 +151,47 @@ def sectioned(text: str) -> str:
     return text
 
 
-def _sphinx(source: Path, out: Path, *settings: str) -> int:
+def _sphinx(to: Language | None, out: Path) -> subprocess.Popen[bytes]:
+    source = _folder(to)
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(SITE), "-q", "-W"]
-    command += ["--keep-going", "-j", "auto", "-d", str(BUILD / f"doctrees-{source.name}")]
-    command += [f"-D{setting}" for setting in settings]
+    command += ["--keep-going", "-d", str(BUILD / f"doctrees-{source.name}")]
+    if to is not None:
+        command += [f"-Dlanguage={to.html.replace('-', '_')}", f"-Dhtml_title={to.title}"]
+        out = out / to.folder.name
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    return subprocess.run([*command, str(source), str(out)], env=environment).returncode
+    return subprocess.Popen([*command, str(source), str(out)], env=environment)
 
 
-def write_pages(folder: Path, paths: list[Path], to: Language | None = None) -> None:
-    """Write the sources of the lessons' pages, in English or in another language."""
-    for path in paths:
-        page = folder / path.relative_to(SOLUTIONS)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            page.write_text(nbformat.writes(lesson_page(path, to)), encoding="utf-8")
-        except ValueError as error:
-            name = path.relative_to(ROOT)
-            raise SystemExit(f"{name}: {error}. Run python -m tools.editions {name}") from None
+def _folder(to: Language | None) -> Path:
+    return SOURCE if to is None else BUILD / to.folder.name
 
 
-def write_exercises(folder: Path, lessons: list[Path], to: Language | None = None) -> None:
-    """Write the sources of the exercises' pages, in English or in another language."""
-    (folder / "exercises").mkdir()
-    for name, text in site_exercises.pages(lessons, to):
-        (folder / name).write_text(f"{other_languages(name, to)}\n\n{text}\n", encoding="utf-8")
+def sources(to: Language | None = None) -> dict[Path, str]:
+    """The sources of all pages, in English or in another language."""
+    lessons, files = sorted(SOLUTIONS.glob("*/*.ipynb")), {}
+    with speaking(to.folder.name if to else ""):
+        for path in [*sorted(SOLUTIONS.glob("*.ipynb")), *lessons]:
+            try:
+                page = nbformat.writes(lesson_page(path, to))
+            except ValueError as error:
+                name = path.relative_to(ROOT)
+                remedy = f"Run python -m tools.editions {name}"
+                raise SystemExit(f"{name}: {error}. {remedy}") from None
+            files[_folder(to) / path.relative_to(SOLUTIONS)] = page
+        for name, text in site_exercises.pages(lessons, to):
+            files[_folder(to) / name] = f"{text}\n{other_languages(name, to)}\n"
+    return files
 
 
-def write_static(folder: Path) -> None:
+def static_files() -> dict[Path, str]:
     """The widgets' scripts, as texts, and their style sheets."""
-    folder.mkdir(parents=True)
-    sources = {name: _text(widget._esm) for name, widget in live.WIDGETS.items()}
-    script = f"globalThis.courseWidgets = {json.dumps(sources, ensure_ascii=False)};\n"
-    (folder / "widgets.js").write_text(script, encoding="utf-8")
+    scripts = {name: _text(widget._esm) for name, widget in live.WIDGETS.items()}
+    script = f"globalThis.courseWidgets = {json.dumps(scripts, ensure_ascii=False)};\n"
     sheets = {"AttentionMap": "attention_map.css", "Explorer": "explorer.css"}
-    for name, sheet in sheets.items():
-        (folder / sheet).write_text(_text(live.WIDGETS[name]._css), encoding="utf-8")
+    return {
+        STATIC / "widgets.js": script,
+        **{STATIC / sheet: _text(live.WIDGETS[name]._css) for name, sheet in sheets.items()},
+    }
 
 
 def _text(source: Any) -> str:
@@ -213,7 +251,7 @@ def example_of(exercise_id: str) -> list[NotebookNode]:
     wrong = next((m for m in exercise.misconceptions if m.program), None)
     if wrong is None or wrong.program is None:
         return []
-    card = check_exercise(exercise, wrong.answer, catalogue=catalogue())._repr_html_()
+    card = _card(exercise, wrong.answer)
     text = site_exercises.COMMENT.sub("", wrong.program.text)
     code = f'{text.strip()}\n\ncheck("{exercise_id}", {exercise_id})'
     shown = new_code_cell(
@@ -222,6 +260,24 @@ def example_of(exercise_id: str) -> list[NotebookNode]:
         outputs=[new_output("display_data", {"text/html": card})],
     )
     return [new_markdown_cell(said(FOR_EXAMPLE), id=f"{exercise_id}-card"[:64]), shown]
+
+
+def _card(exercise: Exercise, answer: object) -> str:
+    """The card for a wrong answer, kept until something that it can depend on changes."""
+    kept = CARDS / f"{exercise.id}-{digest(_behind_cards(language()).encode())[:16]}.html"
+    if not kept.exists():
+        card = check_exercise(exercise, answer, catalogue=catalogue())._repr_html_()
+        CARDS.mkdir(parents=True, exist_ok=True)
+        kept.write_text(card, encoding="utf-8")
+    return kept.read_text(encoding="utf-8")
+
+
+@cache
+def _behind_cards(spoken: str) -> str:
+    folders = ("whywrong/**/*", "exercises/**/*", "course_utils/**/*.py", "constraints.txt")
+    patterns = (*folders, f"translations/{spoken or '-'}/strings/*")
+    paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return digest(*(p.read_bytes() for p in paths if p.is_file() and p.suffix != ".pyc"))
 
 
 def _code(source: str, cell: NotebookNode) -> NotebookNode:

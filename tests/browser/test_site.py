@@ -1,7 +1,8 @@
-"""The site from a clone: built twice the same, whole, and alive in a browser without a network."""
+"""The site from a clone: built again after a change, whole, and alive in a browser offline."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -40,14 +41,21 @@ def site(tmp_path_factory):
     clone = tmp_path_factory.mktemp("site") / "course"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     built = []
-    for _ in range(2):
+    for change in (None, "changed", "from nothing"):
+        if change == "changed":
+            lesson = clone / "solutions" / "1-averages" / "02_tril_matmul.ipynb"
+            text = lesson.read_text(encoding="utf-8")
+            lesson.write_text(text.replace("lesson 01", "the first lesson"), encoding="utf-8")
+        elif change == "from nothing":
+            shutil.rmtree(clone / "site" / "build")
         here = {"cwd": clone, "env": {**os.environ, "PYTHONPATH": str(clone)}}
         command = [sys.executable, "-m", "tools.site"]
         done = subprocess.run(command, capture_output=True, text=True, **here)
         assert (done.returncode, done.stderr) == (0, "")
         html = clone / "site" / "build" / "html"
         built.append({p.relative_to(html): p.read_bytes() for p in html.rglob("*") if p.is_file()})
-    assert built[0] == built[1]
+    assert built[0] != built[1]
+    assert built[1] == built[2]
     return html
 
 
