@@ -34,6 +34,14 @@ from . import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in
 TRANSLATIONS = ROOT / "translations"
 ENGLISH, BEFORE = "English", "The translation of what was here before"
 FUZZY = "<!-- fuzzy: a translation of an earlier text, shown until there is a new one -->"
+DIGITS = dict(
+    zip(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
+        map(str, range(11)),
+        strict=True,
+    )
+)
+IN_WORDS = re.compile(rf"\b(?:{'|'.join(DIGITS)})\b")
 COUNTS = re.compile(
     r"\b(?:no|not|never|one|two|three|four|five|six|seven|eight|nine|ten|half|all)\b"
 )
@@ -193,6 +201,8 @@ def differences(english: str, said: str, to: Language) -> list[str]:
     found = []
     for what in ours:
         missing, extra = ours[what] - theirs[what], theirs[what] - ours[what]
+        if what == "number":  # a digit may stand for a number word
+            extra -= Counter(DIGITS[word] for word in IN_WORDS.findall(english.casefold()))
         for name, counted in (("missing", missing), ("too many", extra)):
             if counted:
                 found.append(f"{what} {name}: {', '.join(sorted(counted.elements()))}")
