@@ -129,7 +129,9 @@ def test_neither_the_wheel_nor_a_new_course_contains_the_answers(tmp_path):
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()
         assert "exercises/1-averages/01_naive_mean/naive_mean.md" in names
-        assert not [n for n in names if re.search("^tests/|first-attempts|solutions/", n)]
+        assert not [
+            n for n in names if re.search("^(tests|training)/|first-attempts|solutions/", n)
+        ]
         lesson = re.compile(r"course_utils/notebooks/.*\.ipynb")
         assert {n for n in names if n.endswith("ipynb")} == set(filter(lesson.match, names))
         assert {"course_utils/translations/zh/strings/frame.json"} < set(names)

@@ -108,7 +108,7 @@ class TestKept:
         monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
         mine = tiny_lm.new_model(seed=5)
         tiny_lm.keep(mine)
-        again = tiny_lm.kept()
+        again = tiny_lm.readers_model()
         assert all(map(torch.equal, mine.parameters(), again.parameters()))
         assert "the model: yours" in capsys.readouterr().out
 
@@ -117,7 +117,7 @@ class TestKept:
         monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
         if content:
             (tmp_path / tiny_lm.KEPT).write_bytes(content)
-        assert tiny_lm.agreement(tiny_lm.kept()) > 0.95
+        assert tiny_lm.agreement(tiny_lm.readers_model()) > 0.95
         assert "the model: the stored one" in capsys.readouterr().out
 
     def test_nothing_is_kept_without_progress(self, monkeypatch, capsys):

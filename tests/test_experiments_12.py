@@ -26,8 +26,8 @@ class TestSearches:
     def test_a_beam_finds_the_right_text_that_greedy_misses(self, early):
         text = translating.rescued(early, translating.sentences()[1], width=2)
         one, two = (translating.searched(early, text, w)[0] for w in (1, 2))
-        assert translating.said(two.ids) == translating.french_of(text)
-        assert translating.said(one.ids) != translating.french_of(text)
+        assert translating.french_text(two.ids) == translating.french_of(text)
+        assert translating.french_text(one.ids) != translating.french_of(text)
         assert two.score > one.score
 
     def test_a_wider_beam_leaves_only_the_mistakes_of_the_model(self, early):
@@ -54,7 +54,7 @@ class TestSearches:
 
     def test_log_probabilities_are_those_of_the_search(self, early):
         best = translating.searched(early, "I do not push a big boy", 2)[0]
-        said = translating.said(best.ids)
+        said = translating.french_text(best.ids)
         found = translating.log_probability(early, "I do not push a big boy", said)
         assert found == pytest.approx(best.log_probability)
 

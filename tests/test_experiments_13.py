@@ -77,7 +77,7 @@ def test_only_what_is_asked_is_timed(monkeypatch):
 
 
 def test_logits_with_and_without_a_cache_agree_to_about_six_digits():
-    model = tiny_lm.kept()
+    model = tiny_lm.readers_model()
     ids = tiny_lm.ids_of(". the dogs near the cat")
     _, caches = prefill(model, ids[:, :-1])
     ours, _ = next_logits(model, ids[:, -1:], caches)

@@ -51,7 +51,7 @@ def keep(model: nn.Module) -> None:
     print(said(f"The parameters of your model are kept for lesson 13, in {KEPT}."))
 
 
-def kept() -> TinyLM:
+def readers_model() -> TinyLM:
     """Return the reader's model from lesson 10, or else the stored one, and print which."""
     model, path = new_model(), progress_path()
     own = path and path.with_name(KEPT)

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..desk.environment import use_threads
-from ..desk.language import columns
-from ..desk.language import said as in_words
+from ..desk.language import columns, said
 from ..language_model import evaluating
 from ..show.drawing import Picture, titled
 from ..translation import (
@@ -73,7 +72,7 @@ def french_of(text: str) -> str:
 def translate(model: nn.Module, text: str, beam_width: int = 1) -> str:
     """The French translation of a sentence, without eos."""
     best = searched(model, text, beam_width)[0]
-    return said(best.ids)
+    return french_text(best.ids)
 
 
 def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
@@ -85,12 +84,12 @@ def searched(model: nn.Module, text: str, beam_width: int) -> list[Hypothesis]:
 def show_search(search: Search, model: nn.Module, text: str, width: int) -> None:
     """Print what a search finds, with the sum and the mean of its log-probabilities."""
     ids = search(model, english.encode(text)[None], BOS_ID, EOS_ID, LONGEST - 1, width)[0]  # (L,)
-    found = said(ids.tolist())
+    found = french_text(ids.tolist())
     total = log_probability(model, text, found)
     print(f"width {width}: sum {total:6.2f}  score {total / len(ids):5.2f}  {found}")
 
 
-def said(ids: Sequence[int]) -> str:
+def french_text(ids: Sequence[int]) -> str:
     return french.decode(torch.tensor([id for id in ids if id != EOS_ID], dtype=torch.int64))
 
 
@@ -147,9 +146,7 @@ def judged(
 def show_judged(results: dict[int, Judged]) -> None:
     """Print the results of `judged`, one row per width."""
     heads = "width", "right", "wrong: the search missed it", "wrong: the model prefers it"
-    print(
-        *(" " * (len(head) - columns(in_words(head))) + in_words(head) for head in heads), sep="  "
-    )
+    print(*(" " * (len(head) - columns(said(head))) + said(head) for head in heads), sep="  ")
     for width, row in results.items():
         print(f"{width:5}  {row.right:5.2f}  {row.missed:27.2f}  {row.preferred:27.2f}")
 
