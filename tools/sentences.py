@@ -27,7 +27,7 @@ from itertools import cycle, pairwise, product
 from pathlib import Path
 
 from course_utils.desk.guesses import kept_back
-from whywrong._language import PLACEHOLDER, Strings, _line, sentences_of
+from whywrong._language import PLACEHOLDER, Strings, said_line, sentences_of
 from whywrong._texts import meanings, shared_sentences
 from whywrong.hosting import catalogue
 
@@ -293,7 +293,7 @@ def _filled(parts: tuple[str, ...], samples: Iterable[str]) -> str:
 
 def _known(text: str, known: Strings) -> bool:
     lines = [line for line in text.split("\n") if LETTERS.search(line)]
-    return all(_line(line, known) != line for line in lines)
+    return all(said_line(line, known) != line for line in lines)
 
 
 @cache
