@@ -67,7 +67,7 @@ NOT_SAID = {
     r"\. Did you mean: .*": "what Python adds to an error",
     r"two devices|float32 of float64": "a mark that the check keeps for itself",
     r"No description has been.*|\*\*About this submission.*": "for a class's instructor",
-    r"The site is in .*": "of a command for authors",
+    r"The site is in .*|Run python -m tools.*": "of a command for authors",
     r"… of …\.": "said as “{points:g} of {total:g} points.”",
     r"Maps and models on it work.*": "said in one part or in two, around badges",
     r"the small black cat .*|the cat sings": "an example in the language that it is about",
