@@ -34,8 +34,9 @@ def test_right_answers_keep_away_from_every_tolerance_on_200_seeds(exercise):
 
 # Seeds on which a right answer came within a few percent of a tolerance, or was refused.
 NARROW = (
-    ("CausalSelfAttention", "the text's right answer", (10451, 13527, 13961)),
-    ("PaddedCausalSelfAttention", "the text's right answer", (12585, 12287)),
+    ("CausalSelfAttention", "the text's right answer", (10451, 13527, 13961, 79363801185532)),
+    ("PaddedCausalSelfAttention", "the text's right answer", (12585, 12287, 31983030541150)),
+    ("Translator", "the finished part", (265016236671004,)),
     ("patient_b", "sdpa", (801295,)),
     ("patient_g", "no refusal", (800489,)),
     ("softmax", "detached maximum", (1010,)),

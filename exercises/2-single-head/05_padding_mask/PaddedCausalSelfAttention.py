@@ -2,7 +2,14 @@
 
 import torch
 
-from exercises.shared.heads import BUILT_IN, HEAD_PROPERTIES, head_cases, head_oracle, see_head
+from exercises.shared.heads import (
+    BUILT_IN,
+    HEAD_PROPERTIES,
+    HEAD_TOLERANCE,
+    head_cases,
+    head_oracle,
+    see_head,
+)
 from whywrong import ModuleProbe, expect_module, fresh, near, set_seed, true_of
 
 forbidden = BUILT_IN
@@ -48,6 +55,7 @@ def see_calls_in_turn(made, x, pad_mask, seen):
 
 probe = ModuleProbe(gradients=("x",), extra=see_padded)
 expect = expect_module(head_oracle)
+tolerance = HEAD_TOLERANCE
 
 
 def sees_nothing(case):
