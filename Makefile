@@ -15,6 +15,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+ifneq ($(words $(VENV)),1)
+$(error VENV can't have a blank in its path: $(VENV). Without VENV, the environment is in .venv, wherever the course is)
+endif
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Passed on to JupyterLab, as in: make lab ARGS="--no-browser --port 9000"
 ARGS ?=
@@ -138,15 +141,15 @@ $(VENV)/.torch: constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.made:
-	@command -v $(PYTHON) >/dev/null || { \
+	@command -v "$(PYTHON)" >/dev/null || { \
 	  echo "There is no $(PYTHON) here: install Python 3.11 or newer," \
 	       "or say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "The course needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "The course needs Python 3.11 or newer; $(PYTHON) is $$("$(PYTHON)" --version 2>&1)." \
 	       "Name a newer one: make PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) can't create an environment: install its venv module" \
 	       "(Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
 	@echo "Creating an environment in $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@"$(PYTHON)" -m venv $(VENV)
 	@touch $@

@@ -113,10 +113,14 @@ def test_make_says_what_is_missing(program, said, tmp_path):
     if program:
         python.write_text(f"#!/bin/sh\n{program}\n")
         python.chmod(0o755)
-    done = run("make", "lab", f"PYTHON={python}", f"VENV={tmp_path}/venv")
+    done = run("make", "lab", f"PYTHON={python}", "VENV=.venv-of-nobody")
     assert done.returncode != 0
     assert re.search(said, done.stderr)
-    assert not (tmp_path / "venv").exists()
+    assert not (COURSE / ".venv-of-nobody").exists()
+
+
+def test_make_refuses_a_place_for_the_environment_that_it_cannot_name():
+    assert "VENV can't have a blank in its path" in run("make", "lab", "VENV=/tmp/a folder").stderr
 
 
 @pytest.mark.full("the wheel")

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import socket
 import tempfile
@@ -280,7 +281,9 @@ def test_links_are_not_followed_when_submissions_are_collected(quiet, tmp_path):
     (one / "notes.txt").write_text("mine")
     os.mkfifo(one / "pipe")
     (inbound / f"lou+{ASSIGNMENT}+2026-01-05 09:00:00 UTC").symlink_to(solutions)
-    said = quiet.type(f"nbgrader collect {ASSIGNMENT} --Exchange.root={tmp_path}")
+    said = quiet.type(
+        shlex.join(["nbgrader", "collect", ASSIGNMENT, f"--Exchange.root={tmp_path}"])
+    )
     submitted = quiet.folder / "submitted"
     there = sorted(p.name for p in (submitted / "lin" / ASSIGNMENT).iterdir())
     assert there == ["notes.txt", "timestamp.txt"]  # the second is nbgrader's, made here

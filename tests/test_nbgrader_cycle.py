@@ -8,6 +8,7 @@ import csv
 import html
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -108,7 +109,11 @@ def typed_by_an_instructor(cycle):
         if line in INSTALLED:
             continue
         if line.startswith("nbgrader collect"):
-            yield cycle.type(f"python -m tests.nbgrader_class {cycle.exchange} {cycle.home}")
+            yield cycle.type(
+                shlex.join(
+                    ["python", "-m", "tests.nbgrader_class", str(cycle.exchange), str(cycle.home)]
+                )
+            )
         # One student leaves a program running, which a person should look at: status 1.
         yield cycle.type(line, status=1 if line.startswith("course grade") else 0)
 
