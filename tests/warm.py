@@ -12,6 +12,7 @@ import json
 import os
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -129,6 +130,7 @@ def _run(typed: list[str]) -> int | None:
 
 def _become(asked: dict[str, Any]) -> None:
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run with nohup
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["environment"])
