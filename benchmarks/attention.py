@@ -232,6 +232,13 @@ def ratio(times: Mapping[str, list[float]], name: str, base: str) -> float:
     return statistics.median(one / other for one, other in rounds)
 
 
+def show_times(times: Mapping[str, list[float]], base: str, unit: str, units: int = 1) -> None:
+    """Prints a line per rival: the time of one of the `units` of a run, and its ratio to `base`."""
+    for name, seconds in times.items():
+        milliseconds = 1e3 * statistics.median(seconds) / units
+        print(f"  {name:42}{milliseconds:>10.2f} ms/{unit}  × {ratio(times, name, base):.2f}")
+
+
 def launches(step: Callable[[], object]) -> int:
     """The number of kernels that a step starts on a GPU."""
     step()

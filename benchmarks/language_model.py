@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from attention import launches, race, ratio, with_sdpa  # benchmarks/attention.py
+from attention import launches, race, ratio, show_times, with_sdpa  # benchmarks/attention.py
 from torch import Tensor, nn
 
 from course_utils.attention import MultiHeadAttention, count_parameters
@@ -121,10 +121,7 @@ def generation(rounds: int, device: str = "cpu") -> dict[str, float]:
     assert device != "cpu" or all(torch.equal(rival(), expected) for rival in rivals.values())
     times = race(rivals, device, rounds)
     print(f"\nGenerating {new} tokens, width 128, 4 layers")
-    for name, seconds in times.items():
-        milliseconds = 1e3 * statistics.median(seconds) / new
-        against = ratio(times, name, "generate_cached")
-        print(f"  {name:42}{milliseconds:>10.2f} ms/token  × {against:.2f}")
+    show_times(times, "generate_cached", "token", new)
     cached = ratio(times, "GPT-2, cached", "generate_cached")
     return {f"{new} tokens: generate_cached against GPT-2, cached": cached}
 

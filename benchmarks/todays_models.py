@@ -1,20 +1,16 @@
-"""Time ModernLM against the Llama of `transformers`: a step of training, and tokens with a cache.
-
-    python benchmarks/todays_models.py [--device cuda] [--rounds 30] [--compile] [--threads 2]
+"""Times ModernLM against the Llama of `transformers` for ratios.py: a step, and cached tokens.
 
 In each round, all rivals run one after another, so that other load on the machine affects them
 equally. A ratio is the median, over the rounds, of the rival's time divided by ours in the same
 round; above 1, ours is faster.
 """
 
-import argparse
-import statistics
 from collections.abc import Callable
 from functools import partial
 
 import torch
 import transformers
-from attention import launches, race, ratio  # benchmarks/attention.py
+from attention import launches, race, ratio, show_times  # benchmarks/attention.py
 from language_model import Step, step_of_ours, step_of_theirs  # benchmarks/language_model.py
 from torch import Tensor
 
@@ -62,9 +58,7 @@ def training(
         rivals[COMPILED] = step_of_ours(ours, ids, compiled=True)
     times = race(rivals, device, rounds)
     print(f"Training lesson 17's model, batches of {batch} × {length} tokens")
-    for name, seconds in times.items():
-        milliseconds = 1e3 * statistics.median(seconds)
-        print(f"  {name:42}{milliseconds:>10.2f} ms/step  × {ratio(times, name, OURS):.2f}")
+    show_times(times, OURS, "step")
     if device != "cpu":
         for name, step in rivals.items():
             print(f"  {name:42}{launches(step):>10,} launches of kernels in a step")
@@ -86,30 +80,6 @@ def generation(rounds: int, device: str = "cpu") -> dict[str, float]:
     assert all(rival().shape == (1, new + 1) for rival in rivals.values())
     times = race(rivals, device, rounds)
     print(f"\nGenerating {new} tokens with lesson 17's model")
-    for name, seconds in times.items():
-        milliseconds = 1e3 * statistics.median(seconds) / new
-        against = ratio(times, name, "sample_cached")
-        print(f"  {name:42}{milliseconds:>10.2f} ms/token  × {against:.2f}")
+    show_times(times, "sample_cached", "token", new)
     cached = ratio(times, "Llama, cached", "sample_cached")
     return {f"{new} tokens: sample_cached against Llama, cached": cached}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--compile", action="store_true", help="time a compiled ModernLM as well")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    given = parser.parse_args()
-    torch.manual_seed(0)
-    torch.set_num_threads(given.threads)
-    transformers.logging.set_verbosity_error()
-    print(f"torch {torch.__version__}, transformers {transformers.__version__}, ", end="")
-    print(f"{given.device}, {given.threads} threads")
-    for batch in (4, 32):
-        training(given.rounds, batch, given.device, given.compile)
-    generation(max(3, given.rounds // 3), given.device)
-
-
-if __name__ == "__main__":
-    main()
