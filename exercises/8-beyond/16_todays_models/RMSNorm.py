@@ -28,11 +28,13 @@ def norm_case(draw, name, x=None, roles="", **made):
 
 def cases(seed):
     draw = Draw(seed)
+    by_hand = norm_case(draw, "two numbers by hand", torch.tensor([[[3.0, 4.0]]]), roles="small")
+    by_hand.options["weights"].update(scale=torch.ones(2))
     new = norm_case(draw, "as it is made, no weights put in")
     new.options["weights"].clear()
     new.options["once"] = True
     return [
-        norm_case(draw, "two numbers by hand", torch.tensor([[[3.0, 4.0]]]), roles="small"),
+        by_hand,
         norm_case(draw, "random numbers", roles="typical device"),
         new,
         norm_case(draw, "made by name", eps=0.3),
