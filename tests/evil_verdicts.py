@@ -7,7 +7,7 @@ from textwrap import dedent
 
 from nbformat.v4 import new_code_cell, new_output
 
-from whywrong.hosting import joined, kept_key
+from whywrong.hosting import cached_key, joined
 
 from .evil_kit import MEAN, ONE, QUIZ_AND_MEAN, THREE, Hand, attack, forging
 from .nbgrader_class import right_answer
@@ -89,7 +89,7 @@ def hard_coded(hand: Hand) -> None:
     """An answer knows the results of the visible cases by heart."""
     exercise = joined(()).find(MEAN)
     assert exercise is not None
-    key = kept_key(exercise, 0)
+    key = cached_key(exercise, 0)
     table = {
         str(tuple(case["x"].shape)): expected["out"].tolist()
         for case, expected in zip(key.cases, key.expected, strict=True)
@@ -191,7 +191,7 @@ def facts_of_odd_kinds(hand: Hand) -> None:
         hand,
         """
         odd = [
-            {"types": [1], "traits": {"x": 1e308}, "given": {"out": ["(" * 900] * 900}},
+            {"types": [1], "traits": {"x": 1e308}, "entries": {"out": ["(" * 900] * 900}},
             {"types": {"out": "Tensor" * 9000}, "printed": {"lines": 10**400, "first": [""] * 9}},
             {"error": {"kind": "stub", "message": 7}, "borrowed": "all", "half": []},
             {"error": [], "unstable": {}, "traits": [], "printed": {"lines": True, "first": []}},

@@ -29,7 +29,7 @@ WRONG = Report(
     row=Row("result[0, :]", ("1", "2", "3"), ("1", "4", "5"), (False, True, True)),
     hints=("A nudge.", "A push.", "Nearly the *answer*: `x`."),
     hints_left=3,
-    place="1 of 2 exercises of this lesson are done.",
+    progress="1 of 2 exercises of this lesson are done.",
 )
 
 
@@ -159,7 +159,7 @@ def test_student_text_is_escaped_everywhere():
         detail=evil,
         notes=[f"{evil}\n{evil}"],
         row=Row(evil, (evil,), (evil,), (True,)),
-        place=evil,
+        progress=evil,
         advice=(),
         behaviours=[BehaviourResult("x", evil, False)],
     )

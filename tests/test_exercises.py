@@ -15,7 +15,7 @@ from whywrong import Draw, Observation, Property, check_exercise, same
 from whywrong._checker import InProcess
 from whywrong._judging import judge
 from whywrong._quizzes import filled
-from whywrong.hosting import catalogue, kept_key
+from whywrong.hosting import cached_key, catalogue
 from whywrong_nbgrader.verdicts import facts
 
 from .sizes import coinciding, sizes
@@ -216,7 +216,7 @@ def test_a_gate_that_looks_for_a_missing_role_is_an_error():
     gate = Property("gate", "Never opened", lambda *t: True, gate=True, role="nowhere")
     exercise = replace(COURSE.find("naive_mean"), properties=(gate,))
     with pytest.raises(ValueError, match="naive_mean: no case has the role that gate needs"):
-        kept_key(exercise, 0)
+        cached_key(exercise, 0)
     report = check_exercise(exercise, lambda x: x)
     assert "The exercise itself is faulty" in report.message and "gate" in report.message
 
@@ -311,7 +311,7 @@ def test_a_quiz_asks_and_explains_each_entry(exercise):
 @each_with_code
 def test_the_right_answer_is_right_with_what_leaves_the_sandbox(exercise):
     """A property may use no fact of another form."""
-    key = kept_key(exercise, 0)
+    key = cached_key(exercise, 0)
     seen = InProcess(exercise, exercise.reference, COURSE).observe(key.cases, {})
     assert judge(exercise, key, [Observation(o.tensors, facts(o.facts)) for o in seen]).passed
 

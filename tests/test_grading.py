@@ -19,7 +19,7 @@ from safetensors.torch import save
 from course_utils.show.figures import heatmap
 from tools import ROOT
 from whywrong import Case, Observation
-from whywrong.hosting import joined, kept_key, pack
+from whywrong.hosting import cached_key, joined, pack
 from whywrong_nbgrader import explain, outputs, reading, results, verdicts, work
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.classroom import Work
@@ -198,7 +198,7 @@ class Saying:
 @pytest.mark.parametrize("id", ["naive_mean", "MultiHeadAttention", "naive_mean_shapes"])
 def test_a_process_with_odd_replies_earns_nothing(answers, id):
     exercise = COURSE.find(id)
-    report = verdicts.verdict(exercise, COURSE, Saying(*answers), kept_key(exercise, 5), 5.0)
+    report = verdicts.verdict(exercise, COURSE, Saying(*answers), cached_key(exercise, 5), 5.0)
     assert report.points == 0 and not report.passed
 
 
@@ -516,7 +516,7 @@ def test_a_complaint_about_a_quiz_is_answered_entry_by_entry(server, monkeypatch
 
 def test_a_complaint_is_answered_with_the_inputs_that_are_short():
     case = Case("two texts", {"few": torch.zeros(24), "many": torch.zeros(25)})
-    _, few, last = explain._case(kept_key(COURSE.find("naive_mean"), 5), case, 0, None)
+    _, few, last = explain._case(cached_key(COURSE.find("naive_mean"), 5), case, 0, None)
     assert few.startswith("     few = (24,) float32 [0, 0,") and "many" not in last
 
 

@@ -33,14 +33,14 @@ LESSONS = sorted(SOLUTIONS.glob("*/*.ipynb"))
 CAPTION = re.compile(r'caption\(\s*"(\d\d) ([^"]+)"')
 
 
-def said(capsys, guess, result, **options) -> str:
+def localised(capsys, guess, result, **options) -> str:
     reveal(guess, result, **options)
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("guess", [..., None, [..., ...], (4.67, ...)])
 def test_without_a_prediction_the_result_is_folded(guess, capsys):
-    assert said(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == f"{NONE_YET}\n"
+    assert localised(capsys, guess, torch.tensor([14 / 3, 16 / 3])) == f"{NONE_YET}\n"
     page = Folded(NONE_YET, "a < b")._repr_html_()
     assert re.search(r"<details><summary>.*</summary><pre[^>]*>a &lt; b</pre></details>", page)
 
@@ -106,7 +106,7 @@ def test_a_number_that_is_asked_for_roughly_is_right_within_a_tenth(capsys):
     ],
 )
 def test_a_guess_that_is_right(guess, result, capsys):
-    assert SAME in said(capsys, guess, result)
+    assert SAME in localised(capsys, guess, result)
 
 
 @pytest.mark.parametrize(
@@ -124,29 +124,29 @@ def test_a_guess_that_is_right(guess, result, capsys):
     ],
 )
 def test_a_guess_that_is_wrong(guess, result, capsys):
-    assert OTHER in said(capsys, guess, result)
+    assert OTHER in localised(capsys, guess, result)
 
 
 def test_a_shape_is_shown_as_one(capsys):
-    assert "the result: (3,) " in said(capsys, (3,), torch.Size([3]))
-    assert said(capsys, [4, 8], torch.Size([4, 8])).splitlines() == [
+    assert "the result: (3,) " in localised(capsys, (3,), torch.Size([3]))
+    assert localised(capsys, [4, 8], torch.Size([4, 8])).splitlines() == [
         "your prediction: [4, 8]",
         f"the result: (4, 8)  ({SAME})",
     ]
 
 
 def test_the_lesson_sets_the_tolerance_of_a_prediction(capsys):
-    assert OTHER in said(capsys, 0.7, 0.66)
-    assert SAME in said(capsys, 0.7, 0.66, within=0.05)
+    assert OTHER in localised(capsys, 0.7, 0.66)
+    assert SAME in localised(capsys, 0.7, 0.66, within=0.05)
 
 
 def test_an_explanation_follows_the_result_and_is_folded_with_it(capsys):
-    shown = said(capsys, [1, 2], torch.tensor([8.0, 11.0]), why="02 row")
+    shown = localised(capsys, [1, 2], torch.tensor([8.0, 11.0]), why="02 row")
     assert shown.splitlines()[2].startswith("Row 1 of the weights is 1, 1, 0")
     assert max(map(len, shown.splitlines())) <= 90
     folded = Folded(NONE_YET, "")
     assert "Row 1" not in repr(folded)
-    assert said(capsys, ..., 1.0, why="02 row").strip() == NONE_YET
+    assert localised(capsys, ..., 1.0, why="02 row").strip() == NONE_YET
 
 
 REPLIES = {"20": "Twenty.", "8 to 12": "About ten.", "above 50": "Far above.", "above": "Above."}
@@ -159,7 +159,7 @@ TEXTS = {"04": {"why": {"it": "Explained.", "two": ""}, "wrong": {"it": REPLIES}
 )
 def test_a_wrong_prediction_is_answered_above_the_explanation(guess, reply, monkeypatch, capsys):
     monkeypatch.setattr(guesses, "kept_back", lambda: TEXTS)
-    assert said(capsys, guess, 30, why="04 it").splitlines() == [
+    assert localised(capsys, guess, 30, why="04 it").splitlines() == [
         f"your prediction: {guesses._shown(guess)}",
         f"the result: 30  ({OTHER})",
         reply,
@@ -170,7 +170,7 @@ def test_a_wrong_prediction_is_answered_above_the_explanation(guess, reply, monk
 @pytest.mark.parametrize("guess", [30, 5, "thirty", True, [20, 20], ...])
 def test_no_other_reader_sees_a_reply(guess, monkeypatch, capsys):
     monkeypatch.setattr(guesses, "kept_back", lambda: TEXTS)
-    shown = said(capsys, guess, 30, why="04 it")
+    shown = localised(capsys, guess, 30, why="04 it")
     shown += Folded(NONE_YET, "")._repr_html_()
     assert not any(reply in shown for reply in REPLIES.values())
 
@@ -212,10 +212,10 @@ def test_a_reply_is_for_no_other_value(key, guess, result):
 
 @pytest.mark.parametrize("guess", [0.24, "0.24, 0.67", True])
 def test_one_value_where_two_numbers_are_asked_for_is_no_prediction_yet(guess, capsys):
-    shown = said(capsys, guess, torch.tensor([0.24, 0.67]), why="03 shares")
+    shown = localised(capsys, guess, torch.tensor([0.24, 0.67]), why="03 shares")
     assert shown.startswith("2 numbers are asked for, in square brackets.")
     assert "0.67" not in shown
-    assert said(capsys, "view", ["nan", 0.2]).startswith("2 answers are asked for")
+    assert localised(capsys, "view", ["nan", 0.2]).startswith("2 answers are asked for")
 
 
 def test_a_title_is_stored_by_name():

@@ -16,7 +16,7 @@ from tools.translations import TRANSLATIONS, languages
 from whywrong import Report, _language, check_exercise
 from whywrong._card import rich
 from whywrong._language import Strings
-from whywrong.hosting import MARKER, joined, plain_text, said, speaking
+from whywrong.hosting import MARKER, joined, localised, plain_text, speaking
 from whywrong_nbgrader.cells import nbgrader_metadata
 from whywrong_nbgrader.notebooks import Graded, card
 from whywrong_nbgrader.preprocessors import fill_in
@@ -68,8 +68,8 @@ def german(tmp_path, monkeypatch):
 )
 def test_a_sentence_is_looked_up_as_a_whole_or_part_by_part(english, shown):
     with speaking("xx"):
-        assert said(english) == shown
-    assert said(english) == english
+        assert localised(english) == shown
+    assert localised(english) == english
 
 
 def test_a_word_without_blanks_around_it_is_emphasised():
@@ -83,12 +83,12 @@ def test_the_language_is_that_of_the_folder_or_of_the_environment(tmp_path, monk
     inside.mkdir(parents=True)
     (tmp_path / "edition" / MARKER).write_text("xx\n", encoding="utf-8")
     monkeypatch.chdir(inside)
-    assert said("right") == "richtig"
+    assert localised("right") == "richtig"
     monkeypatch.setenv("COURSE_LANGUAGE", "en")
-    assert said("right") == "right"
+    assert localised("right") == "right"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_LANGUAGE", "xx")
-    assert said("right") == "richtig"
+    assert localised("right") == "richtig"
 
 
 def test_without_a_folder_everything_is_english(tmp_path, monkeypatch):
@@ -97,13 +97,13 @@ def test_without_a_folder_everything_is_english(tmp_path, monkeypatch):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert said("right") == "right"
+    assert localised("right") == "right"
 
 
 @pytest.mark.parametrize("name", ["none-such", "../xx", "xx/../xx", "."])
 def test_an_unknown_language_is_english(name):
     with speaking(name):
-        assert said("right") == "right"
+        assert localised("right") == "right"
 
 
 def test_a_report_stays_english_and_its_card_does_not():
@@ -205,8 +205,8 @@ def test_a_sentence_that_changed_is_reported_and_a_frame_s_is_found_in_the_progr
     to = SimpleNamespace(folder=TRANSLATIONS / "zh")
     known = {"{count:g} checks pass.": "x", "No such words are ever said here.": "y"}
     monkeypatch.setattr(sentences, "kept", lambda to, name: known if name == "frame" else {})
-    (said,) = sentences.stale(to)
-    assert "No such words are ever said" in said
+    (stale,) = sentences.stale(to)
+    assert "No such words are ever said" in stale
 
 
 @pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)

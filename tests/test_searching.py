@@ -6,14 +6,14 @@ from whywrong._answers import has_bound, names_called
 from whywrong._checker import observe
 from whywrong._naming import search
 from whywrong._programs import Program
-from whywrong.hosting import catalogue, kept_key
+from whywrong.hosting import cached_key, catalogue
 
 COURSE = catalogue()
 ATTENTION = COURSE.find("MultiHeadAttention")
 
 
 def pairs_run(answer):
-    key = kept_key(ATTENTION, 0)
+    key = cached_key(ATTENTION, 0)
     trials = key.trials(observe(ATTENTION, answer, key.cases, COURSE))
     return [n for n in search(ATTENTION, key, trials, COURSE.symptoms[ATTENTION.id]) if "+" in n]
 

@@ -49,7 +49,7 @@ def _files(exercise: Exercise) -> Iterator[bytes]:
 _made: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
 
 
-def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
+def cached_key(exercise: Exercise, seed: int) -> AnswerKey:
     """The whole key of an exercise and a seed: from this process, from disk, or newly computed."""
     known = _made.get((id(exercise), seed))
     if known is None:

@@ -42,7 +42,7 @@ from whywrong.hosting import AnswerKey, Exercise, catalogue, run
 
 from . import ANSWERS, EXERCISES
 from .attempts import attempts, attempts_of, with_points
-from .keys import kept_key
+from .keys import cached_key
 
 SYMPTOMS = EXERCISES / "symptoms.json"
 SEED = 0
@@ -72,7 +72,7 @@ class Cell:
         """Its report with the whole key, or on its own seed."""
         if self.seed != SEED:
             return self.with_seed(self.seed)
-        e, key = self.exercise, kept_key(self.exercise, SEED)
+        e, key = self.exercise, cached_key(self.exercise, SEED)
         if self.kind == "misconception" and e.kind != "quiz":  # it already ran for the key
             seen = [*key.wrong[self.name].values()]
             return judge(e, at_the_desk(e), seen, catalogue().symptoms.get(e.id))
@@ -149,7 +149,7 @@ def is_ours(exercise: Exercise) -> bool:
 @cache
 def at_the_desk(exercise: Exercise) -> AnswerKey:
     """A key that reveals only what an answer needs, like a student's, from the whole key."""
-    whole = kept_key(exercise, SEED)
+    whole = cached_key(exercise, SEED)
     seen = {(name, i, False): o for name, of in whole.wrong.items() for i, o in of.items()}
     return AnswerKey(whole.cases, whole.expected, remembered=seen)
 
@@ -213,7 +213,7 @@ def faults(exercise: Exercise, kind: str) -> list[str]:
 
 def broken(exercise: Exercise, name: str) -> dict[str, list[int]]:
     """The properties that a misconception breaks, each with its case numbers."""
-    key = kept_key(exercise, SEED)
+    key = cached_key(exercise, SEED)
     shown: dict[str, list[int]] = {}
     for property, i in sorted(symptoms_of(exercise, key.trials(list(key.wrong[name].values())))):
         shown.setdefault(property, []).append(i)

@@ -14,7 +14,7 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_output
 
-from whywrong.hosting import said
+from whywrong.hosting import localised
 
 from . import ROOT
 
@@ -54,5 +54,5 @@ def _shown(outputs: list[NotebookNode]) -> Outputs:
 
 def shown(outputs: Sequence[dict[str, Any]]) -> list[NotebookNode]:
     """Return the outputs of one run, after a line that says what they are."""
-    note = f'<p class="one-run">{said(NOTE)}</p>'
+    note = f'<p class="one-run">{localised(NOTE)}</p>'
     return [new_output("display_data", {"text/html": note}), *map(from_dict, outputs)]

@@ -27,7 +27,7 @@ from itertools import cycle, pairwise, product
 from pathlib import Path
 
 from course_utils.desk.guesses import kept_back
-from whywrong._language import PLACEHOLDER, Strings, said_line, sentences_of
+from whywrong._language import PLACEHOLDER, Strings, localised_line, sentences_of
 from whywrong._texts import meanings, shared_sentences
 from whywrong.hosting import catalogue
 
@@ -265,8 +265,8 @@ def program() -> str:
 def untold(to: Language) -> list[str]:
     """Return what the program can say to a reader, but not in this language.
 
-    A text that `said` is called with must be translated as it is; of other texts, such as parts of
-    a sentence, all pairs of words must occur in what is translated.
+    A text that `localised` is called with must be translated as it is; of other texts, such as
+    parts of a sentence, all pairs of words must occur in what is translated.
     """
     known = Strings(sentences_of(to.folder))
     pieces = (piece for english in known.exact for piece in PLACEHOLDER.split(english)[::3])
@@ -293,7 +293,7 @@ def _filled(parts: tuple[str, ...], samples: Iterable[str]) -> str:
 
 def _known(text: str, known: Strings) -> bool:
     lines = [line for line in text.split("\n") if LETTERS.search(line)]
-    return all(said_line(line, known) != line for line in lines)
+    return all(localised_line(line, known) != line for line in lines)
 
 
 @cache
@@ -302,7 +302,7 @@ def literals() -> tuple[tuple[str, tuple[str, ...], bool], ...]:
 
     Returns:
         For each, its file, its parts, between which something varies, and whether it is what
-        `said` is called with.
+        `localised` is called with.
     """
     found = []
     for folder in SPEAKERS:
@@ -324,7 +324,10 @@ def _literals(tree: ast.Module) -> Iterator[tuple[tuple[str, ...], bool]]:
             inside |= set(node.values)
             formats = (v.format_spec for v in node.values if isinstance(v, ast.FormattedValue))
             inside |= {part for spec in formats if spec for part in ast.walk(spec)}
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("said", "in_words"):
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+            "localised",
+            "in_words",
+        ):
             arguments |= set(node.args)
     for node in ast.walk(tree):
         if node not in inside and _is_text(node):

@@ -28,7 +28,7 @@ from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours
 from whywrong import check_exercise
-from whywrong.hosting import Exercise, catalogue, language, said, speaking
+from whywrong.hosting import Exercise, catalogue, language, localised, speaking
 
 from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, one_run, site_exercises
 from .address import binder, colab, repository
@@ -259,7 +259,7 @@ def example_of(exercise_id: str) -> list[NotebookNode]:
         id=f"{exercise_id}-wrong"[:64],
         outputs=[new_output("display_data", {"text/html": card})],
     )
-    return [new_markdown_cell(said(FOR_EXAMPLE), id=f"{exercise_id}-card"[:64]), shown]
+    return [new_markdown_cell(localised(FOR_EXAMPLE), id=f"{exercise_id}-card"[:64]), shown]
 
 
 def _card(exercise: Exercise, answer: object) -> str:
@@ -290,7 +290,7 @@ def _code(source: str, cell: NotebookNode) -> NotebookNode:
 
 
 def _folded(source: str, prompt: str, outputs: list[NotebookNode], id: str) -> NotebookNode:
-    shown = {"code_prompt_show": said(prompt), "code_prompt_hide": said(HIDE[prompt])}
+    shown = {"code_prompt_show": localised(prompt), "code_prompt_hide": localised(HIDE[prompt])}
     metadata = {"tags": ["hide-input"], "mystnb": shown}
     return new_code_cell(source, id=id, metadata=metadata, outputs=outputs)
 
@@ -310,7 +310,7 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
             output = new_output("display_data", {"text/html": _alive(page, waiting.pop(0))})
         elif live.PYTHON_ONLY in page:
             output = new_output(
-                "display_data", {"text/html": f"{_in_words(page)}<p>{said(NO_KERNEL)}</p>"}
+                "display_data", {"text/html": f"{_in_words(page)}<p>{localised(NO_KERNEL)}</p>"}
             )
         elif output.output_type == "stream":
             if not (text := OF_A_READER.sub("", output.text)):
@@ -331,24 +331,26 @@ def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
     checked, recalled = CHECK.match(cell.source), RECALL.match(cell.source)
     if checked and any(EXERCISES.glob(f"*/*/{checked[1]}.md")):
         where = f"../exercises/{checked[1]}.html"
-        card = said("In the notebook, a card with your points appears here. For teachers:")
-        page = f'<p>{card} <a href="{where}">{said("what it can say")}</a>.</p>'
+        card = localised("In the notebook, a card with your points appears here. For teachers:")
+        page = f'<p>{card} <a href="{where}">{localised("what it can say")}</a>.</p>'
     elif recalled:
         kept = kept_back()[recalled[1]]["recall"]
         pairs = zip(kept["answers"], kept["because"], strict=True)
         lines = "".join(
-            f"<li><code>{html.escape(str(answer))}</code>. {html.escape(said(why))}</li>"
+            f"<li><code>{html.escape(str(answer))}</code>. {html.escape(localised(why))}</li>"
             for answer, why in pairs
         )
-        page = f"<details><summary>{said('Show the answers')}</summary><ol>{lines}</ol></details>"
+        page = (
+            f"<details><summary>{localised('Show the answers')}</summary><ol>{lines}</ol></details>"
+        )
     elif NONE_YET in page:
-        page = page.replace(html.escape(NONE_YET), said("Think first, then read on."))
-        page = page.replace("Or show the result.", said("The result"))
+        page = page.replace(html.escape(NONE_YET), localised("Think first, then read on."))
+        page = page.replace("Or show the result.", localised("The result"))
         page = _explained(page)
         figures = FIGURE.findall(page)  # the text below speaks of them
         page = "".join([FIGURE.sub("", page), *figures])
     elif language() and output.output_type == "stream":
-        return new_output("stream", name=output.name, text=said(output.text))
+        return new_output("stream", name=output.name, text=localised(output.text))
     elif not (language() and page):
         return output
     return new_output("display_data", {"text/html": _in_words(page)})
@@ -367,11 +369,11 @@ def _in_words(page: str) -> str:
 def _label(text: str) -> str:
     """Translate a text alternative, which may be a list of steps."""
     steps = text.removesuffix(".").split("; ")
-    return said(text) if len(steps) == 1 else f"{'; '.join(map(said, steps))}."
+    return localised(text) if len(steps) == 1 else f"{'; '.join(map(localised, steps))}."
 
 
 def _text_in_words(text: re.Match[str]) -> str:
-    return html.escape(said(html.unescape(text[0])), quote=False)
+    return html.escape(localised(html.unescape(text[0])), quote=False)
 
 
 def _explained(page: str) -> str:
@@ -380,7 +382,7 @@ def _explained(page: str) -> str:
         for lesson in kept_back().values():
             for why in lesson.get("why", {}).values():
                 stored = html.escape("\n".join(textwrap.wrap(why, 90)))
-                page = page.replace(stored, html.escape(said(why)))
+                page = page.replace(stored, html.escape(localised(why)))
     return page
 
 
@@ -445,11 +447,11 @@ def how_to(name: Path) -> str:
     lab = f"make lab COURSE_LANGUAGE={language()}" if language() else "make lab"
     clone = f"`git clone {address}`, then `{lab}` in its folder" if address else f"`{lab}`"
     where = f"open the lesson in a browser,\n\n{badges}\n\nor" if badges else "open the lesson"
-    about = said(
+    about = localised(
         "Maps and models on it work; code does not run, and nothing checks your answers. To do the "
         f"exercises, {where} on your own computer: {clone}. Its file is `{place}`."
     )
-    title = said("This page is for reading")
+    title = localised("This page is for reading")
     return f":::{{admonition}} {title}\n:class: how-to\n{about}\n:::"
 
 
@@ -470,7 +472,7 @@ def other_languages(name: Path, to: Language | None) -> str:
 def _start(cells: list[NotebookNode], to: Language | None = None) -> list[NotebookNode]:
     """The start page: the model first, no cell to run, and the table of contents."""
     first = cells[0]
-    first.source = first.source.rpartition("\n\n")[0] + f"\n\n{said(TRY)}"  # no cell to select
+    first.source = first.source.rpartition("\n\n")[0] + f"\n\n{localised(TRY)}"  # no cell to select
     shown = [c for c in cells if c.cell_type == "markdown" or c.outputs]
     shown = [c for c in shown if "progress()" not in c.source]
     for cell in shown:
@@ -478,8 +480,8 @@ def _start(cells: list[NotebookNode], to: Language | None = None) -> list[Notebo
             cell.metadata = NotebookNode(tags=["remove-input"])
     lessons = sorted(p.relative_to(SOLUTIONS).as_posix() for p in SOLUTIONS.glob("*/*.ipynb"))
     toctree = ":::{toctree}\n:hidden:\n:caption: "
-    toc = "\n".join([f"{toctree}{said('Lessons')}\n", *lessons, ":::"])
-    toc += f"\n\n{toctree}{said('Besides')}\n\nglossary.ipynb\nexercises/index.md\n:::"
+    toc = "\n".join([f"{toctree}{localised('Lessons')}\n", *lessons, ":::"])
+    toc += f"\n\n{toctree}{localised('Besides')}\n\nglossary.ipynb\nexercises/index.md\n:::"
     place = Path("index.ipynb")
     way_in = new_markdown_cell(how_to(place), id="how-to")
     card = example_of(ON_THE_START_PAGE)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from course_utils.desk.translated import translated
 from whywrong._texts import Text
-from whywrong.hosting import Misconception, said
+from whywrong.hosting import Misconception, localised
 
 from . import EXERCISES
 from .translations import Language, place
@@ -35,8 +35,8 @@ MOST_LIKELY = (
 
 def pages(lessons: list[Path], to: Language | None = None) -> Iterator[tuple[Path, str]]:
     """Yield the names and the Markdown of the exercises' pages, and of their list."""
-    index = [f"# {said('Exercises, for teachers')}", "", said(ABOUT), ""]
-    heads = " | ".join(map(said, ("Exercise", "Points", "Misconceptions")))
+    index = [f"# {localised('Exercises, for teachers')}", "", localised(ABOUT), ""]
+    heads = " | ".join(map(localised, ("Exercise", "Points", "Misconceptions")))
     for lesson in lessons:
         folder = EXERCISES / lesson.parent.name / lesson.stem
         texts = [Text(p) for p in sorted(folder.glob("*.md")) if p.stem.isidentifier()]
@@ -44,13 +44,15 @@ def pages(lessons: list[Path], to: Language | None = None) -> Iterator[tuple[Pat
             continue
         name, sections = titles(lesson, to)
         link = f"../{lesson.parent.name}/{lesson.name}"
-        index += [f"## [{said(f'Lesson {lesson.stem[:2]}: {name}')}]({link})", ""]
+        index += [f"## [{localised(f'Lesson {lesson.stem[:2]}: {name}')}]({link})", ""]
         index += [f"| {heads} |", "|---|---|---|"]
         for text in texts:
             ideas = len({m.id for m in text.misconceptions})
             shown = f"[{sections[text.id]}]({text.id}.md) · `{text.id}`"
             index.append(f"| {shown} | {text.points:g} | {ideas} |")
-            title = said(f"{sections[text.id]} (`{text.id}`, lesson {lesson.stem[:2]}: {name})")
+            title = localised(
+                f"{sections[text.id]} (`{text.id}`, lesson {lesson.stem[:2]}: {name})"
+            )
             yield Path("exercises", f"{text.id}.md"), page(text, title, link)
         index.append("")
     yield Path("exercises", "index.md"), "\n".join(index)
@@ -67,31 +69,31 @@ def titles(lesson: Path, to: Language | None = None) -> tuple[str, dict[str, str
     for heading, below in HEADING.findall(text):
         if exercise := re.search(r"`(\w+)`$", heading):
             recalls = exercise[1].startswith("recall_")
-            words = said("Questions about earlier lessons") if recalls else section
+            words = localised("Questions about earlier lessons") if recalls else section
             sections[exercise[1]] = words
             continue
         section = NUMBER.sub("", MINUTES.sub("", heading.rpartition("· ")[2]))
         title = title or re.split("[:：]", section)[0]
         if complaint := COMPLAINT.match(below):
-            section += said(": ") + f"“{complaint[1]}”"
+            section += localised(": ") + f"“{complaint[1]}”"
     return title, sections
 
 
 def page(text: Text, title: str, lesson: str) -> str:
     """An exercise's page, as Markdown."""
     call = text.head.get("call", text.id)
-    points = said(f"{text.points:g} {'point' if text.points == 1 else 'points'}")
+    points = localised(f"{text.points:g} {'point' if text.points == 1 else 'points'}")
     lines = [
         "---\norphan: true\n---",
         f"# {title}",
         "",
-        f"`{call}` · {points} · [{said('the lesson')}]({lesson}) · "
-        f"[{said('all exercises')}](index.md)",
+        f"`{call}` · {points} · [{localised('the lesson')}]({lesson}) · "
+        f"[{localised('all exercises')}](index.md)",
         "",
         *_entries(text),
-        f"## {said('Misconceptions')}",
+        f"## {localised('Misconceptions')}",
         "",
-        said(MOST_LIKELY if text.misconceptions else "This exercise names none."),
+        localised(MOST_LIKELY if text.misconceptions else "This exercise names none."),
         "",
     ]
     for _, ideas in groupby(text.misconceptions, lambda m: m.id):
@@ -100,17 +102,17 @@ def page(text: Text, title: str, lesson: str) -> str:
             if idea.advice != shown:
                 title = "" if shown else "### "
                 shown = idea.advice
-                lines += [f"{title}{said(idea.what)}", ""]
-                lines += [f"*{said('Why it matters:')}* {said(idea.why)}", ""]
-                lines += [f"*{said('Where to look:')}* {said(idea.look)}", ""]
+                lines += [f"{title}{localised(idea.what)}", ""]
+                lines += [f"*{localised('Why it matters:')}* {localised(idea.why)}", ""]
+                lines += [f"*{localised('Where to look:')}* {localised(idea.look)}", ""]
             lines += [*_lines(text, idea), ""]
     if text.hints:
-        hints = [f"{number}. {said(hint)}" for number, hint in enumerate(text.hints, 1)]
-        lines += [*folded(said("Hints"), hints)]
+        hints = [f"{number}. {localised(hint)}" for number, hint in enumerate(text.hints, 1)]
+        lines += [*folded(localised("Hints"), hints)]
     if not text.is_quiz:
-        lines += folded(said("A right answer"), fenced("python", text.right.text))
+        lines += folded(localised("A right answer"), fenced("python", text.right.text))
     if text.other_way:
-        lines += folded(said("Another way to write it"), fenced("python", text.other_way))
+        lines += folded(localised("Another way to write it"), fenced("python", text.other_way))
     return "\n".join(lines) + "\n"
 
 
@@ -118,11 +120,14 @@ def _entries(text: Text) -> list[str]:
     """The questions of a quiz, with their answers folded."""
     if not text.is_quiz:
         return []
-    lines = [f"## {said('Questions')}", ""]
+    lines = [f"## {localised('Questions')}", ""]
     for entry in text.entries:
-        lines += [f"**{entry.name}**" + (said(": ") + said(entry.ask) if entry.ask else ""), ""]
-        why = f" {said(entry.why)}" if entry.why else ""
-        lines += folded(said("Answer"), [f"`{entry.answer!r}`.{why}"])
+        lines += [
+            f"**{entry.name}**" + (localised(": ") + localised(entry.ask) if entry.ask else ""),
+            "",
+        ]
+        why = f" {localised(entry.why)}" if entry.why else ""
+        lines += folded(localised("Answer"), [f"`{entry.answer!r}`.{why}"])
     return lines
 
 

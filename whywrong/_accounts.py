@@ -35,9 +35,9 @@ def relation(id: str, text: str, rule: Callable[[Given], Verdict]) -> Property:
             apply. A rule that can't be evaluated, because numbers are too large, counts as broken.
     """
 
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
+    def holds(case: Case, observed: Observation, expected: Expected) -> Verdict:
         try:
-            return rule(seen.facts["given"])
+            return rule(observed.facts["entries"])
         except ArithmeticError:
             return False
 
@@ -86,7 +86,7 @@ def account(
         probe=AccountProbe(measure) if measure else asked_for.probe,
         made=made,
         properties=tuple(relations),
-        notes=lambda cases, seen: notes(seen[0].facts["given"]),
+        notes=lambda cases, observations: notes(observations[0].facts["entries"]),
     )
 
 
@@ -97,29 +97,29 @@ class AccountProbe:
     measure: Measure
 
     def __call__(self, answer: Any, case: Case) -> Observation:
-        seen = read_quiz(answer, case)
+        observed = read_quiz(answer, case)
         handed = case.options["handed"]
-        if seen.facts["types"]["quiz"] != "dict":
-            return seen
-        if any(seen.facts["types"][name] in ("missing", "...") for name in handed):
-            return seen
+        if observed.facts["types"]["quiz"] != "dict":
+            return observed
+        if any(observed.facts["types"][name] in ("missing", "...") for name in handed):
+            return observed
         try:
-            seen.facts["measured"], seen.facts["unfit"] = self.measure(answer)
+            observed.facts["measured"], observed.facts["unfit"] = self.measure(answer)
         except Exception as error:
             said = f"measuring it raised {class_name(error)}: {first_lines(error)}"
-            seen.facts["unfit"] = {handed[0]: said}
-        return seen
+            observed.facts["unfit"] = {handed[0]: said}
+        return observed
 
 
-def judge_account(exercise: Exercise, seen: Observation) -> Report:
+def judge_account(exercise: Exercise, observed: Observation) -> Report:
     """All points if every relation is true; else up to half, by the share of true relations."""
-    if refused := unreadable(exercise, seen):
+    if refused := unreadable(exercise, observed):
         return refused
-    kinds, given = seen.facts["types"], {}
+    kinds, given = observed.facts["types"], {}
     rows = []
-    unfit = seen.facts.get("unfit", {})
+    unfit = observed.facts.get("unfit", {})
     for e in exercise.entries:
-        value = _of_kind(e.answer, seen.facts["given"].get(e.name))
+        value = _of_kind(e.answer, observed.facts["entries"].get(e.name))
         if e.handed and (e.name in unfit or kinds.get(e.name) in ("missing", "...")):
             said = f"{unfit[e.name]}." if e.name in unfit else _open(kinds.get(e.name), e)
             rows.append(BehaviourResult(e.name, f"{e.name}: {said}", False, worded=True))
@@ -133,10 +133,12 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
         else:
             given[e.name] = value
     still_open = len(rows)
-    given |= seen.facts.get("measured", {})
+    given |= observed.facts.get("measured", {})
     if not still_open:
         rows.append(BehaviourResult("entries", "Every entry exists and has the right type", True))
-    trial = Trial(Case(exercise.id, {}), replace(seen, facts={**seen.facts, "given": given}), {})
+    trial = Trial(
+        Case(exercise.id, {}), replace(observed, facts={**observed.facts, "entries": given}), {}
+    )
     results = [r for r in (_result(p, trial) for p in exercise.properties) if r is not None]
     rows += results
     held, broken = sum(bool(r.holds) for r in results), [r.id for r in results if not r.holds]
@@ -148,9 +150,9 @@ def judge_account(exercise: Exercise, seen: Observation) -> Report:
         lost = sum(_lacks_an_entry(p, trial) for p in exercise.properties)
         held += max(0, lost - still_open)
     share = math.floor(2 * exercise.points * held / len(exercise.properties)) / 4
-    notes = [] if still_open else exercise.notes([trial.case], [trial.seen])  # type: ignore[misc]
-    if seen.facts.get("unknown"):
-        notes.append(f"Entries with unknown names: {', '.join(seen.facts['unknown'])}.")
+    notes = [] if still_open else exercise.notes([trial.case], [trial.observed])  # type: ignore[misc]
+    if observed.facts.get("unknown"):
+        notes.append(f"Entries with unknown names: {', '.join(observed.facts['unknown'])}.")
     return Report(
         exercise.id,
         exercise.points if passed else share,
@@ -204,7 +206,7 @@ def _result(property: Property, trial: Trial) -> BehaviourResult | None:
 def _lacks_an_entry(property: Property, trial: Trial) -> bool:
     """Whether a property can't be judged because an entry is missing."""
     try:
-        property.holds(trial.case, trial.seen, trial.expected)
+        property.holds(trial.case, trial.observed, trial.expected)
     except KeyError:
         return True
     except (IndexError, RuntimeError, TypeError, ValueError):

@@ -65,8 +65,8 @@ def untouched(now: Any, before: Any) -> bool:
     return same(now, before)
 
 
-def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> bool:
-    """Puts the result into `seen` as `out`, and the findings of repeated calls as facts.
+def see_calls(call: Call, case: Case, observed: Observation, watch: Any = None) -> bool:
+    """Puts the result into `observed` as `out`, and the findings of repeated calls as facts.
 
     Args:
         call: calls the answer, or a module that is reused, on a list of inputs.
@@ -88,8 +88,8 @@ def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> b
         out = seeded(args, FIRST)
     seen_enough()
     drawn = torch.get_rng_state()
-    first = seen.put("out", out)
-    _see_inputs_and_device(case, args, out, seen)
+    first = observed.put("out", out)
+    _see_inputs_and_device(case, args, out, observed)
     if first is None:
         return False
 
@@ -99,31 +99,31 @@ def see_calls(call: Call, case: Case, seen: Observation, watch: Any = None) -> b
     with spoilt(args), contextlib.suppress(Exception):  # these numbers belong to no case
         seeded(args, SPOILT)
     if not same(first, plain(out)[1]):
-        seen.facts["overwritten"] = True
+        observed.facts["overwritten"] = True
     repeated = plain(seeded(args, REPEATED))[1]
     if torch.equal(drawn, torch.get_rng_state()):
-        seen.facts.setdefault("left_behind", []).append("the random seed")
+        observed.facts.setdefault("left_behind", []).append("the random seed")
     if repeated is None or not same(first, repeated):
         again = plain(seeded(inputs(), FIRST))[1]
         with_another_seed = plain(seeded(inputs(), REPEATED))[1]
         if again is None or not same(first, again):
-            seen.facts["unstable"] = "random"
+            observed.facts["unstable"] = "random"
         elif with_another_seed is not None and same(first, with_another_seed):
-            seen.facts["unstable"] = "memory"
+            observed.facts["unstable"] = "memory"
         else:
-            seen.facts["unstable"] = "seed"
+            observed.facts["unstable"] = "seed"
     return True
 
 
-def _see_inputs_and_device(case: Case, args: list[Any], out: Any, seen: Observation) -> None:
+def _see_inputs_and_device(case: Case, args: list[Any], out: Any, observed: Observation) -> None:
     """Notes which inputs a call changed, and the device of its result if it is the wrong one."""
     pairs = zip(case.inputs, args, strict=True)
     changed = [name for name, arg in pairs if not untouched(arg, case[name])]
     if changed:
-        seen.facts["modified"] = changed
+        observed.facts["modified"] = changed
     given = any(isinstance(v, Tensor) for v in args) or "weights" in case.options
     if given and isinstance(out, Tensor) and out.device.type != "cpu":
-        seen.facts["device"] = [str(out.device), "cpu"]
+        observed.facts["device"] = [str(out.device), "cpu"]
 
 
 @contextlib.contextmanager
@@ -157,9 +157,9 @@ def differentiate(out: Any) -> None:
 
 
 def see_gradients(
-    call: Call, case: Case, wanted: Sequence[str], seen: Observation, prefix: str = "grad:"
+    call: Call, case: Case, wanted: Sequence[str], observed: Observation, prefix: str = "grad:"
 ) -> Any:
-    """Puts the gradients of the named inputs into `seen`; returns the result, if there is one."""
+    """Puts the gradients of the named inputs into `observed`; returns the result, if any."""
     out = None
     try:
         args = [fresh(v, n in wanted) for n, v in case.inputs.items()]
@@ -167,13 +167,13 @@ def see_gradients(
         differentiate(out)
         for name, arg in zip(case.inputs, args, strict=True):
             if name in wanted and isinstance(arg, Tensor) and arg.grad is not None:
-                seen.put(f"{prefix}{name}", arg.grad)
+                observed.put(f"{prefix}{name}", arg.grad)
     except Exception as error:
-        seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+        observed.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
     return out
 
 
-def see_half(call: Call, case: Case, seen: Observation) -> None:
+def see_half(call: Call, case: Case, observed: Observation) -> None:
     """Makes one call in bfloat16 and records `half`, or the fact `half` with the error."""
     try:
         with torch.no_grad():
@@ -181,10 +181,10 @@ def see_half(call: Call, case: Case, seen: Observation) -> None:
     except Exception as error:
         said = first_lines(error)
         missing = isinstance(error, NotImplementedError) or "not implemented" in said.lower()
-        seen.facts["half"] = "" if missing else f"{type(error).__name__}: {said}"
+        observed.facts["half"] = "" if missing else f"{type(error).__name__}: {said}"
         return
     _, tensor = plain(out)
     if tensor is not None and tensor.is_floating_point():
-        seen.tensors["half"] = tensor.float()
+        observed.tensors["half"] = tensor.float()
         if isinstance(out, Tensor) and tensor.dtype != torch.bfloat16:  # a float has no dtype
-            seen.facts["half_dtype"] = str(tensor.dtype).removeprefix("torch.")
+            observed.facts["half_dtype"] = str(tensor.dtype).removeprefix("torch.")

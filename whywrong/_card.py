@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ._language import said
+from ._language import localised
 
 NOT_ATTEMPTED = "Not attempted yet."
 # Chinese has no spaces between words, so a star is plain only next to Latin letters and digits.
@@ -96,7 +96,7 @@ def points_word(points: float) -> str:
 
 def plain_text(text: str) -> str:
     """Returns a catalogue text in the reader's language, without backticks and stars."""
-    text = EMPHASIS.sub(r"\1", said(text))
+    text = EMPHASIS.sub(r"\1", localised(text))
     return text.replace("`", "")
 
 
@@ -115,8 +115,9 @@ def frame(body: str, edge: str, label: str) -> str:
 def card(report: Any) -> str:
     """The whole card of a `Report`."""
     edge, sign = STATUS[report.status]
-    title = f"{rich(f'`{report.exercise}`')}{said(': ')}<strong>{said(report.status)}</strong>"
-    points = said(f"{report.points:g} of {points_word(report.max_points)}")
+    status = f"<strong>{localised(report.status)}</strong>"
+    title = f"{rich(f'`{report.exercise}`')}{localised(': ')}{status}"
+    points = localised(f"{report.points:g} of {points_word(report.max_points)}")
     head = f"<span>{tag('span', 'sign', sign, edge, aria_hidden='true')} {title}</span>"
     body = [tag("div", "head", f"{head}<span>{points}</span>")]
     if report.stale:
@@ -124,9 +125,9 @@ def card(report: Any) -> str:
         body.append(fold("The result of the previous version", _result(report)))
     else:
         body += [_result(report), _hints(report), _other_way(report)]
-    if report.place:
-        body.append(tag("p", "last", rich(report.place)))
-    return frame("".join(body), edge, said(f"Check of {report.exercise}"))
+    if report.progress:
+        body.append(tag("p", "last", rich(report.progress)))
+    return frame("".join(body), edge, localised(f"Check of {report.exercise}"))
 
 
 def _result(report: Any) -> str:
@@ -150,7 +151,7 @@ def _advice(report: Any) -> list[str]:
         if number:
             lines.insert(0, ("And at the same time:", what))
         rows = "".join(
-            f"<div><strong>{said(name)}</strong> {rich(text)}</div>" for name, text in lines
+            f"<div><strong>{localised(name)}</strong> {rich(text)}</div>" for name, text in lines
         )
         parts.append(tag("div", "box", rows))
     return parts
@@ -168,7 +169,7 @@ def _evidence(report: Any) -> str:
     if report.row is not None:
         detail = detail.split("First difference at")[0].rstrip()
     if detail:
-        parts.append(pre(said(detail)))
+        parts.append(pre(localised(detail)))
     if report.row is not None:
         parts.append(row_table(report.row))
     return "".join(parts)
@@ -178,10 +179,10 @@ def row_table(row: Row) -> str:
     """A row of numbers, expected above got; wrong ones are framed, underlined and bold."""
 
     def line(head: str, numbers: tuple[str, ...], mark: bool) -> str:
-        cells = [tag("th", "row head", said(head), scope="row")]
+        cells = [tag("th", "row head", localised(head), scope="row")]
         for n, bad in zip(numbers, row.wrong, strict=True):
             if mark and bad:
-                cells.append(tag("td", "wrong number", escaped(n), title=said("wrong")))
+                cells.append(tag("td", "wrong number", escaped(n), title=localised("wrong")))
             else:
                 cells.append(tag("td", "number", escaped(n)))
         return tag("tr", "row", "".join(cells))
@@ -206,7 +207,7 @@ def _failing(report: Any) -> str:
         "Still wrong": [r for r in failing if r.worded],
     }
     return "".join(
-        f"<div>{said(f'{title}:')}{_list(rows, marked)}</div>"
+        f"<div>{localised(f'{title}:')}{_list(rows, marked)}</div>"
         for title, rows in lists.items()
         if rows
     )
@@ -235,9 +236,9 @@ def _item(row: BehaviourResult, carries: bool) -> str:
         None: ("–", "not tried", INK),
     }
     mark, word, colour = marks[row.holds]
-    scored = said("scored")
+    scored = localised("scored")
     sign = f' <span role="img" title="{scored}" aria-label="{scored}">●</span>' if carries else ""
-    shown = tag("span", "mark", mark, colour, role="img", aria_label=said(word))
+    shown = tag("span", "mark", mark, colour, role="img", aria_label=localised(word))
     return tag("li", "item", f"{shown}{rich(row.text)}{sign}")
 
 
@@ -246,7 +247,7 @@ def _item(row: BehaviourResult, carries: bool) -> str:
 
 def _note(note: str) -> str:
     first, *rest = note.splitlines()
-    about = tag("p", "line", f"{said('Note:')} {rich(first)}")
+    about = tag("p", "line", f"{localised('Note:')} {rich(first)}")
     return about + (pre("\n".join(rest)) if rest else "")
 
 
@@ -288,7 +289,7 @@ def escaped(text: str) -> str:
 
 def rich(text: str) -> str:
     """Translates and escapes a text; `code` is shown as code, and *words* are emphasised."""
-    parts = re.split(r"`([^`]+)`", escaped(said(text)))
+    parts = re.split(r"`([^`]+)`", escaped(localised(text)))
     parts[::2] = [EMPHASIS.sub(r"<em>\1</em>", p) for p in parts[::2]]
     parts[1::2] = [tag("code", "code", p) for p in parts[1::2]]
     return "".join(parts)
@@ -302,8 +303,8 @@ class Message:
     text: str
 
     def __repr__(self) -> str:
-        return f"{said(self.title)}\n{plain_text(self.text)}".strip()
+        return f"{localised(self.title)}\n{plain_text(self.text)}".strip()
 
     def _repr_html_(self) -> str:
         body = "".join(f'<p style="margin:0.3em 0">{rich(p)}</p>' for p in self.text.split("\n"))
-        return frame(f"<strong>{rich(self.title)}</strong>{body}", LINE, said(self.title))
+        return frame(f"<strong>{rich(self.title)}</strong>{body}", LINE, localised(self.title))

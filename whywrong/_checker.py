@@ -29,7 +29,7 @@ _keys: dict[tuple[int, int], tuple[Exercise, AnswerKey]] = {}
 KEPT_KEYS = 40
 
 
-def kept_key(exercise: Exercise, seed: int) -> AnswerKey:
+def cached_key(exercise: Exercise, seed: int) -> AnswerKey:
     """The key of an exercise and a seed, created on first use and cached."""
     place = id(exercise), seed
     if place not in _keys:
@@ -55,7 +55,7 @@ def check_exercise(
     catalogue = catalogue or Catalogue.of(exercise)
     replaced = restore_functions()
     try:
-        key = key or kept_key(exercise, seed)
+        key = key or cached_key(exercise, seed)
     except Exception as error:
         said = f"The exercise itself is faulty, not your answer: {type(error).__name__}: {error}"
         return Report.nothing(exercise, said)
@@ -124,10 +124,10 @@ def report_on(
     if report.passed or exercise.kind == "quiz" or not exercise.rules.uses:
         return report
     parts = catalogue.earlier_parts(exercise, described.names)
-    seen = handed_in.observe(key.cases, parts) if parts else []
-    if not seen:
+    observations = handed_in.observe(key.cases, parts) if parts else []
+    if not observations:
         return report
-    again = judge(exercise, key, seen, symptoms)
+    again = judge(exercise, key, observations, symptoms)
     if again.points > report.points:
         names = ", ".join(f"`{name}`" for name in parts)
         lacking = undefined(report.message)

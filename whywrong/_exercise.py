@@ -90,7 +90,7 @@ class Trial:
     """One case with the observation and the right result."""
 
     case: Case
-    seen: Observation
+    observed: Observation
     expected: Expected
 
 
@@ -101,7 +101,7 @@ class Property:
     Args:
         id: a short, stable name.
         text: the property as a sentence that is true of a right answer.
-        holds: `(case, seen, expected) -> True, False, a string or None`. A string says how the
+        holds: `(case, observed, expected) -> True, False, a string or None`. A string says how the
             property fails ("on the result"); None means that it does not apply.
         credit: whether the property counts for partial credit when the values are wrong.
         gate: no partial credit at all unless it is true (a constant or a copy of the input would
@@ -134,10 +134,10 @@ class Property:
         """Its judgement of a case; None if it looks at other cases, or its evidence is missing."""
         if self.role and self.role not in t.case.roles:
             return None
-        known = t.seen.verdicts
+        known = t.observed.verdicts
         if self.holds not in known:
             try:
-                known[self.holds] = self.holds(t.case, t.seen, t.expected)
+                known[self.holds] = self.holds(t.case, t.observed, t.expected)
             except (KeyError, IndexError, RuntimeError, TypeError, ValueError):
                 known[self.holds] = None
         verdict: Verdict = known[self.holds]
@@ -151,8 +151,8 @@ def true_of(text: str, **how: Any) -> Callable[[Callable[..., Verdict]], Propert
         how: the other fields of `Property`.
 
     >>> @true_of("Every row sums to 1", credit=True)
-    ... def rows(case, seen, expected):
-    ...     return bool(seen.tensors["out"].sum(-1).allclose(torch.ones(1)))
+    ... def rows(case, observed, expected):
+    ...     return bool(observed.tensors["out"].sum(-1).allclose(torch.ones(1)))
     >>> rows.id
     'rows'
     """

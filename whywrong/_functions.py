@@ -43,33 +43,33 @@ class FunctionProbe:
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once"):
             return self.glance(answer, case)
-        seen = Observation()
+        observed = Observation()
         operators = Operators()
         call = _caller(answer, case)
-        worth = see_calls(call, case, seen, operators.watch() if self.watch else None)
+        worth = see_calls(call, case, observed, operators.watch() if self.watch else None)
         if self.watch:
-            seen.facts["ops"] = operators.names()
+            observed.facts["ops"] = operators.names()
         if not worth or case.refuses is not None:
-            return seen
-        if self.gradients and not seen.facts.get("modified"):
-            see_gradients(call, case, self.gradients, seen)
+            return observed
+        if self.gradients and not observed.facts.get("modified"):
+            see_gradients(call, case, self.gradients, observed)
         tensors = [v for v in case.inputs.values() if isinstance(v, Tensor)]
         if tensors:
             inputs = [moved(v) for v in case.inputs.values()]
-            seen.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+            observed.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
         if "typical" in case.roles and any(v.is_floating_point() for v in tensors):
-            see_half(call, case, seen)
+            see_half(call, case, observed)
         if self.extra:
             with later_calls():
-                self.extra(answer, case, seen)
-        return seen
+                self.extra(answer, case, observed)
+        return observed
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """Only the result."""
-        seen = Observation()
+        observed = Observation()
         set_seed(1)
-        seen.put("out", _caller(answer, case)([fresh(v) for v in case.inputs.values()]))
-        return seen
+        observed.put("out", _caller(answer, case)([fresh(v) for v in case.inputs.values()]))
+        return observed
 
 
 def _caller(answer: Any, case: Case) -> Callable[[list[Any]], Any]:

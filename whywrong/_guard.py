@@ -127,10 +127,10 @@ def run(
         for number, case in enumerate(cases):
             whole = watch_all or number == 0 or bool(case.roles & {"typical", "dropout"})
             calls = Calls(parts, bool(exercise.rules.forbidden), whole) if parts else None
-            seen = _probe(exercise, answer, case, calls, stopped, settings)
+            observed = _probe(exercise, answer, case, calls, stopped, settings)
             if stopped.is_set():
                 return
-            observations.append(seen)
+            observations.append(observed)
 
     with quiet(output), kept_settings(), uncompiled(answer, clock) as uses_compiler:
         torch.set_num_threads(1)  # at these sizes, a second thread only adds waiting
@@ -178,18 +178,18 @@ def _probe(
     """Runs one case: what the probe observed or the error, and what was changed afterwards."""
     try:
         with calls.watch() if calls else contextlib.nullcontext():
-            seen = exercise.probe(answer, case)
+            observed = exercise.probe(answer, case)
     except BaseException as error:
-        seen = Observation(facts={"error": describe_error(error)})
+        observed = Observation(facts={"error": describe_error(error)})
     if stopped.is_set():  # out of time: the check has already restored the settings and continued
-        return seen
+        return observed
     if changed := settings.put_back():
-        seen.facts["left_behind"] = seen.facts.get("left_behind", []) + changed
+        observed.facts["left_behind"] = observed.facts.get("left_behind", []) + changed
     if calls:
-        seen.facts["borrowed"] = sorted(calls.borrowed)
+        observed.facts["borrowed"] = sorted(calls.borrowed)
         if exercise.rules.forbidden:
-            seen.facts["ops"] = sorted({*seen.facts.get("ops", []), *calls.operators})
-    return seen
+            observed.facts["ops"] = sorted({*observed.facts.get("ops", []), *calls.operators})
+    return observed
 
 
 @contextlib.contextmanager

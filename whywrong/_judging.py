@@ -40,7 +40,7 @@ def judge(
     report = compare(exercise, trials, whole=len(trials) == len(key.cases))
     if report.passed or not report.attempted or not report.behaviours:
         return report
-    if any((t.seen.error or {}).get("kind") == "ours" for t in trials):
+    if any((t.observed.error or {}).get("kind") == "ours" for t in trials):
         return report
     if any(r.id == "own_work" for r in report.behaviours):
         return _with(report, [_told("built_in")])
@@ -49,7 +49,7 @@ def judge(
     wrong = key.wrong if key.whole else search(exercise, key, trials, symptoms)
     named = name_mistakes(exercise, trials, wrong) or by_signs(exercise, trials)
     named = named or _in_a_collection(exercise, trials)
-    if not named and any(t.seen.facts.get("unstable") in ("random", "seed") for t in trials):
+    if not named and any(t.observed.facts.get("unstable") in ("random", "seed") for t in trials):
         named = [_told("random")]
     return _with(report, named or _usual(exercise, trials, report))
 
@@ -57,13 +57,13 @@ def judge(
 def _sure(trials: Sequence[Trial]) -> Misconception | None:
     """Advice that follows from the answer's code, or from the type of its result, whatever else is
     wrong."""
-    kinds = {t.seen.facts.get("types", {}).get("out") for t in trials}
+    kinds = {t.observed.facts.get("types", {}).get("out") for t in trials}
     for kind in ("generator", "coroutine", "ndarray"):
         if kind in kinds:
             return _told(kind)
-    if any(t.seen.facts.get("elsewhere") == "numpy" for t in trials):
+    if any(t.observed.facts.get("elsewhere") == "numpy" for t in trials):
         return _told("ndarray")
-    if named := next((f for t in trials if (f := t.seen.facts.get("read_instead"))), None):
+    if named := next((f for t in trials if (f := t.observed.facts.get("read_instead"))), None):
         told = _told("read_instead")
         return replace(told, what=told.what.format(*named), look=told.look.format(*named))
     return None
@@ -82,7 +82,7 @@ def compare(exercise: Exercise, trials: Sequence[Trial], whole: bool) -> Report:
     """
     if _unattempted(trials):
         return Report.not_attempted(exercise)
-    observations = [t.seen for t in trials]
+    observations = [t.observed for t in trials]
     results = _rows(exercise, trials)
     passed = bool(trials) and whole and all(r.holds for r in results)
     forbidden = _forbidden(exercise, observations)
@@ -109,7 +109,7 @@ def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
     """The properties over all cases, without those that fail only because of another one."""
     usual = {p.id: p for p in standard(exercise)}
     found = {id: _result(p, trials) for id, p in usual.items()}
-    errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
+    errors = [t.observed.error for t in trials if t.observed.error and t.case.refuses is None]
     if errors and all(e.get("kind") == "weights" for e in errors):  # no call raised an error
         found["runs"] = replace(found["runs"], text="It has the parameters that it should")
     # After an error, the remaining rows could only mislead.
@@ -151,8 +151,8 @@ def _failed(
 def _with_error(runs: BehaviourResult, trials: Sequence[Trial]) -> BehaviourResult:
     """The row that says that not every call ran, with the error of the first that didn't."""
     ordinary = [t for t in trials if t.case.refuses is None]
-    failed = next((t for t in ordinary if t.seen.error), None)
-    error = failed.seen.error if failed else None
+    failed = next((t for t in ordinary if t.observed.error), None)
+    error = failed.observed.error if failed else None
     if failed is None or error is None or error["kind"] != "exception":
         return runs
     said = f"{error['type']}: {error['message']}" if error["message"] else error["type"]
@@ -162,14 +162,14 @@ def _with_error(runs: BehaviourResult, trials: Sequence[Trial]) -> BehaviourResu
 def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[Misconception]:
     """Advice common to all exercises: the meaning of a Python or PyTorch error or, with right
     values, at most two of the other things that are wrong."""
-    errors = [t.seen.error for t in trials if t.seen.error and t.case.refuses is None]
+    errors = [t.observed.error for t in trials if t.observed.error and t.case.refuses is None]
     if errors and errors[0]["kind"] == "exception":
         told = meaning(errors[0]["message"]) or meaning(errors[0]["type"])
         more = "" if "raised" in report.message else "On another input, your code raises an error. "
         return [replace(told, what=more + told.what)] if told else []
     failing = [r.id for r in report.behaviours if not r.holds]
-    kinds = {t.seen.facts.get("types", {}).get("out") for t in trials} - {None}
-    if kinds == {"NoneType"} and any("forward_unwritten" in t.seen.facts for t in trials):
+    kinds = {t.observed.facts.get("types", {}).get("out") for t in trials} - {None}
+    if kinds == {"NoneType"} and any("forward_unwritten" in t.observed.facts for t in trials):
         return []
     if errors:
         failing = [errors[0]["kind"]]
@@ -177,22 +177,24 @@ def _usual(exercise: Exercise, trials: Sequence[Trial], report: Report) -> list[
         failing = ["nothing" if kinds == {"NoneType"} else "type"]
     if not set(failing) <= USUAL.keys():
         return []
-    raised = [t.seen.facts["gradient_error"] for t in trials if t.seen.facts.get("gradient_error")]
-    grads = [g for t in trials for n, g in t.seen.tensors.items() if "grad:" in n]
+    raised = [
+        t.observed.facts["gradient_error"] for t in trials if t.observed.facts.get("gradient_error")
+    ]
+    grads = [g for t in trials for n, g in t.observed.tensors.items() if "grad:" in n]
     if "gradients" in failing and any(bool(g.isnan().any()) for g in grads):
         return [_told("nan_gradients")]
     if "gradients" in failing and raised:
         told = meaning(raised[0])
         return [told] if told else []
     gradients = {n for t in trials for n in t.expected if "grad:" in n}
-    reached = all(any(n in t.seen.tensors for t in trials) for n in gradients)
+    reached = all(any(n in t.observed.tensors for t in trials) for n in gradients)
     return [_told(USUAL[f]) for f in failing if not (f == "gradients" and reached)][:2]
 
 
 def _in_a_collection(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]:
     """Advice if parameters are in a list or dict, where PyTorch doesn't find them: the exercise's
     own, if it has one about a list, else that of any class."""
-    facts = [t.seen.error or t.seen.facts for t in trials]
+    facts = [t.observed.error or t.observed.facts for t in trials]
     kinds = {kind for f in facts for _, kind in f.get("unregistered", ())}
     if not kinds:
         return []
@@ -206,13 +208,15 @@ def _told(id: str) -> Misconception:
 
 
 def _row(exercise: Exercise, trials: Sequence[Trial]) -> Row | None:
-    rows = (wrong_row(exercise, t) for t in trials if t.case.refuses is None and not t.seen.error)
+    rows = (
+        wrong_row(exercise, t) for t in trials if t.case.refuses is None and not t.observed.error
+    )
     return next((row for row in rows if row is not None), None)
 
 
 def _unattempted(trials: Sequence[Trial]) -> bool:
     return any(
-        t.seen.facts.get("not_attempted") or (t.seen.error or {}).get("kind") == "stub"
+        t.observed.facts.get("not_attempted") or (t.observed.error or {}).get("kind") == "stub"
         for t in trials
     )
 
@@ -224,12 +228,16 @@ def _result(
     property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
 ) -> BehaviourResult:
     """One property over all cases; an exercise's own properties look at the trials in `fit`."""
-    clear = trials if fit is None else [t for t in fit if property.any_number or finite(t.seen)]
+    clear = trials if fit is None else [t for t in fit if property.any_number or finite(t.observed)]
     if fit is not None:  # randomness or a NaN would break it for another reason
-        clear = [t for t in clear if not t.seen.facts.get("unstable")]
+        clear = [t for t in clear if not t.observed.facts.get("unstable")]
     known = [v for v in map(property.verdict, clear) if v is not None]
     holds = all(v is True for v in known) if known else None
-    if holds and fit is not None and not all(property.any_number or finite(t.seen) for t in fit):
+    if (
+        holds
+        and fit is not None
+        and not all(property.any_number or finite(t.observed) for t in fit)
+    ):
         holds = None
     how = next((v for v in known if isinstance(v, str)), "")
     worded = holds is False and bool(property.breaks)
@@ -328,21 +336,21 @@ def _forbidden(exercise: Exercise, observations: Sequence[Observation]) -> list[
 
 
 def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[str]:
-    seen = [t.seen for t in trials]
+    observations = [t.observed for t in trials]
     notes = []
     if passed and exercise.notes:
-        notes += exercise.notes([t.case for t in trials], seen)
-    if passed and any(FLOAT32_OF_FLOAT64 in o.facts.get("ops", ()) for o in seen):
+        notes += exercise.notes([t.case for t in trials], observations)
+    if passed and any(FLOAT32_OF_FLOAT64 in o.facts.get("ops", ()) for o in observations):
         notes.append(
             "Your float64 input is converted to float32 on the way. No points are lost; "
             "`dtype=x.dtype` keeps the precision."
         )
-    wider = {o.facts["half_dtype"] for o in seen if "half_dtype" in o.facts}
+    wider = {o.facts["half_dtype"] for o in observations if "half_dtype" in o.facts}
     if passed and wider:
         notes.append(f"For a bfloat16 input the result is {wider.pop()}. No points are lost.")
-    if any("compiles" in o.facts for o in seen):
+    if any("compiles" in o.facts for o in observations):
         notes.append("Checks run without `torch.compile`: your code was called as it is written.")
-    printed = seen[0].facts.get("printed") if seen else None
+    printed = observations[0].facts.get("printed") if observations else None
     if printed:
         count = printed["lines"]
         lines = "1 line" if count == 1 else f"{count:,} lines"
@@ -362,11 +370,11 @@ def _explain(
 ) -> tuple[str, str]:
     """The first failure, as one sentence and its evidence."""
     ordinary = [t for t in trials if t.case.refuses is None]
-    if forbidden and not any(t.seen.error for t in ordinary):
+    if forbidden and not any(t.observed.error for t in ordinary):
         return exercise.rules.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
     properties = {p.id: p for p in (*standard(exercise), *exercise.properties)}
     for t in ordinary:
-        if t.seen.error:
+        if t.observed.error:
             return explain_error(exercise, t)
         said = (
             _said(properties["shape"], t)

@@ -70,10 +70,10 @@ def make_key(exercise: Exercise, seed: int) -> AnswerKey:
 
 def probe_safely(probe: Any, answer: Any, case: Case) -> Observation:
     try:
-        seen: Observation = probe(answer, case)
+        observed: Observation = probe(answer, case)
     except Exception as error:
         return Observation(facts={"error": describe_error(error)})
-    return seen
+    return observed
 
 
 def _check_roles(exercise: Exercise, cases: Sequence[Case]) -> None:

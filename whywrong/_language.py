@@ -70,13 +70,13 @@ def _marked(here: str) -> str:
     return ""
 
 
-def said(text: str) -> str:
+def localised(text: str) -> str:
     """Translates an English text, line by line or by sentence; what isn't known stays unchanged."""
     name = language()
     if not name or not text.strip():
         return text
     known = strings(name)
-    return "\n".join(said_line(line, known) for line in text.split("\n")) if known else text
+    return "\n".join(localised_line(line, known) for line in text.split("\n")) if known else text
 
 
 class Strings:
@@ -107,7 +107,7 @@ class Strings:
         """Returns what a placeholder stands for; None if a translation is needed and missing."""
         if name.endswith(SENTENCES):
             return _sentences(value, self)
-        return said_line(value, self) if " " in value else value
+        return localised_line(value, self) if " " in value else value
 
 
 def _put(values: dict[str, str], placeholder: re.Match[str]) -> str:
@@ -131,7 +131,7 @@ def sentences_of(folder: Path) -> dict[str, str]:
     return sentences
 
 
-def said_line(text: str, known: Strings) -> str:
+def localised_line(text: str, known: Strings) -> str:
     """Translates a line as a whole, else all its sentences, or none if one of them is missing."""
     if text in known.exact:
         return known.exact[text]

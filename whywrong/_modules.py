@@ -148,103 +148,109 @@ class ModuleProbe:
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once") or not case.inputs:
             return self.glance(answer, case)
-        seen = Observation()
-        seen.facts["traits"] = {}
+        observed = Observation()
+        observed.facts["traits"] = {}
         set_seed(1)
         module = build(answer, case)
         drawn, before = torch.get_rng_state(), _kept(module)
-        if not self._see_first_calls(answer, module, case, seen) or case.refuses is not None:
-            return seen
+        if not self._see_first_calls(answer, module, case, observed) or case.refuses is not None:
+            return observed
         # Construction takes as long as a call: a module that keeps nothing of a call is reused.
-        steady = _is_steady(seen) and _kept(module) == before
-        self._see_gradients((module if steady else build(answer, case)).eval(), case, seen, "grad:")
+        steady = _is_steady(observed) and _kept(module) == before
+        self._see_gradients(
+            (module if steady else build(answer, case)).eval(), case, observed, "grad:"
+        )
         if not _dropout(case):
-            steady = steady and "gradient_error" not in seen.facts
-            self._see_training(module if steady else build(answer, case), case, seen)
+            steady = steady and "gradient_error" not in observed.facts
+            self._see_training(module if steady else build(answer, case), case, observed)
         if "typical" in case.roles:
-            self._see_another(answer, module, case, seen, drawn)
+            self._see_another(answer, module, case, observed, drawn)
         if case.roles & {"typical", "device"}:
             training = bool(case.options.get("train"))
-            seen.facts["elsewhere"] = happened_there(module.train(training), case)
+            observed.facts["elsewhere"] = happened_there(module.train(training), case)
         if "typical" in case.roles:
             half = build(answer, case, torch.bfloat16).eval()
-            see_half(lambda args: half(*args), case, seen)
+            see_half(lambda args: half(*args), case, observed)
         if self.extra:
             with later_calls():
-                self.extra(partial(_made, answer, case), case, seen)
-        return seen
+                self.extra(partial(_made, answer, case), case, observed)
+        return observed
 
     def _see_first_calls(
-        self, answer: Any, module: nn.Module, case: Case, seen: Observation
+        self, answer: Any, module: nn.Module, case: Case, observed: Observation
     ) -> bool:
         """Records mode, results, operators and parameters; returns whether there is a result."""
         for args, kwargs in case.options.get("others", ()):  # it keeps nothing of other modules
             with contextlib.suppress(Exception):
                 answer(*args, **kwargs)
         if not all(m.training for m in module.modules()):
-            seen.traits["mode"] = "begins in evaluation mode"
+            observed.traits["mode"] = "begins in evaluation mode"
         operators = Operators() if self.watch and not own_code.get() else None
         training = bool(case.options.get("train"))
-        with _unchanged(module.train(training), seen.traits):
+        with _unchanged(module.train(training), observed.traits):
             watch = operators.watch() if operators else None
-            worth = see_calls(lambda args: module(*args), case, seen, watch)
+            worth = see_calls(lambda args: module(*args), case, observed, watch)
         if operators:
-            seen.facts["ops"] = operators.names()
+            observed.facts["ops"] = operators.names()
         learned = [*module.parameters(), *module.buffers()]
-        seen.traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)
+        observed.traits["trainable"] = sum(t.numel() for t in learned if t.requires_grad)
         if besides := _besides(module, case):
-            seen.facts["besides"] = besides
+            observed.facts["besides"] = besides
         if lost := unregistered(module):
-            seen.facts["unregistered"] = lost
+            observed.facts["unregistered"] = lost
         return worth
 
     def _see_another(
-        self, answer: Any, module: nn.Module, case: Case, seen: Observation, drawn: Tensor
+        self, answer: Any, module: nn.Module, case: Case, observed: Observation, drawn: Tensor
     ) -> None:
         """Whether a second module has its own weights, and others under a different seed; and
         whether the first one uses new weights after a call with others."""
         set_seed(2)
         if _shared(module, build(answer, case)):
-            seen.traits["weights"] = "shares its weights with another one"
+            observed.traits["weights"] = "shares its weights with another one"
         if torch.equal(drawn, torch.get_rng_state()):  # whatever the seed was before
-            seen.facts.setdefault("left_behind", []).append("the random seed")
+            observed.facts.setdefault("left_behind", []).append("the random seed")
         if _keeps_weights(answer, module.eval(), case):
-            seen.traits.setdefault("weights", "uses weights that it copied before they changed")
+            observed.traits.setdefault("weights", "uses weights that it copied before they changed")
 
-    def _see_training(self, module: nn.Module, case: Case, seen: Observation) -> None:
+    def _see_training(self, module: nn.Module, case: Case, observed: Observation) -> None:
         """With a dropout of 0, everything is as in evaluation mode."""
-        with _unchanged(module.train(), seen.traits):
+        with _unchanged(module.train(), observed.traits):
             if case.roles & {"typical", "device", "padded"}:
                 trained = Observation()
                 see_calls(lambda args: module(*args), case, trained)
-                seen.facts["types"]["train"] = trained.facts["types"]["out"]
+                observed.facts["types"]["train"] = trained.facts["types"]["out"]
                 if "out" in trained.tensors:
-                    seen.tensors["train"] = trained.tensors["out"]
+                    observed.tensors["train"] = trained.tensors["out"]
                 for fact in ("modified", "unstable", "overwritten", "device", "left_behind"):
                     if fact in trained.facts:
-                        seen.facts.setdefault(fact, trained.facts[fact])
-                self._see_gradients(module, case, seen, "train-grad:")
+                        observed.facts.setdefault(fact, trained.facts[fact])
+                self._see_gradients(module, case, observed, "train-grad:")
             else:
-                out = self._see_gradients(module, case, seen, "train-grad:")
-                seen.put("train", module(*map(fresh, case.inputs.values())) if out is None else out)
+                out = self._see_gradients(module, case, observed, "train-grad:")
+                observed.put(
+                    "train", module(*map(fresh, case.inputs.values())) if out is None else out
+                )
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """Only the result, in evaluation mode; with the option `drops`, also a few draws."""
-        seen = Observation()
+        observed = Observation()
         set_seed(1)
         module = build(answer, case).eval()
         if not case.inputs:
-            return seen
+            return observed
         set_seed(1)
         with torch.no_grad():
-            seen.put("out", module(*map(fresh, case.inputs.values())))
+            observed.put("out", module(*map(fresh, case.inputs.values())))
         if drops := case.options.get("drops"):
-            drops.glance(partial(_made, answer, case), case, seen)
-        return seen
+            drops.glance(partial(_made, answer, case), case, observed)
+        return observed
 
-    def _see_gradients(self, module: nn.Module, case: Case, seen: Observation, prefix: str) -> Any:
+    def _see_gradients(
+        self, module: nn.Module, case: Case, observed: Observation, prefix: str
+    ) -> Any:
         """Restores the module afterwards, and returns the result."""
-        out = see_gradients(lambda args: module(*args), case, self.gradients, seen, prefix)
+        out = see_gradients(lambda args: module(*args), case, self.gradients, observed, prefix)
         try:
             with gradients_as_weights(module):
                 kept = module.state_dict() if case.options.get("state_dict") else {}
@@ -252,11 +258,11 @@ class ModuleProbe:
                     value = part(module, name)
                     value = kept.get(name) if value is None else value
                     if value is None:  # it was loaded, but is stored in another form
-                        seen.facts.setdefault("unread", []).append(f"{prefix}{name}")
+                        observed.facts.setdefault("unread", []).append(f"{prefix}{name}")
                     elif not bool(value.isnan().any()):
-                        seen.put(f"{prefix}{name}", value)
+                        observed.put(f"{prefix}{name}", value)
         except Exception as error:
-            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+            observed.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
         return out
 
 
@@ -280,10 +286,10 @@ def gradients_as_weights(module: nn.Module) -> Iterator[None]:
             parameter.grad = None
 
 
-def _is_steady(seen: Observation) -> bool:
+def _is_steady(observed: Observation) -> bool:
     """Whether the observed calls have left the module unchanged."""
-    unsteady = {"modified", "unstable", "overwritten"} & seen.facts.keys()
-    return not (unsteady or {"mode", "weights"} & seen.traits.keys())
+    unsteady = {"modified", "unstable", "overwritten"} & observed.facts.keys()
+    return not (unsteady or {"mode", "weights"} & observed.traits.keys())
 
 
 def _kept(module: nn.Module) -> list[Any]:
@@ -431,27 +437,27 @@ def expect_module(
     return expect
 
 
-def _parameters(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if "trainable" not in seen.traits or case.refuses is not None:
+def _parameters(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if "trainable" not in observed.traits or case.refuses is not None:
         return None
     wanted = sum(w.numel() for w in case.options.get("weights", {}).values())
-    more = seen.traits["trainable"] - wanted
+    more = observed.traits["trainable"] - wanted
     if not more:
         return True
-    besides = seen.facts.get("besides", ())
+    besides = observed.facts.get("besides", ())
     if sum(size for _, size in besides) == more:  # otherwise some have other names, or are missing
         return f"also include: {', '.join(f'`{name}`' for name, _ in besides)}"
     return f"are {abs(more):,} too {'many' if more > 0 else 'few'}"
 
 
-def _registered(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return "unregistered" not in seen.facts if "trainable" in seen.traits else None
+def _registered(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return "unregistered" not in observed.facts if "trainable" in observed.traits else None
 
 
-def _own_state(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if "trainable" not in seen.traits:
+def _own_state(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if "trainable" not in observed.traits:
         return None
-    return seen.traits.get("mode") or seen.traits.get("weights") or True
+    return observed.traits.get("mode") or observed.traits.get("weights") or True
 
 
 MODULE_PROPERTIES = (

@@ -64,7 +64,7 @@ def name_mistakes(
     def differs(one: str) -> bool:
         """Of two, the one that alone gives the error or the numbers that are shown comes first."""
         t = trials[order[0]]
-        wrong, error = known.get(one, {}).get(order[0]), t.seen.error
+        wrong, error = known.get(one, {}).get(order[0]), t.observed.error
         if wrong is None or wrong.error or error:
             return bool(error) and (wrong is None or signature(wrong.error) != signature(error))
         return not same_values(exercise, t, wrong)
@@ -107,7 +107,7 @@ class Match:
         return self.complete and self.possible and self.explained >= 2
 
     def add(self, exercise: Exercise, t: Trial, wrong: Observation) -> None:
-        mine, theirs = t.seen.error, wrong.error
+        mine, theirs = t.observed.error, wrong.error
         self.alike = self.alike and same_observation(exercise, t, wrong, self.strict)
         if t.case.refuses is None:
             self.ran = self.ran or mine is None
@@ -163,7 +163,7 @@ def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[in
         case = trials[i].case
         if ("values", i) in shown:
             return 0, 0
-        if trials[i].seen.error and case.options.get("once"):
+        if trials[i].observed.error and case.options.get("once"):
             sizes = [v.numel() for v in case.inputs.values() if isinstance(v, Tensor)]
             return 1, sum(sizes)  # one call shows the error, and a small case is cheapest
         return 2 if i in wrong else 3, 0
@@ -196,7 +196,7 @@ def _signature(kind: str, message: str) -> object:
 def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: bool) -> bool:
     """Whether two answers behaved the same on a case: errors, values, side effects; if `strict`,
     also dtypes and devices."""
-    a, b = t.seen, wrong
+    a, b = t.observed, wrong
     if (a.error or {}).get("type") != (b.error or {}).get("type"):
         return False
     theirs = Trial(t.case, b, t.expected)
@@ -246,7 +246,7 @@ def same_values(exercise: Exercise, t: Trial, wrong: Observation) -> int | None:
     """The number of wrong results that both share; None if they differ in any result."""
     telling = 0
     for name in main_results(t.expected):
-        mine, theirs = t.seen.tensors.get(name), wrong.tensors.get(name)
+        mine, theirs = t.observed.tensors.get(name), wrong.tensors.get(name)
         if mine is None or theirs is None:
             continue
         if mine.shape != theirs.shape:
@@ -294,7 +294,7 @@ class Search:
         self.order = telling_first(trials, self.shown)
         self.begun = begin_match(self.shown)
         # If all values are right, the likely ones give them too: results alone distinguish nothing.
-        errors = any(t.seen.error for t in trials)
+        errors = any(t.observed.error for t in trials)
         draws = {p.id for p in exercise.properties if p.draws}  # many calls, where one may tell
         self.drawn = {(id, i) for id, i in self.shown if id in draws}
         self.looks_first = bool(not symptoms or self.begun.possible or errors or self.drawn)
@@ -314,7 +314,7 @@ class Search:
 
     def two_explain(self) -> None:
         """Runs pairs, up to the first pair that gives the observed results."""
-        if not any(_says_something(t.seen) for t in self.trials):
+        if not any(_says_something(t.observed) for t in self.trials):
             return
         for name, program in itertools.islice(self.pairs(), PAIRS):
             try:
@@ -324,8 +324,8 @@ class Search:
             if self.follow(name, answer).exact:
                 first = self.order[0]  # which of the two gives the numbers that are shown?
                 for one in name.split("+"):
-                    seen = self._observed(one, self.exercise.variants[one].answer, first)
-                    self.wrong.setdefault(one, {})[first] = seen
+                    observed = self._observed(one, self.exercise.variants[one].answer, first)
+                    self.wrong.setdefault(one, {})[first] = observed
                 return
 
     def likeliest(self) -> list[Named]:
@@ -401,10 +401,10 @@ class Search:
                 continue  # large
             if self.right and self.drawn and i not in {number for _, number in self.drawn}:
                 continue  # what leaves the values right gives no other result
-            seen = self._observed(name, answer, i, glance)
-            if _parts(self.exercise, self.trials[i], seen, self.begun.possible):
+            observed = self._observed(name, answer, i, glance)
+            if _parts(self.exercise, self.trials[i], observed, self.begun.possible):
                 return True
-            if not self.begun.possible and self._draws_otherwise(i, seen):
+            if not self.begun.possible and self._draws_otherwise(i, observed):
                 return True
         return False
 
@@ -433,17 +433,17 @@ def _fully_right(exercise: Exercise, t: Trial) -> bool:
     return _named(exercise, "values").verdict(t) is True
 
 
-def _says_something(seen: Observation) -> bool:
+def _says_something(observed: Observation) -> bool:
     """Whether there is a finite result: errors and NaN have too many possible causes."""
-    return not seen.error and any(bool(t.isfinite().any()) for t in seen.tensors.values())
+    return not observed.error and any(bool(t.isfinite().any()) for t in observed.tensors.values())
 
 
 def _parts(exercise: Exercise, t: Trial, wrong: Observation, hopeful: bool) -> bool:
     """Whether the result alone, on one case, already differs from the observation."""
-    if t.seen.error:
+    if t.observed.error:
         if wrong.error is None:  # unless there is one call, a later one may raise
             return bool(t.case.options.get("once"))
-        return bool(wrong.error["type"] != t.seen.error["type"])
+        return bool(wrong.error["type"] != t.observed.error["type"])
     if wrong.error:
         return not hopeful
     return same_values(exercise, t, wrong) is None

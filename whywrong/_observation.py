@@ -28,7 +28,7 @@ class Observation:
     (changed settings), `borrowed` (finished parts that were called), `gradient_error`,
     `unregistered` (collections whose parameters PyTorch doesn't find), `unread` (gradients of
     weights that are stored in another form), `ops` (operators that ran), `printed` (count, first
-    lines), `not_attempted`, `given` (the entries of a quiz), `traits` (anything else that
+    lines), `not_attempted`, `entries` (of a quiz), `traits` (anything else that
     distinguishes an exercise's wrong answers).
 
     Named tensors are results. An exercise's own properties judge those that begin with `judged:`,

@@ -25,89 +25,95 @@ def main_results(expected: Expected) -> list[str]:
     return [n for n in expected if "grad:" not in n]
 
 
-def finite(seen: Observation) -> bool:
+def finite(observed: Observation) -> bool:
     """Whether all results are finite, gradients left out."""
-    if finite not in seen.verdicts:  # each property of an exercise calls this
-        seen.verdicts[finite] = all(
+    if finite not in observed.verdicts:  # each property of an exercise calls this
+        observed.verdicts[finite] = all(
             bool(t.isfinite().all())
-            for n, t in seen.tensors.items()
+            for n, t in observed.tensors.items()
             if "grad:" not in n and not n.startswith("judged:")
         )
-    return bool(seen.verdicts[finite])
+    return bool(observed.verdicts[finite])
 
 
-def ran(case: Case, seen: Observation) -> bool:
-    return case.refuses is None and seen.error is None
+def ran(case: Case, observed: Observation) -> bool:
+    return case.refuses is None and observed.error is None
 
 
 # ---------------------------------------------------------------- whether they are true
 
 
-def _runs(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return None if case.refuses is not None else seen.error is None
+def _runs(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return None if case.refuses is not None else observed.error is None
 
 
-def _refuses(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def _refuses(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if case.refuses is None:
         return None
-    return seen.error is not None and "ValueError" in seen.error["bases"]
+    return observed.error is not None and "ValueError" in observed.error["bases"]
 
 
-def _says_why(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not case.refuses or not _refuses(case, seen, expected) or seen.error is None:
+def _says_why(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not case.refuses or not _refuses(case, observed, expected) or observed.error is None:
         return None
-    message = seen.error["message"]
+    message = observed.error["message"]
     return all(any(t in message for t in text.split("|")) for text in case.refuses)
 
 
-def _shape(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not ran(case, seen):
+def _shape(exercise: Exercise, case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not ran(case, observed):
         return None
-    kinds = seen.facts.get("types", {})
+    kinds = observed.facts.get("types", {})
     return all(
         kinds.get(n) == exercise.returns
-        and n in seen.tensors
-        and seen.tensors[n].shape == expected[n].shape
+        and n in observed.tensors
+        and observed.tensors[n].shape == expected[n].shape
         for n in main_results(expected)
     )
 
 
-def _values(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not _shape(exercise, case, seen, expected):
+def _values(exercise: Exercise, case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not _shape(exercise, case, observed, expected):
         return None
-    return all(agrees(exercise, case, seen.tensors[n], expected[n]) for n in main_results(expected))
+    return all(
+        agrees(exercise, case, observed.tensors[n], expected[n]) for n in main_results(expected)
+    )
 
 
-def _dtype(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not _shape(exercise, case, seen, expected):
+def _dtype(exercise: Exercise, case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not _shape(exercise, case, observed, expected):
         return None
-    return all(seen.tensors[n].dtype == expected[n].dtype for n in main_results(expected))
+    return all(observed.tensors[n].dtype == expected[n].dtype for n in main_results(expected))
 
 
-def _finite(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not _shape(exercise, case, seen, expected):
+def _finite(exercise: Exercise, case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not _shape(exercise, case, observed, expected):
         return None
-    return all(bool(seen.tensors[n].isfinite().all()) for n in main_results(expected))
+    return all(bool(observed.tensors[n].isfinite().all()) for n in main_results(expected))
 
 
-def _gradients(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
-    unread = seen.facts.get("unread", ())
+def _gradients(
+    exercise: Exercise, case: Case, observed: Observation, expected: Expected
+) -> Verdict:
+    unread = observed.facts.get("unread", ())
     wanted = [n for n in expected if "grad:" in n and n not in unread]
-    off = {"gradient mode", "default device"} & set(seen.facts.get("left_behind", ()))
-    if not wanted or off or seen.facts.get("modified"):
+    off = {"gradient mode", "default device"} & set(observed.facts.get("left_behind", ()))
+    if not wanted or off or observed.facts.get("modified"):
         return None
-    if not _values(exercise, case, seen, expected):
+    if not _values(exercise, case, observed, expected):
         return None
-    return all(gradient_agrees(exercise, case, seen.tensors.get(n), expected[n]) for n in wanted)
+    return all(
+        gradient_agrees(exercise, case, observed.tensors.get(n), expected[n]) for n in wanted
+    )
 
 
-def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected) -> Verdict:
+def _half(exercise: Exercise, case: Case, observed: Observation, expected: Expected) -> Verdict:
     """Roughly right in bfloat16, if the answer's operators support it. The roundings of a model's
     steps to 8 bits add up to a twentieth of the largest number."""
-    if "half" in seen.facts:
-        return None if not seen.facts["half"] else f"raised {seen.facts['half']}"
-    half = seen.tensors.get("half")
-    if half is None or not _values(exercise, case, seen, expected):
+    if "half" in observed.facts:
+        return None if not observed.facts["half"] else f"raised {observed.facts['half']}"
+    half = observed.tensors.get("half")
+    if half is None or not _values(exercise, case, observed, expected):
         return None
     right = expected["out"]
     if half.shape != right.shape:
@@ -119,27 +125,27 @@ def _half(exercise: Exercise, case: Case, seen: Observation, expected: Expected)
     return bool(within(error, 0.2 * scale, "half precision").all()) or "is far off"
 
 
-def _device(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not ran(case, seen) or seen.error:
+def _device(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not ran(case, observed) or observed.error:
         return None
-    if seen.facts.get("device") or seen.facts.get("elsewhere") in NOT_THERE:
+    if observed.facts.get("device") or observed.facts.get("elsewhere") in NOT_THERE:
         return False
-    return True if seen.facts.get("elsewhere") == "there" else None
+    return True if observed.facts.get("elsewhere") == "there" else None
 
 
 def _without(fact: str) -> Callable[[Case, Observation, Expected], Verdict]:
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
-        return not seen.facts.get(fact) if ran(case, seen) else None
+    def holds(case: Case, observed: Observation, expected: Expected) -> Verdict:
+        return not observed.facts.get(fact) if ran(case, observed) else None
 
     return holds
 
 
-def _left_nothing(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return False if seen.facts.get("left_behind") else None
+def _left_nothing(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return False if observed.facts.get("left_behind") else None
 
 
-def _kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return False if seen.facts.get("overwritten") else None
+def _kept(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return False if observed.facts.get("overwritten") else None
 
 
 # ---------------------------------------------------------------- messages for failures
@@ -150,7 +156,7 @@ def evidence(t: Trial) -> str:
 
 
 def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
-    error, given = t.seen.error or {}, t.case.describe()
+    error, given = t.observed.error or {}, t.case.describe()
     if error.get("later"):
         mode = ", by name or in the other mode" if exercise.kind == "class" else ""
         given = f"{given}: this ran. A later call, with other inputs{mode}, failed."
@@ -175,10 +181,10 @@ def explain_error(exercise: Exercise, t: Trial) -> tuple[str, str]:
 
 
 def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
-    kinds, given = t.seen.facts.get("types", {}), t.case.describe()
+    kinds, given = t.observed.facts.get("types", {}), t.case.describe()
     for name in main_results(t.expected):
         kind, what = kinds.get(name, "nothing"), f"The {RESULTS.get(name, name)}"
-        if kind == "NoneType" and t.seen.facts.get("forward_unwritten"):
+        if kind == "NoneType" and t.observed.facts.get("forward_unwritten"):
             return "`forward` isn't written yet: it contains `...` and nothing else.", given
         if name == "out" and kind == "NoneType" and exercise.returns != "NoneType":
             return "Your function returns None: is there a `return`?", given
@@ -186,7 +192,7 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
             wanted = {"Tensor": "an ordinary tensor", "int": "an int", "NoneType": "None"}
             said = f"{what} should be {wanted.get(exercise.returns, exercise.returns)}."
             return said, f"{given}\nYours is: {kind}"
-        got, expected = tuple(t.seen.tensors[name].shape), tuple(t.expected[name].shape)
+        got, expected = tuple(t.observed.tensors[name].shape), tuple(t.expected[name].shape)
         if got != expected and name == "out" and COLLECTION.match(exercise.returns):
             lengths = f"{given}\nexpected length {expected[0]}\ngot length      {got[0]}"
             return f"{what} has length {got[0]}, expected {expected[0]}.", lengths
@@ -201,10 +207,10 @@ def explain_shape(exercise: Exercise, t: Trial) -> tuple[str, str]:
 
 def explain_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
     """A result with the wrong kind of number is reported before its values."""
-    if not _shape(exercise, t.case, t.seen, t.expected):
+    if not _shape(exercise, t.case, t.observed, t.expected):
         return None
     for name in main_results(t.expected):
-        got, expected = t.seen.tensors[name], t.expected[name]
+        got, expected = t.observed.tensors[name], t.expected[name]
         kinds = (got.is_floating_point(), got.dtype == torch.bool)
         if kinds != (expected.is_floating_point(), expected.dtype == torch.bool):
             said = f"The result is {_short(got.dtype)}, expected {_short(expected.dtype)}."
@@ -214,7 +220,7 @@ def explain_kind(exercise: Exercise, t: Trial) -> tuple[str, str] | None:
 
 def explain_values(exercise: Exercise, t: Trial) -> tuple[str, str]:
     for name in main_results(t.expected):
-        got, expected = t.seen.tensors[name], t.expected[name]
+        got, expected = t.observed.tensors[name], t.expected[name]
         wrong = ~close(exercise, t.case, got, expected)
         if not bool(wrong.any()):
             continue
@@ -231,10 +237,10 @@ def explain_values(exercise: Exercise, t: Trial) -> tuple[str, str]:
 
 def wrong_row(exercise: Exercise, t: Trial, most: int = 8) -> Row | None:
     """The row with the first wrong number, or the part of the row around that number."""
-    if not _shape(exercise, t.case, t.seen, t.expected):
+    if not _shape(exercise, t.case, t.observed, t.expected):
         return None
     for name in main_results(t.expected):
-        got, expected = t.seen.tensors[name], t.expected[name]
+        got, expected = t.observed.tensors[name], t.expected[name]
         wrong = ~close(exercise, t.case, got, expected)
         if not wrong.dim() or not bool(wrong.any()):
             continue
@@ -287,7 +293,7 @@ def _rounded(value: Any) -> str:
 
 
 def explain_refusal(t: Trial) -> tuple[str, str]:
-    given, error = evidence(t), t.seen.error
+    given, error = evidence(t), t.observed.error
     if error is None:
         return "This input should be refused with a ValueError, but no error was raised.", given
     return "This input should be refused with a ValueError.", f"{given}\n{_raised(error)}"
@@ -296,7 +302,7 @@ def explain_refusal(t: Trial) -> tuple[str, str]:
 def explain_wording(t: Trial) -> tuple[str, str]:
     wanted = " and ".join(dict.fromkeys(text.split("|")[0] for text in t.case.refuses or ()))
     said = f"The ValueError's message should contain {wanted}."
-    return said, f"{evidence(t)}\n{_raised(t.seen.error or {})}"
+    return said, f"{evidence(t)}\n{_raised(t.observed.error or {})}"
 
 
 def _raised(error: Mapping[str, Any]) -> str:
@@ -305,13 +311,13 @@ def _raised(error: Mapping[str, Any]) -> str:
 
 def explain_dtype(t: Trial) -> tuple[str, str]:
     names = main_results(t.expected)
-    name = next(n for n in names if t.seen.tensors[n].dtype != t.expected[n].dtype)
-    got, expected = _short(t.seen.tensors[name].dtype), _short(t.expected[name].dtype)
+    name = next(n for n in names if t.observed.tensors[n].dtype != t.expected[n].dtype)
+    got, expected = _short(t.observed.tensors[name].dtype), _short(t.expected[name].dtype)
     return f"The values are right, but the result is {got}, expected {expected}.", evidence(t)
 
 
 def explain_modified(t: Trial) -> tuple[str, str]:
-    names = ", ".join(t.seen.facts["modified"])
+    names = ", ".join(t.observed.facts["modified"])
     return f"Your code changed its input ({names}). The caller still needs it.", evidence(t)
 
 
@@ -323,7 +329,7 @@ UNSTABLE = {
 
 
 def explain_unstable(t: Trial) -> tuple[str, str]:
-    return UNSTABLE[t.seen.facts["unstable"]], evidence(t)
+    return UNSTABLE[t.observed.facts["unstable"]], evidence(t)
 
 
 def explain_kept(t: Trial) -> tuple[str, str]:
@@ -332,13 +338,13 @@ def explain_kept(t: Trial) -> tuple[str, str]:
 
 
 def explain_device(t: Trial) -> tuple[str, str]:
-    if t.seen.facts.get("device"):
-        got, expected = t.seen.facts["device"]
+    if t.observed.facts.get("device"):
+        got, expected = t.observed.facts["device"]
         return f"The result is on {got}, but its input was on {expected}.", evidence(t)
-    if t.seen.facts.get("elsewhere") == "numpy":
+    if t.observed.facts.get("elsewhere") == "numpy":
         said = "Your code turns its input into a NumPy array, which exists on the CPU alone."
         return said, evidence(t)
-    if t.seen.facts.get("elsewhere") == "here":
+    if t.observed.facts.get("elsewhere") == "here":
         said = "With the input on another device, the result was on the CPU."
     else:
         said = "With the input on another device, a tensor of yours was still on the CPU."
@@ -346,9 +352,9 @@ def explain_device(t: Trial) -> tuple[str, str]:
 
 
 def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
-    unread = t.seen.facts.get("unread", ())
+    unread = t.observed.facts.get("unread", ())
     for name in (n for n in t.expected if "grad:" in n and n not in unread):
-        got, where = t.seen.tensors.get(name), name.partition("grad:")[2]
+        got, where = t.observed.tensors.get(name), name.partition("grad:")[2]
         if gradient_agrees(exercise, t.case, got, t.expected[name]):
             continue
         mode = " in training mode" if name.startswith("train") else ""
@@ -357,13 +363,13 @@ def explain_gradient(exercise: Exercise, t: Trial) -> tuple[str, str]:
         weight = where in t.case.options.get("weights", {})
         other = ", or this parameter is frozen or not used" if weight else ""
         said = f"The values are right, but no gradient reaches {where}{mode}{other}."
-        raised = t.seen.facts.get("gradient_error", "")
+        raised = t.observed.facts.get("gradient_error", "")
         return said, "\n".join(filter(None, [evidence(t), raised]))
     return "The values are right, but a gradient is wrong.", evidence(t)
 
 
 def explain_left_behind(t: Trial) -> tuple[str, str]:
-    names = ", ".join(f"`{n}`" if "." in n else n for n in t.seen.facts["left_behind"])
+    names = ", ".join(f"`{n}`" if "." in n else n for n in t.observed.facts["left_behind"])
     return (
         f"A call changed something global: {names}. The check restored it; later code would "
         "have been affected.",
@@ -372,7 +378,10 @@ def explain_left_behind(t: Trial) -> tuple[str, str]:
 
 
 def explain_half(t: Trial) -> tuple[str, str]:
-    said = t.seen.facts.get("half") or "the result is far off, not finite, or has a different shape"
+    said = (
+        t.observed.facts.get("half")
+        or "the result is far off, not finite, or has a different shape"
+    )
     return f"It doesn't work for half precision (bfloat16): {said}.", evidence(t)
 
 

@@ -63,10 +63,10 @@ def filled(exercise: Exercise, misconception: Misconception | None = None) -> di
 
 def read_quiz(answer: Any, case: Case) -> Observation:
     """The entries of a dict as numbers, strings and lists of these; anything else by its type."""
-    seen = Observation()
+    observed = Observation()
     if not isinstance(answer, Mapping):
-        seen.facts["types"] = {"quiz": class_name(answer)}
-        return seen
+        observed.facts["types"] = {"quiz": class_name(answer)}
+        return observed
     kinds, given = {"quiz": "dict"}, {}
     renamed = case.options.get("formerly", {})
     answer = {renamed.get(name, name): value for name, value in answer.items()}
@@ -80,11 +80,11 @@ def read_quiz(answer: Any, case: Case) -> Observation:
             value = None if name in case.options["handed"] else _plain(answer[name])
             if value is not None:
                 given[name] = value
-    seen.facts |= {"types": kinds, "given": given}
+    observed.facts |= {"types": kinds, "entries": given}
     unknown = [str(k)[:60] for k in answer if k not in case.options["entries"]]
     if unknown:
-        seen.facts["unknown"] = unknown[:5]
-    return seen
+        observed.facts["unknown"] = unknown[:5]
+    return observed
 
 
 def _plain(value: Any, room: int = MAX_NUMBERS) -> Any:
@@ -112,10 +112,10 @@ def _plain(value: Any, room: int = MAX_NUMBERS) -> Any:
 # ---------------------------------------------------------------- judging
 
 
-def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
-    if refused := unreadable(exercise, seen):
+def judge_quiz(exercise: Exercise, observed: Observation) -> Report:
+    if refused := unreadable(exercise, observed):
         return refused
-    kinds, given = seen.facts["types"], seen.facts["given"]
+    kinds, given = observed.facts["types"], observed.facts["entries"]
     rows = []
     for e in exercise.entries:
         accepted = (e.answer, *e.also)
@@ -126,8 +126,8 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
     passed = right == len(rows)
     named = None if passed else _named(exercise, given)
     notes = []
-    if seen.facts.get("unknown"):
-        notes.append(f"Entries with unknown names: {', '.join(seen.facts['unknown'])}.")
+    if observed.facts.get("unknown"):
+        notes.append(f"Entries with unknown names: {', '.join(observed.facts['unknown'])}.")
     share = math.floor(exercise.points * right / len(rows) * 4) / 4
     return Report(
         exercise.id,
@@ -143,16 +143,16 @@ def judge_quiz(exercise: Exercise, seen: Observation) -> Report:
     )
 
 
-def unreadable(exercise: Exercise, seen: Observation) -> Report | None:
+def unreadable(exercise: Exercise, observed: Observation) -> Report | None:
     """The report if there is no dict, or no answer in it; else None."""
-    kinds = seen.facts.get("types", {})
-    if seen.error:
-        return Report.nothing(exercise, seen.error["message"])
+    kinds = observed.facts.get("types", {})
+    if observed.error:
+        return Report.nothing(exercise, observed.error["message"])
     if kinds.get("quiz") != "dict":
         kind = kinds.get("quiz")
         return Report.nothing(exercise, f"A quiz is answered with a dict; yours is: {kind}.")
     blank = all(kinds.get(e.name) in ("...", "missing") for e in exercise.entries)
-    if blank and not seen.facts.get("unknown"):
+    if blank and not observed.facts.get("unknown"):
         return Report.not_attempted(exercise)
     return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ._card import NOT_ATTEMPTED, BehaviourResult, Row, card, plain_text, points_word
 from ._exercise import Exercise
-from ._language import said
+from ._language import localised
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Report:
     terminal; a notebook shows the card. `misconceptions` are the ids that may explain a wrong
     answer, two if it takes two together, and `advice` holds for each what happened, why it matters
     and where to look. `because` explains partial points. The desk adds `hints`, `other_way` and
-    `place` to the card, and `stale`, which says that the report is about an earlier version.
+    `progress` to the card, and `stale`, which says that the report is about an earlier version.
     """
 
     exercise: str
@@ -39,7 +39,7 @@ class Report:
     stale: str = ""
     hints: tuple[str, ...] = ()
     other_way: str = ""
-    place: str = ""
+    progress: str = ""
 
     @classmethod
     def nothing(
@@ -80,14 +80,14 @@ class Report:
         return asdict(self) | {"misconception": self.misconception}
 
     @classmethod
-    def from_dict(cls, kept: dict[str, Any]) -> Report:
+    def from_dict(cls, data: dict[str, Any]) -> Report:
         """Rebuilds a report from the result of `to_dict`, even if that was stored as JSON."""
-        known = {name: value for name, value in kept.items() if name != "misconception"}
-        row = known["row"] and Row(**{k: _tuples(v) for k, v in known["row"].items()})
-        behaviours = [BehaviourResult(**behaviour) for behaviour in known["behaviours"]]
+        fields = {name: value for name, value in data.items() if name != "misconception"}
+        row = fields["row"] and Row(**{k: _tuples(v) for k, v in fields["row"].items()})
+        behaviours = [BehaviourResult(**behaviour) for behaviour in fields["behaviours"]]
         fixed = ("misconceptions", "advice", "hints")
-        lists = {name: _tuples(known[name]) for name in fixed}
-        return cls(**known | lists | {"row": row, "behaviours": behaviours})
+        lists = {name: _tuples(fields[name]) for name in fixed}
+        return cls(**fields | lists | {"row": row, "behaviours": behaviours})
 
     # This must be a finite number: nbgrader gives full marks for any other text.
     def __repr__(self) -> str:
@@ -104,32 +104,32 @@ class Report:
 
     def _lines(self) -> Iterable[str]:
         head = f"{self.exercise}: {self.status}, {self.points:g} of {points_word(self.max_points)}"
-        yield said(head)
+        yield localised(head)
         if self.stale:
             yield f"  {plain_text(self.stale)}"
         if self.message != NOT_ATTEMPTED:
             yield f"  {plain_text(self.message)}"
         for line in self.detail.splitlines():
-            yield f"    {said(line)}"
+            yield f"    {localised(line)}"
         for number, (what, why, look) in enumerate(self.advice):
             if number:
-                yield f"  {said('And at the same time:')}"
-            yield f"  {said('What happened: ')}{plain_text(what)}"
+                yield f"  {localised('And at the same time:')}"
+            yield f"  {localised('What happened: ')}{plain_text(what)}"
             if why:
-                yield f"  {said('Why it matters: ')}{plain_text(why)}"
-            yield f"  {said('Where to look: ')}{plain_text(look)}"
+                yield f"  {localised('Why it matters: ')}{plain_text(why)}"
+            yield f"  {localised('Where to look: ')}{plain_text(look)}"
         for row in self.behaviours:
             mark = "[ok]" if row.holds else "[wrong]" if row.worded else "[not yet]"
             scored = " ●" * (row.credit and bool(self.because))
-            yield f"  {said(mark):<9} {plain_text(row.text)}{scored}"
+            yield f"  {localised(mark):<9} {plain_text(row.text)}{scored}"
         if self.because:
             yield f"  {plain_text(self.because)}"
         for note in self.notes:
             first, *rest = note.splitlines()
-            yield f"  {said('Note: ')}{plain_text(first)}"
+            yield f"  {localised('Note: ')}{plain_text(first)}"
             yield from (f"    {line}" for line in rest)
         if self.hints_left and not self.passed:
-            yield f'  {said("Stuck? ")}hint("{self.exercise}")'
+            yield f'  {localised("Stuck? ")}hint("{self.exercise}")'
 
 
 def _tuples(value: Any) -> Any:

@@ -14,13 +14,13 @@ from ._answers import (
 )
 from ._card import GOOD, GREY, INK, LINE, Message, plain_text, points_word
 from ._catalogue import catalogue, course_folder, joined, own_folders
-from ._checker import kept_key, report_on
+from ._checker import cached_key, report_on
 from ._course import installed, package_folder
 from ._errors import failure_of, libraries, names_written, watch_cells
 from ._exercise import Exercise, Misconception, Rules
 from ._guard import Clock, run, time_budget
 from ._key import AnswerKey
-from ._language import MARKER, language, said, speaking
+from ._language import MARKER, language, localised, speaking
 from ._observation import MAX_ELEMENTS, pack, unpack
 from ._watching import part_codes, watch_later_threads
 
@@ -38,6 +38,7 @@ __all__ = [
     "Message",
     "Misconception",
     "Rules",
+    "cached_key",
     "catalogue",
     "course_folder",
     "describe",
@@ -45,9 +46,9 @@ __all__ = [
     "functions",
     "installed",
     "joined",
-    "kept_key",
     "language",
     "libraries",
+    "localised",
     "looks_unwritten",
     "names_bound",
     "names_called",
@@ -60,7 +61,6 @@ __all__ = [
     "points_word",
     "report_on",
     "run",
-    "said",
     "speaking",
     "time_budget",
     "undefined",

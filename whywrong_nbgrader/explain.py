@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from whywrong import Case, Observation
-from whywrong.hosting import AnswerKey, Exercise, joined, kept_key, own_folders
+from whywrong.hosting import AnswerKey, Exercise, cached_key, joined, own_folders
 
 from . import sandbox
 from .classroom import CantRun, Work, enter, read
@@ -55,7 +55,7 @@ def _told(work: Work, said: list[str], exercise: Exercise, settings: Settings) -
     yield from (f"! {line}" for line in said)
     yield from ("", "Submitted code", "")
     yield readable(answers(work).get(exercise.id, "(no cell defines it)"))
-    key = kept_key(exercise, seed_from(settings.secret)(exercise.id))
+    key = cached_key(exercise, seed_from(settings.secret)(exercise.id))
     report, seen, happened = watched_verdict(
         *(server(settings.tier), work.cells, exercise, joined(settings.own), key, settings.times),
         settings.files,
@@ -64,9 +64,10 @@ def _told(work: Work, said: list[str], exercise: Exercise, settings: Settings) -
     yield from (f"! {said}" for said in happened)
     yield from ("", "Inputs and results", "")
     if exercise.kind == "quiz":
-        given = seen[0].facts.get("given", {}) if seen else {}
+        entries = seen[0].facts.get("entries", {}) if seen else {}
         for entry in exercise.entries:
-            yield f"  {entry.name}: {given.get(entry.name, '(nothing)')!r}, right: {entry.answer!r}"
+            mine = entries.get(entry.name, "(nothing)")
+            yield f"  {entry.name}: {mine!r}, right: {entry.answer!r}"
         return
     for number, case in enumerate(key.cases):
         yield from _case(key, case, number, seen[number] if number < len(seen) else None)

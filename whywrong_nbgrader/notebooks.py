@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from whywrong import Catalogue, Observation, Report
-from whywrong.hosting import AnswerKey, Exercise, kept_key, names_written, speaking, time_budget
+from whywrong.hosting import AnswerKey, Exercise, cached_key, names_written, speaking, time_budget
 
 from .cells import Cell
 from .fork_server import Fork, ForkServer
@@ -298,7 +298,7 @@ def grade(
             if too_late:
                 report = Report.nothing(exercise, said)
             else:
-                key = kept_key(exercise, seed_of(exercise.id))
+                key = cached_key(exercise, seed_of(exercise.id))
                 report = run.judged(exercise, catalogue, key, [])
             graded.reports[exercise.id] = report.to_dict()
             graded.outputs.append([card(report, exercise)])

@@ -154,7 +154,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, catalogue: Catalogue) -
     Results are stored in English; the cards are shown in the language of the student's edition.
     """
     from whywrong import Report
-    from whywrong.hosting import language, said, speaking
+    from whywrong.hosting import language, localised, speaking
 
     about = nb.metadata.get("course", {})
     own = {cell.checks: number for number, cell in enumerate(cells_of(nb)) if cell.checks}
@@ -163,7 +163,7 @@ def fill_in(nb: NotebookNode, graded: Graded, name: str, catalogue: Catalogue) -
         from .outputs import told
 
         with speaking(spoken):
-            not_run = told(said(LEFT_OUT))
+            not_run = told(localised(LEFT_OUT))
         for number in graded.left_out:
             graded.outputs[number] = [not_run]
         for id, report in graded.reports.items():

@@ -152,7 +152,7 @@ def facts(raw: dict[str, Any]) -> dict[str, Any]:
     kept = {n: raw[n][:1000] for n in TEXTS if isinstance(raw.get(n), str)}
     kept |= {n: [t[:300] for t in raw[n]] for n in LISTS if _texts(raw.get(n))}
     kept |= {n: True for n in SWITCHES if raw.get(n) is True}
-    kept |= {n: raw[n] for n in ("traits", "given") if isinstance(raw.get(n), dict)}
+    kept |= {n: raw[n] for n in ("traits", "entries") if isinstance(raw.get(n), dict)}
     if isinstance(raw.get("types"), dict) and _texts(list(raw["types"].values())):
         kept["types"] = raw["types"]
     if _texts(raw.get("unknown")):

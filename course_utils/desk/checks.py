@@ -17,9 +17,9 @@ from whywrong.hosting import (
     failure_of,
     functions,
     joined,
+    localised,
     names_bound,
     names_called,
-    said,
     undefined,
     watch_cells,
 )
@@ -73,11 +73,11 @@ def _at_the_desk(report: Report, exercise: Exercise, known: Catalogue) -> Report
         hints=exercise.hints,
         hints_left=min(report.hints_left, hints_left(exercise)),
         other_way=exercise.other_way,
-        place=_place(exercise, known),
+        progress=_progress(exercise, known),
     )
 
 
-def _place(exercise: Exercise, known: Catalogue) -> str:
+def _progress(exercise: Exercise, known: Catalogue) -> str:
     """A phrase that says how much of the lesson is done, if progress is stored."""
     path = progress_path()
     if path is None:
@@ -147,7 +147,7 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
             function.__globals__.update(lent)
         names = " and ".join(lent)
         told = f"{exercise_id}: yours runs here, with the course's {names}, not defined here."
-        print(said(told if lent else f"{exercise_id}: yours runs here."))
+        print(localised(told if lent else f"{exercise_id}: yours runs here."))
         return answer
     why = "isn't right yet" if report.attempted else "isn't written yet"
     if (
@@ -156,7 +156,7 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
         and check_exercise(exercise, answer, 0, known).passed
     ):
         why = f"uses {' and '.join(_wrong_parts(exercise, answer, known))}, not right yet"
-    print(said(f"{exercise_id}: the finished one runs here, because yours {why}."))
+    print(localised(f"{exercise_id}: the finished one runs here, because yours {why}."))
     return finished
 
 
@@ -181,8 +181,8 @@ def hint(exercise_id: str, number: int | None = None) -> Message:
     if not count:
         return Message(f"No hints for {exercise.id}", "Its question contains all you need.")
     if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-        said = f'Hints are numbered from 1 to {count}: `hint("{exercise.id}", 1)`, or '
-        return Message(f"Which hint for {exercise.id}?", f'{said}`hint("{exercise.id}")`.')
+        asked = f'Hints are numbered from 1 to {count}: `hint("{exercise.id}", 1)`, or '
+        return Message(f"Which hint for {exercise.id}?", f'{asked}`hint("{exercise.id}")`.')
     shown = _hints_shown.setdefault(exercise.id, set())
     if number is None:
         number = next((n for n in range(1, count + 1) if n not in shown), count + 1)

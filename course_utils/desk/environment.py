@@ -62,10 +62,10 @@ def report_environment() -> None:
 def _said(lines: list[str]) -> list[str]:
     """Translate lines into the reader's language, if the packages needed for that are installed."""
     try:
-        from .language import said
+        from .language import localised
     except ImportError:
         return lines
-    return [said(line) for line in lines]
+    return [localised(line) for line in lines]
 
 
 def _unmet(requirements: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from .language import language, said
+from .language import language, localised
 from .rounding import fixed
 
 SAME = "as you predicted"
@@ -54,7 +54,7 @@ class Folded:
         return self.request
 
     def _repr_html_(self) -> str:
-        ask = said("Or show the result.")
+        ask = localised("Or show the result.")
         shown = f"<details><summary>{ask}</summary>{self.shown}</details>"
         return f"<p>{html.escape(self.request)}</p>{shown}"
 
@@ -104,12 +104,12 @@ def reveal(
     guess, result = _plain(guess), _plain(result)
     asked_for = NONE_YET if _unanswered(guess) else _several(guess, result)
     if asked_for:
-        Folded(said(asked_for), "\n".join([_shown(result, digits), *_kept("why", why)])).show()
+        Folded(localised(asked_for), "\n".join([_shown(result, digits), *_kept("why", why)])).show()
         return
     right = _same(guess, result, within)
     lines = [
-        said(f"your prediction: {_shown(guess, digits)}"),
-        said(f"the result: {_shown(result, digits)}  ({SAME if right else OTHER})"),
+        localised(f"your prediction: {_shown(guess, digits)}"),
+        localised(f"the result: {_shown(result, digits)}  ({SAME if right else OTHER})"),
     ]
     if not right:
         lines += _kept("wrong", why, lambda key: _fits(key, guess, result, within))
@@ -130,7 +130,7 @@ def _kept(part: str, name: str, fits: Callable[[str], bool] = bool) -> list[str]
     kept = kept_back()[lesson].get(part, {}).get(which, "") if name else ""
     if isinstance(kept, dict):
         kept = next((reply for key, reply in kept.items() if fits(key)), "")
-    text = said(kept)
+    text = localised(kept)
     return [text] if language() and text else textwrap.wrap(text, 90)  # a page wraps other scripts
 
 
@@ -174,17 +174,17 @@ def recall(lesson: str, answers: list[Any]) -> None:
     kept = kept_back()[lesson]["recall"]
     if not isinstance(answers, list) or len(answers) != len(kept["answers"]):
         count = len(kept["answers"])
-        print(said(f"Type {count} answers in square brackets, one per question."))
+        print(localised(f"Type {count} answers in square brackets, one per question."))
         return
     for number, (answer, right, why) in enumerate(
         zip(answers, kept["answers"], kept["because"], strict=True), start=1
     ):
         if _unanswered(answer):
-            print(said(f"{number}: no answer yet"))
+            print(localised(f"{number}: no answer yet"))
         elif _same(_meant(_plain(answer), right), right, kept.get("within", 0.01)):
-            print(said(f"{number}: right. {why}"))
+            print(localised(f"{number}: right. {why}"))
         else:
-            print(said(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up."))
+            print(localised(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up."))
 
 
 def caption(name: str, **numbers: Any) -> dict[str, str]:

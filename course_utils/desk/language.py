@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from whywrong.hosting import MARKER, installed, language, said
+from whywrong.hosting import MARKER, installed, language, localised
 
 __all__ = [
     "MARKER",
@@ -19,7 +19,7 @@ __all__ = [
     "fonts",
     "is_wide",
     "language",
-    "said",
+    "localised",
     "sentences_of_the_page",
     "settings",
 ]

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from whywrong import Report
-from whywrong.hosting import GOOD, GREY, INK, LINE, course_folder, points_word, said
+from whywrong.hosting import GOOD, GREY, INK, LINE, course_folder, localised, points_word
 
 from .language import filled
 
@@ -170,10 +170,10 @@ class Progress:
         return (one for one in every if one[0] not in self.optional)
 
     def _note(self, id: str) -> str:
-        return f"\xa0{said('(optional)')}" if id in self.optional else ""
+        return f"\xa0{localised('(optional)')}" if id in self.optional else ""
 
     def __repr__(self) -> str:
-        lines = [said(self.notice)] if self.notice else []
+        lines = [localised(self.notice)] if self.notice else []
         for lesson, exercises in self.rows:
             own = Progress([(lesson, exercises)], optional=self.optional)
             full = round(10 * own.points / (own.max_points or 1))
@@ -181,13 +181,13 @@ class Progress:
             lines.append(f"{filled(_title(lesson), 24)} {bar} {own._points()}")
             names = "  ".join(f"{_sign(p, m)}\xa0{id}{self._note(id)}" for id, p, m in exercises)
             lines.append(textwrap.fill(names, 100, initial_indent="  ", subsequent_indent="  "))
-        return "\n".join([*lines, said(SIGNS), self._total(), self._next()])
+        return "\n".join([*lines, localised(SIGNS), self._total(), self._next()])
 
     def _repr_html_(self) -> str:
         cell = "text-align:left;vertical-align:top;padding:0.3em 1em 0.3em 0;"
         cell += f"border-bottom:1px solid {LINE}"
         head = "".join(
-            f'<th scope="col" style="{cell}">{said(name)}</th>'
+            f'<th scope="col" style="{cell}">{localised(name)}</th>'
             for name in ("Lesson", "Points", "Exercises")
         )
         body = []
@@ -203,19 +203,19 @@ class Progress:
                 f'<td style="{cell};white-space:nowrap">{own._bar()}{own._points()}</td>'
                 f'<td style="{cell};overflow-wrap:anywhere">{names}</td></tr>'
             )
-        notice = f"<p>{html.escape(said(self.notice))}</p>" if self.notice else ""
+        notice = f"<p>{html.escape(localised(self.notice))}</p>" if self.notice else ""
         return (
             f'<div style="color:{INK};overflow-x:auto">{notice}{self._bar()}'
             f"<p><b>{self._total()}</b> {self._next(_link)}</p>"
             f'<table style="border-collapse:collapse;margin:0"><thead><tr>{head}</tr>'
-            f"</thead><tbody>{''.join(body)}</tbody></table><p>{said(SIGNS)}</p></div>"
+            f"</thead><tbody>{''.join(body)}</tbody></table><p>{localised(SIGNS)}</p></div>"
         )
 
     def _points(self) -> str:
-        return said(f"{self.points:g} of {self.max_points:g}")
+        return localised(f"{self.points:g} of {self.max_points:g}")
 
     def _total(self) -> str:
-        return said(f"{self.points:g} of {points_word(self.max_points)}.")
+        return localised(f"{self.points:g} of {points_word(self.max_points)}.")
 
     def _next(self, shown: Callable[[str], str] | None = None) -> str:
         """The first exercise that isn't done, in HTML if `shown` makes HTML of its lesson."""
@@ -223,8 +223,8 @@ class Progress:
             for id, points, most in exercises:
                 if points != most and id not in self.optional:
                     name = f"<code>{html.escape(id)}</code>" if shown else id
-                    return said(f"Next: {name} in {(shown or _title)(lesson)}")
-        return said("All exercises are done.") if self.rows else ""
+                    return localised(f"Next: {name} in {(shown or _title)(lesson)}")
+        return localised("All exercises are done.") if self.rows else ""
 
     def _bar(self) -> str:
         share = 100 * self.points / (self.max_points or 1)
@@ -237,7 +237,7 @@ class Progress:
 
 def _title(lesson: str) -> str:
     """The title of a lesson: "03 softmax masking" for "1-averages/03_softmax_masking"."""
-    return said(lesson.split("/")[-1].replace("_", " "))
+    return localised(lesson.split("/")[-1].replace("_", " "))
 
 
 def _link(lesson: str) -> str:

@@ -21,7 +21,7 @@ from .. import clinic
 from ..attention import merge_heads, split_heads
 from ..data import WordTokenizer, toy_english
 from ..desk.environment import device, use_threads
-from ..desk.language import filled, said
+from ..desk.language import filled, localised
 from ..language_model import TinyLM, next_logits, training_step
 from ..transformer import FeedForward, LayerNorm
 from . import patients
@@ -261,7 +261,7 @@ def examined(models: Mapping[str, ClinicModel]) -> dict[str, dict[str, bool]]:
 
 def show_examined(models: Mapping[str, ClinicModel]) -> None:
     """Print the table of `examined`."""
-    print((" " * 8 + "".join(filled(said(name), 20) for name in INSTRUMENTS)).rstrip())
+    print((" " * 8 + "".join(filled(localised(name), 20) for name in INSTRUMENTS)).rstrip())
     for name, row in examined(models).items():
         print(f"{name:8}" + "".join(f"{'x' if hit else '.':20}" for hit in row.values()).rstrip())
 
@@ -281,8 +281,8 @@ def next_word(model: ClinicModel, text: str, beside: str = "") -> str:
 def in_a_batch(program: Callable[..., Any], text: str, beside: str) -> None:
     """Print patient A's next word after a text, alone and in a batch with a longer text."""
     model = treated("A", program)
-    print(f"{filled(said('alone:'), 12)}{text} {next_word(model, text)}")
-    print(f"{filled(said('in a batch:'), 12)}{text} {next_word(model, text, beside)}")
+    print(f"{filled(localised('alone:'), 12)}{text} {next_word(model, text)}")
+    print(f"{filled(localised('in a batch:'), 12)}{text} {next_word(model, text, beside)}")
 
 
 def loss_and_text(
@@ -302,7 +302,7 @@ def loss_and_text(
     else:
         model, seen = train(patient, 300, program)
         last = fmean(seen[-10:])
-    print(said(f"loss {last:.1f}, and the floor is {FLOOR:.2f}"))
+    print(localised(f"loss {last:.1f}, and the floor is {FLOOR:.2f}"))
     print(free_text(model, beginning, length=20))
     return model
 
@@ -326,7 +326,7 @@ def in_half_precision(attend: Callable[..., Tensor], widths: Sequence[int]) -> N
     """Print for each width whether `in_half` gives NaN."""
     for width in widths:
         bad = bool(in_half(attend, width).isnan().any())
-        print(said(f"{width} wide:").rjust(9), "NaN" if bad else said("fine"))
+        print(localised(f"{width} wide:").rjust(9), "NaN" if bad else localised("fine"))
 
 
 def train_in_half(attend: Callable[..., Tensor], cure: Callable[[Tensor], Tensor]) -> list[float]:
@@ -377,7 +377,7 @@ def outcome(program: Callable[..., Tensor], length: int) -> str:
 def run_on_lengths(program: Callable[..., Tensor], lengths: Sequence[int]) -> None:
     """Print the `outcome` of patient F for texts of these lengths."""
     for length in lengths:
-        print(said(f"{length} tokens:").rjust(10), said(outcome(program, length)))
+        print(localised(f"{length} tokens:").rjust(10), localised(outcome(program, length)))
 
 
 class WithCache(nn.Module):

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from .. import attention, transformer
 from ..data import VERBS, VERBS_WITH_OBJECT, WordTokenizer, toy_english
 from ..desk.environment import use_threads
-from ..desk.language import filled, said
+from ..desk.language import filled, localised
 from ..desk.points import INK, LINE, losses, record_loss
 from ..language_model import held_out_loss, train_lm
 from .training import seeded
@@ -89,7 +89,7 @@ class Run:
     model: nn.Module | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return said(f"{self.row}, with {self.part}: {self.loss:.3f} nats per word")
+        return localised(f"{self.row}, with {self.part}: {self.loss:.3f} nats per word")
 
 
 class Model(nn.Module):
@@ -265,21 +265,24 @@ class Table:
     older: list[str]
 
     def __repr__(self) -> str:
-        heads = filled(said("lesson"), 8) + filled(said("what the model has"), 42)
-        rows = [heads + filled(said("nats per word"), 22) + said("plural verb")]
+        heads = filled(localised("lesson"), 8) + filled(localised("what the model has"), 42)
+        rows = [heads + filled(localised("nats per word"), 22) + localised("plural verb")]
         for line in self.lines:
             numbers = [
                 " ".join(filter(None, [own, f"({known})" if known else ""]))
                 for own, known in zip(line.measured, line.finished, strict=True)
             ]
-            part = f"  {said(line.part)}" if line.part else ""
-            begin = filled(line.lesson, 8) + filled(said(line.name), 42) + filled(numbers[0], 22)
+            part = f"  {localised(line.part)}" if line.part else ""
+            begin = (
+                filled(line.lesson, 8) + filled(localised(line.name), 42) + filled(numbers[0], 22)
+            )
             rows.append(f"{begin}{numbers[1]:20}{part}".rstrip())
         rows += [
-            said(note) for note in ("In parentheses: five runs with the finished part.", *NOTES)
+            localised(note)
+            for note in ("In parentheses: five runs with the finished part.", *NOTES)
         ]
         for name, lines in self.texts.items():
-            rows += [f"{said(name)}:", *(f"    {BEGINNING} … {line}" for line in lines)]
+            rows += [f"{localised(name)}:", *(f"    {BEGINNING} … {line}" for line in lines)]
         return "\n".join(rows)
 
     def _repr_html_(self) -> str:
@@ -291,18 +294,18 @@ class Table:
             "plural verb",
             "five runs",
         )
-        rows = [_html_row("th", *map(said, heads))]
+        rows = [_html_row("th", *map(localised, heads))]
         for line in self.lines:
             (loss, plural), (losses, plurals) = line.measured, line.finished
-            name = f"{html.escape(said(line.name))} {_grey(line.part)}"
+            name = f"{html.escape(localised(line.name))} {_grey(line.part)}"
             rows.append(_html_row("td", line.lesson, name, loss, losses, plural, plurals))
         notes = ("Grey: five runs with the finished part.", *NOTES)
-        paragraphs = [" ".join(html.escape(said(note)) for note in notes)]
+        paragraphs = [" ".join(html.escape(localised(note)) for note in notes)]
         for name, lines in self.texts.items():
             written = (f"<br>{_grey(BEGINNING)} … {html.escape(line)}" for line in lines)
-            paragraphs.append(f"<b>{html.escape(said(name))}</b>{''.join(written)}")
-        older = "<br>".join(html.escape(said(run)) for run in self.older)
-        summary = f"<summary>{said('Your other runs')}</summary>"
+            paragraphs.append(f"<b>{html.escape(localised(name))}</b>{''.join(written)}")
+        older = "<br>".join(html.escape(localised(run)) for run in self.older)
+        summary = f"<summary>{localised('Your other runs')}</summary>"
         return (
             f'<div class="loss-so-far" style="color:{INK};overflow-x:auto">'
             '<table style="border-collapse:collapse;margin:0;color:inherit">'
@@ -334,7 +337,7 @@ def _html_row(tag: str, *cells: str) -> str:
 
 
 def _grey(text: str) -> str:
-    return f'<span style="opacity:0.65">{html.escape(said(text))}</span>' if text else ""
+    return f'<span style="opacity:0.65">{html.escape(localised(text))}</span>' if text else ""
 
 
 def show(*shown: str | Run) -> None:

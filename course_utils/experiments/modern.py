@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data import CharacterTokenizer, read_text, train_and_held_out
-from ..desk.language import said
+from ..desk.language import localised
 from ..language_model import held_out_loss, sliding_windows, train_lm
 from ..show.live import watch_training
 from .tiny_lm import without_repeats
@@ -66,7 +66,7 @@ def random_llama() -> Any:
     try:
         from transformers import LlamaConfig, LlamaForCausalLM
     except ModuleNotFoundError:
-        return print(said("transformers isn't installed here."))
+        return print(localised("transformers isn't installed here."))
     config = LlamaConfig(
         vocab_size=50, hidden_size=24, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=6, num_key_value_heads=2, tie_word_embeddings=True,

@@ -28,7 +28,7 @@ from ..attention import attention_scores, causal_mask, split_heads
 from ..data.real_text import Merges, bits_per_byte, decode, encode_text, vocabulary
 from ..data.real_text import encode as finished_encode
 from ..desk.environment import use_threads
-from ..desk.language import said
+from ..desk.language import localised
 from ..language_model import evaluating
 from ..todays_models import ModernLM, sample_cached
 from ..transformer import apply_rope
@@ -369,7 +369,9 @@ def in_seconds(
         used += time.process_time() - began
         if used > seconds:
             print(
-                said(f"encode: the finished one goes on here, after {seconds:g} seconds of yours.")
+                localised(
+                    f"encode: the finished one goes on here, after {seconds:g} seconds of yours."
+                )
             )
         return ids
 

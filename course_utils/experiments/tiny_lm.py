@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ..data import agreement_prefixes, toy_english
 from ..desk.environment import use_threads
-from ..desk.language import said
+from ..desk.language import localised
 from ..desk.points import progress_path
 from ..language_model import TinyLM, held_out_loss, training_step
 from ..show.drawing import Picture, titled
@@ -48,7 +48,7 @@ def keep(model: nn.Module) -> None:
     save_file(
         {name: w.contiguous() for name, w in model.state_dict().items()}, path.with_name(KEPT)
     )
-    print(said(f"The parameters of your model are kept for lesson 13, in {KEPT}."))
+    print(localised(f"The parameters of your model are kept for lesson 13, in {KEPT}."))
 
 
 def readers_model() -> TinyLM:
@@ -58,12 +58,12 @@ def readers_model() -> TinyLM:
     try:
         if own and own.exists():
             model.load_state_dict(load_file(own))
-            print(said("the model: yours, as you trained it in lesson 10"))
+            print(localised("the model: yours, as you trained it in lesson 10"))
             return model.eval()
         why = "lesson 10 keeps yours once your own loop has trained it"
     except Exception as error:  # a damaged file, or a model of other sizes
         why = f"yours can't be read: {type(error).__name__}"
-    print(said(f"the model: the stored one ({why})"))
+    print(localised(f"the model: the stored one ({why})"))
     model.load_state_dict({name: w.float() for name, w in load_file(STORED).items()})
     return model.eval()
 

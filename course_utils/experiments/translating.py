@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..data.toy_french import BOS_ID, EOS_ID, PAD_ID, Pair, english, french
 from ..desk.environment import use_threads
-from ..desk.language import columns, said
+from ..desk.language import columns, localised
 from ..language_model import evaluating
 from ..show.drawing import Picture, titled
 from ..translation import (
@@ -146,7 +146,10 @@ def judged(
 def show_judged(results: dict[int, Judged]) -> None:
     """Print the results of `judged`, one row per width."""
     heads = "width", "right", "wrong: the search missed it", "wrong: the model prefers it"
-    print(*(" " * (len(head) - columns(said(head))) + said(head) for head in heads), sep="  ")
+    print(
+        *(" " * (len(head) - columns(localised(head))) + localised(head) for head in heads),
+        sep="  ",
+    )
     for width, row in results.items():
         print(f"{width:5}  {row.right:5.2f}  {row.missed:27.2f}  {row.preferred:27.2f}")
 

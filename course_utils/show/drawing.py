@@ -33,7 +33,7 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
-from course_utils.desk.language import fonts, is_wide, said
+from course_utils.desk.language import fonts, is_wide, localised
 from course_utils.desk.rounding import fixed
 from course_utils.show import colours
 
@@ -97,7 +97,7 @@ class Picture:
     def __init__(self, figure: Figure, alt: str) -> None:
         if not alt.strip():
             raise ValueError("alt is empty: say in a sentence what the figure shows")
-        self.alt = said(" ".join(alt.split()))
+        self.alt = localised(" ".join(alt.split()))
         image = _drawn(figure)
         self.width, self.height = (round(side / PIXEL_DENSITY) for side in image.size)
         self.webp = _encoded(image.point(FEWER_SHADES), format="WEBP", lossless=True, method=2)
@@ -163,7 +163,7 @@ def entitle(figure: Figure, title: str) -> None:
 
 def _in_the_reader_s_language(title: str) -> tuple[str, list[str]]:
     """Translate a title, and find its fonts; it stays English if no font has its characters."""
-    own, latin = said(title), list(matplotlib.rcParams["font.family"])
+    own, latin = localised(title), list(matplotlib.rcParams["font.family"])
     if own == title:
         return title, latin
     known = set(font_manager.get_font_names())

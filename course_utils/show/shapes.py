@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..desk.language import columns, filled, said
+from ..desk.language import columns, filled, localised
 
 Shape = tuple[int, ...]
 Lettered = list[tuple[Shape, tuple[str, ...]]]
@@ -65,14 +65,14 @@ class ShapeTrace:
     limit: int
 
     def __str__(self) -> str:
-        rows = [tuple(map(said, HEADS))]
+        rows = [tuple(map(localised, HEADS))]
         rows += [
-            (said(name), self._text(before), self._text(after) or said(RAISED))
+            (localised(name), self._text(before), self._text(after) or localised(RAISED))
             for name, before, after in self._rows()
         ]
         first, second = (max(columns(row[i]) for row in rows) for i in (0, 1))
         sizes = ", ".join(f"{letter} = {size}" for letter, size in self.letters.items())
-        lines = [said(f"Shapes through {self.title}"), sizes][: 1 + bool(sizes)]
+        lines = [localised(f"Shapes through {self.title}"), sizes][: 1 + bool(sizes)]
         lines += [f"{filled(a, first)}   {filled(b, second)}   {c}".rstrip() for a, b, c in rows]
         return "\n".join(lines + self._rest())
 
@@ -96,7 +96,7 @@ class ShapeTrace:
 
     def _rest(self) -> list[str]:
         hidden = len(self.steps) - self.limit
-        return [said(f"… and {hidden} more steps")] if hidden > 0 else []
+        return [localised(f"… and {hidden} more steps")] if hidden > 0 else []
 
     def _text(self, shapes: Lettered) -> str:
         named = [(f"({', '.join(map(str, shape))})", letters) for shape, letters in shapes]
@@ -104,19 +104,19 @@ class ShapeTrace:
 
     def _html(self) -> str:
         cell = "padding: 2px 10px; text-align: left; white-space: nowrap"
-        head = "".join(f'<th scope="col" style="{cell}">{said(head)}</th>' for head in HEADS)
+        head = "".join(f'<th scope="col" style="{cell}">{localised(head)}</th>' for head in HEADS)
         body = "".join(
             f'<tr><th scope="row" style="{cell}; font-weight: normal">'
-            f"{html.escape(said(name))}</th>"
+            f"{html.escape(localised(name))}</th>"
             f'<td style="{cell}">{self._chips(before)}</td>'
-            f'<td style="{cell}">{self._chips(after) or said(RAISED)}</td></tr>'
+            f'<td style="{cell}">{self._chips(after) or localised(RAISED)}</td></tr>'
             for name, before, after in self._rows()
         )
         notes = "".join(f"<p>{line}</p>" for line in self._rest())
         return (
             '<div style="overflow-x: auto"><table style="font-family: monospace; color: inherit">'
             '<caption style="text-align: left">'
-            f"{html.escape(said(f'Shapes through {self.title}'))}</caption>"
+            f"{html.escape(localised(f'Shapes through {self.title}'))}</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
         )
 
@@ -185,7 +185,7 @@ def trace_shapes(
             shapes_out = tuple(tuple(tensor.shape) for tensor in _tensors(result))
             recorder.steps.append(Step("output", "", (), shapes_out))
     except Exception as error:
-        error.add_note(said("The steps up to the error:") + f"\n{trace()}")
+        error.add_note(localised("The steps up to the error:") + f"\n{trace()}")
         raise
     return trace()
 

@@ -114,13 +114,13 @@ def block_oracle(
 
 
 @true_of("A token's numbers affect its result", credit=True, gate=True, role="typical")
-def depends(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return not near(seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0])
+def depends(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return not near(observed.tensors["changed"][0, 0], observed.tensors["out"][0, 0])
 
 
 @true_of("No token affects another token's result", credit=True, role="typical")
-def each_apart(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def each_apart(case: Case, observed: Observation, expected: Expected) -> Verdict:
     """The case with token 0 of text 0 changed."""
-    return near(seen.tensors["changed"][1:], seen.tensors["out"][1:]) and near(
-        seen.tensors["changed"][0, 1:], seen.tensors["out"][0, 1:]
+    return near(observed.tensors["changed"][1:], observed.tensors["out"][1:]) and near(
+        observed.tensors["changed"][0, 1:], observed.tensors["out"][0, 1:]
     )

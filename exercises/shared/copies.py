@@ -53,11 +53,11 @@ class CopyProbe:
         return modules
 
     def __call__(self, answer: Any, case: Case) -> Observation:
-        seen = Observation()
+        observed = Observation()
         source, target = self._modules(case)
         if case.refuses is not None:
-            seen.put("returned", _call(answer, case, source, target))
-            return seen
+            observed.put("returned", _call(answer, case, source, target))
+            return observed
         given, before = _whole(source), dict(target.named_parameters())
         asked = {n: p.requires_grad for n, p in before.items()}
         held = [*source.parameters()]
@@ -80,7 +80,7 @@ class CopyProbe:
         after = dict(target.named_parameters())
         theirs = [part(target, n) for n in before]
         tensors = [t for t in theirs if isinstance(t, Tensor)]
-        seen.facts["traits"] = {
+        observed.facts["traits"] = {
             "kept": after.keys() == before.keys() and all(after[n] is before[n] for n in before),
             "asks_as_before": all(
                 getattr(t, "requires_grad", None) == asked[n]
@@ -92,15 +92,15 @@ class CopyProbe:
             "rest": _alike(_rest(target), rest),
         }
         if not _alike(_whole(source), given):
-            seen.facts["modified"] = [next(iter(case.inputs))]
-        seen.put("returned", returned)
+            observed.facts["modified"] = [next(iter(case.inputs))]
+        observed.put("returned", returned)
         for name, value in zip(before, theirs, strict=True):
-            seen.put(name, value)
+            observed.put(name, value)
         with torch.no_grad():
-            seen.put("out", target.eval()(fresh(case.options["x"])))
+            observed.put("out", target.eval()(fresh(case.options["x"])))
         if "typical" in case.roles:
-            seen.facts["elsewhere"] = self._happened_elsewhere(answer, case)
-        return seen
+            observed.facts["elsewhere"] = self._happened_elsewhere(answer, case)
+        return observed
 
     def _happened_elsewhere(self, answer: Any, case: Case) -> str:
         modules = self._modules(case)
@@ -115,13 +115,13 @@ class CopyProbe:
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """Only the target's output afterwards."""
-        seen = Observation()
+        observed = Observation()
         source, target = self._modules(case)
         _call(answer, case, source, target)
         if case.refuses is None:
             with torch.no_grad():
-                seen.put("out", target.eval()(fresh(case.options["x"])))
-        return seen
+                observed.put("out", target.eval()(fresh(case.options["x"])))
+        return observed
 
 
 def _call(answer: Any, case: Case, source: nn.Module, target: nn.Module) -> Any:
@@ -185,14 +185,18 @@ def _memory(*tensors: Iterable[Tensor]) -> set[int]:
 
 
 def _trait(name: str, wanted: Any) -> Callable[..., Verdict]:
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
-        return bool(seen.traits[name] == wanted) if name in seen.traits else None
+    def holds(case: Case, observed: Observation, expected: Expected) -> Verdict:
+        return bool(observed.traits[name] == wanted) if name in observed.traits else None
 
     return holds
 
 
-def _returns_none(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return bool(seen.facts["types"]["returned"] == "NoneType") if "types" in seen.facts else None
+def _returns_none(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return (
+        bool(observed.facts["types"]["returned"] == "NoneType")
+        if "types" in observed.facts
+        else None
+    )
 
 
 COPY_PROPERTIES = (

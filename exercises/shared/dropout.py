@@ -81,10 +81,10 @@ class Drops:
             made.append((f"drops {what} twice", {name: 2 - p}))  # 1 - (1 - p)² in all
         return made
 
-    def glance(self, make: Callable[..., Any], case: Case, seen: Observation) -> None:
+    def glance(self, make: Callable[..., Any], case: Case, observed: Observation) -> None:
         """What a few draws show of a mistake: see `alike`."""
-        module = _see_in_common(make, case, seen)
-        seen.put("draw:few", moments_of(module, case, FEW))
+        module = _see_in_common(make, case, observed)
+        observed.put("draw:few", moments_of(module, case, FEW))
 
     def moments(self, rates: Rates) -> Tensor:
         known = self.__dict__.setdefault("known", {})
@@ -152,21 +152,21 @@ def with_dropout(
     return made
 
 
-def see_dropout(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_dropout(make: Callable[..., Any], case: Case, observed: Observation) -> None:
     """Records the moments of draws in training mode; what calls of two modules with two seeds have
     in common, though they shouldn't; gradients; bfloat16, and another device."""
     if "dropout" not in case.roles:
         return
-    module = _see_in_common(make, case, seen)
-    seen.put("draw:moments", moments_of(module, case, TEXTS))
-    see_slope(make, case, seen)
+    module = _see_in_common(make, case, observed)
+    observed.put("draw:moments", moments_of(module, case, TEXTS))
+    see_slope(make, case, observed)
     half = make(torch.bfloat16, as_made=True).train()
-    see_half(lambda args: half(*args), case, seen)
-    seen.tensors.pop("half", None)  # draws
-    seen.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
+    see_half(lambda args: half(*args), case, observed)
+    observed.tensors.pop("half", None)  # draws
+    observed.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
-def _see_in_common(make: Callable[..., Any], case: Case, seen: Observation) -> Any:
+def _see_in_common(make: Callable[..., Any], case: Case, observed: Observation) -> Any:
     """Records what calls in training mode have in common, and returns the last module."""
     draws = []
     for seed in (1, 2):
@@ -181,7 +181,7 @@ def _see_in_common(make: Callable[..., Any], case: Case, seen: Observation) -> A
         for gradients in (True, False):
             with torch.set_grad_enabled(gradients):
                 draws.append(module(*many(case, 8)))
-    seen.facts.setdefault("traits", {})["draws"] = _in_common(draws, make()(*many(case, 8)))
+    observed.facts.setdefault("traits", {})["draws"] = _in_common(draws, make()(*many(case, 8)))
     return module
 
 
@@ -208,7 +208,7 @@ def _in_common(draws: Sequence[Tensor], still: Tensor) -> str:
     return ""
 
 
-def see_slope(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_slope(make: Callable[..., Any], case: Case, observed: Observation) -> None:
     """Of one draw, along a direction of all parameters: measured, and from the gradients."""
     module = make(torch.float64, as_made=True)
     inputs = [fresh(v, dtype=torch.float64) for v in case.inputs.values()]
@@ -232,9 +232,9 @@ def see_slope(make: Callable[..., Any], case: Case, seen: Observation) -> None:
             above = total()
             go(-2e-6)
             measured = (above - total()) / 2e-6
-        seen.put("draw:slopes", torch.stack([measured.detach(), torch.as_tensor(slope)]))
+        observed.put("draw:slopes", torch.stack([measured.detach(), torch.as_tensor(slope)]))
     except Exception as error:
-        seen.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
+        observed.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
 # ---------------------------------------------------------------- what the draws show
@@ -244,15 +244,15 @@ def alike(one: Trial, other: Trial) -> bool:
     """Whether two answers of which the same is said make the same mistake: one that has words of
     its own, or else draws from the same distribution. Few draws of the other show only whether it
     may be so."""
-    drops, mine = one.case.options["drops"], one.seen.tensors.get("draw:moments")
-    few, theirs = (other.seen.tensors.get(f"draw:{kind}") for kind in ("few", "moments"))
+    drops, mine = one.case.options["drops"], one.observed.tensors.get("draw:moments")
+    few, theirs = (other.observed.tensors.get(f"draw:{kind}") for kind in ("few", "moments"))
     if mine is None or (few is None and theirs is None):
         return True
     fault = drops.mistake(mine)
     if few is not None:
-        if one.seen.traits["draws"] != other.seen.traits["draws"]:
+        if one.observed.traits["draws"] != other.observed.traits["draws"]:
             return False
-        if one.seen.traits["draws"] or not bool(mine.isfinite().all()):
+        if one.observed.traits["draws"] or not bool(mine.isfinite().all()):
             return True
         return drops.may_make(fault, few) if fault else distance(few, mine) < FAR
     if fault or theirs is None:
@@ -269,13 +269,13 @@ def alike(one: Trial, other: Trial) -> bool:
     draws=alike,
     breaks="In training, dropout should act in the right places, and scale the rest by 1/(1 - p)",
 )
-def dropout(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    still, drops = seen.tensors["out"], case.options["drops"]
+def dropout(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    still, drops = observed.tensors["out"], case.options["drops"]
     if not torch.allclose(still.double(), expected["out"].double(), atol=1e-4):
         return None  # wrong even without dropout, which other properties report
-    if seen.traits["draws"]:
-        return seen.traits["draws"]
-    mine = seen.tensors["draw:moments"]
+    if observed.traits["draws"]:
+        return observed.traits["draws"]
+    mine = observed.tensors["draw:moments"]
     if not bool(mine.isfinite().all()):
         return "gives NaN"
     if drops.accepts(mine):
@@ -299,14 +299,14 @@ def _how_much(mine: Tensor, right: Tensor) -> str:
     breaks="In training with dropout, gradients don't match the result: is a step detached, or "
     "written over?",
 )
-def trains(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if "slopes" in seen.facts:
-        return f"raises {seen.facts['slopes']}"
-    return slopes_agree(seen)
+def trains(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if "slopes" in observed.facts:
+        return f"raises {observed.facts['slopes']}"
+    return slopes_agree(observed)
 
 
-def slopes_agree(seen: Observation) -> bool:
-    measured, by_gradient = seen.tensors["draw:slopes"].tolist()
+def slopes_agree(observed: Observation) -> bool:
+    measured, by_gradient = observed.tensors["draw:slopes"].tolist()
     return bool(abs(measured - by_gradient) <= 0.02 * max(abs(measured), 0.1))
 
 

@@ -272,7 +272,7 @@ def values_of(case: Case, x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- evidence
 
 
-def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_head(make: Callable[..., Any], case: Case, observed: Observation) -> None:
     """More calls: another ending, equal tokens, short and long texts by turns, with dropout."""
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
     T = x.shape[1]
@@ -284,7 +284,7 @@ def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
             return module(fresh(x), *mask)
 
     if "dropout" in case.roles:
-        see_dropout(make, case, seen)
+        see_dropout(make, case, observed)
         return
 
     def made(**how: Any) -> Any:
@@ -293,53 +293,55 @@ def see_head(make: Callable[..., Any], case: Case, seen: Observation) -> None:
 
     changed = x.clone()
     changed[0, half:] += 1.0
-    seen.put("changed", call(made(), changed))
-    seen.put("equal", made()(fresh(x[:, :1].expand_as(x))))
+    observed.put("changed", call(made(), changed))
+    observed.put("equal", made()(fresh(x[:, :1].expand_as(x))))
     if "typical" not in case.roles:
         return
     one, other = made(as_made=True), made()  # with a dropout of 0, both modes give the same
-    seen.put("long first", call(one, x))
-    seen.put("few", call(one, x[1:]))
-    seen.put("short second", call(one, x[1:, :half]))
-    seen.put("short first", call(other, x[1:, :half]))
-    seen.put("long second", call(other, x))
+    observed.put("long first", call(one, x))
+    observed.put("few", call(one, x[1:]))
+    observed.put("short second", call(one, x[1:, :half]))
+    observed.put("short first", call(other, x[1:, :half]))
+    observed.put("long second", call(other, x))
 
 
 @true_of("The scores decide which earlier token is attended to", gate=True, role="plain")
-def mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def mixes(case: Case, observed: Observation, expected: Expected) -> Verdict:
     """The result is more than a constant, the values themselves, or their mean."""
     values = values_of(case, case["x"])
     mean = values.cumsum(1) / torch.arange(1, values.shape[1] + 1)[:, None]
-    out = seen.tensors["out"]
-    others = (torch.zeros_like(values), values, mean, seen.tensors["changed"])
+    out = observed.tensors["out"]
+    others = (torch.zeros_like(values), values, mean, observed.tensors["changed"])
     return not any(near(out[:, 1:], other[:, 1:]) for other in others)
 
 
 @true_of("The first token sees only its own value", credit=True)
-def first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def first_token(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if "pad_mask" in case.inputs:
         return None
-    return near(seen.tensors["out"][:, :1], values_of(case, case["x"][:, :1]))
+    return near(observed.tensors["out"][:, :1], values_of(case, case["x"][:, :1]))
 
 
 @true_of("A later token does not affect an earlier one", credit=True)
-def no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
     T = case["x"].shape[1]
     half = (T + 1) // 2
-    return T == half or near(seen.tensors["changed"][0, :half], seen.tensors["out"][0, :half])
+    return T == half or near(
+        observed.tensors["changed"][0, :half], observed.tensors["out"][0, :half]
+    )
 
 
 @true_of("Sequences of a batch don't mix")
-def own_sequence(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def own_sequence(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if case["x"].shape[0] == 1:
         return None
-    return near(seen.tensors["changed"][1:], seen.tensors["out"][1:])
+    return near(observed.tensors["changed"][1:], observed.tensors["out"][1:])
 
 
 @true_of("If all tokens are equal, the result is their value", credit=True)
-def sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def sums_to_one(case: Case, observed: Observation, expected: Expected) -> Verdict:
     x = case["x"]
-    return near(seen.tensors["equal"], values_of(case, x[:, :1].expand_as(x)))
+    return near(observed.tensors["equal"], values_of(case, x[:, :1].expand_as(x)))
 
 
 @true_of(
@@ -347,8 +349,8 @@ def sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
     role="typical",
     breaks="A text should give the same result in both modes, after any calls and in any batch",
 )
-def any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    t = seen.tensors
+def any_length(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    t = observed.tensors
     if not near(t["long first"], t["out"]):
         return "differs in training mode, even without dropout"
     pairs = [("short second", "short first"), ("long second", "long first")]

@@ -184,9 +184,9 @@ class KindProbe(ModuleProbe):
     def __call__(self, answer: Any, case: Case) -> Observation:
         made = answer(*case.options["args"], **case.options["kwargs"])
         if made is None or made is ...:
-            seen = Observation()
-            seen.put("out", made)
-            return seen
+            observed = Observation()
+            observed.put("out", made)
+            return observed
         return super().__call__(partial(judged, answer), case)
 
     def glance(self, answer: Any, case: Case) -> Observation:

@@ -26,7 +26,7 @@ def see_loop(
     answer: Any, case: Case, model: nn.Module, batches: Sequence[Any], weights: Sequence[str]
 ) -> tuple[Observation, list[Any]]:
     """The losses, these weights afterwards, and each step's optimizer with its learning rate."""
-    seen, steps = Observation(), []
+    observed, steps = Observation(), []
 
     def look(optimizer: Any, *_: Any) -> None:
         steps.append((optimizer, optimizer.param_groups[0]["lr"]))
@@ -44,19 +44,19 @@ def see_loop(
     elif type(returned) is list:
         what = f"holding {type(returned[0]).__name__}" if returned else "with nothing in it"
         returned = kind_of(f"a list {what}")
-    seen.put("out", returned if losses is None else losses)
+    observed.put("out", returned if losses is None else losses)
     for name in weights:
-        seen.put(after(name), getattr(model, name))
-    named = [name for name in seen.tensors if name != "out"]
-    as_pair(seen, LIST, *named, *(["out"] if losses is not None else []))
+        observed.put(after(name), getattr(model, name))
+    named = [name for name in observed.tensors if name != "out"]
+    as_pair(observed, LIST, *named, *(["out"] if losses is not None else []))
     optimizers = [optimizer for optimizer, _ in steps]
-    seen.facts["traits"] = {
+    observed.facts["traits"] = {
         "optimizers": sorted({type(optimizer).__name__ for optimizer in optimizers}),
         "made": len({id(optimizer) for optimizer in optimizers}),
         "steps": len(steps),
     }
-    seen.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
-    return seen, optimizers
+    observed.put_judged("rates", torch.tensor([float(rate) for _, rate in steps]))
+    return observed, optimizers
 
 
 def with_many(case: Callable[..., Case]) -> Case:
@@ -91,16 +91,16 @@ def rates(case: Case) -> Tensor:
 
 
 @true_of("Each batch gives one step and one loss", credit=True)
-def one_step_each(case: Case, seen: Observation, expected: Expected) -> bool:
-    n, losses = len(case.options["batches"]), seen.tensors.get("out")
-    return seen.traits["steps"] == n and losses is not None and losses.shape == (n,)
+def one_step_each(case: Case, observed: Observation, expected: Expected) -> bool:
+    n, losses = len(case.options["batches"]), observed.tensors.get("out")
+    return observed.traits["steps"] == n and losses is not None and losses.shape == (n,)
 
 
 @true_of("The learning rate falls to 0 in a straight line", credit=True)
-def falls(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def falls(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if not case.roles & {"typical", "many"}:
         return None
-    mine, right = seen.tensors["judged:rates"], rates(case).float()
+    mine, right = observed.tensors["judged:rates"], rates(case).float()
     if len(mine) == len(right) and _on_line(mine, right):
         return True
     if len(mine) > 6 and _on_line(mine[:6], right[:6]):
@@ -116,12 +116,12 @@ def _on_line(mine: Tensor, right: Tensor) -> bool:
 
 def warms_up(trials: Sequence[Trial]) -> bool:
     """Whether the learning rate rises over some of many steps, and then falls."""
-    mine = next(t.seen.tensors["judged:rates"] for t in trials if "many" in t.case.roles)
+    mine = next(t.observed.tensors["judged:rates"] for t in trials if "many" in t.case.roles)
     top = int(mine.argmax())
     rises, falls = mine[: top + 1].diff(), mine[top:].diff()
     return 0 < top < len(mine) / 2 and bool((rises >= 0).all()) and bool((falls <= 0).all())
 
 
 @true_of("One AdamW takes all steps", credit=True, role="typical")
-def one_optimizer(case: Case, seen: Observation, expected: Expected) -> bool:
-    return seen.traits["optimizers"] == ["AdamW"] and seen.traits["made"] == 1
+def one_optimizer(case: Case, observed: Observation, expected: Expected) -> bool:
+    return observed.traits["optimizers"] == ["AdamW"] and observed.traits["made"] == 1

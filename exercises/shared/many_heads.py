@@ -261,10 +261,10 @@ def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
 # ---------------------------------------------------------------- evidence
 
 
-def see_attention(build: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_attention(build: Callable[..., Any], case: Case, observed: Observation) -> None:
     """More calls, by name: other padding, another future, another first token, short and long texts
     by turns, no mask after a mask, the effect of padding on each head, dropout."""
-    see_dropout(build, case, seen)
+    see_dropout(build, case, observed)
     if not case.roles & {"typical", "padded"}:
         return
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
@@ -284,49 +284,49 @@ def see_attention(build: Callable[..., Any], case: Case, seen: Observation) -> N
     else:
         changed[pad_mask] += 1.0
     one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    seen.put("changed", call(other, changed))
-    seen.put("in training", call(one, x))
+    observed.put("changed", call(other, changed))
+    observed.put("in training", call(one, x))
     if pad_mask is None:
         first = x.clone()
         first[:, 0] += 1.0
-        seen.put("first", call(other, first))
+        observed.put("first", call(other, first))
     else:
-        seen.put("unmasked second", call(one, x, None))
-        seen.put("masked third", call(one, x))
-        seen.put("unmasked first", call(made(), x, None))
-    seen.put("few second", call(one, x[1:]))
-    seen.put("few first", call(made(training=True), x[1:]))
-    seen.put("short second", call(one, x[1:, :half]))
-    seen.put("short first", call(other, x[1:, :half]))
-    seen.put("long second", call(other, x))
+        observed.put("unmasked second", call(one, x, None))
+        observed.put("masked third", call(one, x))
+        observed.put("unmasked first", call(made(), x, None))
+    observed.put("few second", call(one, x[1:]))
+    observed.put("few first", call(made(training=True), x[1:]))
+    observed.put("short second", call(one, x[1:, :half]))
+    observed.put("short first", call(other, x[1:, :half]))
+    observed.put("long second", call(other, x))
     if pad_mask is not None:
         width = case.options["weights"]["out_proj.weight"].shape[0]
         unmixed = {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}
         inject(other, unmixed)
-        seen.put("heads", call(other, x))
-        seen.put("heads changed", call(other, changed))
+        observed.put("heads", call(other, x))
+        observed.put("heads changed", call(other, changed))
 
 
 # ---------------------------------------------------------------- properties
 
 
-def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
+def _listens(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return not near(observed.tensors["out"][:, -1], observed.tensors["first"][:, -1])
 
 
-def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def _no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
     half = (case["x"].shape[1] + 1) // 2
-    return near(seen.tensors["out"][:, :half], seen.tensors["changed"][:, :half])
+    return near(observed.tensors["out"][:, :half], observed.tensors["changed"][:, :half])
 
 
-def _padding_silent(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def _padding_silent(case: Case, observed: Observation, expected: Expected) -> Verdict:
     real = ~case["pad_mask"]
-    if near(seen.tensors["out"][real], seen.tensors["changed"][real]):
+    if near(observed.tensors["out"][real], observed.tensors["changed"][real]):
         return True
-    if "heads" not in seen.tensors:
+    if "heads" not in observed.tensors:
         return False
     H = case.options["heads"]
-    before, after = (seen.tensors[n][real].chunk(H, -1) for n in ("heads", "heads changed"))
+    before, after = (observed.tensors[n][real].chunk(H, -1) for n in ("heads", "heads changed"))
     leaking = [str(h) for h in range(H) if not near(before[h], after[h])]
     if not leaking or len(leaking) == H:
         return False
@@ -334,18 +334,18 @@ def _padding_silent(case: Case, seen: Observation, expected: Expected) -> Verdic
     return f"lets padding into {heads} of {H}, counted from 0"
 
 
-def _nothing_seen(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def _nothing_seen(case: Case, observed: Observation, expected: Expected) -> Verdict:
     blind = case["pad_mask"].long().cumprod(1).bool()
     if not bool(blind.any()):
         return None
-    rows = seen.tensors["out"][blind]
+    rows = observed.tensors["out"][blind]
     return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
 
 
-def _nothing_kept(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def _nothing_kept(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if not case.roles & {"typical", "padded"}:
         return None
-    t = seen.tensors
+    t = observed.tensors
     if "in training" in t and not near(t["in training"], t["out"]):
         return "differs in training mode, even without dropout"
     pairs = [("short second", "short first"), ("long second", "out")]

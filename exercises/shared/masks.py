@@ -26,14 +26,14 @@ def as_many_texts(
 def filled_with_a_number(trials: Sequence[Trial]) -> bool:
     """Whether all wrong weights are those of one finite score instead of every hidden score,
     whatever the number is; hidden weights may have been set to 0 afterwards."""
-    wrong = [t for t in trials if not t.seen.error and _off(t)]
+    wrong = [t for t in trials if not t.observed.error and _off(t)]
     return bool(wrong) and any(
         all(_alike(one, fill) for one in wrong) for t in wrong for fill in _fills(t)
     )
 
 
 def _off(t: Trial) -> bool:
-    out, right = t.seen.tensors.get("out"), t.expected["out"]
+    out, right = t.observed.tensors.get("out"), t.expected["out"]
     if out is None or out.shape != right.shape:
         return False
     return not torch.allclose(out.double(), right.double(), atol=1e-5)
@@ -46,7 +46,7 @@ def _hidden(t: Trial) -> torch.Tensor:
 def _fills(t: Trial) -> list[float]:
     """The scores that would explain one row: from its largest hidden weight, or from what its
     visible weights lack to a sum of 1."""
-    out, scores, hidden = t.seen.tensors["out"].double(), t.case["scores"].double(), _hidden(t)
+    out, scores, hidden = t.observed.tensors["out"].double(), t.case["scores"].double(), _hidden(t)
     found = []
     for row, s, h in zip(
         out.flatten(0, -2), scores.flatten(0, -2), hidden.flatten(0, -2), strict=True
@@ -65,7 +65,7 @@ def _fills(t: Trial) -> list[float]:
 
 
 def _alike(t: Trial, fill: float) -> bool:
-    out, hidden = t.seen.tensors["out"].double(), _hidden(t)
+    out, hidden = t.observed.tensors["out"].double(), _hidden(t)
     weights = torch.softmax(t.case["scores"].double().masked_fill(hidden, fill), dim=-1)
     return any(
         torch.allclose(out, w, atol=1e-3) for w in (weights, weights.masked_fill(hidden, 0.0))

@@ -41,40 +41,40 @@ def mean_cases(seed: int) -> list[Case]:
     ]
 
 
-def see_changes(answer: Any, case: Case, seen: Observation) -> None:
+def see_changes(answer: Any, case: Case, observed: Observation) -> None:
     """Two more calls: one with the second half of sequence 0 replaced, one with equal tokens."""
     x = case["x"]
     changed = x.clone()
     changed[0, x.shape[1] // 2 :] += 1.0
-    seen.put("changed", answer(fresh(changed)))
-    seen.put("ones", answer(fresh(torch.ones_like(x))))
+    observed.put("changed", answer(fresh(changed)))
+    observed.put("ones", answer(fresh(torch.ones_like(x))))
 
 
 @true_of("A token depends on the tokens before it", gate=True, role="several")
-def mixes(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return not near(seen.tensors["out"][:, 1:], case["x"][:, 1:]) and not near(
-        seen.tensors["out"], seen.tensors["changed"]
+def mixes(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return not near(observed.tensors["out"][:, 1:], case["x"][:, 1:]) and not near(
+        observed.tensors["out"], observed.tensors["changed"]
     )
 
 
 @true_of("The first token stays unchanged", credit=True)
-def first_token(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return near(seen.tensors["out"][:, 0], case["x"][:, 0])
+def first_token(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return near(observed.tensors["out"][:, 0], case["x"][:, 0])
 
 
 @true_of("A later token does not affect an earlier one", credit=True)
-def no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
     half = case["x"].shape[1] // 2
     if not half:
         return None
-    return near(seen.tensors["out"][0, :half], seen.tensors["changed"][0, :half])
+    return near(observed.tensors["out"][0, :half], observed.tensors["changed"][0, :half])
 
 
 @true_of("Sequences of a batch don't mix")
-def own_sequence(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def own_sequence(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if case["x"].shape[0] == 1:
         return None
-    return near(seen.tensors["out"][1:], seen.tensors["changed"][1:])
+    return near(observed.tensors["out"][1:], observed.tensors["changed"][1:])
 
 
 @true_of(
@@ -82,8 +82,8 @@ def own_sequence(case: Case, seen: Observation, expected: Expected) -> Verdict:
     credit=True,
     breaks="The mean of equal tokens is not that token",
 )
-def sums_to_one(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return near(seen.tensors["ones"], torch.ones_like(case["x"]))
+def sums_to_one(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return near(observed.tensors["ones"], torch.ones_like(case["x"]))
 
 
 MEAN_PROPERTIES = (mixes, first_token, no_future, own_sequence, sums_to_one)

@@ -138,7 +138,7 @@ def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
 # ---------------------------------------------------------------- evidence
 
 
-def see_texts(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_texts(make: Callable[..., Any], case: Case, observed: Observation) -> None:
     """More texts: a short one, one with a different last token, one with a different first token,
     one with a repeated token, and the same text again."""
     ids, V = fresh(case["ids"]), len(case.options["weights"]["head.weight"])
@@ -149,30 +149,32 @@ def see_texts(make: Callable[..., Any], case: Case, seen: Observation) -> None:
     set_seed(1)  # as before the first call: an extra parameter has the same values
     model = make()
     with torch.no_grad():
-        seen.put("short", model(ids[:1, :2]))
+        observed.put("short", model(ids[:1, :2]))
         for name, other in (("changed", changed), ("first", first)):
-            seen.put(name, model(other))
-        seen.put("same", model(ids[:, :1].expand_as(ids)))
-        seen.put("long again", model(ids))
+            observed.put(name, model(other))
+        observed.put("same", model(ids[:, :1].expand_as(ids)))
+        observed.put("long again", model(ids))
 
 
-def _listens(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
+def _listens(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return not near(observed.tensors["out"][:, -1], observed.tensors["first"][:, -1])
 
 
-def _no_future(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    long, changed = seen.tensors["long again"], seen.tensors["changed"]
+def _no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    long, changed = observed.tensors["long again"], observed.tensors["changed"]
     return near(long[:, :-1], changed[:, :-1]) if long.shape == changed.shape else None
 
 
-def _knows_places(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    same = seen.tensors["same"]
+def _knows_places(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    same = observed.tensors["same"]
     return not near(same[:, 1:], same[:, :-1])
 
 
-def _any_length(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    out = seen.tensors["out"]
-    return near(seen.tensors["short"], out[:1, :2]) and near(seen.tensors["long again"], out)
+def _any_length(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    out = observed.tensors["out"]
+    return near(observed.tensors["short"], out[:1, :2]) and near(
+        observed.tensors["long again"], out
+    )
 
 
 # Up to four blocks, one after another: a few times the rounding of one.

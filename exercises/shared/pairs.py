@@ -12,11 +12,11 @@ def kind_of(said: str) -> Any:
     return type(said, (), {})()
 
 
-def as_pair(seen: Observation, pair: str, *names: str) -> Observation:
+def as_pair(observed: Observation, pair: str, *names: str) -> Observation:
     """The observation, with the type of the tensors of these names replaced by that of their
     `pair`."""
-    kinds = seen.facts.get("types", {})
+    kinds = observed.facts.get("types", {})
     for name in names:
         if kinds.get(name) == "Tensor":
             kinds[name] = pair
-    return seen
+    return observed

@@ -33,8 +33,8 @@ def oracle_by_heads(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -
     role="typical",
     breaks="With a different last token, rows before it change: the future leaks into them",
 )
-def past(case: Case, seen: Observation, expected: Expected) -> bool:
-    out = seen.tensors["out"][..., :-1, :]
+def past(case: Case, observed: Observation, expected: Expected) -> bool:
+    out = observed.tensors["out"][..., :-1, :]
     return near(out[1], out[0])
 
 

@@ -164,7 +164,7 @@ def see_steps(answer: Any, case: Case) -> Observation:
     role "left" also those after a `clean start`, and whether the calls behind the gradients were
     `in training`.
     """
-    seen = Observation()
+    observed = Observation()
     model = _model(case)
     optimizer, held = _optimizer(case, model), dict(model.named_parameters())
     used = _note_gradients(model, optimizer)
@@ -178,7 +178,7 @@ def see_steps(answer: Any, case: Case) -> Observation:
         if step == 1:
             traits["training"] = all(part.training for part in model.modules())
         if not untouched(ids, batch):
-            seen.facts["modified"] = ["ids"]
+            observed.facts["modified"] = ["ids"]
         look = Observation()
         number = look.put("out", returned)
         kind = look.facts["types"]["out"]
@@ -187,27 +187,27 @@ def see_steps(answer: Any, case: Case) -> Observation:
         if kind in ("...", "NoneType"):
             kinds["returned"] = kind
         if number is not None and number.numel() == 1:
-            seen.tensors[f"loss {step}"] = number.reshape(()).to(case.options["dtype"])
+            observed.tensors[f"loss {step}"] = number.reshape(()).to(case.options["dtype"])
     traits["gradients"] = _length_left(model, case.inputs.get("max_norm", 1.0))
     after = dict(model.named_parameters())
     traits["kept"] = after.keys() == held.keys() and all(after[n] is held[n] for n in held)
     traits["asked"] = all(p.requires_grad == asked.get(n) for n, p in after.items())
     traits["fixed"] = near(after["fixed"].cpu(), case.options["numbers"]["fixed"])
     for name in LEARNED:
-        seen.put(_after(name), after.get(name))
-    seen.facts["types"] |= kinds
-    seen.facts["traits"] = traits
-    _see_to_be_judged(answer, case, seen, model, used)
-    return seen
+        observed.put(_after(name), after.get(name))
+    observed.facts["types"] |= kinds
+    observed.facts["traits"] = traits
+    _see_to_be_judged(answer, case, observed, model, used)
+    return observed
 
 
 def _see_to_be_judged(
-    answer: Any, case: Case, seen: Observation, model: Watched, used: list[Tensor]
+    answer: Any, case: Case, observed: Observation, model: Watched, used: list[Tensor]
 ) -> None:
     if model.calls:
-        seen.put_judged("in training", all(model.calls))
+        observed.put_judged("in training", all(model.calls))
     if used:
-        seen.put_judged("gradients", used[0])
+        observed.put_judged("gradients", used[0])
     if "left" in case.roles:
         clean = replace(case, options={**case.options, "left_over": False})
         model = _model(clean)
@@ -217,7 +217,7 @@ def _see_to_be_judged(
         with contextlib.suppress(Exception):  # other cases begin this way, and report an error
             _step(answer, clean, model, fresh(case["ids"]), optimizer)
         if used:
-            seen.put_judged("clean start", used[0])
+            observed.put_judged("clean start", used[0])
 
 
 def _length_left(model: nn.Module, max_norm: float) -> str:
@@ -265,59 +265,59 @@ def moved_weights(case: Case, tensors: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([move.flatten() for move in moves])
 
 
-def right_step(case: Case, seen: Observation, expected: Expected) -> bool:
-    return near(moved_weights(case, seen.tensors), moved_weights(case, expected), 1e-3)
+def right_step(case: Case, observed: Observation, expected: Expected) -> bool:
+    return near(moved_weights(case, observed.tensors), moved_weights(case, expected), 1e-3)
 
 
 # ---------------------------------------------------------------- properties of any step
 
 
-def _returns_float(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return bool(seen.traits["returned"] == "float")
+def _returns_float(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return bool(observed.traits["returned"] == "float")
 
 
 def _explain_return(t: Trial) -> tuple[str, str]:
-    kind = t.seen.traits["returned"]
+    kind = t.observed.traits["returned"]
     said = "It should return the loss as a float."
     if kind.startswith("Tensor,"):
         said += " A tensor keeps its whole computation graph in memory."
     return said, f"{evidence(t)}\nYours is: {kind}"
 
 
-def _first_losses(case: Case, seen: Observation) -> tuple[Tensor, Tensor] | None:
+def _first_losses(case: Case, observed: Observation) -> tuple[Tensor, Tensor] | None:
     """The first returned loss and the right one; None if a step returned no number.
 
     Later losses depend on weights that another mistake may have changed.
     """
     steps = range(1, 2 + len(case.options["later"]))
-    first, *later = (seen.tensors.get(f"loss {step}") for step in steps)
+    first, *later = (observed.tensors.get(f"loss {step}") for step in steps)
     if first is None or any(loss is None for loss in later):
         return None
     with torch.no_grad():
         return first, _loss_by_hand(_model(case, torch.float64).train(), case["ids"])
 
 
-def right_loss(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    if not seen.tensors.get("judged:in training", True):
+def right_loss(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    if not observed.tensors.get("judged:in training", True):
         return None  # the mode explains the different loss
-    losses = _first_losses(case, seen)
+    losses = _first_losses(case, observed)
     return None if losses is None else near(*losses, 2e-5)
 
 
 def _explain_loss(t: Trial) -> tuple[str, str]:
-    losses = _first_losses(t.case, t.seen)
+    losses = _first_losses(t.case, t.observed)
     if losses is None:
         return "A loss is wrong.", evidence(t)
     numbers = f"expected {float(losses[1]):.6g}\ngot      {float(losses[0]):.6g}"
     return "It should return the loss from before the step, unchanged.", f"{evidence(t)}\n{numbers}"
 
 
-def _ends_in_training(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return bool(seen.traits["training"])
+def _ends_in_training(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return bool(observed.traits["training"])
 
 
-def _keeps(case: Case, seen: Observation, expected: Expected) -> Verdict:
-    return bool(seen.traits["kept"] and seen.traits["asked"] and seen.traits["fixed"])
+def _keeps(case: Case, observed: Observation, expected: Expected) -> Verdict:
+    return bool(observed.traits["kept"] and observed.traits["asked"] and observed.traits["fixed"])
 
 
 STEP_PROPERTIES = (

@@ -15,8 +15,8 @@ from whywrong.probing import Expected, Verdict
 def trait(name: str) -> Callable[..., Verdict]:
     """The trait that a probe recorded under this name, or None."""
 
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
-        return seen.traits.get(name)
+    def holds(case: Case, observed: Observation, expected: Expected) -> Verdict:
+        return observed.traits.get(name)
 
     return holds
 
@@ -51,7 +51,7 @@ MODE_AND_QUIET = (
 )
 
 
-def see_without_gradients(call: Callable[[], object], case: Case, seen: Observation) -> None:
+def see_without_gradients(call: Callable[[], object], case: Case, observed: Observation) -> None:
     """One call with gradients switched off by the caller: they must stay off afterwards."""
     if "typical" not in case.roles:
         return
@@ -59,4 +59,4 @@ def see_without_gradients(call: Callable[[], object], case: Case, seen: Observat
         call()
         switched_on = torch.is_grad_enabled()
     if switched_on:
-        seen.facts.setdefault("left_behind", []).append("gradient mode")
+        observed.facts.setdefault("left_behind", []).append("gradient mode")

@@ -35,34 +35,34 @@ class TranslateProbe:
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once"):
             return self.glance(answer, case)
-        seen = Observation()
+        observed = Observation()
         models: list[Any] = []
 
         def call(args: list[Any]) -> Any:
             models.append(self.make(case))
             return self.shown(_translated(answer, case, models[-1], args[1:]), case)
 
-        if not see_calls(call, case, seen):
-            return seen
+        if not see_calls(call, case, observed):
+            return observed
         args = [fresh(v) for v in case.inputs.values()]
-        see_without_gradients(lambda: call(args), case, seen)
+        see_without_gradients(lambda: call(args), case, observed)
         new = self.make(case).state_dict()
-        seen.facts["traits"] = fate_of(models[0], case.options["training"], new)
+        observed.facts["traits"] = fate_of(models[0], case.options["training"], new)
         if case.roles & {"typical", "elsewhere"}:
             rest = [moved(v) for v in list(case.inputs.values())[1:]]
-            seen.facts["elsewhere"] = happened_elsewhere(
+            observed.facts["elsewhere"] = happened_elsewhere(
                 lambda: _translated(answer, case, self.make(case).to(THERE), rest)
             )
-        return seen
+        return observed
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """Only the result."""
-        seen = Observation()
+        observed = Observation()
         set_seed(1)
         args = [fresh(v) for v in case.inputs.values()]
         out = _translated(answer, case, self.make(case), args[1:])
-        seen.put("out", self.shown(out, case))
-        return seen
+        observed.put("out", self.shown(out, case))
+        return observed
 
 
 def _translated(answer: Callable[..., Any], case: Case, model: Any, rest: list[Any]) -> Any:

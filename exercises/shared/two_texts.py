@@ -235,10 +235,10 @@ def in_a_post_block(*attentions: Mapping[str, float]) -> list[dict[str, float]]:
 # ---------------------------------------------------------------- evidence
 
 
-def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> None:
+def see_post_block(make: Callable[..., Any], case: Case, observed: Observation) -> None:
     """More calls, by name: other first and last tokens, other padding, short texts after long ones,
     no mask after a mask, branches that add nothing, dropout."""
-    see_dropout(make, case, seen)
+    see_dropout(make, case, observed)
     if not case.roles & {"typical", "padded"}:
         return
     given = dict(case.inputs)
@@ -252,22 +252,22 @@ def see_post_block(make: Callable[..., Any], case: Case, seen: Observation) -> N
         return make(as_made=training)
 
     one, two = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    seen.put("in training", call(one))
+    observed.put("in training", call(one))
     texts = {"x": "pad_mask", "context": "context_pad_mask"}
     for text in (text for text in texts if text in given):
         for name, changed in _changed(case, text, given.get(texts[text])).items():
-            seen.put(name, call(two, **{text: changed}))
+            observed.put(name, call(two, **{text: changed}))
     if "typical" in case.roles:
-        seen.put("silent", call(_silenced(made())))
+        observed.put("silent", call(_silenced(made())))
     else:
         none = {mask: None for mask in texts.values() if mask in given}
-        seen.put("unmasked second", call(one, **none))
-        seen.put("masked third", call(one))
-        seen.put("unmasked first", call(made(), **none))
+        observed.put("unmasked second", call(one, **none))
+        observed.put("masked third", call(one))
+        observed.put("unmasked first", call(made(), **none))
     short = {n: v[1:, :2] for n, v in given.items()}
-    seen.put("short second", call(one, **short))
-    seen.put("short first", call(two, **short))
-    seen.put("long second", call(two))
+    observed.put("short second", call(one, **short))
+    observed.put("short first", call(two, **short))
+    observed.put("long second", call(two))
 
 
 def _changed(case: Case, text: str, mask: Tensor | None) -> dict[str, Tensor]:
@@ -297,8 +297,8 @@ def _silenced(module: Any) -> Any:
 def depends_on(text: str, place: int, by: int) -> Callable[[Case, Observation, Expected], Verdict]:
     """Whether the result at position `by` depends on the text's token at `place`."""
 
-    def holds(case: Case, seen: Observation, expected: Expected) -> Verdict:
-        out, other = seen.tensors["out"], seen.tensors[f"{text} {place}"]
+    def holds(case: Case, observed: Observation, expected: Expected) -> Verdict:
+        out, other = observed.tensors["out"], observed.tensors[f"{text} {place}"]
         return not near(out[:, by], other[:, by]) if out.shape == other.shape else None
 
     return holds
@@ -309,18 +309,18 @@ def depends_on(text: str, place: int, by: int) -> Callable[[Case, Observation, E
     credit=True,
     role="typical",
 )
-def silent_branches(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def silent_branches(case: Case, observed: Observation, expected: Expected) -> Verdict:
     x, place = case["x"].double(), 1
     weights = {n: w.double() for n, w in case.options["weights"].items()}
     while norm := under(weights, f"norm{place}"):
         x, place = norm_oracle(norm, x), place + 1
-    return near(seen.tensors["silent"], x)
+    return near(observed.tensors["silent"], x)
 
 
 @true_of("Padding does not affect real tokens", credit=True, role="padded")
-def padding(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def padding(case: Case, observed: Observation, expected: Expected) -> Verdict:
     real = ~case["pad_mask"]
-    return near(seen.tensors["out"][real], seen.tensors["other padding in x"][real])
+    return near(observed.tensors["out"][real], observed.tensors["other padding in x"][real])
 
 
 POST_PROPERTIES: tuple[Property, ...] = (

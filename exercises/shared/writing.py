@@ -55,16 +55,16 @@ class Writer(nn.Module):
         return self.logits(self.read(ids).cumsum(dim=1))
 
 
-def begins(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def begins(case: Case, observed: Observation, expected: Expected) -> Verdict:
     T = case["ids"].shape[1]
-    return bool((seen.tensors["out"][:, :T] == case["ids"]).all())
+    return bool((observed.tensors["out"][:, :T] == case["ids"]).all())
 
 
-def first_word(case: Case, seen: Observation, expected: Expected) -> Verdict:
+def first_word(case: Case, observed: Observation, expected: Expected) -> Verdict:
     if not case["max_new_tokens"]:
         return None
     T = case["ids"].shape[1]
-    return bool((seen.tensors["out"][:, T] == expected["out"][:, T]).all())
+    return bool((observed.tensors["out"][:, T] == expected["out"][:, T]).all())
 
 
 # Each exercise decides which of these give credit.

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from course_utils.desk.language import said
+from course_utils.desk.language import localised
 from course_utils.desk.rounding import fixed
 
 TABLE_SIZE = 24  # tokens per side; a longer map is cut, so that saved notebooks stay small
@@ -91,17 +91,17 @@ def table(
     parts = [
         '<div class="attention-map-static" style="overflow-x:auto">'
         '<table style="width:auto;margin-bottom:8px">'
-        f'<caption style="text-align:left">{html.escape(said(caption))}</caption>',
-        f'<thead><tr><th scope="col" style="{CELL}">{said("query")}</th>',
+        f'<caption style="text-align:left">{html.escape(localised(caption))}</caption>',
+        f'<thead><tr><th scope="col" style="{CELL}">{localised("query")}</th>',
     ]
     parts += [f'<th scope="col" style="{CELL}">{html.escape(keys[key])}</th>' for key in columns]
-    last = f'<th scope="col" style="{CELL}">{said("sum")}</th>' if sums else ""
+    last = f'<th scope="col" style="{CELL}">{localised("sum")}</th>' if sums else ""
     parts.append(f"{last}</tr></thead><tbody>")
     for query in rows:
         parts.append(f'<tr><th scope="row" style="{CELL}">{html.escape(queries[query])}</th>')
         for key in columns:
             if hidden[query][key]:
-                parts.append(f'<td style="{CELL}">{said("hidden")}</td>')
+                parts.append(f'<td style="{CELL}">{localised("hidden")}</td>')
                 continue
             number = numbers[query][key]
             colour = f"{ORANGE if number < 0 else BLUE},{fixed(0.6 * abs(number) / largest, 2)}"
@@ -109,6 +109,6 @@ def table(
         total = f'<td style="{CELL}">{fixed(sum(numbers[query]), 3)}</td>' if sums else ""
         parts.append(f"{total}</tr>")
     parts.append("</tbody></table>")
-    parts += [f"<p>{html.escape(said(note))}</p>" for note in notes]
+    parts += [f"<p>{html.escape(localised(note))}</p>" for note in notes]
     parts.append("</div>")
     return "".join(parts)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import traitlets
 
-from course_utils.desk.language import said
+from course_utils.desk.language import localised
 from course_utils.show.attention_map import static
 from course_utils.show.page import joined
 from course_utils.show.with_table import WithTable
@@ -205,19 +205,20 @@ class AttentionMap(WithTable):
 
     def _place(self) -> str:
         layers, heads = self._scores.shape[:2]
-        place = [said(f"layer {self.layer} of 0–{layers - 1}")] if layers > 1 else []
+        place = [localised(f"layer {self.layer} of 0–{layers - 1}")] if layers > 1 else []
         if heads > 1:
-            place += [said(f"head {self.head} of 0–{heads - 1}") + self._named(self.head)]
-        place += [said(f"temperature {self.temperature:g}")] if self.temperature != 1 else []
+            place += [localised(f"head {self.head} of 0–{heads - 1}") + self._named(self.head)]
+        place += [localised(f"temperature {self.temperature:g}")] if self.temperature != 1 else []
         return ", ".join(place)
 
     def _named(self, head: int) -> str:
         return f" ({self._head_names[self.layer][head]})" if self._head_names else ""
 
     def __repr__(self) -> str:
-        sizes = said(f"{len(self._queries)} queries × {len(self._keys)} keys")
+        sizes = localised(f"{len(self._queries)} queries × {len(self._keys)} keys")
         place = self._place()
-        return f"attention_map({sizes}{place and ', ' + place}): {said(self._sentence(self.head))}"
+        sentence = localised(self._sentence(self.head))
+        return f"attention_map({sizes}{place and ', ' + place}): {sentence}"
 
     def _html(self) -> str:
         place = self._place()
@@ -235,12 +236,12 @@ class AttentionMap(WithTable):
             hidden.tolist(),
             self._queries,
             self._keys,
-            title=f"{said(what)}{place and ', ' + place}",
+            title=f"{localised(what)}{place and ', ' + place}",
             row=self.row,
             notes=sentences
             + [
-                f"{said(f'head {head}')}{self._named(head)}{said(': ')}"
-                f"{said(self._sentence(head).rpartition(';')[0])}"
+                f"{localised(f'head {head}')}{self._named(head)}{localised(': ')}"
+                f"{localised(self._sentence(head).rpartition(';')[0])}"
                 for head in others
             ],
             sums=scale is None,

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course_utils.desk.language import said
+from course_utils.desk.language import localised
 
 FOLDER = Path(__file__).parent
 
@@ -28,29 +28,29 @@ class Drawing:
     steps: tuple[str, ...]
 
     def __repr__(self) -> str:
-        steps = (f"  {said(step)}" for step in self.steps or [self.alt])
-        return "\n".join([said(self.title), *steps])
+        steps = (f"  {localised(step)}" for step in self.steps or [self.alt])
+        return "\n".join([localised(self.title), *steps])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         first, *others = self.steps or [""]
         steps = [f"Diagram: {self.title}. From top to bottom: {first}", *others]
-        spoken = said(self.alt) or f"{'; '.join(map(said, steps))}."
+        spoken = localised(self.alt) or f"{'; '.join(map(localised, steps))}."
         picture = self.svg.replace("<svg ", f'<svg aria-label="{html.escape(spoken)}" ', 1)
         note = lines = ""
         if any("(learned)" in step for step in self.steps):
-            learns = said("A thick blue border: it learns.")
+            learns = localised("A thick blue border: it learns.")
             note = f'<div style="font-weight:400">{learns}</div>'
         if self.steps:
-            items = (html.escape(said(step)) for step in self.steps)
+            items = (html.escape(localised(step)) for step in self.steps)
             listed = "".join(f"<li><code>{item}</code></li>" for item in items)
             lines = (
                 '<details style="margin-top:0.5em"><summary style="cursor:pointer">'
-                f"{said('the same as text')}</summary><ol>{listed}</ol></details>"
+                f"{localised('the same as text')}</summary><ol>{listed}</ol></details>"
             )
         page = (
             '<figure style="margin:0.5em 0;color:var(--jp-content-font-color1, inherit)">'
             '<figcaption style="font-weight:600;margin-bottom:0.5em">'
-            f"{html.escape(said(self.title))}{note}</figcaption>{picture}{lines}</figure>"
+            f"{html.escape(localised(self.title))}{note}</figcaption>{picture}{lines}</figure>"
         )
         return {"text/html": page, "text/plain": repr(self)}
 

@@ -16,7 +16,7 @@ import traitlets
 from safetensors.torch import save
 from torch import nn
 
-from ...desk.language import said
+from ...desk.language import localised
 from ...desk.points import load, progress_path
 from ..page import joined
 from ..with_table import WithTable
@@ -117,7 +117,7 @@ def share(
     values["_weights"] = base64.b64encode(packed).decode()
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
     for name, part in {
-        "title": html.escape(said(title)),
+        "title": html.escape(localised(title)),
         "css": COMMENT.sub("", (FOLDER / "explorer.css").read_text(encoding="utf-8")),
         "script": SCRIPT,
         "values": json.dumps(values).replace("</", "<\\/"),
@@ -204,16 +204,17 @@ class Explorer(WithTable):
             f'<td style="text-align:right">{percent(share)}</td></tr>'
             for word, share in self._chances()
         )
+        after = html.escape(localised(f"After “{self.text}”:"))
         return (
-            f'<div class="next-word-static"><p>{html.escape(said(f"After “{self.text}”:"))}</p>'
-            f'<table><thead><tr><th scope="col">{said("next word")}</th>'
-            f'<th scope="col">{said("probability")}</th></tr></thead>'
+            f'<div class="next-word-static"><p>{after}</p>'
+            f'<table><thead><tr><th scope="col">{localised("next word")}</th>'
+            f'<th scope="col">{localised("probability")}</th></tr></thead>'
             f"<tbody>{cells}</tbody></table></div>"
         )
 
     def __repr__(self) -> str:
         bars = [f"  {percent(share):>5}  {word}" for word, share in self._chances()]
-        return "\n".join([said(f"After “{self.text}”:"), *bars])
+        return "\n".join([localised(f"After “{self.text}”:"), *bars])
 
 
 def percent(share: float) -> str:

@@ -28,24 +28,24 @@ def expect(case):
 
 
 @true_of("Every token gives weight to itself and to the first token", gate=True)
-def shares_out(case, seen, expected):
-    out = seen.tensors["out"]
+def shares_out(case, observed, expected):
+    out = observed.tensors["out"]
     return bool((out.diagonal() > 0).all()) and bool((out[:, 0] > 0).all())
 
 
 @true_of("Every row sums to 1", credit=True)
-def rows(case, seen, expected):
-    return near(seen.tensors["out"].sum(1), torch.ones(case["T"]))
+def rows(case, observed, expected):
+    return near(observed.tensors["out"].sum(1), torch.ones(case["T"]))
 
 
 @true_of("Columns after t are 0 in row t", credit=True)
-def future(case, seen, expected):
-    return bool((seen.tensors["out"].triu(1) == 0).all()) if case["T"] > 1 else None
+def future(case, observed, expected):
+    return bool((observed.tensors["out"].triu(1) == 0).all()) if case["T"] > 1 else None
 
 
 @true_of("The tokens up to t have equal weights", credit=True)
-def equal(case, seen, expected):
-    out = seen.tensors["out"]
+def equal(case, observed, expected):
+    out = observed.tensors["out"]
     past = torch.ones_like(out).tril() > 0
     return bool(((out - out[:, :1]).abs()[past] < 1e-5).all())
 

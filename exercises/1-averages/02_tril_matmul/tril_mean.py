@@ -34,13 +34,13 @@ def count_operators(answer, x):
     return len(operators.executed)
 
 
-def see_loops(answer, case, seen):
-    see_changes(answer, case, seen)
+def see_loops(answer, case, observed):
+    see_changes(answer, case, observed)
     if "count" not in case.options:
         return
     few, *more = (count_operators(answer, x) for x in case.options["count"])
     loops = {"loop over T": more[0], "loop over B": more[1]}
-    seen.facts["traits"] = {name: count - few > SLACK for name, count in loops.items()}
+    observed.facts["traits"] = {name: count - few > SLACK for name, count in loops.items()}
 
 
 probe = FunctionProbe(gradients=("x",), watch=True, extra=see_loops)
@@ -52,8 +52,8 @@ expect = expect_mean
     method=True,
     breaks="The exercise asks for no loop: your number of tensor operations grows with B or T",
 )
-def no_loop(case, seen, expected):
-    traits = seen.facts.get("traits")
+def no_loop(case, observed, expected):
+    traits = observed.facts.get("traits")
     return not any(traits.values()) if traits else None
 
 
@@ -61,8 +61,8 @@ properties = (*MEAN_PROPERTIES, no_loop)
 
 
 def notes(cases, observations):
-    seen = observations[0] if observations else Observation()
-    if "ops" not in seen.facts or PRODUCTS & set(seen.facts["ops"]):
+    observed = observations[0] if observations else Observation()
+    if "ops" not in observed.facts or PRODUCTS & set(observed.facts["ops"]):
         return []
     return [
         "You found a way without a loop and without a matrix product. It is right and costs "

@@ -69,10 +69,10 @@ def oracle(scores, hidden):
     return torch.nn.functional.scaled_dot_product_attention(query, key, values, attn_mask=bias)
 
 
-def see_louder(answer, case, seen):
+def see_louder(answer, case, observed):
     """One more call, in which hidden scores are bigger."""
     loud = torch.where(case["hidden"], case["scores"] + 2.0, case["scores"])
-    seen.put("louder", answer(fresh(loud), fresh(case["hidden"])))
+    observed.put("louder", answer(fresh(loud), fresh(case["hidden"])))
 
 
 probe = FunctionProbe(gradients=("scores",), extra=see_louder)
@@ -80,8 +80,8 @@ expect = expect_function(oracle, gradients=("scores",))
 
 
 @true_of("A bigger score gets a bigger weight", gate=True, role="nothing hidden")
-def scores_matter(case, seen, expected):
-    return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
+def scores_matter(case, observed, expected):
+    return bool((observed.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
 
 @true_of(
@@ -89,22 +89,22 @@ def scores_matter(case, seen, expected):
     credit=True,
     breaks="Not every hidden key gets a weight of exactly 0",
 )
-def zero(case, seen, expected):
+def zero(case, observed, expected):
     hidden = case["hidden"].expand_as(case["scores"])
-    return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
+    return bool((observed.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
 
 
 @true_of("Every row sums to 1", credit=True)
-def rows(case, seen, expected):
-    total = seen.tensors["out"].double().sum(-1)
+def rows(case, observed, expected):
+    total = observed.tensors["out"].double().sum(-1)
     return near(total, torch.ones_like(total))
 
 
 @true_of("The value of a hidden score changes nothing", credit=True)
-def silent(case, seen, expected):
+def silent(case, observed, expected):
     if not bool(case["hidden"].any()):
         return None
-    return near(seen.tensors["louder"], seen.tensors["out"], 1e-5)
+    return near(observed.tensors["louder"], observed.tensors["out"], 1e-5)
 
 
 properties = (scores_matter, zero, rows, silent)

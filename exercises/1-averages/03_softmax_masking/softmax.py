@@ -54,10 +54,10 @@ def built_in(scores, dim=-1):
     return torch.softmax(scores, dim=dim)
 
 
-def see_shifted(answer, case, seen):
+def see_shifted(answer, case, observed):
     """One more call, with bigger scores."""
     if "typical" in case.roles:
-        seen.put("shifted", answer(fresh(case["scores"] + 3.0)))
+        observed.put("shifted", answer(fresh(case["scores"] + 3.0)))
 
 
 probe = FunctionProbe(gradients=("scores",), watch=True, extra=see_shifted)
@@ -65,13 +65,13 @@ expect = expect_function(built_in, gradients=("scores",))
 
 
 @true_of("A bigger score gets a bigger weight", gate=True, role="moderate")
-def order(case, seen, expected):
-    return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
+def order(case, observed, expected):
+    return bool((observed.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
 
 @true_of("The weights along `dim` sum to 1", credit=True)
-def sums(case, seen, expected):
-    total = seen.tensors["out"].double().sum(case.inputs.get("dim", -1))
+def sums(case, observed, expected):
+    total = observed.tensors["out"].double().sum(case.inputs.get("dim", -1))
     rounding = 2e-4 if "tolerance" in case.options else 1e-5
     return near(total, torch.ones_like(total), rounding)
 
@@ -80,14 +80,14 @@ def sums(case, seen, expected):
     "A score of -inf gets weight exactly 0",
     breaks="Not every score of -inf gets a weight of exactly 0",
 )
-def zero(case, seen, expected):
+def zero(case, observed, expected):
     hidden = case["scores"] == -INF
-    return bool((seen.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
+    return bool((observed.tensors["out"][hidden] == 0).all()) if bool(hidden.any()) else None
 
 
 @true_of("Adding 3 to all scores changes nothing", credit=True, role="typical")
-def shift(case, seen, expected):
-    return near(seen.tensors["shifted"], seen.tensors["out"])
+def shift(case, observed, expected):
+    return near(observed.tensors["shifted"], observed.tensors["out"])
 
 
 properties = (order, sums, zero, shift)

@@ -16,8 +16,8 @@ expect = expect_mean
     method=True,
     breaks="The exercise asks for weights from a masked softmax, and yours don't come from one",
 )
-def by_softmax(case, seen, expected):
-    return bool(SOFTMAXES & set(seen.facts["ops"])) if "ops" in seen.facts else None
+def by_softmax(case, observed, expected):
+    return bool(SOFTMAXES & set(observed.facts["ops"])) if "ops" in observed.facts else None
 
 
 properties = (*MEAN_PROPERTIES, by_softmax)

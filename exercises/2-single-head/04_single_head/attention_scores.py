@@ -48,16 +48,16 @@ expect = expect_function(oracle, gradients=("query", "key"))
     gate=True,
     role="typical",
 )
-def pairs(case, seen, expected):
+def pairs(case, observed, expected):
     """Up to one factor, the scores are the dot products."""
-    out, right = seen.tensors["out"].double(), expected["out"].double()
+    out, right = observed.tensors["out"].double(), expected["out"].double()
     factor = (out * right).sum() / (right * right).sum()
     return bool(factor > 0) and near(out / factor, right)
 
 
 @true_of("The scores have the right standard deviation", credit=True, role="spread")
-def spread(case, seen, expected):
-    ratio = seen.tensors["out"].double().std() / expected["out"].double().std()
+def spread(case, observed, expected):
+    ratio = observed.tensors["out"].double().std() / expected["out"].double().std()
     return bool((ratio - 1).abs() < 1e-3)
 
 

@@ -66,23 +66,23 @@ def expect(case):
 
 
 @true_of("`W_query` holds the weight of `query`", gate=True)
-def query(case, seen, expected):
-    return near(seen.tensors["W_query"], expected["W_query"])
+def query(case, observed, expected):
+    return near(observed.tensors["W_query"], expected["W_query"])
 
 
 @true_of("`W_key` holds the weight of `key`", credit=True)
-def key(case, seen, expected):
-    return near(seen.tensors["W_key"], expected["W_key"])
+def key(case, observed, expected):
+    return near(observed.tensors["W_key"], expected["W_key"])
 
 
 @true_of("`W_value` holds the weight of `value`", credit=True)
-def value(case, seen, expected):
-    return near(seen.tensors["W_value"], expected["W_value"])
+def value(case, observed, expected):
+    return near(observed.tensors["W_value"], expected["W_value"])
 
 
 @true_of("Both modules give the same output", credit=True)
-def output(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"])
+def output(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"])
 
 
 properties = (query, key, value, output, *COPY_PROPERTIES)

@@ -46,24 +46,24 @@ expect = expect_function(oracle)
 
 
 @true_of("Each text has a mask of its own", gate=True, role="typical")
-def follows(case, seen, expected):
-    rows = seen.tensors["out"].double()
+def follows(case, observed, expected):
+    rows = observed.tensors["out"].double()
     return rows.shape == expected["out"].shape and not bool((rows == rows[:1]).all())
 
 
 @true_of("Without padding, only the future is hidden", credit=True, role="none")
-def future(case, seen, expected):
-    return torch.equal(seen.tensors["out"].bool(), expected["out"])
+def future(case, observed, expected):
+    return torch.equal(observed.tensors["out"].bool(), expected["out"])
 
 
 @true_of("A padded key is hidden from every query", credit=True)
-def columns(case, seen, expected):
-    return bool(seen.tensors["out"].bool().all(dim=-2)[case["pad_mask"]].all())
+def columns(case, observed, expected):
+    return bool(observed.tensors["out"].bool().all(dim=-2)[case["pad_mask"]].all())
 
 
 @true_of("A real token sees itself", credit=True)
-def own(case, seen, expected):
-    diagonal = ~seen.tensors["out"].bool().diagonal(dim1=-2, dim2=-1)
+def own(case, observed, expected):
+    diagonal = ~observed.tensors["out"].bool().diagonal(dim1=-2, dim2=-1)
     return bool(diagonal[~case["pad_mask"]].all())
 
 

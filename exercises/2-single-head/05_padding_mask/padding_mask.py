@@ -36,10 +36,10 @@ def oracle(lengths, max_length):
     return torch.tensor(rows, dtype=torch.bool).reshape(len(counts), max_length)
 
 
-def forget_device(answer, case, seen):
+def forget_device(answer, case, observed):
     """A list has no device that the mask should be on."""
     if not isinstance(case["lengths"], torch.Tensor):
-        seen.facts.pop("device", None)
+        observed.facts.pop("device", None)
 
 
 probe = FunctionProbe(extra=forget_device)
@@ -47,19 +47,19 @@ expect = expect_function(oracle)
 
 
 @true_of("Each text has a row of its own", gate=True, role="several")
-def each_row(case, seen, expected):
-    rows = seen.tensors["out"].double()
+def each_row(case, observed, expected):
+    rows = observed.tensors["out"].double()
     return rows.shape == expected["out"].shape and not bool((rows == rows[:1]).all())
 
 
 @true_of("Each row marks max_length - length positions", credit=True)
-def counts(case, seen, expected):
-    return bool((seen.tensors["out"].sum(1) == expected["out"].sum(1)).all())
+def counts(case, observed, expected):
+    return bool((observed.tensors["out"].sum(1) == expected["out"].sum(1)).all())
 
 
 @true_of("In each row the tokens come first", credit=True)
-def tokens_first(case, seen, expected):
-    return bool((seen.tensors["out"].double().diff(dim=1) >= 0).all())
+def tokens_first(case, observed, expected):
+    return bool((observed.tensors["out"].double().diff(dim=1) >= 0).all())
 
 
 properties = (each_row, counts, tokens_first)

@@ -76,11 +76,11 @@ def oracle(scores, hidden):
     return F.scaled_dot_product_attention(scores, eye, eye, attn_mask=visible, scale=1.0)
 
 
-def see_the_way_back(answer, case, seen):
+def see_the_way_back(answer, case, observed):
     """Whether a NaN turns up in some gradient on the way, also in one that gets no further."""
     with contextlib.suppress(Exception):  # what is wrong with it shows elsewhere
         out = answer(*(fresh(v, n == "scores") for n, v in case.inputs.items()))
-        seen.facts["traits"] = {"nan": nan_on_the_way_back((out * cotangent(out)).sum())}
+        observed.facts["traits"] = {"nan": nan_on_the_way_back((out * cotangent(out)).sum())}
 
 
 probe = FunctionProbe(gradients=("scores",), watch=True, extra=see_the_way_back)
@@ -92,19 +92,19 @@ def empty_rows(case):
 
 
 @true_of("A bigger score gets a bigger weight", gate=True, role="open")
-def matter(case, seen, expected):
-    return bool((seen.tensors["out"].diff() * case["scores"].diff() > 0).all())
+def matter(case, observed, expected):
+    return bool((observed.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
 
 @true_of("A row that sees nothing gets zeros", credit=True)
-def empty(case, seen, expected):
+def empty(case, observed, expected):
     rows = empty_rows(case)
-    return bool((seen.tensors["out"][rows] == 0).all()) if bool(rows.any()) else None
+    return bool((observed.tensors["out"][rows] == 0).all()) if bool(rows.any()) else None
 
 
 @true_of("Rows that see something give hidden keys exactly 0 and sum to 1", credit=True)
-def others(case, seen, expected):
-    out, rows = seen.tensors["out"], ~empty_rows(case)
+def others(case, observed, expected):
+    out, rows = observed.tensors["out"], ~empty_rows(case)
     hidden = case["hidden"].expand_as(case["scores"])
     if not bool(rows.any()):
         return None
@@ -116,8 +116,8 @@ def others(case, seen, expected):
 
 
 @true_of("No gradient is NaN", breaks="A NaN comes back as the gradient of the scores")
-def finite_gradient(case, seen, expected):
-    return bool(seen.tensors["grad:scores"].isfinite().all())
+def finite_gradient(case, observed, expected):
+    return bool(observed.tensors["grad:scores"].isfinite().all())
 
 
 def explain_nan(trial):
@@ -136,8 +136,8 @@ def explain_nan(trial):
     breaks="An operation on the way gives NaN, in its result or in its gradient",
     explain=explain_nan,
 )
-def no_nan(case, seen, expected):
-    return not seen.traits["nan"] if "nan" in seen.traits else None
+def no_nan(case, observed, expected):
+    return not observed.traits["nan"] if "nan" in observed.traits else None
 
 
 properties = (matter, empty, others, finite_gradient, no_nan)

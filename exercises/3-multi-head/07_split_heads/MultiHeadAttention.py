@@ -31,12 +31,12 @@ def count_products(answer, num_heads):
     return sum(name in PRODUCTS for name in operators.executed)
 
 
-def see_loops(make, case, seen):
-    see_attention(make, case, seen)
+def see_loops(make, case, observed):
+    see_attention(make, case, observed)
     if "typical" in case.roles:
         with contextlib.suppress(Exception):  # what is wrong with it shows elsewhere
             few, many = (count_products(make.args[0], H) for H in (2, 6))
-            seen.facts["traits"]["loop over heads"] = many - few >= 4
+            observed.facts["traits"]["loop over heads"] = many - few >= 4
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_loops)
@@ -49,8 +49,8 @@ expect = expect_module(split_oracle)
     breaks="The exercise asks for all heads in one product: your number of products grows with "
     "the heads",
 )
-def at_once(case, seen, expected):
-    return not seen.traits["loop over heads"] if "loop over heads" in seen.traits else None
+def at_once(case, observed, expected):
+    return not observed.traits["loop over heads"] if "loop over heads" in observed.traits else None
 
 
 properties = (*ATTENTION_PROPERTIES, at_once)

@@ -77,19 +77,19 @@ def expect(case):
 
 
 @true_of("The weights of every head have arrived", gate=True, role="typical")
-def heads(case, seen, expected):
+def heads(case, observed, expected):
     """The numbers of all heads are there, in whatever order."""
     weights = [f"{name}.weight" for name in PROJECTIONS]
     sorted_ones = [
-        [t[n].flatten().sort().values for n in weights] for t in (seen.tensors, expected)
+        [t[n].flatten().sort().values for n in weights] for t in (observed.tensors, expected)
     ]
     return all(near(mine, wanted) for mine, wanted in zip(*sorted_ones, strict=True))
 
 
 @true_of("`out_proj` has arrived, weight and bias", credit=True)
-def out_proj(case, seen, expected):
+def out_proj(case, observed, expected):
     names = ("out_proj.weight", "out_proj.bias")
-    return all(near(seen.tensors[n], expected[n]) for n in names)
+    return all(near(observed.tensors[n], expected[n]) for n in names)
 
 
 properties = (heads, out_proj, *COPY_PROPERTIES)

@@ -142,23 +142,23 @@ def cases(seed):
 def probe(answer, case):
     """Counts twice, to see what the first call leaves behind, and once more without the numbers
     that should not count."""
-    seen = Observation()
+    observed = Observation()
 
     def call(module):
         return answer(module=module) if case.options["by_name"] else answer(module)
 
     module = build(MODULES[case.options["kind"]][0], case)
     before, values = state(module), tensors(module)
-    first = seen.put("out", call(module))
+    first = observed.put("out", call(module))
     if state(module) != before or not same(tensors(module), values):
-        seen.facts["modified"] = ["module"]
+        observed.facts["modified"] = ["module"]
     again = Observation().put("out", call(module))
     if first is not None and (again is None or not torch.equal(first, again)):
-        seen.facts["unstable"] = "random"
+        observed.facts["unstable"] = "random"
     for role in case.roles & WITHOUT.keys():
         with contextlib.suppress(Exception):
-            seen.put_judged("without", call(build(WITHOUT[role], case)))
-    return seen
+            observed.put_judged("without", call(build(WITHOUT[role], case)))
+    return observed
 
 
 def build(make, case):
@@ -185,14 +185,14 @@ def expect(case):
     return {"out": torch.tensor(MODULES[case.options["kind"]][1](*case.options["sizes"]))}
 
 
-def counted(case, seen, expected):
-    return bool(seen.tensors["out"] == expected["out"])
+def counted(case, observed, expected):
+    return bool(observed.tensors["out"] == expected["out"])
 
 
-def not_counted(case, seen, expected):
+def not_counted(case, observed, expected):
     """Without the numbers that should not count, the count is the same, right or not."""
-    without = seen.tensors.get("judged:without", expected["out"])
-    return bool(seen.tensors["out"] in (expected["out"], without))
+    without = observed.tensors.get("judged:without", expected["out"])
+    return bool(observed.tensors["out"] in (expected["out"], without))
 
 
 properties = (

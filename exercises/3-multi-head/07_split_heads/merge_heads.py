@@ -35,15 +35,15 @@ expect = expect_function(oracle, gradients=("x",))
 
 
 @true_of("Every number of `x` is still there", gate=True)
-def all_there(case, seen, expected):
-    mine, wanted = (t["out"].flatten().sort().values for t in (seen.tensors, expected))
+def all_there(case, observed, expected):
+    mine, wanted = (t["out"].flatten().sort().values for t in (observed.tensors, expected))
     return near(mine, wanted)
 
 
 @true_of("A position holds the numbers of its own token", credit=True)
-def tokens(case, seen, expected):
+def tokens(case, observed, expected):
     """In whatever order."""
-    return near(seen.tensors["out"].sort(-1).values, expected["out"].sort(-1).values)
+    return near(observed.tensors["out"].sort(-1).values, expected["out"].sort(-1).values)
 
 
 @true_of(
@@ -51,9 +51,9 @@ def tokens(case, seen, expected):
     credit=True,
     breaks="Head 0 does not fill the first D channels with its own, in order",
 )
-def first_head(case, seen, expected):
+def first_head(case, observed, expected):
     D = case["x"].shape[-1]
-    return near(seen.tensors["out"][..., :D], expected["out"][..., :D])
+    return near(observed.tensors["out"][..., :D], expected["out"][..., :D])
 
 
 properties = (all_there, tokens, first_head)

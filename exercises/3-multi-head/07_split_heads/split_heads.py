@@ -45,25 +45,25 @@ expect = expect_function(oracle, gradients=("x",))
 
 
 @true_of("Every number of `x` is still there", gate=True)
-def all_there(case, seen, expected):
+def all_there(case, observed, expected):
     if case.refuses is not None:
         return None
-    mine, wanted = (t["out"].flatten().sort().values for t in (seen.tensors, expected))
+    mine, wanted = (t["out"].flatten().sort().values for t in (observed.tensors, expected))
     return near(mine, wanted)
 
 
 @true_of("A position holds the numbers of its own token", credit=True)
-def tokens(case, seen, expected):
+def tokens(case, observed, expected):
     """In whatever order."""
     if case.refuses is not None:
         return None
-    mine = seen.tensors["out"].transpose(1, 2).flatten(2).sort(-1).values
+    mine = observed.tensors["out"].transpose(1, 2).flatten(2).sort(-1).values
     return near(mine, case["x"].sort(-1).values)
 
 
 @true_of("Head 0 holds the first D channels of each token", credit=True)
-def first_head(case, seen, expected):
-    return None if case.refuses else near(seen.tensors["out"][:, 0], expected["out"][:, 0])
+def first_head(case, observed, expected):
+    return None if case.refuses else near(observed.tensors["out"][:, 0], expected["out"][:, 0])
 
 
 properties = (all_there, tokens, first_head)

@@ -72,9 +72,9 @@ def dropping(draw):
     return with_dropout(draw, transformer.FeedForward, case, places, more=middle)
 
 
-def see_network(make, case, seen):
+def see_network(make, case, observed):
     """One token changed; all tokens twice as big, and all of zeros."""
-    see_dropout(make, case, seen)
+    see_dropout(make, case, observed)
     if "typical" not in case.roles:
         return
     set_seed(1)  # a parameter too many is the same as before
@@ -83,7 +83,7 @@ def see_network(make, case, seen):
     changed[0, 0] = another(x[0, 0])
     with torch.no_grad():
         for name, tokens in (("changed", changed), ("twice", 2 * x), ("nothing", 0 * x)):
-            seen.put(name, module(fresh(tokens)))
+            observed.put(name, module(fresh(tokens)))
 
 
 def another(token):
@@ -95,16 +95,16 @@ expect = expect_module(lambda case, weights, x: network_oracle(weights, x))
 
 
 @true_of("A token's numbers affect its result", gate=True, role="typical")
-def depends(case, seen, expected):
+def depends(case, observed, expected):
     """More than nothing, or than the token itself passed on."""
-    changed, out = seen.tensors["changed"][0, 0], seen.tensors["out"][0, 0]
+    changed, out = observed.tensors["changed"][0, 0], observed.tensors["out"][0, 0]
     token = case["x"][0, 0]
     return not near(changed, out) and not near(changed, out + another(token) - token)
 
 
 @true_of("Twice the input is not twice the output", credit=True, role="typical")
-def bends(case, seen, expected):
-    t = seen.tensors
+def bends(case, observed, expected):
+    t = observed.tensors
     return not near(t["twice"] - t["nothing"], 2 * (t["out"] - t["nothing"]))
 
 

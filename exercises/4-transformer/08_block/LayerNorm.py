@@ -94,7 +94,7 @@ def cases(seed):
     ]
 
 
-def see_norm(make, case, seen):
+def see_norm(make, case, observed):
     """One token changed; after a call in training; with a scale of ones and a shift of zeros."""
     if "typical" not in case.roles:
         return
@@ -109,11 +109,11 @@ def see_norm(make, case, seen):
     with torch.no_grad():
         learner = made(as_made=True)
         learner(fresh(3 * changed))
-        seen.put("after training", learner.eval()(fresh(x)))
-        seen.put("changed", module(fresh(changed)))
+        observed.put("after training", learner.eval()(fresh(x)))
+        observed.put("changed", module(fresh(changed)))
         C = x.shape[-1]
         inject(module, {"scale": torch.ones(C), "shift": torch.zeros(C)})
-        seen.put("plain", module(fresh(x)))
+        observed.put("plain", module(fresh(x)))
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_norm)
@@ -121,16 +121,18 @@ expect = expect_module(lambda case, weights, x: norm_oracle(weights, x, case.opt
 
 
 @true_of("With a scale of 1 and a shift of 0, each token has mean 0", credit=True, role="typical")
-def mean_zero(case, seen, expected):
-    plain = seen.tensors["plain"].mean(-1)
+def mean_zero(case, observed, expected):
+    plain = observed.tensors["plain"].mean(-1)
     return near(plain, torch.zeros_like(plain))
 
 
 @true_of(
     "With a scale of 1 and a shift of 0, each token has variance 1", credit=True, role="typical"
 )
-def variance_one(case, seen, expected):
-    plain, given = (t.double().var(-1, correction=0) for t in (seen.tensors["plain"], case["x"]))
+def variance_one(case, observed, expected):
+    plain, given = (
+        t.double().var(-1, correction=0) for t in (observed.tensors["plain"], case["x"])
+    )
     return near(plain, given / (given + case.options["eps"]), 1e-3)  # eps counts where it is small
 
 
@@ -139,12 +141,12 @@ def variance_one(case, seen, expected):
     role="typical",
     breaks="The result depends on earlier calls",
 )
-def nothing_kept(case, seen, expected):
-    return near(seen.tensors["after training"], seen.tensors["out"], 1e-5)
+def nothing_kept(case, observed, expected):
+    return near(observed.tensors["after training"], observed.tensors["out"], 1e-5)
 
 
 def differs_far_from_zero(trials):
-    off = [t.case for t in trials if not near(t.seen.tensors["out"], t.expected["out"], 1e-2)]
+    off = [t.case for t in trials if not near(t.observed.tensors["out"], t.expected["out"], 1e-2)]
     return bool(off) and all("stability" in case.roles for case in off)
 
 

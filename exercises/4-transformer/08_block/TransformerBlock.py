@@ -88,10 +88,10 @@ def dropping(draw):
     return with_dropout(draw, transformer.TransformerBlock, case, places)
 
 
-def see_block(make, case, seen):
+def see_block(make, case, observed):
     """More calls, by name: short and long texts in turn, no mask after a mask, and what the two
     kinds of case ask for; dropout at work."""
-    see_dropout(make, case, seen)
+    see_dropout(make, case, observed)
     if not case.roles & {"typical", "padded"}:
         return
     x, pad_mask = case["x"], case.inputs.get("pad_mask")
@@ -107,22 +107,22 @@ def see_block(make, case, seen):
         return make(as_made=training)
 
     one, two = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    seen.put("in training", call(one, x))
+    observed.put("in training", call(one, x))
     if pad_mask is None:
         changed = with_others(x, slice(half, None))
-        seen.put("first", call(two, with_others(x, 0)))
+        observed.put("first", call(two, with_others(x, 0)))
         silence(silent := made())
-        seen.put("silent", call(silent, x))
+        observed.put("silent", call(silent, x))
     else:
         changed = x.clone()
         changed[pad_mask] = others(x[pad_mask])
-        seen.put("unmasked second", call(one, x, None))
-        seen.put("masked third", call(one, x))
-        seen.put("unmasked first", call(made(), x, None))
-    seen.put("changed", call(two, changed))
-    seen.put("short second", call(one, x[1:, :half]))
-    seen.put("short first", call(two, x[1:, :half]))
-    seen.put("long second", call(two, x))
+        observed.put("unmasked second", call(one, x, None))
+        observed.put("masked third", call(one, x))
+        observed.put("unmasked first", call(made(), x, None))
+    observed.put("changed", call(two, changed))
+    observed.put("short second", call(one, x[1:, :half]))
+    observed.put("short first", call(two, x[1:, :half]))
+    observed.put("long second", call(two, x))
 
 
 def others(tokens):
@@ -151,8 +151,8 @@ expect = expect_module(block_oracle)
 @true_of(
     "Where `out_proj` and `contract` are zero, x comes out unchanged", credit=True, role="typical"
 )
-def untouched(case, seen, expected):
-    return near(seen.tensors["silent"], case["x"])
+def untouched(case, observed, expected):
+    return near(observed.tensors["silent"], case["x"])
 
 
 properties = (

@@ -44,8 +44,8 @@ probe = FunctionProbe()
 
 
 @true_of("A usual block is counted right", credit=True, role="plain")
-def usual(case, seen, expected):
-    return bool(seen.tensors["out"] == expected["out"])
+def usual(case, observed, expected):
+    return bool(observed.tensors["out"] == expected["out"])
 
 
 properties = (usual,)

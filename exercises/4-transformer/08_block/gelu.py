@@ -27,10 +27,10 @@ def cases(seed):
     ]
 
 
-def see_minus(answer, case, seen):
+def see_minus(answer, case, observed):
     if "typical" in case.roles:
         with torch.no_grad():
-            seen.put("minus", answer(fresh(-case["x"])))
+            observed.put("minus", answer(fresh(-case["x"])))
 
 
 probe = FunctionProbe(gradients=("x",), watch=True, extra=see_minus)
@@ -43,22 +43,22 @@ expect = expect_function(lambda x: F.gelu(x, approximate="tanh"), gradients=("x"
     role="typical",
     breaks="The result is a constant, a straight line or ReLU",
 )
-def bends(case, seen, expected):
-    x, out = case["x"].double(), seen.tensors["out"].double()
+def bends(case, observed, expected):
+    x, out = case["x"].double(), observed.tensors["out"].double()
     line = x * (out * x).sum() / (x * x).sum()
     return not any(near(out, other) for other in (out.mean().expand_as(out), line, x.relu()))
 
 
 @true_of("Far from 0 it is x on the right, and 0 on the left", credit=True)
-def far_out(case, seen, expected):
-    x, out = case["x"], seen.tensors["out"]
+def far_out(case, observed, expected):
+    x, out = case["x"], observed.tensors["out"]
     far = x.abs() > 6
     return near(out[far], x[far].clamp(min=0.0)) if bool(far.any()) else None
 
 
 @true_of("`gelu(x) - gelu(-x)` is x", credit=True, role="typical")
-def adds_to_x(case, seen, expected):
-    return near(seen.tensors["out"] - seen.tensors["minus"], case["x"], 1e-5)
+def adds_to_x(case, observed, expected):
+    return near(observed.tensors["out"] - observed.tensors["minus"], case["x"], 1e-5)
 
 
 properties = (bends, far_out, adds_to_x)

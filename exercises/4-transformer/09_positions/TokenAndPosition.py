@@ -69,7 +69,7 @@ def oracle(case, weights, ids):
     return nn.functional.one_hot(ids.long(), len(token)).double() @ token + position[: ids.shape[1]]
 
 
-def see_tables(build, case, seen):
+def see_tables(build, case, observed):
     """The tables as they are made; a short text after a long one and alone; other first words."""
     if "typical" not in case.roles:
         return
@@ -80,15 +80,15 @@ def see_tables(build, case, seen):
 
     ids, module = case["ids"], made()
     module(fresh(ids))
-    seen.put("short second", module(fresh(ids[1:, :2])))
-    seen.put("short first", made()(fresh(ids[1:, :2])))
+    observed.put("short second", module(fresh(ids[1:, :2])))
+    observed.put("short first", made()(fresh(ids[1:, :2])))
     changed = ids.clone()
     changed[:, 0] = (changed[:, 0] + 1) % 5
-    seen.put("changed", module(fresh(changed)))
+    observed.put("changed", module(fresh(changed)))
     set_seed(5)
     large = type(module)(300, 200, 8)
     spread = [t.std().item() for t in (large.token.weight, large.position.weight)]
-    seen.facts["traits"]["usual"] = all(0.9 < s < 1.1 for s in spread)
+    observed.facts["traits"]["usual"] = all(0.9 < s < 1.1 for s in spread)
 
 
 probe = ModuleProbe(gradients=(), extra=see_tables)
@@ -100,25 +100,25 @@ def one_word(case):
 
 
 @true_of("Another word gives another row", gate=True, role="typical")
-def words(case, seen, expected):
-    return not near(seen.tensors["out"][:, 0], seen.tensors["changed"][:, 0])
+def words(case, observed, expected):
+    return not near(observed.tensors["out"][:, 0], observed.tensors["changed"][:, 0])
 
 
 @true_of("A token's row doesn't depend on the other tokens", credit=True, role="typical")
-def silent(case, seen, expected):
-    return near(seen.tensors["out"][:, 1:], seen.tensors["changed"][:, 1:])
+def silent(case, observed, expected):
+    return near(observed.tensors["out"][:, 1:], observed.tensors["changed"][:, 1:])
 
 
 @true_of("The same word at two positions differs by two rows of `position`", credit=True)
-def places(case, seen, expected):
+def places(case, observed, expected):
     rows = case.options["weights"]["position.weight"][: case["ids"].shape[1]]
-    out = seen.tensors["out"]
+    out = observed.tensors["out"]
     return near(out - out[:, :1], (rows - rows[:1]).expand_as(out)) if one_word(case) else None
 
 
 @true_of("A text gives the same result anywhere in a batch", credit=True)
-def sequences(case, seen, expected):
-    out = seen.tensors["out"]
+def sequences(case, observed, expected):
+    out = observed.tensors["out"]
     return near(out, out[:1].expand_as(out)) if one_word(case) and len(out) > 1 else None
 
 
@@ -127,8 +127,8 @@ def sequences(case, seen, expected):
     role="typical",
     breaks="The result depends on earlier calls: another length is remembered",
 )
-def nothing_kept(case, seen, expected):
-    return near(seen.tensors["short second"], seen.tensors["short first"])
+def nothing_kept(case, observed, expected):
+    return near(observed.tensors["short second"], observed.tensors["short first"])
 
 
 @true_of(
@@ -137,8 +137,8 @@ def nothing_kept(case, seen, expected):
     role="typical",
     breaks="The tables are not initialised as `nn.Embedding` does it",
 )
-def usual(case, seen, expected):
-    return bool(seen.traits["usual"])
+def usual(case, observed, expected):
+    return bool(observed.traits["usual"])
 
 
 parameters, registered, own_state = MODULE_PROPERTIES

@@ -62,18 +62,18 @@ def oracle(x, base=10000.0, offset=0):
     return torch.view_as_real(turned).flatten(-2)
 
 
-def see_scores(answer, case, seen):
+def see_scores(answer, case, observed):
     """More calls: one query and one key at every position."""
     if "typical" not in case.roles:
         return
     long = torch.ones(1, 1, 1_025, 8, dtype=torch.bfloat16)  # 1,024 and 1,023 are one there
     with contextlib.suppress(Exception):
         turned = answer(long)
-        seen.facts.setdefault("traits", {})["long"] = str(turned.dtype).removeprefix("torch.")
-        seen.put_judged("long", turned[0, 0, -2:].float())
+        observed.facts.setdefault("traits", {})["long"] = str(turned.dtype).removeprefix("torch.")
+        observed.put_judged("long", turned[0, 0, -2:].float())
     x = case["x"]
     query, key = (v.expand(-1, -1, 7, -1).contiguous() for v in (x[:, :, :1], x[:, :, 1:2]))
-    seen.put("scores", answer(fresh(query)) @ answer(fresh(key)).transpose(-2, -1))
+    observed.put("scores", answer(fresh(query)) @ answer(fresh(key)).transpose(-2, -1))
 
 
 probe = FunctionProbe(gradients=("x",), extra=see_scores)
@@ -81,36 +81,36 @@ expect = expect_function(oracle, gradients=("x",))
 
 
 @true_of("Later tokens are turned", gate=True, role="typical")
-def turns(case, seen, expected):
+def turns(case, observed, expected):
     """They change, and each in its own way."""
-    out, x = seen.tensors["out"], case["x"]
+    out, x = observed.tensors["out"], case["x"]
     moved = out.double() - x.double()
     return not near(out[:, :, 1:], x[:, :, 1:]) and not bool((moved == moved[:, :, :1]).all())
 
 
 @true_of("The token at position 0 stays as it is", credit=True)
-def first_token(case, seen, expected):
+def first_token(case, observed, expected):
     if "offset" in case.inputs:
         return None
-    return near(seen.tensors["out"][:, :, 0], case["x"][:, :, 0])
+    return near(observed.tensors["out"][:, :, 0], case["x"][:, :, 0])
 
 
 @true_of("Each pair of neighbours keeps its length", credit=True)
-def lengths(case, seen, expected):
-    mine, wanted = (v.double().unflatten(-1, (-1, 2)) for v in (seen.tensors["out"], case["x"]))
+def lengths(case, observed, expected):
+    mine, wanted = (v.double().unflatten(-1, (-1, 2)) for v in (observed.tensors["out"], case["x"]))
     return near(mine.norm(dim=-1), wanted.norm(dim=-1))
 
 
 @true_of("The score of a query and a key depends on their distance", credit=True, role="typical")
-def relative(case, seen, expected):
-    scores = seen.tensors["scores"].double()
+def relative(case, observed, expected):
+    scores = observed.tensors["scores"].double()
     diagonals = near(scores[..., 1:, 1:], scores[..., :-1, :-1])
     return diagonals and not near(scores, scores[..., :1].expand_as(scores))
 
 
 @true_of("Channels 0 and 1 are right", credit=True)
-def first_pair(case, seen, expected):
-    return near(seen.tensors["out"][..., :2], expected["out"][..., :2])
+def first_pair(case, observed, expected):
+    return near(observed.tensors["out"][..., :2], expected["out"][..., :2])
 
 
 @true_of(
@@ -118,15 +118,15 @@ def first_pair(case, seen, expected):
     secondary=True,
     role="typical",
 )
-def exact_angles(case, seen, expected):
-    if not near(seen.tensors["out"], expected["out"]):
+def exact_angles(case, observed, expected):
+    if not near(observed.tensors["out"], expected["out"]):
         return None  # what is wrong there is wrong here too
-    if (dtype := seen.traits.get("long")) != "bfloat16":
+    if (dtype := observed.traits.get("long")) != "bfloat16":
         return f"is {dtype}"
     t = torch.tensor([1023.0, 1024.0], dtype=torch.float64)
     angles = torch.stack([t, t / 10, t / 100, t / 1000], dim=-1)
     wanted = torch.stack([angles.cos() - angles.sin(), angles.sin() + angles.cos()], dim=-1)
-    mine = seen.tensors["judged:long"]
+    mine = observed.tensors["judged:long"]
     if near(mine, wanted.flatten(-2), 0.02):
         return True
     if near(mine[0], mine[1]):
@@ -139,11 +139,11 @@ def stale(trials):
     calls = {(t.case.inputs.get("base", 10000.0), t.case.inputs.get("offset", 0)) for t in trials}
     shown = False
     for t in trials:
-        if t.seen.error or near(t.seen.tensors["out"], t.expected["out"]):
+        if t.observed.error or near(t.observed.tensors["out"], t.expected["out"]):
             continue
         x = t.case["x"].double()
         turned = (oracle(x, *call) for call in calls)
-        if not any(near(t.seen.tensors["out"].double(), other, 1e-4) for other in turned):
+        if not any(near(t.observed.tensors["out"].double(), other, 1e-4) for other in turned):
             return False
         shown = True
     return shown

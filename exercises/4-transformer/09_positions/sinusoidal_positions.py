@@ -43,26 +43,26 @@ expect = expect_function(oracle, dtype=torch.float32)
 
 
 @true_of("Positions have different rows", gate=True, role="typical")
-def rows_differ(case, seen, expected):
-    rows = seen.tensors["out"].double()
+def rows_differ(case, observed, expected):
+    rows = observed.tensors["out"].double()
     return rows.shape == expected["out"].shape and not bool((rows == rows[:1]).all())
 
 
 @true_of("Position 0 is 0, 1, 0, 1, …", credit=True)
-def first_row(case, seen, expected):
-    return near(seen.tensors["out"][0], expected["out"][0])
+def first_row(case, observed, expected):
+    return near(observed.tensors["out"][0], expected["out"][0])
 
 
 @true_of("Neighbours 2i and 2i + 1 are sine and cosine of one angle", credit=True)
-def circle(case, seen, expected):
-    squares = seen.tensors["out"].double().square()
+def circle(case, observed, expected):
+    squares = observed.tensors["out"].double().square()
     sums = squares[:, 0::2] + squares[:, 1::2]
     return near(sums, torch.ones_like(sums))
 
 
 @true_of("The even channels are right", credit=True)
-def even(case, seen, expected):
-    return near(seen.tensors["out"][:, 0::2], expected["out"][:, 0::2])
+def even(case, observed, expected):
+    return near(observed.tensors["out"][:, 0::2], expected["out"][:, 0::2])
 
 
 @true_of(
@@ -70,9 +70,9 @@ def even(case, seen, expected):
     credit=True,
     role="typical",
 )
-def slower(case, seen, expected):
+def slower(case, observed, expected):
     """From position 0 to 1."""
-    pairs = seen.tensors["out"][:2].double().unflatten(-1, (-1, 2))
+    pairs = observed.tensors["out"][:2].double().unflatten(-1, (-1, 2))
     moved = (pairs[1] - pairs[0]).norm(dim=-1)
     return bool((moved.diff() < 0).all())
 

@@ -49,15 +49,15 @@ def beside_another(case):
     return replace(case, options={**case.options, "others": others})
 
 
-def see_model(make, case, seen):
+def see_model(make, case, observed):
     """More texts; draws of dropout; what the model keeps."""
     if "typical" in case.roles:
-        see_texts(make, case, seen)
+        see_texts(make, case, observed)
         model = make()
-        seen.traits["context_length"] = getattr(model, "context_length", None)
+        observed.traits["context_length"] = getattr(model, "context_length", None)
         others = {type(x).__name__ for x in vars(model).values() if isinstance(x, Tensor)}
-        seen.traits["loose"] = sorted(others)
-    see_dropout(make, case, seen)
+        observed.traits["loose"] = sorted(others)
+    see_dropout(make, case, observed)
 
 
 probe = ModuleProbe(gradients=(), watch=False, extra=see_model)
@@ -65,8 +65,8 @@ expect = expect_module(model_oracle, gradients=())
 
 
 @true_of("`context_length` is the most tokens that fit", secondary=True, role="typical")
-def context_length(case, seen, expected):
-    return bool(seen.traits["context_length"] == case.options["args"][3])
+def context_length(case, observed, expected):
+    return bool(observed.traits["context_length"] == case.options["args"][3])
 
 
 properties = (

@@ -62,29 +62,29 @@ class GenerateProbe:
     """
 
     def __call__(self, answer, case):
-        seen, models = Observation(), []
+        observed, models = Observation(), []
 
         def call(args):
             models.append(made(case))
             return generated(answer, case, models[-1], args[1:])
 
-        if not see_calls(call, case, seen):
-            return seen
-        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, seen)
+        if not see_calls(call, case, observed):
+            return observed
+        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, observed)
         training, numbers = case.options["training"], case.options["numbers"]
-        seen.facts["traits"] = fate_of(models[0], training, numbers)
+        observed.facts["traits"] = fate_of(models[0], training, numbers)
         rest = [moved(v) for v in list(case.inputs.values())[1:]]
-        seen.facts["elsewhere"] = happened_elsewhere(
+        observed.facts["elsewhere"] = happened_elsewhere(
             lambda: generated(answer, case, made(case).to(THERE), rest)
         )
-        return seen
+        return observed
 
     def glance(self, answer, case):
-        seen = Observation()
+        observed = Observation()
         set_seed(1)
         rest = [v.clone() if isinstance(v, Tensor) else v for v in list(case.inputs.values())[1:]]
-        seen.put("out", generated(answer, case, made(case), rest))
-        return seen
+        observed.put("out", generated(answer, case, made(case), rest))
+        return observed
 
 
 def generated(answer, case, model, rest):

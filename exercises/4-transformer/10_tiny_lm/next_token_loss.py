@@ -66,7 +66,7 @@ def oracle(logits, ids, pad_id=None):
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), targets, ignore_index=-100)
 
 
-def see_others(answer, case, seen):
+def see_others(answer, case, observed):
     """More calls: other last logits, other logits at padding, all logits higher, better ones."""
 
     def call(logits):
@@ -75,15 +75,15 @@ def see_others(answer, case, seen):
     logits = case["logits"].clone()
     if "typical" in case.roles:
         logits[:, -1] += logits[:, 0].flip(-1)
-        seen.put("other end", call(logits))
-        seen.put("all higher", call(case["logits"] + 3.0))
+        observed.put("other end", call(logits))
+        observed.put("all higher", call(case["logits"] + 3.0))
         better = case["logits"].clone()
         better[:, :-1].scatter_add_(-1, case["ids"][:, 1:, None], torch.full_like(better, 2.0))
-        seen.put("better", call(better))
+        observed.put("better", call(better))
     if "padded" in case.roles:
         silent = (case["ids"][:, 1:] == case["pad_id"])[..., None]
         logits[:, :-1] += logits[:, :-1].flip(-1) * silent
-        seen.put("other at padding", call(logits))
+        observed.put("other at padding", call(logits))
 
 
 probe = FunctionProbe(gradients=("logits",), extra=see_others)
@@ -91,23 +91,23 @@ expect = expect_function(oracle, gradients=("logits",))
 
 
 @true_of("The loss falls when the tokens that come next get likelier", gate=True, role="typical")
-def better(case, seen, expected):
-    return bool(seen.tensors["better"] < seen.tensors["out"] - 1e-4)
+def better(case, observed, expected):
+    return bool(observed.tensors["better"] < observed.tensors["out"] - 1e-4)
 
 
 @true_of("The last logits, which predict nothing, have no effect", credit=True, role="typical")
-def end(case, seen, expected):
-    return near(seen.tensors["out"], seen.tensors["other end"])
+def end(case, observed, expected):
+    return near(observed.tensors["out"], observed.tensors["other end"])
 
 
 @true_of("Adding one number to all logits changes nothing", credit=True, role="typical")
-def higher(case, seen, expected):
-    return near(seen.tensors["out"], seen.tensors["all higher"])
+def higher(case, observed, expected):
+    return near(observed.tensors["out"], observed.tensors["all higher"])
 
 
 @true_of("Logits whose target is padding have no effect", credit=True, role="padded")
-def padded(case, seen, expected):
-    return near(seen.tensors["out"], seen.tensors["other at padding"])
+def padded(case, observed, expected):
+    return near(observed.tensors["out"], observed.tensors["other at padding"])
 
 
 properties = (better, end, higher, padded)

@@ -100,7 +100,7 @@ def oracle(logits, temperature=1.0, top_k=None, top_p=None):
 TIES = {"top_k": (2, 2), "top_p": (0.5, 3), "temperature": (0, 1)}  # and how many words are left
 
 
-def see_ties(answer, case, seen):
+def see_ties(answer, case, observed):
     """How many words are left of those that are equally likely, whichever they are; nothing where
     the result is no probability."""
     if "typical" not in case.roles:
@@ -116,7 +116,7 @@ def see_ties(answer, case, seen):
         even = torch.zeros(1, 4)
         if bool((answer(even.clone()) == 0.25).all()):  # else its sums are rounded
             kept["an exact sum"] = int((answer(even.clone(), top_p=0.5) > 1e-6).sum())
-    seen.facts["traits"] = {"ties": kept}
+    observed.facts["traits"] = {"ties": kept}
 
 
 probe = FunctionProbe(extra=see_ties)
@@ -129,28 +129,28 @@ def expect(case):
 @true_of(
     "The likeliest word stays the likeliest, and others have their share", gate=True, role="typical"
 )
-def matters(case, seen, expected):
-    out, logits = seen.tensors["out"], case["logits"]
+def matters(case, observed, expected):
+    out, logits = observed.tensors["out"], case["logits"]
     best = out.gather(-1, logits.argmax(-1, keepdim=True))
     return bool((best >= out.amax(-1, keepdim=True) - 1e-6).all()) and bool((best < 1).any())
 
 
 @true_of("The probabilities of each row sum to 1", credit=True)
-def sums(case, seen, expected):
-    out = seen.tensors["out"].double()
+def sums(case, observed, expected):
+    out = observed.tensors["out"].double()
     return near(out.sum(-1), torch.ones(out.shape[:-1])) and bool((out >= 0).all())
 
 
 @true_of("top_k and top_p leave the right words, and no others", credit=True)
-def keeps(case, seen, expected):
+def keeps(case, observed, expected):
     if not {"top_k", "top_p"} & case.inputs.keys() or "many" in case.roles:
         return None  # in some of many rows, the sum rounds to 1 before the last word
-    return bool(((seen.tensors["out"] > 0) == (expected["out"] > 0)).all())
+    return bool(((observed.tensors["out"] > 0) == (expected["out"] > 0)).all())
 
 
 @true_of("At temperature 0 the likeliest word has 1, and all others 0", credit=True, role="cold")
-def cold(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"])
+def cold(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"])
 
 
 @true_of(
@@ -158,8 +158,8 @@ def cold(case, seen, expected):
     secondary=True,
     role="typical",
 )
-def ties(case, seen, expected):
-    kept = seen.traits["ties"]
+def ties(case, observed, expected):
+    kept = observed.traits["ties"]
     if not kept.keys() >= TIES.keys():
         return None
     if kept.get("an exact sum", 2) != 2:

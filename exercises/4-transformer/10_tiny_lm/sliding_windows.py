@@ -83,29 +83,29 @@ expect = expect_function(oracle)
 
 
 @true_of("Each row, of inputs and of targets, is a piece of the text", gate=True, role="typical")
-def pieces(case, seen, expected):
+def pieces(case, observed, expected):
     text = case["ids"].tolist()
     found = {tuple(text[i : i + case["length"]]) for i in range(len(text))}
-    return all(tuple(row) in found for row in seen.tensors["out"].flatten(0, 1).tolist())
+    return all(tuple(row) in found for row in observed.tensors["out"].flatten(0, 1).tolist())
 
 
 @true_of("The inputs are the right windows", credit=True)
-def inputs(case, seen, expected):
-    return bool((seen.tensors["out"][0] == expected["out"][0]).all())
+def inputs(case, observed, expected):
+    return bool((observed.tensors["out"][0] == expected["out"][0]).all())
 
 
 @true_of("Each target is the token right after its input", credit=True)
-def next_one(case, seen, expected):
+def next_one(case, observed, expected):
     following = dict(pairwise(case["ids"].tolist()))
     if len(following) < len(case["ids"]) - 1:  # a token that comes again has several followers
         return None
-    inputs, targets = seen.tensors["out"].flatten(1).tolist()
+    inputs, targets = observed.tensors["out"].flatten(1).tolist()
     return all(following.get(a) == b for a, b in zip(inputs, targets, strict=True))
 
 
 def last_is_missing(trials):
     """However the windows were counted."""
-    pairs = [(t.seen.tensors["out"].flatten(2), t.expected["out"]) for t in trials]
+    pairs = [(t.observed.tensors["out"].flatten(2), t.expected["out"]) for t in trials]
     lost = [expected.shape[1] - out.shape[1] for out, expected in pairs]
     same = all(torch.equal(out, expected[:, : out.shape[1]]) for out, expected in pairs)
     return same and max(lost) == 1

@@ -56,9 +56,9 @@ def probe(answer, case):
     """What `see_loop` sees, and each parameter's settings in the first optimizer."""
     batches = [fresh(ids) for ids in case.options["batches"]]
     model = model_of(case, case.options["dtype"])
-    seen, optimizers = see_loop(answer, case, model, batches, WEIGHTS)
-    seen.traits["settings"] = settings_of(optimizers, model, LEARNED)
-    return seen
+    observed, optimizers = see_loop(answer, case, model, batches, WEIGHTS)
+    observed.traits["settings"] = settings_of(optimizers, model, LEARNED)
+    return observed
 
 
 def expect(case):
@@ -74,14 +74,14 @@ def expect(case):
 
 
 @true_of("AdamW has its default settings", secondary=True, role="typical")
-def settings(case, seen, expected):
-    if seen.traits["optimizers"] != ["AdamW"]:
+def settings(case, observed, expected):
+    if observed.traits["optimizers"] != ["AdamW"]:
         return None
     model = model_of(case, torch.float32)
     usual = settings_of([torch.optim.AdamW(model.parameters())], model, LEARNED)
-    if lost := usual.keys() - seen.traits["settings"].keys():
+    if lost := usual.keys() - observed.traits["settings"].keys():
         return f"takes no steps for {len(lost)} of {len(usual)} parameters"
-    return seen.traits["settings"] == usual
+    return observed.traits["settings"] == usual
 
 
 def other_settings(trials):
@@ -94,7 +94,7 @@ def other_settings(trials):
 def falls_too_slowly(trials):
     """To any other rate above the last one, for example for another number of steps."""
     t = next(t for t in trials if "typical" in t.case.roles)
-    asked, mine = rates(t.case), t.seen.tensors["judged:rates"]
+    asked, mine = rates(t.case), t.observed.tensors["judged:rates"]
     first, last = float(asked[0]), float(mine[-1])
     line = torch.linspace(first, last, len(asked))
     return near(mine, line, 1e-5) and 1.001 * float(asked[-1]) < last < 0.999 * first

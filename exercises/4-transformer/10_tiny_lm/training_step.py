@@ -31,41 +31,41 @@ tolerance = STEP_TOLERANCE
 
 
 @true_of("The weights move downhill", credit=True, role="plain")
-def moves(case, seen, expected):
+def moves(case, observed, expected):
     """Along the right step, at least roughly."""
-    mine, right = (moved_weights(case, tensors) for tensors in (seen.tensors, expected))
+    mine, right = (moved_weights(case, tensors) for tensors in (observed.tensors, expected))
     return bool(torch.cosine_similarity(mine, right, dim=0) > 0.3)
 
 
 @true_of("Gradients that are left from before have no effect", credit=True, role="left")
-def clears(case, seen, expected):
-    mine = seen.tensors.get("judged:gradients")
+def clears(case, observed, expected):
+    mine = observed.tensors.get("judged:gradients")
     if mine is None:  # the optimizer was never asked
-        return right_step(case, seen, expected) or None
-    return near(mine, seen.tensors["judged:clean start"], 1e-3) if bool(mine.any()) else None
+        return right_step(case, observed, expected) or None
+    return near(mine, observed.tensors["judged:clean start"], 1e-3) if bool(mine.any()) else None
 
 
 @true_of("Long gradients are cut to `max_norm`", credit=True, role="long")
-def clips(case, seen, expected):
-    mine, most = seen.tensors.get("judged:gradients"), case.inputs.get("max_norm", 1.0)
+def clips(case, observed, expected):
+    mine, most = observed.tensors.get("judged:gradients"), case.inputs.get("max_norm", 1.0)
     if mine is None:
-        return as_long(case, seen, expected) or None
+        return as_long(case, observed, expected) or None
     length = float(mine.norm()) / most
     if not length:
         return None
     if length < 0.999:  # gradients may be that short, and those of another loss
-        return as_long(case, seen, expected) if right_loss(case, seen, expected) else None
+        return as_long(case, observed, expected) if right_loss(case, observed, expected) else None
     return length <= 1.001
 
 
-def as_long(case, seen, expected):
-    mine, right = (moved_weights(case, tensors).norm() for tensors in (seen.tensors, expected))
+def as_long(case, observed, expected):
+    mine, right = (moved_weights(case, tensors).norm() for tensors in (observed.tensors, expected))
     return near(mine, right, 1e-3)
 
 
 @true_of("Where gradients are short the step is right", credit=True, role="plain")
-def plain(case, seen, expected):
-    return right_step(case, seen, expected)
+def plain(case, observed, expected):
+    return right_step(case, observed, expected)
 
 
 @true_of(
@@ -73,11 +73,11 @@ def plain(case, seen, expected):
     credit=True,
     role="evaluation",
 )
-def mode(case, seen, expected):
-    moved = moved_weights(case, seen.tensors)
+def mode(case, observed, expected):
+    moved = moved_weights(case, observed.tensors)
     if near(moved, torch.zeros_like(moved)):
         return None
-    return bool(seen.tensors["judged:in training"])
+    return bool(observed.tensors["judged:in training"])
 
 
 properties = (moves, clears, clips, plain, mode, *STEP_PROPERTIES)

@@ -122,10 +122,10 @@ def cases(seed):
 # ---------------------------------------------------------------- evidence
 
 
-def see_cross(make, case, seen):
+def see_cross(make, case, observed):
     """More calls, by name: other last tokens on either side, other padding, short texts after long
     ones, no mask after a mask, another context as long; dropout at work."""
-    see_dropout(make, case, seen)
+    see_dropout(make, case, observed)
     if not case.roles & {"typical", "padded"}:
         return
     x, context, mask = case["x"], case["context"], case.inputs.get("context_pad_mask")
@@ -140,24 +140,24 @@ def see_cross(make, case, seen):
         return make(as_made=training)
 
     one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    seen.put("in training", call(one, x, context))
+    observed.put("in training", call(one, x, context))
     if mask is None:
         tokens = fresh(context)
         with torch.no_grad():
-            seen.put("one object", made()(tokens, tokens))
-        seen.put("two objects", call(made(), context, context))
-        seen.put("last key", call(other, x, plus_one(context, (slice(None), -1))))
-        seen.put("last query", call(made(), plus_one(x, (slice(None), -1)), context))
+            observed.put("one object", made()(tokens, tokens))
+        observed.put("two objects", call(made(), context, context))
+        observed.put("last key", call(other, x, plus_one(context, (slice(None), -1))))
+        observed.put("last query", call(made(), plus_one(x, (slice(None), -1)), context))
     else:
-        seen.put("other padding", call(other, x, plus_one(context, mask)))
-        seen.put("unmasked second", call(one, x, context, None))
-        seen.put("masked third", call(one, x, context))
-        seen.put("unmasked first", call(made(), x, context, None))
-    seen.put("few second", call(one, x, context.flip(0)))
-    seen.put("few first", call(made(training=True), x, context.flip(0)))
-    seen.put("short second", call(one, x[1:, :2], context[1:, :2]))
-    seen.put("short first", call(other, x[1:, :2], context[1:, :2]))
-    seen.put("long second", call(other, x, context))
+        observed.put("other padding", call(other, x, plus_one(context, mask)))
+        observed.put("unmasked second", call(one, x, context, None))
+        observed.put("masked third", call(one, x, context))
+        observed.put("unmasked first", call(made(), x, context, None))
+    observed.put("few second", call(one, x, context.flip(0)))
+    observed.put("few first", call(made(training=True), x, context.flip(0)))
+    observed.put("short second", call(one, x[1:, :2], context[1:, :2]))
+    observed.put("short first", call(other, x[1:, :2], context[1:, :2]))
+    observed.put("long second", call(other, x, context))
 
 
 def plus_one(tokens, place):
@@ -174,27 +174,27 @@ expect = expect_module(cross_oracle, gradients=("x", "context"))
 
 
 @true_of("A query attends to the context", gate=True, role="typical")
-def reads_context(case, seen, expected):
-    return not near(seen.tensors["out"][:, -1], seen.tensors["last key"][:, -1])
+def reads_context(case, observed, expected):
+    return not near(observed.tensors["out"][:, -1], observed.tensors["last key"][:, -1])
 
 
 @true_of(
     "Every query may attend to the last key: nothing is causal here", credit=True, role="typical"
 )
-def whole_context(case, seen, expected):
-    change = seen.tensors["out"] - seen.tensors["last key"]
+def whole_context(case, observed, expected):
+    change = observed.tensors["out"] - observed.tensors["last key"]
     return bool((change.abs().amax(-1) > 1e-4).all())
 
 
 @true_of("A query changes its own row, and no other", credit=True, role="typical")
-def own_row(case, seen, expected):
-    out, other = seen.tensors["out"], seen.tensors["last query"]
+def own_row(case, observed, expected):
+    out, other = observed.tensors["out"], observed.tensors["last query"]
     return near(out[:, :-1], other[:, :-1]) and not near(out[:, -1], other[:, -1])
 
 
 @true_of("The context's padding does not affect the result", credit=True, role="padded")
-def padding(case, seen, expected):
-    return near(seen.tensors["out"], seen.tensors["other padding"])
+def padding(case, observed, expected):
+    return near(observed.tensors["out"], observed.tensors["other padding"])
 
 
 @true_of(
@@ -202,14 +202,14 @@ def padding(case, seen, expected):
     credit=True,
     role="padded",
 )
-def nothing_seen(case, seen, expected):
-    rows = seen.tensors["out"][case["context_pad_mask"].all(1)]
+def nothing_seen(case, observed, expected):
+    rows = observed.tensors["out"][case["context_pad_mask"].all(1)]
     return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
 
 
 @true_of("A text that attends to itself is a context like any other", role="typical")
-def to_itself(case, seen, expected):
-    return near(seen.tensors["one object"], seen.tensors["two objects"])
+def to_itself(case, observed, expected):
+    return near(observed.tensors["one object"], observed.tensors["two objects"])
 
 
 properties = (

@@ -63,13 +63,13 @@ expect = expect_module(decoder_oracle, gradients=("x", "context"))
 
 
 @true_of("A later token of the target does not affect an earlier one", credit=True, role="typical")
-def no_future(case, seen, expected):
-    return near(seen.tensors["out"][:, :-1], seen.tensors["x -1"][:, :-1])
+def no_future(case, observed, expected):
+    return near(observed.tensors["out"][:, :-1], observed.tensors["x -1"][:, :-1])
 
 
 @true_of("The context's padding does not affect the result", credit=True, role="padded")
-def context_padding(case, seen, expected):
-    return near(seen.tensors["out"], seen.tensors["other padding in context"])
+def context_padding(case, observed, expected):
+    return near(observed.tensors["out"], observed.tensors["other padding in context"])
 
 
 properties = (

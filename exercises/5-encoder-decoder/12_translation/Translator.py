@@ -151,12 +151,12 @@ def cases(seed):
     ]
 
 
-def see_texts(make, case, seen):
+def see_texts(make, case, observed):
     """The same with one word changed, with other padding; the rates of dropout."""
     if "dropout" in case.roles:
         blocks = [*make().encoder, *make().decoder]
         rates = [m.p for block in blocks for m in block.modules() if isinstance(m, nn.Dropout)]
-        seen.traits["rates"] = sorted({round(p, 6) for p in rates})
+        observed.traits["rates"] = sorted({round(p, 6) for p in rates})
     if not case.roles & {"typical", "padded"}:
         return
     model, weights = make(), case.options["weights"]
@@ -173,15 +173,15 @@ def see_texts(make, case, seen):
     mask = case.inputs.get("source_pad_mask")
     if mask is not None:
         other = torch.where(mask, (case["source"] + 1) % words["source"], case["source"])
-        seen.put("other padding", call(source=other))
+        observed.put("other padding", call(source=other))
         return
     for name, V in words.items():
         for place in (0, -1):
             other = case[name].clone()
             other[:, place] = (other[:, place] + 1) % V
-            seen.put(f"{name} {place}", call(**{name: other}))
-        seen.put(f"{name} turned", call(**{name: case[name].flip(1)}))
-        seen.put(f"{name} alike", call(**{name: case[name][:, :1].expand_as(case[name])}))
+            observed.put(f"{name} {place}", call(**{name: other}))
+        observed.put(f"{name} turned", call(**{name: case[name].flip(1)}))
+        observed.put(f"{name} alike", call(**{name: case[name][:, :1].expand_as(case[name])}))
 
 
 probe = ModuleProbe(gradients=(), watch=False, extra=see_texts)
@@ -189,30 +189,30 @@ expect = expect_module(oracle, gradients=())
 
 
 @true_of("A later word of the target does not affect an earlier one", credit=True, role="typical")
-def no_future(case, seen, expected):
-    out, other = seen.tensors["out"], seen.tensors["decoder_input -1"]
+def no_future(case, observed, expected):
+    out, other = observed.tensors["out"], observed.tensors["decoder_input -1"]
     return near(out[:, :-1], other[:, :-1]) if out.shape == other.shape else None
 
 
 @true_of("The order of the source's words makes a difference", credit=True, role="typical")
-def source_order(case, seen, expected):
-    return not near(seen.tensors["out"], seen.tensors["source turned"])
+def source_order(case, observed, expected):
+    return not near(observed.tensors["out"], observed.tensors["source turned"])
 
 
 @true_of("The position of a target word makes a difference", credit=True, role="typical")
-def target_positions(case, seen, expected):
-    alike = seen.tensors["decoder_input alike"]
+def target_positions(case, observed, expected):
+    alike = observed.tensors["decoder_input alike"]
     return not near(alike[:, 1:], alike[:, :-1])
 
 
 @true_of("The source's padding does not affect the logits", credit=True, role="padded")
-def padding(case, seen, expected):
-    return near(seen.tensors["out"], seen.tensors["other padding"])
+def padding(case, observed, expected):
+    return near(observed.tensors["out"], observed.tensors["other padding"])
 
 
 @true_of("`dropout` reaches every block", secondary=True, role="dropout")
-def dropout(case, seen, expected):
-    rates, asked = seen.traits["rates"], case.options["kwargs"]["dropout"]
+def dropout(case, observed, expected):
+    rates, asked = observed.traits["rates"], case.options["kwargs"]["dropout"]
     return rates == [asked] or f"drops with probability {', '.join(map(str, rates)) or '0'}"
 
 

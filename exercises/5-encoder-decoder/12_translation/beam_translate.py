@@ -263,9 +263,9 @@ expect = expect_translated(oracle)
 
 
 @true_of("The text begins with a likely word", gate=True)
-def likely(case, seen, expected):
+def likely(case, observed, expected):
     """One of the most likely texts, as many as there are texts in the beam."""
-    logits, first = case.options["next_logits"](()), int(seen.tensors["out"][0, 0])
+    logits, first = case.options["next_logits"](()), int(observed.tensors["out"][0, 0])
     return sum(other > logits[first] for other in logits) < case["beam_width"]
 
 
@@ -274,20 +274,20 @@ def likely(case, seen, expected):
     credit=True,
     breaks="eos is inside the text, or a text without one isn't `max_length` words long",
 )
-def one_end(case, seen, expected):
-    text = [id for id in seen.tensors["out"][0].tolist() if id >= 0]
+def one_end(case, observed, expected):
+    text = [id for id in observed.tensors["out"][0].tolist() if id >= 0]
     ended = case["eos_id"] in text
     return case["eos_id"] not in text[:-1] and (ended or len(text) == case["max_length"])
 
 
 @true_of("Width 1 is greedy", credit=True, role="greedy")
-def greedy(case, seen, expected):
-    return bool((seen.tensors["out"] == expected["out"]).all())
+def greedy(case, observed, expected):
+    return bool((observed.tensors["out"] == expected["out"]).all())
 
 
 @true_of("A wider beam finds what greedy misses", credit=True, role="search")
-def finds(case, seen, expected):
-    return bool((seen.tensors["out"] == expected["out"]).all())
+def finds(case, observed, expected):
+    return bool((observed.tensors["out"] == expected["out"]).all())
 
 
 properties = (likely, one_end, greedy, finds, *OF_THE_MODEL)

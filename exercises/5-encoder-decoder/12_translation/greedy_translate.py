@@ -111,20 +111,20 @@ expect = expect_translated(oracle)
 
 
 @true_of("The first word of each text is the most likely", gate=True, role="typical")
-def first_word(case, seen, expected):
-    return bool((seen.tensors["out"][:, 0] == expected["out"][:, 0]).all())
+def first_word(case, observed, expected):
+    return bool((observed.tensors["out"][:, 0] == expected["out"][:, 0]).all())
 
 
 @true_of("Each text is right up to its end", credit=True)
-def to_the_end(case, seen, expected):
+def to_the_end(case, observed, expected):
     eos, right = case["eos_id"], expected["out"]
     after = (right == eos).cumsum(dim=1) - (right == eos).int() > 0
-    return bool(((seen.tensors["out"] == right) | after).all())
+    return bool(((observed.tensors["out"] == right) | after).all())
 
 
 @true_of("After an eos comes nothing but eos", credit=True)
-def stays_ended(case, seen, expected):
-    ends = seen.tensors["out"] == case["eos_id"]
+def stays_ended(case, observed, expected):
+    ends = observed.tensors["out"] == case["eos_id"]
     return bool((ends[:, 1:] | ~ends[:, :-1]).all())
 
 

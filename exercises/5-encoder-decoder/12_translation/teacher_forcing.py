@@ -42,20 +42,20 @@ expect = expect_function(oracle)
 
 
 @true_of("No word is an input where it is the target", role="typical")
-def blind(case, seen, expected):
-    targets, out = case["targets"], seen.tensors["out"]
+def blind(case, observed, expected):
+    targets, out = case["targets"], observed.tensors["out"]
     words = targets != targets[:, -1:].amin()  # padding, where there is any, repeats
     return not bool(((out == targets) & words)[:, 1:].any())
 
 
 @true_of("Each row begins with bos_id", credit=True)
-def begins(case, seen, expected):
-    return bool((seen.tensors["out"][:, 0] == case["bos_id"]).all())
+def begins(case, observed, expected):
+    return bool((observed.tensors["out"][:, 0] == case["bos_id"]).all())
 
 
 @true_of("After it come the targets, one position later", credit=True)
-def moved(case, seen, expected):
-    return bool((seen.tensors["out"][:, 1:] == case["targets"][:, :-1]).all())
+def moved(case, observed, expected):
+    return bool((observed.tensors["out"][:, 1:] == case["targets"][:, :-1]).all())
 
 
 properties = (blind, begins, moved)

@@ -93,9 +93,9 @@ def probe(answer, case):
     """What `see_loop` sees, and how long the gradients are at the end."""
     batches = [tuple(fresh(part) for part in batch) for batch in case.options["batches"]]
     model = model_of(case, case.options["dtype"])
-    seen, _ = see_loop(answer, case, model, batches, [*case.options["numbers"]])
-    seen.facts["traits"]["gradients"] = length_left(model)
-    return seen
+    observed, _ = see_loop(answer, case, model, batches, [*case.options["numbers"]])
+    observed.facts["traits"]["gradients"] = length_left(model)
+    return observed
 
 
 def length_left(model):
@@ -127,8 +127,8 @@ def expect(case):
 
 
 @true_of("The first loss is right", credit=True, role="typical")
-def first_loss(case, seen, expected):
-    losses = seen.tensors.get("out")
+def first_loss(case, observed, expected):
+    losses = observed.tensors.get("out")
     return losses is not None and losses.ndim == 1 and near(losses[:1], expected["out"][:1], 1e-4)
 
 

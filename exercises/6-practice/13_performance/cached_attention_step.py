@@ -125,50 +125,50 @@ class StepProbe:
         return as_pair(self.see(answer, case), PAIR, *RESULTS)
 
     def glance(self, answer, case):
-        seen = Observation()
+        observed = Observation()
         set_seed(1)
         made = three_parts(called(answer, case, list(map(fresh, case.inputs.values()))))
         for name, value in zip(RESULTS, made, strict=True):
-            seen.put(name, value)
-        return as_pair(seen, PAIR, *RESULTS)
+            observed.put(name, value)
+        return as_pair(observed, PAIR, *RESULTS)
 
     def see(self, answer, case):
-        seen, caches = Observation(), []
+        observed, caches = Observation(), []
 
         def call(args):
             out, *cache = three_parts(called(answer, case, args))
             if not caches:
                 for name, value in zip((KEYS, VALUES), cache, strict=True):
-                    seen.put(name, value)
+                    observed.put(name, value)
             caches.append(cache)
             return out
 
-        if not see_calls(call, case, seen):
-            return seen
+        if not see_calls(call, case, observed):
+            return observed
         first = [t.detach() if isinstance(t, Tensor) else t for t in caches[0]]
-        if {KEYS, VALUES} <= seen.tensors.keys() and not same(
-            first, [seen.tensors[KEYS], seen.tensors[VALUES]]
+        if {KEYS, VALUES} <= observed.tensors.keys() and not same(
+            first, [observed.tensors[KEYS], observed.tensors[VALUES]]
         ):
-            seen.facts["overwritten"] = True
-        if not seen.facts.get("modified"):
-            self.see_gradients(call, case, seen)
+            observed.facts["overwritten"] = True
+        if not observed.facts.get("modified"):
+            self.see_gradients(call, case, observed)
         inputs = list(map(moved, case.inputs.values()))
-        seen.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+        observed.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
         if "typical" in case.roles:
-            see_half(call, case, seen)
-            seen.facts["traits"] = {"goes_on": goes_on_from(answer, case["query"].shape)}
-        return seen
+            see_half(call, case, observed)
+            observed.facts["traits"] = {"goes_on": goes_on_from(answer, case["query"].shape)}
+        return observed
 
-    def see_gradients(self, call, case, seen):
+    def see_gradients(self, call, case, observed):
         try:
             args = [fresh(v, True) for v in case.inputs.values()]
             differentiate(call(args))
             *new, cache = args
             for name, arg in zip((*NEW, *KEPT), [*new, *(cache or ())], strict=False):
                 if arg.grad is not None:
-                    seen.put(f"grad:{name}", arg.grad)
+                    observed.put(f"grad:{name}", arg.grad)
         except Exception as error:
-            seen.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+            observed.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
 def goes_on_from(answer, shape):
@@ -206,26 +206,26 @@ probe = StepProbe()
 
 
 @true_of("Scores decide which tokens are mixed", credit=True, gate=True, role="typical")
-def listens(case, seen, expected):
+def listens(case, observed, expected):
     """The output is neither the newest value nor a mean."""
-    out, value = seen.tensors["out"], case["value"]
+    out, value = observed.tensors["out"], case["value"]
     means = [case["cache"][1].mean(2, keepdim=True), expected[VALUES].mean(2, keepdim=True)]
     return not any(near(out, other) for other in (value, *means))
 
 
 @true_of("The first token gives its own value", credit=True, role="first")
-def first(case, seen, expected):
-    return near(seen.tensors["out"], case["value"])
+def first(case, observed, expected):
+    return near(observed.tensors["out"], case["value"])
 
 
 @true_of("The output is the last row of causal attention over all tokens", credit=True)
-def last_of_all(case, seen, expected):
-    return None if "first" in case.roles else near(seen.tensors["out"], expected["out"])
+def last_of_all(case, observed, expected):
+    return None if "first" in case.roles else near(observed.tensors["out"], expected["out"])
 
 
 @true_of("The new cache holds keys and values of all tokens, the newest last", credit=True)
-def all_kept(case, seen, expected):
-    return all(near(seen.tensors[n], expected[n]) for n in (KEYS, VALUES))
+def all_kept(case, observed, expected):
+    return all(near(observed.tensors[n], expected[n]) for n in (KEYS, VALUES))
 
 
 @true_of(
@@ -234,10 +234,10 @@ def all_kept(case, seen, expected):
     breaks="Several steps, or two ways on from one cache, give wrong results: is a cache written "
     "into?",
 )
-def goes_on(case, seen, expected):
-    if not all(near(seen.tensors[n], expected[n]) for n in RESULTS):
+def goes_on(case, observed, expected):
+    if not all(near(observed.tensors[n], expected[n]) for n in RESULTS):
         return None
-    return seen.traits.get("goes_on")
+    return observed.traits.get("goes_on")
 
 
 def only_the_last(trials):
@@ -248,7 +248,7 @@ def only_the_last(trials):
 
 def _sees(t, n):
     cut = [t.expected[name][:, :, -n:].double() for name in (KEYS, VALUES)]
-    return near(t.seen.tensors["out"].double(), last_row(t.case["query"].double(), *cut), 1e-4)
+    return near(t.observed.tensors["out"].double(), last_row(t.case["query"].double(), *cut), 1e-4)
 
 
 signs = {"oldest_dropped": only_the_last}

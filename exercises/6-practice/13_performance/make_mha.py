@@ -84,11 +84,11 @@ def cases(seed):
     ]
 
 
-def see_module(build, case, seen):
+def see_module(build, case, observed):
     """Whether PyTorch's module is in it, and what `see_attention` shows."""
     parts = build().modules()
-    seen.traits["built_in"] = any(isinstance(part, nn.MultiheadAttention) for part in parts)
-    see_attention(build, case, seen)
+    observed.traits["built_in"] = any(isinstance(part, nn.MultiheadAttention) for part in parts)
+    see_attention(build, case, observed)
 
 
 probe = KindProbe(gradients=("x",), watch=False, extra=see_module)
@@ -100,8 +100,8 @@ expect = expect_module(wrapper_oracle)
     method=True,
     breaks="The work is done by another module: `nn.MultiheadAttention` was asked for",
 )
-def built_in(case, seen, expected):
-    return seen.traits.get("built_in")
+def built_in(case, observed, expected):
+    return observed.traits.get("built_in")
 
 
 properties = (*PROPERTIES, built_in)

@@ -51,7 +51,7 @@ def model_of(case):
 
 def probe(answer, case):
     """The logits of each call, the tokens that it pushed, and two ways on from the same caches."""
-    seen, pushed = Observation(), []
+    observed, pushed = Observation(), []
     model = model_of(case)
     for part in (model.embed.token, *(block.feed_forward for block in model.blocks)):
         part.register_forward_hook(lambda _, given, out: pushed.append(out.shape[1]))
@@ -72,18 +72,18 @@ def probe(answer, case):
         before, copied = caches, fresh_caches(caches)
         out, caches = call(fresh(ids[:, t : t + 1]), caches)
         if not isinstance(out, Tensor):
-            seen.put("out", out)
-            return as_pair(seen, PAIR, "out")
+            observed.put("out", out)
+            return as_pair(observed, PAIR, "out")
         kept.append(same(copied, before) if t else True)
         logits.append(out)
     shapes = {tuple(out.shape) for out in logits}
-    seen.put("out", torch.stack(logits, dim=1) if len(shapes) == 1 else logits[-1])
-    seen.facts["traits"] = {
+    observed.put("out", torch.stack(logits, dim=1) if len(shapes) == 1 else logits[-1])
+    observed.facts["traits"] = {
         "pushed": sorted(set(pushed)),
         "kept": all(kept),
         "caches": len(caches) if isinstance(caches, list | tuple) else 0,
     }
-    return as_pair(seen, PAIR, "out")
+    return as_pair(observed, PAIR, "out")
 
 
 def fresh_caches(caches):
@@ -107,42 +107,42 @@ def expect(case):
 
 
 @true_of("The first token's logits are right", credit=True)
-def first(case, seen, expected):
-    out = seen.tensors["out"]
+def first(case, observed, expected):
+    out = observed.tensors["out"]
     return near(out[:, 0], expected["out"][:, 0]) if out.dim() == 3 else None
 
 
 @true_of("A new token attends to those before it", credit=True, gate=True, role="typical")
-def listens(case, seen, expected):
+def listens(case, observed, expected):
     """The same token after another beginning has other logits."""
-    out = seen.tensors["out"]
+    out = observed.tensors["out"]
     alone = model_oracle(case, case.options["weights"], case["ids"][:, -1:])
     return not near(out[:, -1], alone[:, -1]) if out.dim() == 3 else None
 
 
 @true_of("With learned positions, each call gives what the whole text gives", credit=True)
-def learned(case, seen, expected):
-    return None if case["rotary"] else near(seen.tensors["out"], expected["out"])
+def learned(case, observed, expected):
+    return None if case["rotary"] else near(observed.tensors["out"], expected["out"])
 
 
 @true_of("With rotary positions, each call gives what the whole text gives", credit=True)
-def rotary(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"]) if case["rotary"] else None
+def rotary(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"]) if case["rotary"] else None
 
 
 @true_of("Only the newest token goes through the model", credit=True, role="typical")
-def one_token(case, seen, expected):
-    return seen.traits["pushed"] == [1]
+def one_token(case, observed, expected):
+    return observed.traits["pushed"] == [1]
 
 
 @true_of("There is one cache for each block", role="typical")
-def one_cache_each(case, seen, expected):
-    return bool(seen.traits["caches"] == case.options["layers"])
+def one_cache_each(case, observed, expected):
+    return bool(observed.traits["caches"] == case.options["layers"])
 
 
 @true_of("The caches that came in stay as they were", secondary=True, role="typical")
-def kept(case, seen, expected):
-    return seen.traits["kept"]
+def kept(case, observed, expected):
+    return observed.traits["kept"]
 
 
 properties = (listens, first, learned, rotary, one_token, one_cache_each, kept)

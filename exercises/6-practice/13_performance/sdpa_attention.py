@@ -74,13 +74,13 @@ def oracle(query, key, value, hidden=None):
     return safe_masked_softmax(scores, hidden) @ value
 
 
-def see_row(answer, case, seen):
+def see_row(answer, case, observed):
     """Whether a built-in ran; and one more call with a mask of a single row, `(S,)`."""
-    seen.facts["traits"] = {"built_in": bool({*seen.facts["ops"]} & {*BUILT_IN})}
+    observed.facts["traits"] = {"built_in": bool({*observed.facts["ops"]} & {*BUILT_IN})}
     if "typical" not in case.roles:
         return
     with contextlib.suppress(Exception):
-        seen.put_judged("row", answer(*map(fresh, with_a_row(case))))
+        observed.put_judged("row", answer(*map(fresh, with_a_row(case))))
 
 
 def with_a_row(case):
@@ -96,28 +96,28 @@ expect = expect_function(oracle, gradients=PARTS)
     role="typical",
     breaks="A mask has no effect, or the same one on every key",
 )
-def hides(case, seen, expected):
+def hides(case, observed, expected):
     """The result is neither what no mask gives, nor a mean."""
     query, key, value = (case[n].double() for n in PARTS)
     blank = oracle(query, key, value)
     mean = value.mean(2, keepdim=True).expand_as(blank)
-    out = seen.tensors["out"]
+    out = observed.tensors["out"]
     return not near(out, blank) and not near(out, mean)
 
 
 @true_of("Without a mask the result is right", credit=True, role="plain")
-def plain(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"])
+def plain(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"])
 
 
 @true_of("With a mask the result is right", credit=True, role="typical")
-def masked(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"])
+def masked(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"])
 
 
 @true_of("A query that sees nothing gives zeros", credit=True, role="empty")
-def empty(case, seen, expected):
-    out = seen.tensors["out"]  # (B, H, T, D)
+def empty(case, observed, expected):
+    out = observed.tensors["out"]  # (B, H, T, D)
     nothing = case["hidden"].all(dim=-1).expand(out.shape[:-1])
     return near(out[nothing], torch.zeros_like(out[nothing]))
 
@@ -128,13 +128,13 @@ def empty(case, seen, expected):
     role="typical",
     breaks="A mask of one row, `(S,)`, is not accepted, or gives something else",
 )
-def row(case, seen, expected):
-    if "built_in" not in seen.traits:
+def row(case, observed, expected):
+    if "built_in" not in observed.traits:
         return None
-    mine = seen.tensors.get("judged:row")
+    mine = observed.tensors.get("judged:row")
     if mine is None:
         return False
-    if not near(seen.tensors["out"], expected["out"]):
+    if not near(observed.tensors["out"], expected["out"]):
         return None  # told elsewhere
     return near(mine, oracle(*with_a_row(case)))
 
@@ -144,15 +144,15 @@ def row(case, seen, expected):
     secondary=True,
     breaks="The work is done by hand: `F.scaled_dot_product_attention` was asked for",
 )
-def built_in(case, seen, expected):
-    return seen.traits.get("built_in")
+def built_in(case, observed, expected):
+    return observed.traits.get("built_in")
 
 
 def leaks_where_all_is_hidden(trials):
     """Whether only queries that see nothing are wrong, and get a mean of the values."""
     shown = False
     for t in trials:
-        out, wanted = t.seen.tensors["out"], t.expected["out"]
+        out, wanted = t.observed.tensors["out"], t.expected["out"]
         if "hidden" not in t.case.inputs:
             nothing = torch.zeros(out.shape[:-1], dtype=torch.bool)
         else:

@@ -47,13 +47,13 @@ def oracle(query, key, value, pad_mask):
     return F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
 
 
-def see_alone(answer, case, seen):
+def see_alone(answer, case, observed):
     """The first text of the typical case without its padding."""
     if "typical" in case.roles:
         first = int(case["pad_mask"][0].sum())
         text = (fresh(case[part][:1, :, first:]) for part in PARTS)
         with torch.no_grad():
-            seen.put("alone", answer(*text, fresh(case["pad_mask"][:1, first:])))
+            observed.put("alone", answer(*text, fresh(case["pad_mask"][:1, first:])))
 
 
 probe = FunctionProbe(gradients=PARTS, extra=see_alone)
@@ -66,9 +66,9 @@ expect = expect_function(oracle, gradients=PARTS)
     role="typical",
     breaks="A text gives something else in a batch than alone",
 )
-def alone(case, seen, expected):
-    by_itself = seen.tensors["alone"]
-    return near(seen.tensors["out"][:1, :, -by_itself.shape[2] :], by_itself)
+def alone(case, observed, expected):
+    by_itself = observed.tensors["alone"]
+    return near(observed.tensors["out"][:1, :, -by_itself.shape[2] :], by_itself)
 
 
 properties = (alone, past)

@@ -46,8 +46,8 @@ expect = expect_function(oracle_by_heads, gradients=PARTS)
     role="uneven",
     breaks="A width that the heads can't share evenly is not refused",
 )
-def even(case, seen, expected):
-    return bool(seen.error) or "raises no error, so nobody learns that this width does not fit"
+def even(case, observed, expected):
+    return bool(observed.error) or "raises no error, so nobody learns that this width does not fit"
 
 
 properties = (even, past)

@@ -24,8 +24,8 @@ tolerance = STEP_TOLERANCE
     role="plain",
     breaks="The step doesn't follow the loss of the next token",
 )
-def along(case, seen, expected):
-    mine, right = (moved_weights(case, tensors) for tensors in (seen.tensors, expected))
+def along(case, observed, expected):
+    mine, right = (moved_weights(case, tensors) for tensors in (observed.tensors, expected))
     return bool(torch.cosine_similarity(mine, right, dim=0) > 0.97)
 
 
@@ -35,8 +35,8 @@ def along(case, seen, expected):
     role="left",
     breaks="Gradients that are left from before have an effect on the step",
 )
-def clears(case, seen, expected):
-    return near(seen.tensors["judged:gradients"], seen.tensors["judged:clean start"], 1e-3)
+def clears(case, observed, expected):
+    return near(observed.tensors["judged:gradients"], observed.tensors["judged:clean start"], 1e-3)
 
 
 @true_of(
@@ -45,8 +45,8 @@ def clears(case, seen, expected):
     role="long",
     breaks="The step uses gradients that are longer than `max_norm`",
 )
-def clips(case, seen, expected):
-    length = seen.tensors["judged:gradients"].norm()
+def clips(case, observed, expected):
+    length = observed.tensors["judged:gradients"].norm()
     return bool(length <= 1.001 * case.inputs.get("max_norm", 1.0))
 
 

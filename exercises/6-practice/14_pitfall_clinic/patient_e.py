@@ -57,8 +57,8 @@ expect = expect_function(oracle, gradients=PARTS)
     role="ones",
     breaks="A mean of ones is not 1: the weights of a row don't sum to 1",
 )
-def ones(case, seen, expected):
-    return near(seen.tensors["out"], case["value"])
+def ones(case, observed, expected):
+    return near(observed.tensors["out"], case["value"])
 
 
 properties = (ones, past)

@@ -54,8 +54,8 @@ expect = expect_function(oracle_by_heads, gradients=PARTS)
     role="typical",
     breaks="The last token doesn't see the first in every head",
 )
-def first_seen(case, seen, expected):
-    out = seen.tensors["out"]
+def first_seen(case, observed, expected):
+    out = observed.tensors["out"]
     return bool(((out[2] - out[0])[-1].abs() > 1e-4).all())
 
 

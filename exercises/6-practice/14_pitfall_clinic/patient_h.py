@@ -56,17 +56,17 @@ def keeper(case):
 def probe(answer, case):
     """`out`, the facts of `see_calls`, and as `traits` what became of the model, and how many
     positions were pushed through it in one call."""
-    seen, models = Observation(), []
+    observed, models = Observation(), []
 
     def call(args):
         models.append(keeper(case))
         return answer(models[-1], *args[1:])
 
-    if see_calls(call, case, seen):
-        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, seen)
+    if see_calls(call, case, observed):
+        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, observed)
         fate = fate_of(models[0], case.options["training"], case.options["numbers"])
-        seen.facts["traits"] = {"pushed": models[0].pushed, **fate}
-    return seen
+        observed.facts["traits"] = {"pushed": models[0].pushed, **fate}
+    return observed
 
 
 def expect(case):
@@ -79,8 +79,9 @@ def expect(case):
 
 def explain_pushed(trial):
     T, new = trial.case["ids"].shape[1], trial.case["max_new_tokens"]
+    pushed = trial.observed.traits["pushed"]
     said = (
-        f"For {T} tokens and {new} new ones, {trial.seen.traits['pushed']} positions were pushed "
+        f"For {T} tokens and {new} new ones, {pushed} positions were pushed "
         f"through the model. {T + max(new - 1, 0)} are enough."
     )
     return said, evidence(trial)
@@ -91,8 +92,8 @@ def explain_pushed(trial):
     breaks="Tokens are pushed through the model again and again",
     explain=explain_pushed,
 )
-def positions(case, seen, expected):
-    return seen.traits["pushed"] <= case["ids"].shape[1] + case["max_new_tokens"]
+def positions(case, observed, expected):
+    return observed.traits["pushed"] <= case["ids"].shape[1] + case["max_new_tokens"]
 
 
 @true_of(
@@ -100,10 +101,10 @@ def positions(case, seen, expected):
     secondary=True,
     breaks="The last new token is pushed through the model, too, for nothing",
 )
-def last(case, seen, expected):
-    if not torch.equal(seen.tensors["out"], expected["out"]) or not case["max_new_tokens"]:
+def last(case, observed, expected):
+    if not torch.equal(observed.tensors["out"], expected["out"]) or not case["max_new_tokens"]:
         return None
-    return seen.traits["pushed"] != case["ids"].shape[1] + case["max_new_tokens"]
+    return observed.traits["pushed"] != case["ids"].shape[1] + case["max_new_tokens"]
 
 
 properties = (positions, last, *WRITING_PROPERTIES)

@@ -71,23 +71,23 @@ def with_low_scores(case):
 # ---------------------------------------------------------------- evidence
 
 
-def see(make, case, seen):
+def see(make, case, observed):
     """Texts; each part by itself, where it has the course's name; what a new model begins with."""
     if "typical" not in case.roles:
         return
-    see_texts(make, case, seen)
+    see_texts(make, case, observed)
     set_seed(1)  # a parameter too many has the same value in each
     model = make()
     for name, x in tried(case).items():
         alone = part(model, name)
         with contextlib.suppress(Exception), torch.no_grad():
-            seen.put_judged(name, alone(fresh(x)))
+            observed.put_judged(name, alone(fresh(x)))
     with contextlib.suppress(Exception):
-        see_names(model, case, seen)
-    if "unread" in seen.facts:
-        see_slope(make, case, seen)
+        see_names(model, case, observed)
+    if "unread" in observed.facts:
+        see_slope(make, case, observed)
     with contextlib.suppress(Exception):
-        see_beginning(type(model)(*case.options["args"]), case, seen)
+        see_beginning(type(model)(*case.options["args"]), case, observed)
 
 
 def tried(case):
@@ -118,23 +118,23 @@ def kept(model, case):
     return found
 
 
-def see_names(model, case, seen):
+def see_names(model, case, observed):
     found = kept(model, case)
     for name, weight in case.options["weights"].items():
         if name not in found or not torch.equal(found[name].cpu(), weight):
-            seen.facts["not_given_back"] = name
+            observed.facts["not_given_back"] = name
             return
 
 
-def see_beginning(new, case, seen):
+def see_beginning(new, case, observed):
     values = kept(new, case)
     for kind in ("scale", "shift"):
         found = [value.cpu() for name, value in values.items() if name.endswith(f".{kind}")]
         if found:
-            seen.put_judged(kind, torch.cat(found))
+            observed.put_judged(kind, torch.cat(found))
     tables = [p.detach() for p in new.parameters() if p.dim() > 1]
     if tables:
-        seen.put_judged("largest", max(p.abs().max() for p in tables))
+        observed.put_judged("largest", max(p.abs().max() for p in tables))
 
 
 probe = ModuleProbe(gradients=(), watch=False, extra=see)
@@ -158,12 +158,12 @@ def right_part(case, name, x):
     return network_oracle(mine, x) if name.endswith("forward") else norm_oracle(mine, x)
 
 
-def parts_right(case, seen, *names):
+def parts_right(case, observed, *names):
     """Which of these parts are right, of those that could be tried."""
     return [
-        near(seen.tensors[f"judged:{name}"], right_part(case, name, x), 2e-5)
+        near(observed.tensors[f"judged:{name}"], right_part(case, name, x), 2e-5)
         for name, x in tried(case).items()
-        if name in names and f"judged:{name}" in seen.tensors
+        if name in names and f"judged:{name}" in observed.tensors
     ]
 
 
@@ -180,12 +180,12 @@ def right_alone(id, text, *names, but=()):
         but: parts that must be right for it to be told.
     """
 
-    def holds(case, seen, expected):
-        if near(seen.tensors["out"], expected["out"], 1e-5):
+    def holds(case, observed, expected):
+        if near(observed.tensors["out"], expected["out"], 1e-5):
             return None  # then it doesn't matter how the model is cut into parts
-        if not all(parts_right(case, seen, *but)):
+        if not all(parts_right(case, observed, *but)):
             return None
-        found = parts_right(case, seen, *names)
+        found = parts_right(case, observed, *names)
         return all(found) if found else None
 
     return Property(id, text, holds, secondary=True, role="typical")
@@ -198,10 +198,10 @@ def right_alone(id, text, *names, but=()):
     breaks="Each part is right by itself, so the mistake is in `MyGPT`'s own `forward`, or in what "
     "it does with the list of blocks",
 )
-def well_joined(case, seen, expected):
-    if near(seen.tensors["out"], expected["out"], 1e-5):
+def well_joined(case, observed, expected):
+    if near(observed.tensors["out"], expected["out"], 1e-5):
         return None
-    found = parts_right(case, seen, *EVERY)
+    found = parts_right(case, observed, *EVERY)
     return False if len(found) == len(EVERY) and all(found) else None
 
 
@@ -210,12 +210,12 @@ def well_joined(case, seen, expected):
     secondary=True,
     role="typical",
 )
-def begins(case, seen, expected):
+def begins(case, observed, expected):
     for kind, wanted in (("scale", 1.0), ("shift", 0.0)):
-        found = seen.tensors.get(f"judged:{kind}")
+        found = observed.tensors.get(f"judged:{kind}")
         if found is not None and not near(found, torch.full_like(found, wanted)):
             return f"have another `{kind}`"
-    largest = seen.tensors.get("judged:largest")
+    largest = observed.tensors.get("judged:largest")
     return "have nothing but zeros" if largest is not None and largest == 0 else True
 
 
@@ -225,9 +225,9 @@ def begins(case, seen, expected):
     role="typical",
     breaks="The last token affects the first",
 )
-def hides(case, seen, expected):
+def hides(case, observed, expected):
     """A mask that begins a column too late does that as well."""
-    return near(seen.tensors["long again"][:, 0], seen.tensors["changed"][:, 0])
+    return near(observed.tensors["long again"][:, 0], observed.tensors["changed"][:, 0])
 
 
 @true_of(
@@ -236,13 +236,13 @@ def hides(case, seen, expected):
     role="typical",
     breaks="Gradients don't match the result: is a step detached?",
 )
-def slopes(case, seen, expected):
+def slopes(case, observed, expected):
     """Of a model that stores its weights in another form, so that no gradient can be compared."""
-    if not near(seen.tensors["out"], expected["out"], 1e-5):
+    if not near(observed.tensors["out"], expected["out"], 1e-5):
         return None
-    if "slopes" in seen.facts:
-        return f"raises {seen.facts['slopes']}"
-    return slopes_agree(seen)
+    if "slopes" in observed.facts:
+        return f"raises {observed.facts['slopes']}"
+    return slopes_agree(observed)
 
 
 properties = (
@@ -265,8 +265,8 @@ properties = (
 )
 
 
-def notes(cases, seen):
-    told = [(o.facts.get("not_given_back"), c) for c, o in zip(cases, seen, strict=False)]
+def notes(cases, observed):
+    told = [(o.facts.get("not_given_back"), c) for c, o in zip(cases, observed, strict=False)]
     lost = next((name for name, c in told if name in c.options.get("weights", {})), None)
     if lost is None:
         return []

@@ -77,27 +77,27 @@ def oracle(case, weights, x):
 CHUNKS = (3, 1, 2)  # a prompt at once, one token, two tokens; then the others one by one
 
 
-def see_attention(make, case, seen):
+def see_attention(make, case, observed):
     """The same text in parts, with a cache; another first and another last token; the tokens in
     a different order."""
     if "cached" in case.roles:
-        see_cached(make, case, seen)
+        see_cached(make, case, observed)
     set_seed(1)  # a parameter that nobody asked for has the same numbers again
     module, x = make(), case["x"]
     with torch.no_grad():
         if "windowed" in case.roles:
-            seen.put("far", module(torch.cat([2 * x[:, :1].roll(1, -1) + 1, x[:, 1:]], dim=1)))
+            observed.put("far", module(torch.cat([2 * x[:, :1].roll(1, -1) + 1, x[:, 1:]], dim=1)))
         if "typical" not in case.roles:
             return
         for name, place in (("first", 0), ("last", -1)):
             other = x.clone()
             other[:, place] = 2 * other[:, place].roll(1, -1) + 1
-            seen.put(name, module(other))
+            observed.put(name, module(other))
         turned = torch.cat([x[:, :-1].flip(1), x[:, -1:]], dim=1)
-        seen.put("turned", module(turned))
+        observed.put("turned", module(turned))
 
 
-def see_cached(make, case, seen):
+def see_cached(make, case, observed):
     set_seed(1)
     module, x = make(), case["x"]
     sizes = [*CHUNKS, *[1] * (x.shape[1] - sum(CHUNKS))]
@@ -106,11 +106,11 @@ def see_cached(make, case, seen):
         for chunk in x.split(sizes, dim=1):
             found.append(module(chunk.clone(), cache))
     if all(torch.is_tensor(part) for part in found):
-        seen.put(IN_PARTS, torch.cat(found, dim=1))
+        observed.put(IN_PARTS, torch.cat(found, dim=1))
     else:
-        seen.put(IN_PARTS, found[0])
+        observed.put(IN_PARTS, found[0])
     kept = sum(value.numel() for value in flat(cache) if torch.is_tensor(value))
-    seen.put(KEPT, torch.tensor(float(kept)))
+    observed.put(KEPT, torch.tensor(float(kept)))
 
 
 def flat(kept):
@@ -134,39 +134,39 @@ def expect(case):
 
 
 @true_of("A token attends to the tokens before it", credit=True, gate=True, role="typical")
-def listens(case, seen, expected):
-    return not near(seen.tensors["out"][:, -1], seen.tensors["first"][:, -1])
+def listens(case, observed, expected):
+    return not near(observed.tensors["out"][:, -1], observed.tensors["first"][:, -1])
 
 
 @true_of("A later token does not affect an earlier one", credit=True, role="typical")
-def no_future(case, seen, expected):
-    return near(seen.tensors["out"][:, :-1], seen.tensors["last"][:, :-1])
+def no_future(case, observed, expected):
+    return near(observed.tensors["out"][:, :-1], observed.tensors["last"][:, :-1])
 
 
 @true_of("The order of the tokens before it makes a difference", credit=True, role="typical")
-def positions(case, seen, expected):
-    return not near(seen.tensors["out"][:, -1], seen.tensors["turned"][:, -1])
+def positions(case, observed, expected):
+    return not near(observed.tensors["out"][:, -1], observed.tensors["turned"][:, -1])
 
 
 @true_of(
     "A text in parts, with a cache, gives the same as the text at once", credit=True, role="cached"
 )
-def in_parts(case, seen, expected):
-    return near(seen.tensors[IN_PARTS], seen.tensors["out"])
+def in_parts(case, observed, expected):
+    return near(observed.tensors[IN_PARTS], observed.tensors["out"])
 
 
 @true_of("A token attends to `window` tokens, itself included", credit=True, role="windowed")
-def windowed(case, seen, expected):
-    window, (out, far) = case.options["window"], (seen.tensors[n] for n in ("out", "far"))
+def windowed(case, observed, expected):
+    window, (out, far) = case.options["window"], (observed.tensors[n] for n in ("out", "far"))
     ends = near(out[:, window:], far[:, window:])  # another first token changes nothing there
     return ends and not near(out[:, window - 1], far[:, window - 1])
 
 
 @true_of("The cache keeps `num_kv_heads` heads of keys and values", secondary=True, role="cached")
-def small_cache(case, seen, expected):
+def small_cache(case, observed, expected):
     B, T, C = case["x"].shape
     H, G = case.options["heads"]
-    return float(seen.tensors[KEPT]) <= 2 * B * T * C * G // H
+    return float(observed.tensors[KEPT]) <= 2 * B * T * C * G // H
 
 
 properties = (listens, no_future, positions, in_parts, windowed, small_cache, *MODULE_PROPERTIES)

@@ -86,7 +86,7 @@ def oracle(case, weights, x):
     return torch.stack(rows).view_as(x)
 
 
-def see_mixture(make, case, seen):
+def see_mixture(make, case, observed):
     """One token changed; and all experts with the parameters of the first."""
     if "typical" not in case.roles:
         return
@@ -94,12 +94,12 @@ def see_mixture(make, case, seen):
     module, changed = make(), case["x"].clone()
     changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
     with torch.no_grad():
-        seen.put("changed", module(changed))
+        observed.put("changed", module(changed))
         for expert in module.experts:
             for name in ("gate", "expand", "contract"):
                 value = case.options["weights"][f"experts.0.{name}.weight"]
                 getattr(expert, name).weight.copy_(value)
-        seen.put("alike", module(case["x"]))
+        observed.put("alike", module(case["x"]))
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_mixture)
@@ -107,14 +107,14 @@ expect = expect_module(oracle)
 
 
 @true_of("If all experts are alike, the mixture is one of them", credit=True, role="typical")
-def weights_sum_to_one(case, seen, expected):
+def weights_sum_to_one(case, observed, expected):
     first = [
         case.options["weights"][f"experts.0.{name}.weight"].double()
         for name in ("gate", "expand", "contract")
     ]
     x = case["x"].double()
     one = F.linear(F.silu(F.linear(x, first[0])) * F.linear(x, first[1]), first[2])
-    return near(seen.tensors["alike"], one)
+    return near(observed.tensors["alike"], one)
 
 
 properties = (depends, each_apart, weights_sum_to_one, *MODULE_PROPERTIES)

@@ -118,7 +118,7 @@ def oracle(case, weights, ids):
     return F.linear(norm("norm", x), weights["embed.weight"])
 
 
-def see(make, case, seen):
+def see(make, case, observed):
     """The same text in parts, with caches; other texts; what an untrained model begins with."""
     set_seed(1)
     model, ids = make(), fresh(case["ids"])
@@ -128,22 +128,22 @@ def see(make, case, seen):
             caches = [{} for _ in range(case.options["layers"])]
             found = [model(chunk.clone(), caches) for chunk in ids.split(sizes, dim=1)]
             tensors = all(torch.is_tensor(out) for out in found)
-            seen.put(IN_PARTS, torch.cat(found, dim=1) if tensors else found[0])
+            observed.put(IN_PARTS, torch.cat(found, dim=1) if tensors else found[0])
         if "typical" in case.roles:
             V = len(case.options["weights"]["embed.weight"])
             last, first = ids.clone(), ids.clone()
             last[:, -1] = (last[:, -1] + 1) % V
             first[:, 0] = (first[:, 0] + 1) % V
-            seen.put("short", model(ids[:1, :2]))
-            seen.put("changed", model(last))
-            seen.put("first", model(first))
-            seen.put("turned", model(torch.cat([ids[:, :-1].flip(1), ids[:, -1:]], dim=1)))
-            seen.put("long again", model(ids))
+            observed.put("short", model(ids[:1, :2]))
+            observed.put("changed", model(last))
+            observed.put("first", model(first))
+            observed.put("turned", model(torch.cat([ids[:, :-1].flip(1), ids[:, -1:]], dim=1)))
+            observed.put("long again", model(ids))
     if "typical" in case.roles:
         with contextlib.suppress(Exception):
             untrained = type(model)(*case.options["args"])
-            seen.put_judged("embed", part(untrained, "embed.weight").std())
-            seen.put_judged("scale", part(untrained, "norm.scale"))
+            observed.put_judged("embed", part(untrained, "embed.weight").std())
+            observed.put_judged("scale", part(untrained, "norm.scale"))
 
 
 probe = ModuleProbe(gradients=(), watch=False, extra=see)
@@ -158,13 +158,13 @@ def expect(case):
 @true_of(
     "A text in parts, with caches, gives the same as the text at once", credit=True, role="cached"
 )
-def in_parts(case, seen, expected):
-    return near(seen.tensors[IN_PARTS], seen.tensors["out"])
+def in_parts(case, observed, expected):
+    return near(observed.tensors[IN_PARTS], observed.tensors["out"])
 
 
 @true_of("The order of the earlier tokens makes a difference", credit=True, role="typical")
-def order(case, seen, expected):
-    return not near(seen.tensors["turned"][:, -1], seen.tensors["out"][:, -1])
+def order(case, observed, expected):
+    return not near(observed.tensors["turned"][:, -1], observed.tensors["out"][:, -1])
 
 
 @true_of(
@@ -172,17 +172,17 @@ def order(case, seen, expected):
     secondary=True,
     role="typical",
 )
-def begins(case, seen, expected):
-    if "judged:embed" not in seen.tensors:
+def begins(case, observed, expected):
+    if "judged:embed" not in observed.tensors:
         return None
-    spread = float(seen.tensors["judged:embed"])
+    spread = float(observed.tensors["judged:embed"])
     return 0.01 < spread < 0.04 or f"have one of {spread:.2g}"
 
 
 def output_layer(trials):
     """Whatever its name and its initial numbers."""
-    counted = [t for t in trials if "besides" in t.seen.facts]
-    sizes = [[size for _, size in t.seen.facts["besides"]] for t in counted]
+    counted = [t for t in trials if "besides" in t.observed.facts]
+    sizes = [[size for _, size in t.observed.facts["besides"]] for t in counted]
     tied = [[t.case.options["weights"]["embed.weight"].numel()] for t in counted]
     return bool(counted) and sizes == tied
 

@@ -46,16 +46,16 @@ def cases(seed):
     ]
 
 
-def see_norm(make, case, seen):
+def see_norm(make, case, observed):
     """One token changed; with a scale of ones."""
     if "typical" not in case.roles:
         return
     module, changed = make(), case["x"].clone()
     changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
     with torch.no_grad():
-        seen.put("changed", module(changed))
+        observed.put("changed", module(changed))
         inject(module, {"scale": torch.ones(changed.shape[-1])})
-        seen.put("plain", module(case["x"].clone()))
+        observed.put("plain", module(case["x"].clone()))
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_norm)
@@ -65,8 +65,8 @@ expect = expect_module(
 
 
 @true_of("With a scale of 1, the squares of a token have a mean of 1", credit=True, role="typical")
-def squares(case, seen, expected):
-    plain, given = (t.double().square().mean(-1) for t in (seen.tensors["plain"], case["x"]))
+def squares(case, observed, expected):
+    plain, given = (t.double().square().mean(-1) for t in (observed.tensors["plain"], case["x"]))
     return near(plain, given / (given + case.options["eps"]), 1e-3)  # eps counts where it is small
 
 

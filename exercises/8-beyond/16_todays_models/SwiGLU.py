@@ -51,7 +51,7 @@ def oracle(case, weights, x):
     return F.linear(gate / (1 + (-gate).exp()) * wide, weights["contract.weight"])
 
 
-def see_network(make, case, seen):
+def see_network(make, case, observed):
     """One token changed; all tokens negated, which a product of two linear layers doesn't see."""
     if "typical" not in case.roles:
         return
@@ -59,8 +59,8 @@ def see_network(make, case, seen):
     module, changed = make(), case["x"].clone()
     changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
     with torch.no_grad():
-        seen.put("changed", module(changed))
-        seen.put("negated", module(-case["x"]))
+        observed.put("changed", module(changed))
+        observed.put("negated", module(-case["x"]))
 
 
 probe = ModuleProbe(gradients=("x",), extra=see_network)
@@ -68,8 +68,8 @@ expect = expect_module(oracle)
 
 
 @true_of("The gate is not linear", credit=True, role="typical")
-def gated(case, seen, expected):
-    out, negated = seen.tensors["out"], seen.tensors["negated"]
+def gated(case, observed, expected):
+    out, negated = observed.tensors["out"], observed.tensors["negated"]
     return not near(out, negated) and not near(out, -negated)
 
 

@@ -50,7 +50,7 @@ def cases(seed):
 
 def probe(answer, case):
     """The logits and the parameters afterwards, and what became of the model."""
-    seen = Observation()
+    observed = Observation()
     set_seed(1)
     model = gpt2_of_size(*case.options["made_of"]).to(case.options["dtype"])
     before = dict(model.named_parameters())
@@ -61,7 +61,7 @@ def probe(answer, case):
     returned = answer(model, state)
     after = dict(model.named_parameters(remove_duplicate=False))  # head may be the embedding
     kept = {t.untyped_storage().data_ptr() for t in state.values()}
-    seen.facts["traits"] = {
+    observed.facts["traits"] = {
         "kept": after.keys() == before.keys() and all(after[n] is before[n] for n in before),
         "shared": any(p.untyped_storage().data_ptr() in kept for p in after.values()),
         "tied": after["head.weight"] is after["embed.token.weight"],
@@ -69,12 +69,12 @@ def probe(answer, case):
         "returned": returned is None,
         "state": same(given, state),
     }
-    seen.put("returned", returned)
+    observed.put("returned", returned)
     with torch.no_grad():
-        seen.put("out", model.eval()(fresh(case.options["ids"])))
+        observed.put("out", model.eval()(fresh(case.options["ids"])))
         for name in after if isinstance(after, dict) else ():
-            seen.put(name, after[name])
-    return seen
+            observed.put(name, after[name])
+    return observed
 
 
 def expect(case):
@@ -124,28 +124,28 @@ def expect(case):
 def holds(*endings):
     """Whether all parameters with these names are right."""
 
-    def right(case, seen, expected):
+    def right(case, observed, expected):
         names = [n for n in expected if n.endswith(endings)]
-        return all(n in seen.tensors and near(seen.tensors[n], expected[n]) for n in names)
+        return all(n in observed.tensors and near(observed.tensors[n], expected[n]) for n in names)
 
     return right
 
 
 def _trait(name, wanted):
-    return lambda case, seen, expected: seen.traits[name] == wanted
+    return lambda case, observed, expected: observed.traits[name] == wanted
 
 
 @true_of("The logits are those of GPT-2", credit=True)
-def logits(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"], 1e-4)
+def logits(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"], 1e-4)
 
 
 @true_of(
     "Each parameter has the numbers of its entry",
     breaks="Not every parameter has the numbers of its entry",
 )
-def entries(case, seen, expected):
-    wrong = [n for n in expected if n != "out" and not holds(n)(case, seen, expected)]
+def entries(case, observed, expected):
+    wrong = [n for n in expected if n != "out" and not holds(n)(case, observed, expected)]
     return not wrong or f"has others in {', '.join(wrong[:3])}{' …' if wrong[3:] else ''}"
 
 

@@ -68,7 +68,7 @@ def cases(seed):
 
 def probe(answer, case):
     """The logits and the parameters afterwards, and what became of the model."""
-    seen = Observation()
+    observed = Observation()
     set_seed(1)
     model = ModernLM(*case.options["made_of"]).to(case.options["dtype"])
     before = dict(model.named_parameters())
@@ -79,21 +79,21 @@ def probe(answer, case):
     returned = answer(model, state)
     after = dict(model.named_parameters())
     kept = {t.untyped_storage().data_ptr() for t in state.values()}
-    seen.facts["traits"] = {
+    observed.facts["traits"] = {
         "kept": after.keys() == before.keys() and all(after[n] is before[n] for n in before),
         "shared": any(p.untyped_storage().data_ptr() in kept for p in after.values()),
         "asks": all(p.requires_grad and p.is_leaf for p in after.values()),
         "returned": returned is None,
         "state": same(given, state),
     }
-    seen.put("returned", returned)
+    observed.put("returned", returned)
     with torch.no_grad():
         for name, value in after.items():
-            seen.put(name, value)
+            observed.put(name, value)
         # In float64: in float32, the logits of a right answer can differ by more than is allowed.
         wide = deepcopy(model.eval()).double()
-        seen.put("out", wide(case.options["ids"]).to(case.options["dtype"]))
-    return seen
+        observed.put("out", wide(case.options["ids"]).to(case.options["dtype"]))
+    return observed
 
 
 def rotate(x):
@@ -153,28 +153,28 @@ def expect(case):
 def holds(*endings):
     """Whether all parameters with these names are right."""
 
-    def right(case, seen, expected):
+    def right(case, observed, expected):
         names = [n for n in expected if n.endswith(endings)]
-        return all(n in seen.tensors and near(seen.tensors[n], expected[n]) for n in names)
+        return all(n in observed.tensors and near(observed.tensors[n], expected[n]) for n in names)
 
     return right
 
 
 def _trait(name, wanted):
-    return lambda case, seen, expected: seen.traits[name] == wanted
+    return lambda case, observed, expected: observed.traits[name] == wanted
 
 
 @true_of("The logits are those of Llama", credit=True)
-def logits(case, seen, expected):
-    return near(seen.tensors["out"], expected["out"], 1e-4)
+def logits(case, observed, expected):
+    return near(observed.tensors["out"], expected["out"], 1e-4)
 
 
 @true_of(
     "Each parameter has the numbers of its entry",
     breaks="Not every parameter has the numbers of its entry",
 )
-def entries(case, seen, expected):
-    wrong = [n for n in expected if n != "out" and not holds(n)(case, seen, expected)]
+def entries(case, observed, expected):
+    wrong = [n for n in expected if n != "out" and not holds(n)(case, observed, expected)]
     return not wrong or f"has others in {', '.join(wrong[:3])}{' …' if wrong[3:] else ''}"
 
 

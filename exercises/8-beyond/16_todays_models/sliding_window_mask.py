@@ -24,19 +24,19 @@ def expect(case):
 
 
 @true_of("A token sees itself", gate=True)
-def itself(case, seen, expected):
-    return not bool(seen.tensors["out"].bool().diagonal().any())
+def itself(case, observed, expected):
+    return not bool(observed.tensors["out"].bool().diagonal().any())
 
 
 @true_of("No token sees a later one", credit=True)
-def future(case, seen, expected):
+def future(case, observed, expected):
     later = torch.ones(case["T"], case["T"], dtype=torch.bool).triu(1)
-    return bool(seen.tensors["out"].bool()[later].all())
+    return bool(observed.tensors["out"].bool()[later].all())
 
 
 @true_of("A token sees `window` tokens, itself included, or as many as there are", credit=True)
-def wide(case, seen, expected):
-    counts = (~seen.tensors["out"].bool()).sum(1)
+def wide(case, observed, expected):
+    counts = (~observed.tensors["out"].bool()).sum(1)
     return bool((counts == (torch.arange(case["T"]) + 1).clamp(max=case["window"])).all())
 
 

@@ -51,10 +51,10 @@ def expect(case):
 
 
 @true_of("With bytes as tokens, it is the loss in bits", credit=True)
-def loss_in_bits(case, seen, expected):
+def loss_in_bits(case, observed, expected):
     if bool((case["lengths"] != 1).any()):
         return None
-    return near(seen.tensors["out"], expected["out"])
+    return near(observed.tensors["out"], expected["out"])
 
 
 properties = (loss_in_bits,)

@@ -47,21 +47,21 @@ def expect(weights, pairs):
 
 
 @true_of("Each head has a score of its own", credit=True, role="typical")
-def of_each_head(case, seen, expected):
-    out = seen.tensors["out"]
+def of_each_head(case, observed, expected):
+    out = observed.tensors["out"]
     return out.shape == case["weights"].shape[:2] and len(out.unique()) == out.numel()
 
 
 @true_of("No score is larger than 1", credit=True)
-def at_most_one(case, seen, expected):
-    return bool((seen.tensors["out"] <= 1 + 1e-6).all())
+def at_most_one(case, observed, expected):
+    return bool((observed.tensors["out"] <= 1 + 1e-6).all())
 
 
 @true_of("For one pair, the score is its weight", credit=True)
-def of_one_pair(case, seen, expected):
+def of_one_pair(case, observed, expected):
     if len(case["pairs"]) > 1:
         return None
-    return near(seen.tensors["out"], expected["out"])
+    return near(observed.tensors["out"], expected["out"])
 
 
 properties = (of_each_head, at_most_one, of_one_pair)

@@ -40,8 +40,8 @@ def expect(case):
 
 
 @true_of("There are as many bytes as the tokens have", credit=True, gate=True, role="typical")
-def as_long(case, seen, expected):
-    return seen.tensors["out"].shape == expected["out"].shape
+def as_long(case, observed, expected):
+    return observed.tensors["out"].shape == expected["out"].shape
 
 
 properties = (as_long,)

@@ -46,16 +46,16 @@ def expect(case):
 
 
 @true_of("The ids stand for the bytes of the piece", credit=True, gate=True, role="typical")
-def same_bytes(case, seen, expected):
+def same_bytes(case, observed, expected):
     tokens = {id: bytes([id]) for id in range(256)}
     for (left, right), new in case["merges"].items():
         tokens[new] = tokens[left] + tokens[right]
-    return b"".join(tokens[id] for id in seen.tensors["out"].tolist()) == case["piece"]
+    return b"".join(tokens[id] for id in observed.tensors["out"].tolist()) == case["piece"]
 
 
 @true_of("No two neighbours are left that could be merged", credit=True, role="typical")
-def nothing_left(case, seen, expected):
-    ids = seen.tensors["out"].tolist()
+def nothing_left(case, observed, expected):
+    ids = observed.tensors["out"].tolist()
     return not any(pair in case["merges"] for pair in pairwise(ids))
 
 

@@ -39,18 +39,18 @@ def expect(case):
 
 
 @true_of("The first merge is the most frequent pair of bytes", gate=True, role="typical")
-def first(case, seen, expected):
-    return bool((seen.tensors["out"][0, :2] == expected["out"][0, :2]).all())
+def first(case, observed, expected):
+    return bool((observed.tensors["out"][0, :2] == expected["out"][0, :2]).all())
 
 
 @true_of("New ids count up from 256", credit=True, role="typical")
-def counted(case, seen, expected):
-    return bool((seen.tensors["out"][:, 2] == expected["out"][:, 2]).all())
+def counted(case, observed, expected):
+    return bool((observed.tensors["out"][:, 2] == expected["out"][:, 2]).all())
 
 
 @true_of("The second merge is the most frequent pair after the first", credit=True, role="typical")
-def second(case, seen, expected):
-    return bool((seen.tensors["out"][1, :2] == expected["out"][1, :2]).all())
+def second(case, observed, expected):
+    return bool((observed.tensors["out"][1, :2] == expected["out"][1, :2]).all())
 
 
 def most_frequent(count, distinct=False):
@@ -61,7 +61,7 @@ def most_frequent(count, distinct=False):
         for t in trials:
             pieces = set(t.case["pieces"]) if distinct else t.case["pieces"]
             ids = [list(piece) for piece in pieces]
-            for *pair, new in t.seen.tensors["out"].tolist():
+            for *pair, new in t.observed.tensors["out"].tolist():
                 pairs = Counter(pair for piece in ids for pair in count(pairwise(piece)))
                 if pairs[tuple(pair)] != max(pairs.values()):
                     return False

@@ -24,13 +24,13 @@ forbidden = ("layer_norm",)
 
 
 @true_of("The numbers change", gate=True, role="typical")
-def moves(case, seen, expected):
-    return not near(seen.tensors["out"], case["x"])
+def moves(case, observed, expected):
+    return not near(observed.tensors["out"], case["x"])
 
 
 @true_of("Each row sums to 0", credit=True)
-def centred(case, seen, expected):
-    return bool((seen.tensors["out"].sum(-1).abs() < 1e-4).all())
+def centred(case, observed, expected):
+    return bool((observed.tensors["out"].sum(-1).abs() < 1e-4).all())
 
 
 properties = (moves, centred)
