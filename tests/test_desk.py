@@ -133,18 +133,24 @@ class TestAnAnswerThatCallsAnEarlierOne:
             ("16_todays_models", ["MyGPT"], ""),
             ("17_a_real_text", ["train_lm"], "training_step"),
             ("17_a_real_text", ["training_step", "train_lm"], "next_token_loss"),
+            ("17_a_real_text", ["next_token_loss", "training_step", "train_lm"], ""),
+            ("17_a_real_text", ["ModernLM"], ""),
+            ("17_a_real_text", ["RMSNorm", "SwiGLU", "GroupedQueryAttention", "ModernLM"], ""),
+            ("17_a_real_text", ["next_token_probabilities"], ""),
         ],
     )
     def test_runs_where_a_lesson_asks_for_it(self, lesson, pasted, lacking, capfd):
-        """The published solution is pasted, with or without the answers that it calls."""
+        """The published solution is pasted, with or without the answers that it calls; it calls
+        those that are pasted instead of the finished parts."""
         (path,) = (HERE / "solutions").glob(f"*/{lesson}.ipynb")
         cells = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
         name = pasted[-1]
         assert any(re.search(rf"^{name} = \.\.\.  # paste ", cell, re.M) for cell in cells)
         space = {}
         exec(cells[1], space)  # the lesson's imports
+        finished = re.compile(rf"todays_models\.({'|'.join(pasted)})\b")
         for earlier in pasted:
-            exec(published(earlier), space)
+            exec(finished.sub(r"\1", published(earlier)), space)
         report = check(name, space[name])
         assert report.passed and (
             not lacking or f"`{lacking}`, not defined here" in report.notes[0]
