@@ -1,4 +1,4 @@
-"""The README's commands for instructors, run word for word in a fresh clone, with a class.
+"""The commands of docs/instructors.md, run word for word in a fresh clone, with a class.
 
 The class submits through a real exchange folder; each student is named after what happened to them.
 Every student's points are those that a fair teacher would give.
@@ -35,13 +35,6 @@ INSTALLED = [
     ".venv/bin/python -m pip install --constraint constraints.txt --editable '.[grading]'",
     "source .venv/bin/activate",
 ]
-
-
-def instructors_block():
-    """The lines of the README's block for instructors."""
-    section = (COURSE / "README.md").read_text(encoding="utf-8").split("\n## For instructors\n")[1]
-    (block,) = re.findall(r"^```\n(.*?)^```$", section.split("\n## ")[0], flags=re.M | re.S)
-    return [line for line in block.splitlines() if line]
 
 
 def fresh_clone(folder):
@@ -104,8 +97,8 @@ def cycle(tmp_path_factory):
 
 
 def typed_by_an_instructor(cycle):
-    """The output of each line of the block; students submit before the line that collects."""
-    for line in instructors_block():
+    """The output of each line of the first block; students submit before the line that collects."""
+    for line in blocks_for_instructors()[0]:
         if line in INSTALLED:
             continue
         if line.startswith("nbgrader collect"):
@@ -118,11 +111,11 @@ def typed_by_an_instructor(cycle):
         yield cycle.type(line, status=1 if line.startswith("course grade") else 0)
 
 
-def test_the_readme_installs_before_anything_else():
-    assert instructors_block()[: len(INSTALLED)] == INSTALLED
+def test_the_page_installs_before_anything_else():
+    assert blocks_for_instructors()[0][: len(INSTALLED)] == INSTALLED
 
 
-def test_the_readme_s_commands_rebuild_what_make_notebooks_wrote(cycle):
+def test_the_page_s_commands_rebuild_what_make_notebooks_wrote(cycle):
     made = {p.relative_to(cycle.course): p.read_bytes() for p in cycle.course.glob("notebooks/*/*")}
     assert made == {path: (COURSE / path).read_bytes() for path in made}
     assert {path.stem for path in made if path.parent.name == ASSIGNMENT} == set(LESSONS)
@@ -130,10 +123,6 @@ def test_the_readme_s_commands_rebuild_what_make_notebooks_wrote(cycle):
 
 def test_no_command_complains_of_the_course_s_own_settings(cycle):
     assert "not recognized" not in cycle.log
-
-
-def test_the_page_for_instructors_and_the_readme_say_the_same():
-    assert blocks_for_instructors()[0] == instructors_block()
 
 
 def test_course_explain_answers_a_complaint(cycle):
