@@ -12,8 +12,10 @@ extensions = ["myst_nb"]
 html_theme = "furo"
 html_title = project
 html_static_path = ["static", "build/static"]
-html_css_files = ["attention_map.css", "explorer.css", "site.css"]
-html_js_files = [("widgets.js", {"defer": "defer"}), ("live.js", {"defer": "defer"})]
+html_css_files = ["AttentionMap.css", "Explorer.css", "site.css"]
+html_js_files = [
+    (f"{name}.js", {"defer": "defer"}) for name in ("AttentionMap", "Explorer", "live")
+]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False

@@ -26,7 +26,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from course_utils.desk.guesses import NONE_YET, kept_back
 from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
-from course_utils.show import colours
+from course_utils.show import colours, explorer
+from course_utils.show.start import playground
 from whywrong import check_exercise
 from whywrong.hosting import Exercise, catalogue, language, localised, speaking
 
@@ -40,12 +41,15 @@ BUILD = SITE / "build"
 SOURCE = BUILD / "source"
 HTML = BUILD / "html"
 STATIC = BUILD / "static"
+START = SOLUTIONS / "index.ipynb"
 CARDS = BUILD / "cards"
 HEADING = re.compile(r"^#{1,4} .*$", re.M)
 MARKERS = re.compile(r"^\s*### (BEGIN|END) SOLUTION\n?", re.M)
 AS_FOUND = re.compile(r"\n\s*### AS FOUND.*?(?=\n\s*### END SOLUTION|\Z)", re.S)
 STUB = re.compile(r"\A\w+ = \.\.\..*\n")  # the line that an answer replaces
-SCRIPTS = re.compile(r'\s*<script defer="defer" src="[^"]*(?:widgets|live)\.js[^"]*"></script>')
+LOADED = r"\s*<(?:link|script)\b[^>]*/{}\.(?:css|js)[^>]*>(?:</script>)?"
+NOTEBOOK_SHEET = "_static/mystnb.*.css"
+TERMINAL = re.compile(r"^div\.highlight \.-Color\[.*?^}\n+", re.M | re.S)  # 512 colours, unused
 CHECK = re.compile(r'check\("(\w+)"')
 RECALL = re.compile(r'recall\("(\d\d)"')
 TEXT = re.compile(r"(?:(?<=>)|^)[^<>]+(?=<|$)")
@@ -101,11 +105,13 @@ def build(out: Path = HTML) -> int:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    for sheet in out.rglob("_static/mystnb.*.css"):  # its link has a digest if it is there already
+    for sheet in out.rglob(NOTEBOOK_SHEET):  # its link has a digest if it is there already
         sheet.unlink()
     began = time.time()
     running = [_sphinx(to, out) for to in editions]
     status = max(sphinx.wait() for sphinx in running)
+    for sheet in out.rglob(NOTEBOOK_SHEET):
+        sheet.write_text(TERMINAL.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
     for page in out.rglob("*.html"):
         if page.stat().st_mtime < began - 2:  # some file systems round
             continue
@@ -113,12 +119,18 @@ def build(out: Path = HTML) -> int:
         for old, new in FOR_READERS.items():
             text = text.replace(old, new)
         text = sectioned(text)
-        if "course-live" not in text:
-            text = SCRIPTS.sub("", text)
-        page.write_text(text, encoding="utf-8")
+        page.write_text(without_unused(text), encoding="utf-8")
     if status == 0:
         last.write_text(shared)
     return status
+
+
+def without_unused(text: str) -> str:
+    """Leave out the scripts and style sheets of widgets that a page doesn't show."""
+    for name in live.WIDGETS:
+        if f'"widget": "{name}"' not in text:
+            text = re.sub(LOADED.format(name), "", text)
+    return text if "course-live" in text else re.sub(LOADED.format("live"), "", text)
 
 
 def _shared_by_all(files: dict[Path, str]) -> str:
@@ -184,14 +196,14 @@ def sources(to: Language | None = None) -> dict[Path, str]:
 
 
 def static_files() -> dict[Path, str]:
-    """The widgets' scripts, as texts, and their style sheets."""
-    scripts = {name: _text(widget._esm) for name, widget in live.WIDGETS.items()}
-    script = f"globalThis.courseWidgets = {json.dumps(scripts, ensure_ascii=False)};\n"
-    sheets = {"AttentionMap": "attention_map.css", "Explorer": "explorer.css"}
-    return {
-        STATIC / "widgets.js": script,
-        **{STATIC / sheet: _text(live.WIDGETS[name]._css) for name, sheet in sheets.items()},
-    }
+    """The widgets' scripts, as texts, their style sheets, and the start page's parameters."""
+    (start,) = (state for states in live.kept(START).values() for state in states)
+    files = {STATIC / "start.js": f"globalThis.courseStart = {json.dumps(start['buffers'])};\n"}
+    for name, widget in live.WIDGETS.items():
+        text = json.dumps(_text(widget._esm), ensure_ascii=False)
+        files[STATIC / f"{name}.js"] = f"(globalThis.courseWidgets ??= {{}}).{name} = {text};\n"
+        files[STATIC / f"{name}.css"] = _text(widget._css)
+    return files
 
 
 def _text(source: Any) -> str:
@@ -392,15 +404,25 @@ def _alive(table: str, state: live.State) -> str:
         state["state"] |= {"_built": None, "_linked": True}
         onward = state["state"].get("_onward", "")
         state["state"]["_onward"] = onward.replace(".ipynb", ".html")
+    extra = ""
+    if state["state"].get("_pairs"):
+        # The first button works at once; what the model needs besides may come later.
+        state["state"]["_measured"] = playground(state["state"]["text"]).measured()
+        version = digest(json.dumps(state.pop("buffers")).encode())[:8]
+        load = f'<script defer="defer" src="_static/start.js?v={version}"></script>'
+        extra = f"<script>{explorer.BOX}</script>{load}"
     if "_data" in state["state"]:
         state["state"]["_data"]["colours"] = colours.for_the_page()
     if language():
         state["state"]["_said"] = sentences_of_the_page()
-    given = json.dumps(state, ensure_ascii=False, sort_keys=True).replace("</", "<\\/")
-    table = _in_words(table)
+    shown, rest = (
+        json.dumps(part, ensure_ascii=False, sort_keys=True).replace("</", "<\\/")
+        for part in (state.pop("state"), state)
+    )
     return (
-        f'<div class="course-live"><div class="course-table">{table}</div>'
-        f'<script type="application/json">{given}</script></div>'
+        f'<div class="course-live"><script type="application/json">{shown}</script>{extra}'
+        f'<div class="course-table">{_in_words(table)}</div>'
+        f'<script type="application/json">{rest}</script></div>'
     )
 
 

@@ -35,7 +35,7 @@ class Model {
 }
 
 /** The state with its buffers where they belong: `{"_data/scores/bytes": base64}`. */
-function unpacked({ state, buffers }) {
+function unpacked(state, buffers) {
   for (const [path, data] of Object.entries(buffers)) {
     const names = path.split("/");
     const last = names.pop();
@@ -56,10 +56,11 @@ function load(name) {
 }
 
 async function mount(place) {
-  const given = JSON.parse(place.querySelector("script").textContent);
+  const [state, given] = [...place.querySelectorAll("script[type]")].map((part) => JSON.parse(part.textContent));
   const { default: found } = await load(given.widget);
   const widget = typeof found === "function" ? await found() : found;
-  const model = new Model(unpacked(given));
+  const model = new Model(unpacked(state, given.buffers ?? globalThis.courseStart));
+  if (place.box) state._box = place.box; // drawn by the page itself
   const el = document.createElement("div");
   el.className = "course-unfinished"; // over the table, so that it moves nothing until it takes its place
   place.append(el);

@@ -74,6 +74,7 @@ def test_every_link_leads_somewhere_and_no_page_asks_another_host(site):
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
     text = "".join(soup.get_text() for soup in soups.values())
+    assert not any(soup.select('[class*="-Color"]') for soup in soups.values())  # no sheet has it
     assert "No prediction yet" not in text  # readers of the site can type nothing
     assert not re.search(r'HIDDEN TESTS|seed="grading"|BEGIN SOLUTION|AS FOUND', text)
 
@@ -141,3 +142,29 @@ def test_without_scripts_the_tables_are_there(site, chromium):
     page.goto((site / "4-transformer" / "10_tiny_lm.html").as_uri())
     expect(page.locator(".course-table").last).to_contain_text("attends most to")
     page.close()
+
+
+@pytest.mark.parametrize("folder", ["", *(f"{to.folder.name}/" for to in languages())])
+def test_the_button_works_before_the_model_is_there(site, chromium, folder):
+    """And shows what the model shows, after a part of the page that a slow phone loads at once."""
+    start = site / f"{folder}index.html"
+    page, shown = chromium.new_page(), []
+    page.route("**/live.js*", lambda route: route.continue_() if shown else route.abort())
+    for model in (False, True):
+        page.goto(start.as_uri())
+        headline = page.locator(".headline")
+        if model:
+            page.locator(".explorer .bars").wait_for(timeout=WAIT_MS)
+        else:
+            expect(page.locator(".course-table")).to_be_hidden()
+        before = headline.inner_text()
+        headline.locator(".cut").click()
+        shown.append((before, headline.inner_text()))
+        assert page.locator(".bars").count() == model
+    assert shown[0] == shown[1]
+    assert before != headline.inner_text()
+    page.close()
+    text = start.read_text(encoding="utf-8")
+    sheets = re.findall(r'<link rel="stylesheet"[^>]* href="([^"?]+)', text)
+    needed = text[: text.index('<div class="course-table"')].encode()
+    assert len(needed) + sum((start.parent / sheet).stat().st_size for sheet in sheets) < 200_000

@@ -176,11 +176,14 @@ def test_a_file_speaks_the_reader_s_language_and_repaints_in_it(chromium, tmp_pa
     expect(page.locator(".bars")).to_contain_text("sing")  # a word of the text stays
     page.locator(".headline .cut").click()
     expect(page.locator(".headline .cut")).to_have_text(own["Switch it on again"])
-    for title in page.locator(".station .title").all():
-        title.press("Enter")
-        texts = page.locator(".explorer").evaluate(TEXTS)
-        english = re.findall("[A-Za-z]{2,}", " ".join(texts))
-        assert set(english) <= {*WORDS, *FORMULAS}
+    for text in ("the dogs near the cat", "the old dog"):
+        line.fill(text)
+        for title in page.locator(".station .title").all():
+            title.press("Enter")
+            page.locator(".headline .cut").press("Enter")  # a head off, or on again
+            texts = page.locator(".explorer").evaluate(TEXTS)
+            english = re.findall("[A-Za-z]{2,}", " ".join(texts))
+            assert set(english) <= {*WORDS, *FORMULAS}
     assert errors == []
     page.close()
 
@@ -293,11 +296,11 @@ def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(fro
     page = from_disk
     headline, bars = page.locator(".headline"), page.locator(".bars button")
     assert lengths(headline) == {"left": "long", "right": "short"}
-    expect(headline).to_contain_text("looks from “cat” back to “dogs”")
+    expect(headline).to_contain_text("looks back from “cat” to “dogs”")
     assert headline.locator("path.arc").count() == 1
     headline.get_by_role("button", name="Switch this head off").click()
     expect(headline).to_contain_text("“sing” falls from 18 % to 1 %, and “sings” rises from")
-    expect(headline).to_contain_text("“cat” knew that the verb belongs to “dogs”")
+    expect(headline).to_contain_text("the model looked back from “cat” to “dogs”, to which")
     assert lengths(headline) == {"left": "short", "right": "long"}
     expect(bars.first).to_contain_text("runs")
     assert violations(page.locator(".explorer"), every=True) == []
@@ -306,6 +309,55 @@ def test_one_press_shows_what_a_head_is_for_and_the_address_leads_back_to_it(fro
     page.reload()
     expect(page.locator(".says")).to_have_text(shown)
     expect(headline.get_by_role("button", name="Switch it on again")).to_be_visible()
+
+
+def shown_in_the_box(headline):
+    """The box's texts, the lengths of its bars and its arc, before a press and after it."""
+    for name in ("Switch this head off", "Switch it on again"):
+        button = headline.get_by_role("button", name=name)
+        headline.evaluate("() => document.getAnimations().forEach((movement) => movement.finish())")
+        bars = headline.locator(".bar, .ghost").evaluate_all(
+            "(bars) => bars.map((bar) => Math.round(bar.getBoundingClientRect().width))"
+        )
+        yield headline.inner_text(), bars, headline.locator("path").get_attribute("d")
+        button.click()
+
+
+def test_until_the_model_is_there_the_box_shows_what_the_model_says(chromium, tmp_path):
+    file = write_page(tmp_path / "explorer.html")
+    text = file.read_text(encoding="utf-8")
+    early = tmp_path / "early.html"
+    early.write_text(re.sub('<script type="module">.*</script>', "", text, flags=re.S), "utf-8")
+    page = chromium.new_page()
+    page.goto(early.as_uri())
+    headline = page.locator(".headline")
+    shown = [*shown_in_the_box(headline)]
+    assert page.locator(".bars").count() == 0
+    page.goto(file.as_uri())
+    page.locator(".bars").wait_for()
+    assert [*shown_in_the_box(headline)] == shown
+    assert shown[0] != shown[1]
+    page.close()
+
+
+def test_the_model_takes_over_what_was_pressed_before_it_was_there(chromium, tmp_path):
+    text = write_page(tmp_path / "explorer.html").read_text(encoding="utf-8")
+    late = tmp_path / "late.html"
+    late.write_text(text.replace("\nrender({", "\nawait pressed;\nrender({"), "utf-8")
+    page = chromium.new_page()
+    page.add_init_script("window.pressed = new Promise((done) => (window.press = done))")
+    page.goto(late.as_uri())
+    button = page.get_by_role("button", name="Switch this head off")
+    button.press("Enter")
+    before = page.locator(".headline").inner_text()
+    page.evaluate("press()")
+    expect(page.locator(".says")).to_contain_text("Without head 0 of block 1")
+    assert page.locator(".headline").inner_text() == before
+    button = page.get_by_role("button", name="Switch it on again")
+    expect(button).to_be_focused()
+    button.press("Enter")
+    expect(page.locator(".says")).to_contain_text("After “the dogs near the cat”")
+    page.close()
 
 
 def test_the_bars_and_the_other_words_make_up_all_of_the_probability(from_disk):

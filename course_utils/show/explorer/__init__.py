@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import html
 import json
 import re
@@ -14,15 +15,17 @@ from typing import Any
 import torch
 import traitlets
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from ...desk.language import localised
 from ...desk.points import load, progress_path
+from ...experiments.induction import attention_weights, without_head
 from ..page import joined
 from ..with_table import WithTable
 
 FOLDER = Path(__file__).parent
 SCRIPT = joined(FOLDER / "explorer.js")
+BOX = f"{{\n{joined(FOLDER / 'box.js')}}}"  # within a page, after the state
 COMMENT = re.compile(r"[ \t]*/\*.*?\*/\n?", re.S)  # of the style sheet, left out in a file
 MOST_NUMBERS = 3_000_000  # 12 MB in the page
 SHOWN = 7  # the number of likeliest words in the table
@@ -113,13 +116,16 @@ def share(
     shown = explore(model, words, text, **options)
     values = {name: getattr(shown, name) for name in Explorer.SHARED}
     values["_built"] = None  # the file's reader is unknown
+    if pairs := values["_pairs"]:
+        values["_measured"] = shown.measured()
     packed = zlib.compress(_bytes(model, torch.float16), 9)
-    values["_weights"] = base64.b64encode(packed).decode()
     page = (FOLDER / "page.html").read_text(encoding="utf-8")
     for name, part in {
         "title": html.escape(localised(title)),
         "css": COMMENT.sub("", (FOLDER / "explorer.css").read_text(encoding="utf-8")),
+        "box": BOX if pairs else "",
         "script": SCRIPT,
+        "weights": base64.b64encode(packed).decode(),
         "values": json.dumps(values).replace("</", "<\\/"),
     }.items():
         page = page.replace(f"{{{name}}}", part)
@@ -185,18 +191,43 @@ class Explorer(WithTable):
 
     def _chances(self) -> list[tuple[str, float]]:
         """The likeliest next words and their probabilities, for the table."""
+        device = next(self._model.parameters()).device
+        with torch.no_grad():
+            shares = self._model(self._ids().to(device))[0, -1].softmax(-1).cpu()
+        best = shares.argsort(descending=True, stable=True)[:SHOWN].tolist()
+        return [(self._words[id], float(shares[id])) for id in best]
+
+    def _ids(self) -> Tensor:
+        """The tokens of the text, `(1, T)`."""
         words = self._words
         gap = None if any(len(word) > 1 for word in words) else ""
         parts = self.text.split() if gap is None else list(self.text)
         parts = [part for part in [self._begin, *parts] if part in words]
         table = self._model.state_dict().get(NEEDED[1])
         longest = self._modern["longest"] if table is None else len(table)
-        ids = [words.index(part) for part in parts[-longest:]] or [0]
-        device = next(self._model.parameters()).device
-        with torch.no_grad():
-            shares = self._model(torch.tensor([ids], device=device))[0, -1].softmax(-1).cpu()
-        best = shares.argsort(descending=True, stable=True)[:SHOWN].tolist()
-        return [(words[id], float(shares[id])) for id in best]
+        return torch.tensor([[words.index(part) for part in parts[-longest:]] or [0]])
+
+    @torch.no_grad()
+    def measured(self) -> dict[str, Any]:
+        """What the page shows of the text and of the head `first` until it has a `TinyLM` itself.
+
+        Returns:
+            The tokens' `labels`, the head's `weights` in each of their rows, and the probabilities
+            of all words after the text, `shares`, and `without` the head. The model's parameters
+            are rounded to float16, as in the page.
+        """
+        model, ids = copy.deepcopy(self._model).cpu().half().float(), self._ids()
+        layer, head = (int(part) for part in self._first.split(".head."))
+        weights = attention_weights(model, ids)[0, layer, head]  # (T, T)
+        shares = model(ids)[0, -1].softmax(-1)
+        with without_head(model, layer, head):
+            without = model(ids)[0, -1].softmax(-1)
+        return {
+            "labels": [self._words[id] for id in ids[0]],
+            "weights": [row[: t + 1] for t, row in enumerate(_rounded(weights))],
+            "shares": _rounded(shares),
+            "without": _rounded(without),
+        }
 
     def _html(self) -> str:
         cells = "".join(
@@ -215,6 +246,10 @@ class Explorer(WithTable):
     def __repr__(self) -> str:
         bars = [f"  {percent(share):>5}  {word}" for word, share in self._chances()]
         return "\n".join([localised(f"After “{self.text}”:"), *bars])
+
+
+def _rounded(numbers: Tensor) -> list[Any]:
+    return numbers.double().mul(1e6).round().div(1e6).tolist()
 
 
 def percent(share: float) -> str:

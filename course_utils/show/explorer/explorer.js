@@ -3,13 +3,13 @@
  * changes when a part is switched off. No kernel is needed, because the forward pass is in `lm.js`.
  */
 
-import { create as make, hideTable, shield } from "../page/nodes.js";
-import { speak } from "../page/said.js";
+import { create as make, hideTable } from "../page/nodes.js";
 import { drawn, forward, makeModel, readSafetensors, softmax } from "./lm.js";
 import { readAddress, writeAddress } from "./address.js";
-import { drawHeadline } from "./headline.js";
+import { drawExplorer } from "./headline.js";
 import { builtIn, drawBars, drawControls, drawLegend, drawLens, drawMore, drawTokens, GHOSTS, ROW, SHOWN, titled, withWord } from "./parts.js";
-import { likeliest, paint, percent, stationsOf, walkOf } from "./stations.js";
+import { percent } from "./names.js";
+import { likeliest, paint, stationsOf, walkOf } from "./stations.js";
 
 const STEP_MS = [2500, 40]; // the duration of a step of the walk, and of each letter of its sentence
 const REST_MS = 200; // without a change before the address is written, which is slow
@@ -168,25 +168,26 @@ function walker(state, refresh) {
   return { stop, toggle, isOn, stepBy, ends };
 }
 
-/** The state, and the actions with which a reader changes it. */
-function controller(kernel) {
+/** The state, which goes on from that of a box drawn earlier. */
+function controller(kernel, earlier = { off: new Set() }) {
   const bytes = kernel.get("_weights");
   const view = bytes instanceof DataView ? bytes : new DataView(bytes.buffer ?? bytes);
   const model = makeModel(readSafetensors(view), kernel.get("_heads"), kernel.get("_modern"));
   const [words, stations] = [kernel.get("_words"), stationsOf(model)];
-  const state = {
-    model, words, stations, off: new Set(), temperature: 1, text: kernel.get("text"), walking: "",
+  const state = Object.assign(earlier, {
+    model, words, stations, temperature: 1, text: kernel.get("text"), walking: "",
     begin: kernel.get("_begin"), examples: kernel.get("_examples"), built: kernel.get("_built"),
     gap: words.every((word) => [...word].length === 1) ? "" : " ", linked: kernel.get("_linked"),
     pairs: kernel.get("_pairs") ?? [], onward: kernel.get("_onward"),
-  };
+  });
   state.chosen = stations.find((s) => s.id === kernel.get("_first")) ?? stations[1];
   if (state.linked) readAddress(state);
   return state;
 }
 
-function actions(state, refresh, kernel, input) {
-  const act = {
+/** What a reader can do, given to a box drawn earlier, too. */
+function actions(state, refresh, kernel, input, act = {}) {
+  Object.assign(act, {
     write(text) {
       Object.assign(state, { text, token: undefined });
       input.value = text;
@@ -216,12 +217,13 @@ function actions(state, refresh, kernel, input) {
       act.write(withWord(state.text, state.words[Math.max(id, 0)], state.gap));
     },
     walk: () => act.walker.toggle(),
-  };
+  });
   return act;
 }
 
 function render({ model: kernel, el }) {
-  const state = controller(kernel);
+  const box = kernel.get("_box"); // drawn before the model was there
+  const state = controller(kernel, box?.state);
   const parts = [];
   const says = make("p", { className: "says" });
   says.setAttribute("aria-live", "polite");
@@ -238,12 +240,12 @@ function render({ model: kernel, el }) {
     if (state.linked && root.isConnected) written = setTimeout(writeAddress, REST_MS, state);
   };
   const input = make("input", { type: "text", spellcheck: false, autocomplete: "off", value: state.text });
-  const act = actions(state, refresh, kernel, input);
+  const act = actions(state, refresh, kernel, input, box?.act);
   act.walker = walker(state, refresh);
   input.addEventListener("input", () => act.write(input.value));
 
   const bars = drawBars(state, act.write);
-  const headline = drawHeadline(state, act);
+  const { headline, root } = box ?? drawExplorer(state, act, kernel.get("_said"));
   const controls = drawControls(state, act);
   const tokens = drawTokens(state, act);
   const columns = state.stations.map((station) => drawStation(station, state, act));
@@ -255,12 +257,9 @@ function render({ model: kernel, el }) {
   const label = make("label", {}, "Write, and see what comes next", input);
   const top = make("div", { className: "top" }, make("div", {}, label, controls.examples, controls.known, says), bars.box);
   const guide = make("div", { className: "guide" }, drawLegend(), story);
-  const root = make("section", { className: "explorer", tabIndex: -1 }, headline.box, top, controls.row, controls.more, guide, flow, lens.box, drawMore(state));
-  root.setAttribute("aria-label", "A small language model, whole");
-  shield(root);
-  speak(root, kernel.get("_said"));
+  root.append(top, controls.row, controls.more, guide, flow, lens.box, drawMore(state));
   refresh();
-  el.append(root);
+  if (!box) el.append(root);
   hideTable(root, "next-word-static");
   return listen(root, act.walker);
 }

@@ -1,9 +1,10 @@
 /** One box: the sentence with an arc from a word to those that a head attends to, the button that
  * switches the head off, and what this changes. */
 
-import { create as make } from "../page/nodes.js";
+import { create as make, shield } from "../page/nodes.js";
+import { speak } from "../page/said.js";
+import { nameAt, nameOf, percent } from "./names.js";
 import { drawPairs } from "./pairs.js";
-import { nameAt, nameOf, percent } from "./stations.js";
 
 const LEAST = 0.1; // the smallest weight that gets an arc
 const ARC = 44; // the height of the arcs, in pixels
@@ -31,12 +32,13 @@ function tell(state, station) {
   const word = most === token || (most === 0 && labels[0] === state.begin) ? "" : nameAt(state, most);
   if (off.has(station.off)) {
     const { text, agreed } = changes(state);
-    const told = `Why? Through this head, “${nameAt(state, token)}” knew that the verb belongs to “${word}”.`;
+    const told = `Why? With this head, the model looked back from “${nameAt(state, token)}” to “${word}”, to which the verb belongs.`;
     const why = word && agreed ? told : "Why? What this head added is missing.";
     return text ? `Without it, ${text}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
   }
-  const there = most === token ? "at itself" : `back to ${word ? `“${word}”` : "the beginning"}`;
-  return `One part of the model, an attention head, looks from “${nameAt(state, token)}” ${there}. What does the model say without it?`;
+  const from = `“${nameAt(state, token)}”`;
+  const there = most === token ? `at ${from} itself` : `back from ${from} to ${word ? `“${word}”` : "the beginning"}`;
+  return `The model predicts the next word. One part of it, an attention head, looks ${there}. What does it predict without this part?`;
 }
 
 /** What there is to learn from it, and where to go on. */
@@ -46,18 +48,29 @@ function learned({ onward }) {
   return make("p", { className: "learned" }, text, ...link);
 }
 
-export function drawHeadline(state, act) {
+/** The explorer with the box alone. @param {Record<string, string>} said the reader's language */
+export function drawExplorer(state, act, said) {
+  const headline = drawHeadline(state, act);
+  const root = make("section", { className: "explorer", tabIndex: -1 }, headline.box);
+  root.setAttribute("aria-label", "A small language model, whole");
+  shield(root);
+  speak(root, said);
+  return { state, act, headline, root };
+}
+
+function drawHeadline(state, act) {
   const box = make("div", { className: "headline", hidden: !state.gap });
-  const [words, drawn] = [make("div", { className: "words" }), make("div")];
-  drawn.innerHTML = "<svg aria-hidden='true'></svg>";
-  const arcs = drawn.firstChild;
+  const [words, above] = [make("div", { className: "words" }), make("div")];
+  above.innerHTML = "<svg aria-hidden='true'></svg>";
+  const arcs = above.firstChild;
+  let drawn = "";
   const said = make("p", { className: "why" });
   said.setAttribute("aria-live", "polite");
   const button = make("button", { type: "button", className: "cut" });
   let station = state.stations.find((s) => s.map);
   button.addEventListener("click", () => act.toggle(station.off));
   const pairs = drawPairs(state);
-  box.append(make("div", { className: "line" }, drawn, words), make("div", { className: "act" }, button, said), pairs.box);
+  box.append(make("div", { className: "line" }, above, words), make("div", { className: "act" }, button, said), pairs.box);
   if (state.pairs.length) box.append(learned(state));
 
   const middle = (t) => words.children[t].offsetLeft + words.children[t].offsetWidth / 2;
@@ -73,7 +86,7 @@ export function drawHeadline(state, act) {
       const line = `M${from} ${ARC}C${from} ${top - 8} ${to} ${top - 8} ${to} ${ARC - 2}`;
       return `<path d="${line}" stroke-width="${1 + 5 * weight}" pathLength="1" class="${isOff ? "gone" : "arc"}"/>`;
     });
-    arcs.innerHTML = paths.join("");
+    if (drawn !== paths.join("")) arcs.innerHTML = drawn = paths.join(""); // the same arc doesn't move again
   };
   let shown = "";
   const update = () => {

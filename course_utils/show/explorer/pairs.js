@@ -1,7 +1,7 @@
 /** One row per pair of words, such as "sing" and "sings": the bars left and right of an axis. */
 
 import { create as make } from "../page/nodes.js";
-import { percent } from "./stations.js";
+import { percent } from "./names.js";
 
 const LEAST = 0.2; // a probability that always fits beside the axis
 

@@ -2,7 +2,7 @@
 
 import { create as make } from "../page/nodes.js";
 import { addressOf } from "./address.js";
-import { nameAt, nameOf, percent } from "./stations.js";
+import { nameAt, nameOf, percent } from "./names.js";
 
 export const SHOWN = 6; // the number of bars
 const LONGEST = 85; // the percentage of the track for a probability of 1: its number is to the right

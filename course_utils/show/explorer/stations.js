@@ -1,8 +1,9 @@
 /** The stations (steps) of the model: the name, picture and text of each for one token. */
 
 import { colourOf, fillStripes, shadeOf } from "../page/paint.js";
-import { looks, names, number as digits, sign } from "../page/words.js";
+import { looks, names, number as digits } from "../page/words.js";
 import { headAdds, logitsOf, sharedBy, softmax } from "./lm.js";
+import { nameAt, nameOf, percent } from "./names.js";
 
 const CHANNELS = 5; // the number of a vector's channels that are written out
 const NEURONS = 5; // the number of strongest neurons, and of words, that are written out
@@ -12,17 +13,6 @@ const number = (x) => digits(x, 2);
 const rowOf = (rows, t, size) => rows.subarray(t * size, (t + 1) * size);
 const vector = (row, count = CHANNELS) => `(${Array.from(row.subarray(0, count), number).join(", ")}, …)`;
 const norm = (row) => Math.hypot(...row);
-
-/** A word as it is shown: in a text of words, the full stop is named. */
-export const nameOf = (word, { gap }) => (gap && word === "." ? "full stop" : sign(word));
-
-/** The token at `t` as it is shown: what is put before every text is its beginning. */
-export const nameAt = (state, t) =>
-  t === 0 && state.labels[0] === state.begin ? "beginning" : nameOf(state.labels[t], state);
-
-/** @param {number} share */
-export const percent = (share) =>
-  share >= 0.005 || share === 0 ? `${(100 * share).toFixed(0)}\u00a0%` : "<\u00a01\u00a0%";
 
 /** The most likely words, and `besides` words that were the most likely `before`: `[[word, share], …]`. */
 export function likeliest(shares, words, { count = 3, before = [], besides = 0, uncut = shares } = {}) {
