@@ -32,6 +32,10 @@ def calls_itself():
     return calls_itself()
 
 
+def product(query, key):
+    return query @ key
+
+
 def input_without_anybody():
     raise EOFError("EOF when reading a line")
 
@@ -100,6 +104,7 @@ PROVOKED = {
     "a layer of another dtype": (lambda: nn.Linear(4, 2)(X.double()), "Double, the other Float"),
     "half a product": (lambda: X.bfloat16() @ X.transpose(1, 2), "dtype of the input"),
     "not transposed": (lambda: X @ X, "4 on the left and 3 on the right"),
+    "in TorchScript": (lambda: torch.jit.script(product)(X, X), "4 on the left and 3 on the right"),
     "no size of 1": (lambda: X + torch.zeros(2, 3), "sizes 4 and 3 don't match"),
     "stretched": (lambda: X.expand(2, 5, 4), "can't be expanded to 5"),
     "numbers lost": (lambda: X.view(2, 5), "2, 5, multiplied together, should"),

@@ -53,6 +53,8 @@ def first_lines(error: BaseException) -> str:
         lines = str(error).strip().splitlines()
     except BaseException:  # any operation on a student's exception class may fail
         return ""
+    if lines and "in the TorchScript interpreter" in lines[0]:  # the error is below a traceback
+        lines = [lines[-1].partition(": ")[2]]
     return " ".join(line.strip() for line in lines[:3])[:300]
 
 
