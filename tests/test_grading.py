@@ -348,6 +348,23 @@ def test_a_right_answer_may_wait_within_its_time(server):
     assert done.reports["naive_mean"]["points"] == 2, done.reports["naive_mean"]["message"]
 
 
+def test_compiled_code_runs_as_it_is_written(server):
+    answer = Cell(
+        "class Mean(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x.cumsum(1) / torch.arange(1, x.shape[1] + 1).to(x)[:, None]\n"
+        "mean = torch.compile(Mean(), backend='eager')\n"
+        "@torch.compile\n"
+        "def naive_mean(x):\n"
+        "    return mean(x)\n"
+        "print(naive_mean(torch.ones(1, 2, 1)).tolist())"
+    )
+    done = graded(server, START, answer, CHECK, cell=10.0)
+    assert done.outputs[1][0]["text"] == "[[[1.0], [1.0]]]\n" and not done.happened
+    report = done.reports["naive_mean"]
+    assert report["points"] == 2 and "run without `torch.compile`" in str(report["notes"])
+
+
 def test_the_finished_part_s_code_is_noted_where_an_answer_calls_a_copy_of_it(server):
     answer = Cell(
         "import types\nfrom course_utils.attention import naive_mean as its\n"
