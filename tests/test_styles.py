@@ -1,7 +1,10 @@
 """Right answers in unusual styles are right: observing a call must neither break nor change it."""
 
+import copy
+import linecache
 import math
 import re
+from collections import Counter
 
 import pytest
 import torch
@@ -11,6 +14,10 @@ from torch.utils.checkpoint import checkpoint
 
 from whywrong import _errors, _settings, check_exercise
 from whywrong.hosting import catalogue
+
+from .answers import in_einops
+
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 
 def gelu(x):
@@ -175,18 +182,17 @@ AROUND = {
     "compile, eager": compiled_for("eager"),
     "compile, inductor": compiled_for("inductor"),
 }
-SOME = (
-    "softmax",
-    "masked_softmax",
-    "attention_scores",
-    "merge_heads",
-    "gelu",
-    "CausalSelfAttention",
-    "LayerNorm",
-    "FeedForward",
-    "MultiHeadAttention",
-    "RMSNorm",
-    "SwiGLU",
+FUNCTIONS = "naive_mean", "softmax", "masked_softmax", "attention_scores", "merge_heads", "gelu"
+MODULES = (
+    *("CausalSelfAttention", "PaddedCausalSelfAttention", "MultiHeadAttentionWrapper"),
+    *("MultiHeadAttention", "LayerNorm", "FeedForward", "TransformerBlock", "CrossAttention"),
+    *("RMSNorm", "SwiGLU"),
+)
+SOME = FUNCTIONS + MODULES
+# TorchScript takes an argument without a type for a tensor: these have no other arguments.
+SCRIPTED = (
+    *("naive_mean", "masked_softmax", "attention_scores", "merge_heads", "gelu"),
+    *("CausalSelfAttention", "LayerNorm", "FeedForward", "RMSNorm", "SwiGLU"),
 )
 
 
@@ -227,13 +233,63 @@ def by_functional_call(right):
     return Answer
 
 
-@pytest.mark.parametrize("id", SOME)
-def test_any_right_answer_is_right_in_any_style(id):
+def scripted(exercise):
+    """The reference in TorchScript, which reads its text."""
+    right, lines = exercise.reference, exercise.right.text.splitlines(keepends=True)
+
+    def script(written):
+        linecache.cache["<answer>"] = sum(map(len, lines)), None, lines, "<answer>"
+        return torch.jit.script(written)
+
+    if not isinstance(right, type):
+        return script(right)
+
+    class Answer(right):
+        def forward(self, *args, **named):
+            plain = copy.copy(self)
+            plain.__class__ = right
+            return script(plain)(*args, **named)
+
+    return Answer
+
+
+def right_answers(id):
+    """The right answer to an exercise in every style in which it can be written."""
     exercise = catalogue().find(id)
     answers = {name: in_style(exercise.reference, style) for name, style in AROUND.items()}
-    if isinstance(exercise.reference, type):
+    if id in MODULES:  # a function has no parameters
         answers["functional_call"] = by_functional_call(exercise.reference)
+    if id in SCRIPTED:
+        answers["jit.script"] = scripted(exercise)
+    if hasattr(in_einops, id):
+        answers["einops"] = getattr(in_einops, id)
+    return answers
+
+
+def refused(id, answers):
+    """The reports on answers without all points. Prints the points of each."""
+    exercise = catalogue().find(id)
     reports = {n: check_exercise(exercise, a, catalogue=catalogue()) for n, a in answers.items()}
-    said = {name: str(report) for name, report in reports.items() if not report.passed}
     print(*(f"{id}, {name}: {report.points:g}" for name, report in reports.items()), sep="\n")
-    assert not said
+    return {n: str(r) for n, r in reports.items() if not r.passed or r.points < exercise.points}
+
+
+def test_each_style_has_ten_exercises():
+    styles = Counter(style for id in SOME for style in right_answers(id))
+    assert set(styles) > set(AROUND) and min(styles.values()) >= 10, styles
+
+
+def test_a_right_answer_is_right_in_each_style():
+    tried = set()
+    for id in SOME:
+        untried = {n: a for n, a in right_answers(id).items() if n not in tried}
+        for style in [*untried][:1]:
+            tried.add(style)
+            assert not refused(id, {style: untried[style]})
+    assert tried == set(right_answers("LayerNorm"))
+
+
+@pytest.mark.full("right answers in every style")
+@pytest.mark.parametrize("id", SOME)
+def test_a_right_answer_is_right_in_any_style(id):
+    assert not refused(id, right_answers(id))
