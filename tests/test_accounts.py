@@ -11,8 +11,8 @@ from course_utils.experiments import capstone
 from course_utils.language_model import TinyLM, head_scores
 from tools.matrix import answers
 from whywrong import check_exercise
-from whywrong._accounts import account
 from whywrong._exercise import Entry
+from whywrong._quizzes import quiz
 from whywrong.hosting import Misconception, catalogue
 from whywrong.probing import relation
 
@@ -29,7 +29,7 @@ def way(id, breaks, entries, what):
     return Misconception(id, what, "Why.", "Look.", entries=entries, breaks=breaks)
 
 
-WALK = account(
+WALK = quiz(
     "walk",
     lesson="9-own/17_walk",
     points=1.0,

@@ -267,7 +267,7 @@ class Exercise:
         lesson: the notebook it belongs to, as `assignment/notebook`.
         call: the signature as the student writes it, or the name of the dict for a quiz.
         points: the maximum, a multiple of 0.25.
-        kind: "function", "class" or "quiz". A quiz with properties is an account (see `accounts`).
+        kind: "function", "class" or "quiz". A quiz with properties is an account (see `quiz`).
         cases: draws the inputs from a seed.
         probe: runs an answer on one case. Its method `glance`, if it has one, observes only the
             result.

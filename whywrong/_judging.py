@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ._accounts import judge_account
 from ._card import BehaviourResult, Row
 from ._exercise import Exercise, Misconception, Property, Trial
 from ._key import AnswerKey
@@ -34,8 +33,7 @@ def judge(
         symptoms: what each misconception is known to break, so that the search is faster.
     """
     if exercise.kind == "quiz":
-        read = judge_account if exercise.properties else judge_quiz
-        return read(exercise, observations[0])
+        return judge_quiz(exercise, observations[0])
     trials = key.trials(observations)
     report = compare(exercise, trials, whole=len(trials) == len(key.cases))
     if report.passed or not report.attempted or not report.behaviours:

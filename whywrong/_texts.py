@@ -48,7 +48,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ._accounts import account
 from ._exercise import Entry, Exercise, Misconception, Rules
 from ._programs import Edit, Names, Program, place
 from ._quizzes import quiz
@@ -318,7 +317,7 @@ def exercise_from(text: Text, package: str) -> Exercise:
     The Python file defines `cases(seed)`, `probe` and `expect(case)`; it may define `properties`, a
     tuple; `signs`, functions by misconception id; `notes`, a function; `forbidden`, operator names;
     `tolerance`; and in an account `fits`, functions by misconception id, `measure` and `made` (see
-    `account`). A quiz needs no such file.
+    `quiz`). A quiz needs no such file.
 
     Args:
         package: the name of the catalogue, a prefix of its modules' names.
@@ -369,26 +368,20 @@ def _rules(text: Text, module: ModuleType) -> Rules:
 
 
 def _quiz(text: Text, lesson: str, module: ModuleType | None) -> Exercise:
-    about = text.head.get("about", "")
-    told: dict[str, Any] = {
-        "lesson": lesson,
-        "points": text.points,
-        "about": about,
-        "entries": text.entries,
-    }
-    told |= {"hints": text.hints, "misconceptions": text.misconceptions}
-    if not text.is_account:
-        return quiz(text.id, **told)
-    if module is None:
+    if text.is_account and module is None:
         text.refuse(1, f"there is no {text.id}.py next to it, with the relations of its entries")
-    return account(
+    known = ("fits", "notes", "measure", "made")
+    more = {name: getattr(module, name) for name in known if hasattr(module, name)}
+    return quiz(
         text.id,
-        relations=module.properties,
-        notes=getattr(module, "notes", lambda given: []),
-        fits=getattr(module, "fits", {}),
-        measure=getattr(module, "measure", None),
-        made=getattr(module, "made", dict),
-        **told,
+        lesson=lesson,
+        points=text.points,
+        about=text.head.get("about", ""),
+        entries=text.entries,
+        misconceptions=text.misconceptions,
+        hints=text.hints,
+        relations=getattr(module, "properties", ()),
+        **more,
     )
 
 

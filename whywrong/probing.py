@@ -2,13 +2,13 @@
 operators, another device, the parameters of a module; and the types of what properties judge.
 """
 
-from ._accounts import relation
 from ._calling import cotangent, differentiate, see_calls, see_half, untouched
 from ._errors import WrongWeights, first_lines
 from ._exercise import Expected, Trial, Verdict
 from ._modules import happened_there, inject, part, placed
 from ._observation import class_name
 from ._properties import evidence
+from ._quizzes import relation
 from ._watching import THERE, Operators, happened_elsewhere, moved
 
 __all__ = [
