@@ -171,20 +171,3 @@ def see_gradients(
     except Exception as error:
         observed.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
     return out
-
-
-def see_half(call: Call, case: Case, observed: Observation) -> None:
-    """Makes one call in bfloat16 and records `half`, or the fact `half` with the error."""
-    try:
-        with torch.no_grad():
-            out = call([fresh(v, dtype=torch.bfloat16) for v in case.inputs.values()])
-    except Exception as error:
-        said = first_lines(error)
-        missing = isinstance(error, NotImplementedError) or "not implemented" in said.lower()
-        observed.facts["half"] = "" if missing else f"{type(error).__name__}: {said}"
-        return
-    _, tensor = plain(out)
-    if tensor is not None and tensor.is_floating_point():
-        observed.tensors["half"] = tensor.float()
-        if isinstance(out, Tensor) and tensor.dtype != torch.bfloat16:  # a float has no dtype
-            observed.facts["half_dtype"] = str(tensor.dtype).removeprefix("torch.")

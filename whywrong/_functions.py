@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._answers import takes_names
-from ._calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
+from ._calling import cotangent, fresh, see_calls, see_gradients, set_seed
 from ._errors import later_calls
 from ._exercise import Case
 from ._observation import Observation
@@ -21,8 +21,7 @@ class FunctionProbe:
 
     Each case gives `out`; `grad:<name>` for each floating-point input named in `gradients`; the
     facts of `calling.see_calls` and `elsewhere`; and with `watch`, the fact `ops`. A case with the
-    role "typical" also gives `half`. A case with the option `once` gives only `out`, for sizes that
-    take long.
+    option `once` gives only `out`, for sizes that take long.
 
     Args:
         gradients: names of inputs that gradients must reach.
@@ -57,8 +56,6 @@ class FunctionProbe:
         if tensors:
             inputs = [moved(v) for v in case.inputs.values()]
             observed.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
-        if "typical" in case.roles and any(v.is_floating_point() for v in tensors):
-            see_half(call, case, observed)
         if self.extra:
             with later_calls():
                 self.extra(answer, case, observed)

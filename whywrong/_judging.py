@@ -114,7 +114,9 @@ def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
     fit = [] if errors else [t for t in trials if usual["shape"].verdict(t) is not False]
     others = [_result(p, trials, fit) for p in exercise.properties]
     results = [r for r in (*found.values(), *others) if r.holds is not None]
-    results = _without_consequences(results)
+    broken = {r.id for r in results if not r.holds}
+    if broken & {"values", "unmodified"}:  # then a gradient can only be wrong as a consequence
+        results = [r for r in results if r.holds or r.id != "gradients"]
     if not (found["runs"].holds and found["shape"].holds):  # other properties weren't always judged
         results = [r for r in results if not r.holds]
     return results
@@ -257,17 +259,6 @@ USUAL = {
     "kept": "kept_between_calls",
 }
 FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before any other property
-CONSEQUENCES = {
-    "gradients": {"values", "unmodified"},
-    "half": {"runs", "values", "dtype"},
-    "trains": {"runs", "values", "stable", "gradients"},
-}
-
-
-def _without_consequences(results: Sequence[BehaviourResult]) -> list[BehaviourResult]:
-    """Leaves out rows that fail only because another one fails."""
-    failed = {r.id for r in results if not r.holds}
-    return [r for r in results if r.holds or not CONSEQUENCES.get(r.id, set()) & failed]
 
 
 def _partial(
@@ -277,12 +268,10 @@ def _partial(
 
     The right idea earns three quarters: the values are right and something else isn't, or they are
     wrong only for other dtypes or large numbers. It earns half if the method isn't the one that the
-    exercise is about. A refusal with a wrong message costs a quarter point. Any other answer earns
-    up to a quarter, by its share of creditable properties, unless it is a constant or a copy.
+    exercise is about. Any other answer earns up to a quarter, by its share of creditable
+    properties, unless it is a constant or a copy.
     """
     holds = {r.id: r.holds for r in results}
-    if {r.id for r in results if not r.holds} == {"says_why"}:
-        return exercise.points - 0.25, "The message alone costs a quarter point."
     usual = [t for t in trials if not t.case.beside_the_idea]
     if _right_idea(exercise, results) or (
         len(usual) < len(trials) and _right_idea(exercise, _rows(exercise, usual))
@@ -343,9 +332,6 @@ def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[st
             "Your float64 input is converted to float32 on the way. No points are lost; "
             "`dtype=x.dtype` keeps the precision."
         )
-    wider = {o.facts["half_dtype"] for o in observations if "half_dtype" in o.facts}
-    if passed and wider:
-        notes.append(f"For a bfloat16 input the result is {wider.pop()}. No points are lost.")
     if any("compiles" in o.facts for o in observations):
         notes.append("Checks run without `torch.compile`: your code was called as it is written.")
     printed = observations[0].facts.get("printed") if observations else None

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._calling import cotangent, fresh, see_calls, see_gradients, see_half, set_seed
-from ._comparing import near, same
+from ._calling import cotangent, fresh, see_calls, see_gradients, set_seed
 from ._errors import WrongWeights, first_lines, later_calls
 from ._exercise import Case, Expected, Property, Verdict
 from ._functions import doubled
@@ -122,11 +121,10 @@ class ModuleProbe:
 
     Each case gives `out` (evaluation mode) and the facts of `calling.see_calls`; `grad:<input>` and
     `grad:<weight>`; if the case's dropout is 0, also `train` and its gradients as `train-grad:…`,
-    from training mode; as `traits`, the number of trainable parameters and whether a call changed
-    the mode or a weight. A case with the role "typical" or "device" also gives `elsewhere`;
-    "typical" also gives `half`. With the option `once`, a case gives only `out`, for sizes that
-    take long. With the option `train`, a case to be refused runs in training mode. The option
-    `others` contains arguments of additional modules. Without inputs, the module is only
+    from training mode; as a trait, the number of trainable parameters. A case with the role
+    "typical" or "device" also gives `elsewhere`. With the option `once`, a case gives only `out`,
+    for sizes that take long. With the option `train`, a case to be refused runs in training mode.
+    The option `others` contains arguments of additional modules. Without inputs, the module is only
     constructed.
 
     Args:
@@ -152,25 +150,20 @@ class ModuleProbe:
         observed.facts["traits"] = {}
         set_seed(1)
         module = build(answer, case)
-        drawn, before = torch.get_rng_state(), _kept(module)
+        before = _kept(module)
         if not self._see_first_calls(answer, module, case, observed) or case.refuses is not None:
             return observed
         # Construction takes as long as a call: a module that keeps nothing of a call is reused.
-        steady = _is_steady(observed) and _kept(module) == before
+        steady = not UNSTEADY & observed.facts.keys() and _kept(module) == before
         self._see_gradients(
             (module if steady else build(answer, case)).eval(), case, observed, "grad:"
         )
         if not _dropout(case):
             steady = steady and "gradient_error" not in observed.facts
             self._see_training(module if steady else build(answer, case), case, observed)
-        if "typical" in case.roles:
-            self._see_another(answer, module, case, observed, drawn)
         if case.roles & {"typical", "device"}:
             training = bool(case.options.get("train"))
             observed.facts["elsewhere"] = happened_there(module.train(training), case)
-        if "typical" in case.roles:
-            half = build(answer, case, torch.bfloat16).eval()
-            see_half(lambda args: half(*args), case, observed)
         if self.extra:
             with later_calls():
                 self.extra(partial(_made, answer, case), case, observed)
@@ -179,17 +172,14 @@ class ModuleProbe:
     def _see_first_calls(
         self, answer: Any, module: nn.Module, case: Case, observed: Observation
     ) -> bool:
-        """Records mode, results, operators and parameters; returns whether there is a result."""
+        """Records results, operators and parameters; returns whether there is a result."""
         for args, kwargs in case.options.get("others", ()):  # it keeps nothing of other modules
             with contextlib.suppress(Exception):
                 answer(*args, **kwargs)
-        if not all(m.training for m in module.modules()):
-            observed.traits["mode"] = "begins in evaluation mode"
         operators = Operators() if self.watch and not own_code.get() else None
-        training = bool(case.options.get("train"))
-        with _unchanged(module.train(training), observed.traits):
-            watch = operators.watch() if operators else None
-            worth = see_calls(lambda args: module(*args), case, observed, watch)
+        module.train(bool(case.options.get("train")))
+        watch = operators.watch() if operators else None
+        worth = see_calls(lambda args: module(*args), case, observed, watch)
         if operators:
             observed.facts["ops"] = operators.names()
         learned = [*module.parameters(), *module.buffers()]
@@ -200,37 +190,22 @@ class ModuleProbe:
             observed.facts["unregistered"] = lost
         return worth
 
-    def _see_another(
-        self, answer: Any, module: nn.Module, case: Case, observed: Observation, drawn: Tensor
-    ) -> None:
-        """Whether a second module has its own weights, and others under a different seed; and
-        whether the first one uses new weights after a call with others."""
-        set_seed(2)
-        if _shared(module, build(answer, case)):
-            observed.traits["weights"] = "shares its weights with another one"
-        if torch.equal(drawn, torch.get_rng_state()):  # whatever the seed was before
-            observed.facts.setdefault("left_behind", []).append("the random seed")
-        if _keeps_weights(answer, module.eval(), case):
-            observed.traits.setdefault("weights", "uses weights that it copied before they changed")
-
     def _see_training(self, module: nn.Module, case: Case, observed: Observation) -> None:
         """With a dropout of 0, everything is as in evaluation mode."""
-        with _unchanged(module.train(), observed.traits):
-            if case.roles & {"typical", "device", "padded"}:
-                trained = Observation()
-                see_calls(lambda args: module(*args), case, trained)
-                observed.facts["types"]["train"] = trained.facts["types"]["out"]
-                if "out" in trained.tensors:
-                    observed.tensors["train"] = trained.tensors["out"]
-                for fact in ("modified", "unstable", "overwritten", "device", "left_behind"):
-                    if fact in trained.facts:
-                        observed.facts.setdefault(fact, trained.facts[fact])
-                self._see_gradients(module, case, observed, "train-grad:")
-            else:
-                out = self._see_gradients(module, case, observed, "train-grad:")
-                observed.put(
-                    "train", module(*map(fresh, case.inputs.values())) if out is None else out
-                )
+        module.train()
+        if case.roles & {"typical", "device", "padded"}:
+            trained = Observation()
+            see_calls(lambda args: module(*args), case, trained)
+            observed.facts["types"]["train"] = trained.facts["types"]["out"]
+            if "out" in trained.tensors:
+                observed.tensors["train"] = trained.tensors["out"]
+            for fact in ("modified", "unstable", "overwritten", "device", "left_behind"):
+                if fact in trained.facts:
+                    observed.facts.setdefault(fact, trained.facts[fact])
+            self._see_gradients(module, case, observed, "train-grad:")
+        else:
+            out = self._see_gradients(module, case, observed, "train-grad:")
+            observed.put("train", module(*map(fresh, case.inputs.values())) if out is None else out)
 
     def glance(self, answer: Any, case: Case) -> Observation:
         """Only the result, in evaluation mode; with the option `drops`, also a few draws."""
@@ -286,12 +261,6 @@ def gradients_as_weights(module: nn.Module) -> Iterator[None]:
             parameter.grad = None
 
 
-def _is_steady(observed: Observation) -> bool:
-    """Whether the observed calls have left the module unchanged."""
-    unsteady = {"modified", "unstable", "overwritten"} & observed.facts.keys()
-    return not (unsteady or {"mode", "weights"} & observed.traits.keys())
-
-
 def _kept(module: nn.Module) -> list[Any]:
     """What a module keeps besides its parameters and its mode; two such lists are equal as long as
     nothing was added or overwritten."""
@@ -302,52 +271,13 @@ def _kept(module: nn.Module) -> list[Any]:
     return kept
 
 
-def _shared(one: nn.Module, other: nn.Module) -> bool:
-    return bool({*map(id, one.parameters())} & {*map(id, other.parameters())})
-
-
-def _keeps_weights(answer: Any, module: nn.Module, case: Case) -> bool:
-    """Whether a module that has been called computes with its earlier weights once it has others,
-    unlike a fresh one."""
-    weights = case.options.get("weights", {})
-    other_weights = {name: 0.5 * w.roll(1, 0) + 0.1 for name, w in weights.items()}
-
-    def call(module: nn.Module) -> Tensor:
-        set_seed(1)
-        out: Tensor = module(*map(fresh, case.inputs.values()))
-        return out
-
-    with contextlib.suppress(Exception), torch.no_grad():
-        set_seed(1)
-        untried = build(answer, case).eval()
-        call(module)
-        for one in (module, untried):
-            _give(one, other_weights, case)
-        late, right = call(module), call(untried)
-        _give(module, weights, case)
-        return not near(late, right)
-    return False
-
-
 def _size(value: Any) -> int:
     return len(value) if isinstance(value, dict | list | set) else 0
 
 
 OF_EACH_MODULE = {*vars(nn.Module())}
+UNSTEADY = {"modified", "unstable", "overwritten"}  # facts of a module that a call changes
 PARTS_AND_MODE = {"_parameters", "_buffers", "_modules", "training"}
-
-
-@contextlib.contextmanager
-def _unchanged(module: nn.Module, traits: dict[str, Any]) -> Iterator[None]:
-    """Records whether calls changed a module's mode or its weights."""
-    modes = [(m, m.training) for m in module.modules()]
-    before = {n: p.detach().clone() for n, p in module.named_parameters()}
-    yield
-    if any(m.training != mode for m, mode in modes):
-        traits.setdefault("mode", "changed its mode")
-    after = dict(module.named_parameters())
-    if any(not same(p, after.get(n)) for n, p in before.items()):
-        traits["weights"] = "changed its weights"
 
 
 def _made(
@@ -454,12 +384,6 @@ def _registered(case: Case, observed: Observation, expected: Expected) -> Verdic
     return "unregistered" not in observed.facts if "trainable" in observed.traits else None
 
 
-def _own_state(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    if "trainable" not in observed.traits:
-        return None
-    return observed.traits.get("mode") or observed.traits.get("weights") or True
-
-
 MODULE_PROPERTIES = (
     Property(
         "parameters",
@@ -473,11 +397,5 @@ MODULE_PROPERTIES = (
         "PyTorch finds all its parameters",
         _registered,
         breaks="PyTorch doesn't find all its parameters, so no optimizer trains them",
-    ),
-    Property(
-        "own_state",
-        "It starts in training mode, and a call changes neither its mode nor its weights",
-        _own_state,
-        secondary=True,
     ),
 )

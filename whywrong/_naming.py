@@ -201,8 +201,8 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: b
         return False
     theirs = Trial(t.case, b, t.expected)
     if a.error:
-        refusal = [_named(exercise, id) for id in ("refuses", "says_why")]
-        same = all(p.verdict(t) == p.verdict(theirs) for p in refusal)
+        refusal = _named(exercise, "refuses")
+        same = refusal.verdict(t) == refusal.verdict(theirs)
         return same and _lacks(a.error) == _lacks(b.error or {})
     facts = [f for f in FACTS if strict or f != "device"]
     if any(a.facts.get(f) != b.facts.get(f) for f in facts) or a.traits != b.traits:
@@ -219,8 +219,7 @@ def same_observation(exercise: Exercise, t: Trial, wrong: Observation, strict: b
     failing = (p for p in compared if p.draws and p.verdict(t) not in (True, None))
     if not all(p.draws(t, theirs) for p in failing if p.draws):
         return False
-    every = {*a.tensors, *b.tensors} - {"half"}
-    names = [n for n in every if not n.startswith(("draw:", "judged:"))]
+    names = [n for n in {*a.tensors, *b.tensors} if not n.startswith(("draw:", "judged:"))]
     return all(n in a.tensors and n in b.tensors for n in names) and all(
         _alike(exercise, t.case, a.tensors[n], b.tensors[n], strict) for n in names
     )

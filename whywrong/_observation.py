@@ -24,12 +24,11 @@ class Observation:
     Facts the judge knows: `error` (type, bases, message, where, kind, later), `types` (the type of
     each result), `modified` (names of changed inputs), `unstable` ("random", "seed" or "memory"),
     `overwritten` (an earlier result changed), `device` (where the result was, where it should be),
-    `elsewhere` (what happened on another device), `half` (what happened in bfloat16), `left_behind`
-    (changed settings), `borrowed` (finished parts that were called), `gradient_error`,
-    `unregistered` (collections whose parameters PyTorch doesn't find), `unread` (gradients of
-    weights that are stored in another form), `ops` (operators that ran), `printed` (count, first
-    lines), `not_attempted`, `entries` (of a quiz), `traits` (anything else that
-    distinguishes an exercise's wrong answers).
+    `elsewhere` (what happened on another device), `left_behind` (changed settings), `borrowed`
+    (finished parts that were called), `gradient_error`, `unregistered` (collections whose
+    parameters PyTorch doesn't find), `unread` (gradients of weights that are stored in another
+    form), `ops` (operators that ran), `printed` (count, first lines), `not_attempted`, `entries`
+    (of a quiz), `traits` (anything else that distinguishes an exercise's wrong answers).
 
     Named tensors are results. An exercise's own properties judge those that begin with `judged:`,
     because the right values are not known where answers run.

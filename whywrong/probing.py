@@ -2,7 +2,7 @@
 operators, another device, the parameters of a module; and the types of what properties judge.
 """
 
-from ._calling import cotangent, differentiate, see_calls, see_half, untouched
+from ._calling import cotangent, differentiate, see_calls, untouched
 from ._errors import WrongWeights, first_lines
 from ._exercise import Expected, Trial, Verdict
 from ._modules import happened_there, inject, part, placed
@@ -31,6 +31,5 @@ __all__ = [
     "placed",
     "relation",
     "see_calls",
-    "see_half",
     "untouched",
 ]

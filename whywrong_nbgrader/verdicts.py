@@ -115,7 +115,7 @@ def shown_case(case: Case) -> bytes:
 
 
 # The allowed forms of facts.
-TEXTS = "unstable", "elsewhere", "half", "half_dtype", "gradient_error", "slopes", "not_given_back"
+TEXTS = "unstable", "elsewhere", "gradient_error", "not_given_back"
 LISTS = "modified", "device", "left_behind", "borrowed", "unread", "ops", "read_instead"
 SWITCHES = "overwritten", "not_attempted", "compiles", "forward_unwritten"
 

@@ -22,11 +22,8 @@ from whywrong.probing import (
     Expected,
     Trial,
     Verdict,
-    cotangent,
-    first_lines,
     happened_there,
     inject,
-    see_half,
 )
 
 TEXTS, REFERENCE = 4_000, 8_000  # draws of an answer or a mistake, and of what is right
@@ -154,15 +151,11 @@ def with_dropout(
 
 def see_dropout(make: Callable[..., Any], case: Case, observed: Observation) -> None:
     """Records the moments of draws in training mode; what calls of two modules with two seeds have
-    in common, though they shouldn't; gradients; bfloat16, and another device."""
+    in common, though they shouldn't; and another device."""
     if "dropout" not in case.roles:
         return
     module = _see_in_common(make, case, observed)
     observed.put("draw:moments", moments_of(module, case, TEXTS))
-    see_slope(make, case, observed)
-    half = make(torch.bfloat16, as_made=True).train()
-    see_half(lambda args: half(*args), case, observed)
-    observed.tensors.pop("half", None)  # draws
     observed.facts["elsewhere"] = happened_there(make(as_made=True).train(), case)
 
 
@@ -206,35 +199,6 @@ def _in_common(draws: Sequence[Tensor], still: Tensor) -> str:
     if torch.allclose(one, one[:1], atol=1e-6):
         return "uses one draw for the whole batch"
     return ""
-
-
-def see_slope(make: Callable[..., Any], case: Case, observed: Observation) -> None:
-    """Of one draw, along a direction of all parameters: measured, and from the gradients."""
-    module = make(torch.float64, as_made=True)
-    inputs = [fresh(v, dtype=torch.float64) for v in case.inputs.values()]
-
-    def total() -> Tensor:
-        set_seed(3)
-        out = module(*inputs)
-        return (out * cotangent(out)).sum()
-
-    def go(step: float) -> None:
-        for p in module.parameters():
-            p.data.add_(cotangent(p), alpha=step)
-
-    try:
-        total().backward()
-        slope = sum(
-            (p.grad * cotangent(p)).sum() for p in module.parameters() if p.grad is not None
-        )
-        with torch.no_grad():
-            go(1e-6)
-            above = total()
-            go(-2e-6)
-            measured = (above - total()) / 2e-6
-        observed.put("draw:slopes", torch.stack([measured.detach(), torch.as_tensor(slope)]))
-    except Exception as error:
-        observed.facts["slopes"] = f"{type(error).__name__}: {first_lines(error)}"
 
 
 # ---------------------------------------------------------------- what the draws show
@@ -291,23 +255,4 @@ def _how_much(mine: Tensor, right: Tensor) -> str:
     return f"drops {how or 'something else'}{average}"
 
 
-@true_of(
-    "Gradients match the result in training with dropout, too",
-    secondary=True,
-    role="dropout",
-    draws=alike,
-    breaks="In training with dropout, gradients don't match the result: is a step detached, or "
-    "written over?",
-)
-def trains(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    if "slopes" in observed.facts:
-        return f"raises {observed.facts['slopes']}"
-    return slopes_agree(observed)
-
-
-def slopes_agree(observed: Observation) -> bool:
-    measured, by_gradient = observed.tensors["draw:slopes"].tolist()
-    return bool(abs(measured - by_gradient) <= 0.02 * max(abs(measured), 0.1))
-
-
-DROPOUT, TRAINS = dropout, trains
+DROPOUT = dropout

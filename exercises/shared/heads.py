@@ -14,7 +14,7 @@ from course_utils import attention
 from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, fresh, near, set_seed, true_of
 from whywrong.probing import Expected, Verdict
 
-from .dropout import DROPOUT, TRAINS, see_dropout, with_dropout
+from .dropout import DROPOUT, see_dropout, with_dropout
 
 # The built-in attention, by any name, would solve the exercises of lessons 04 to 07.
 BUILT_IN = (
@@ -369,6 +369,5 @@ HEAD_PROPERTIES = (
     sums_to_one,
     any_length,
     DROPOUT,
-    TRAINS,
     *MODULE_PROPERTIES,
 )

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from whywrong import Case, ModuleProbe, Observation
 from whywrong.probing import WrongWeights, class_name
 
-from .dropout import trains
 from .heads import PROJECTIONS
 from .many_heads import ATTENTION_PROPERTIES
 
@@ -199,7 +198,5 @@ CHANGED: dict[str, dict[str, Any]] = {
     "nothing_seen": {"role": "blind"},  # also without recording gradients
 }
 PROPERTIES = tuple(
-    replace(property, **CHANGED.get(property.id, {}))
-    for property in ATTENTION_PROPERTIES
-    if property is not trains
+    replace(property, **CHANGED.get(property.id, {})) for property in ATTENTION_PROPERTIES
 )

@@ -15,7 +15,7 @@ from course_utils import attention
 from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, Property, fresh, near, set_seed
 from whywrong.probing import Expected, Verdict, inject
 
-from .dropout import DROPOUT, TRAINS, see_dropout, with_dropout
+from .dropout import DROPOUT, see_dropout, with_dropout
 from .heads import (
     PROJECTIONS,
     holes,
@@ -390,6 +390,5 @@ ATTENTION_PROPERTIES = (
     ),
     NOTHING_KEPT,
     DROPOUT,
-    TRAINS,
     *MODULE_PROPERTIES,
 )

@@ -27,7 +27,7 @@ from whywrong import (
 from whywrong.probing import Expected, Verdict, inject
 
 from .blocks import network_weights, norm_oracle, norm_weights, under
-from .dropout import DROPOUT, TRAINS, see_dropout
+from .dropout import DROPOUT, see_dropout
 from .heads import linear_weights, projections
 from .many_heads import NOTHING_KEPT, split_oracle
 
@@ -328,6 +328,5 @@ POST_PROPERTIES: tuple[Property, ...] = (
     padding,
     NOTHING_KEPT,
     replace(DROPOUT, secondary=True),
-    TRAINS,
     *MODULE_PROPERTIES,
 )

@@ -4,7 +4,7 @@ import torch
 
 from course_utils import transformer
 from exercises.shared.blocks import each_apart, network_oracle, network_weights
-from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
+from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
 from whywrong import (
     MODULE_PROPERTIES,
     Case,
@@ -108,7 +108,7 @@ def bends(case, observed, expected):
     return not near(t["twice"] - t["nothing"], 2 * (t["out"] - t["nothing"]))
 
 
-properties = (depends, each_apart, bends, DROPOUT, TRAINS, *MODULE_PROPERTIES)
+properties = (depends, each_apart, bends, DROPOUT, *MODULE_PROPERTIES)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"x": "B T d_model", "pad_mask": "B T"}

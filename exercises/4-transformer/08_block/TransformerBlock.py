@@ -4,7 +4,7 @@ import torch
 
 from course_utils import transformer
 from exercises.shared.blocks import BlockSizes, block_oracle, block_sizes, block_weights
-from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
+from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import LISTENS, NO_FUTURE, NOTHING_KEPT, PADDING_SILENT
 from whywrong import (
@@ -162,7 +162,6 @@ properties = (
     PADDING_SILENT,
     NOTHING_KEPT,
     DROPOUT,
-    TRAINS,
     *MODULE_PROPERTIES,
 )
 

@@ -141,13 +141,13 @@ def usual(case, observed, expected):
     return bool(observed.traits["usual"])
 
 
-parameters, registered, own_state = MODULE_PROPERTIES
+parameters, registered = MODULE_PROPERTIES
 rows = replace(
     parameters,
     text="It learns its two tables and nothing else",
     breaks="Its trainable parameters are not its two tables alone",
 )
-properties = (words, silent, places, sequences, nothing_kept, usual, rows, registered, own_state)
+properties = (words, silent, places, sequences, nothing_kept, usual, rows, registered)
 
 # The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"ids": "B T"}

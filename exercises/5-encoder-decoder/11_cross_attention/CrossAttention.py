@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from course_utils import attention
-from exercises.shared.dropout import DROPOUT, TRAINS, see_dropout, with_dropout
+from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
 from exercises.shared.many_heads import NOTHING_KEPT
 from exercises.shared.two_texts import (
@@ -221,7 +221,6 @@ properties = (
     to_itself,
     NOTHING_KEPT,
     replace(DROPOUT, secondary=True),
-    TRAINS,
     *MODULE_PROPERTIES,
 )
 

@@ -15,7 +15,6 @@ from whywrong.probing import (
     happened_elsewhere,
     moved,
     see_calls,
-    see_half,
 )
 
 NEW = ("query", "key", "value")
@@ -155,7 +154,6 @@ class StepProbe:
         inputs = list(map(moved, case.inputs.values()))
         observed.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
         if "typical" in case.roles:
-            see_half(call, case, observed)
             observed.facts["traits"] = {"goes_on": goes_on_from(answer, case["query"].shape)}
         return observed
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from exercises.shared.blocks import block_oracle, network_oracle, norm_oracle, under
-from exercises.shared.dropout import see_slope, slopes_agree
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import side_by_side, wrapper_oracle
 from exercises.shared.models import (
@@ -84,8 +83,6 @@ def see(make, case, observed):
             observed.put_judged(name, alone(fresh(x)))
     with contextlib.suppress(Exception):
         see_names(model, case, observed)
-    if "unread" in observed.facts:
-        see_slope(make, case, observed)
     with contextlib.suppress(Exception):
         see_beginning(type(model)(*case.options["args"]), case, observed)
 
@@ -230,24 +227,8 @@ def hides(case, observed, expected):
     return near(observed.tensors["long again"][:, 0], observed.tensors["changed"][:, 0])
 
 
-@true_of(
-    "Gradients match the result",
-    secondary=True,
-    role="typical",
-    breaks="Gradients don't match the result: is a step detached?",
-)
-def slopes(case, observed, expected):
-    """Of a model that stores its weights in another form, so that no gradient can be compared."""
-    if not near(observed.tensors["out"], expected["out"], 1e-5):
-        return None
-    if "slopes" in observed.facts:
-        return f"raises {observed.facts['slopes']}"
-    return slopes_agree(observed)
-
-
 properties = (
     *TEXT_PROPERTIES,
-    slopes,
     hides,
     right_alone("embed_alone", f"Your `embed`, {ALONE}", "embed"),
     right_alone(
