@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_output
 from nbgrader.utils import determine_grade
 
 from course_utils.desk.checks import catalogue, check
-from whywrong._answers import argument_mismatch
+from whywrong._checker import argument_mismatch
 from whywrong.hosting import Misconception, describe
 
 COURSE = catalogue()

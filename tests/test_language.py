@@ -13,9 +13,9 @@ from course_utils.desk import language as desk_language
 from course_utils.show import drawing
 from tools import sentences
 from tools.translations import TRANSLATIONS, languages
-from whywrong import Report, _language, check_exercise
+from whywrong import Report, _course, check_exercise
 from whywrong._card import rich
-from whywrong._language import Strings
+from whywrong._course import Strings
 from whywrong.hosting import MARKER, joined, localised, plain_text, speaking
 from whywrong_nbgrader.cells import nbgrader_metadata
 from whywrong_nbgrader.notebooks import Graded, card
@@ -43,12 +43,12 @@ def german(tmp_path, monkeypatch):
     folder = tmp_path / "xx" / "strings"
     folder.mkdir(parents=True)
     (folder / "words.json").write_text(json.dumps(WORDS), encoding="utf-8")
-    for asking in (_language, desk_language):
+    for asking in (_course, desk_language):
         monkeypatch.setattr(asking, "installed", lambda: SimpleNamespace(translations=tmp_path))
     monkeypatch.delenv("COURSE_LANGUAGE", raising=False)
-    _language.strings.cache_clear()
+    _course.strings.cache_clear()
     yield
-    _language.strings.cache_clear()
+    _course.strings.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from torch import nn
 from tools import ANSWERS
 from tools.matrix import loaded
 from whywrong import check_exercise
-from whywrong._programs import Program
+from whywrong._exercise import Program
 from whywrong.hosting import catalogue
 
 COURSE = catalogue()

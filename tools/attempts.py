@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils import attention
-from whywrong._programs import Names, Program
+from whywrong._exercise import Names, Program
 from whywrong._texts import Section, Text, TextError
 from whywrong.hosting import catalogue
 

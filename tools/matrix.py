@@ -33,10 +33,10 @@ from filelock import FileLock
 from whywrong import Report, check_exercise
 from whywrong._catalogue import kept_symptoms
 from whywrong._checker import observe
-from whywrong._comparing import measured
 from whywrong._judging import compare, judge
 from whywrong._key import begin_key
 from whywrong._naming import symptoms_of
+from whywrong._observation import measured
 from whywrong._quizzes import filled
 from whywrong.hosting import AnswerKey, Exercise, catalogue, run
 

@@ -2,7 +2,7 @@
 
 `translations/LANGUAGE/strings/` has one JSON file per lesson, with the sentences of its hints,
 figures and cards; `frame.json` has those of the engine and the desk, whose parts in braces stand
-for names and numbers. A sentence that isn't there stays English: see `whywrong/_language.py`.
+for names and numbers. A sentence that isn't there stays English: see `whywrong/_course.py`.
 
     python -m tools.sentences 01             how many of lesson 01 are translated, and what is wrong
     python -m tools.sentences --missing 01   also adds the missing ones to its file, with ""; if
@@ -27,7 +27,7 @@ from itertools import cycle, pairwise, product
 from pathlib import Path
 
 from course_utils.desk.guesses import kept_back
-from whywrong._language import PLACEHOLDER, Strings, localised_line, sentences_of
+from whywrong._course import PLACEHOLDER, Strings, localised_line, sentences_of
 from whywrong._texts import meanings, shared_sentences
 from whywrong.hosting import catalogue
 

@@ -22,15 +22,12 @@ A program that shows exercises finds them with `Catalogue`, runs `check_exercise
 an answer that runs in another process. All other modules are private.
 """
 
-from ._calling import fresh, set_seed
 from ._catalogue import Catalogue
 from ._checker import check_exercise
-from ._comparing import near, same
-from ._draw import Draw
-from ._exercise import Case, Property, true_of
-from ._functions import FunctionProbe, expect_function
+from ._exercise import Case, Draw, Property, true_of
+from ._functions import FunctionProbe, expect_function, fresh, set_seed
 from ._modules import MODULE_PROPERTIES, ModuleProbe, expect_module
-from ._observation import Observation
+from ._observation import Observation, near, same
 from ._report import Report
 
 __all__ = [

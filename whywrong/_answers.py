@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ._exercise import Case
 from ._observation import class_name
 
 DATA = (Tensor, nn.Module, int, float, list, tuple)  # that an argument may hold
@@ -74,27 +73,6 @@ def _is_of_torch(answer: Any) -> bool:
         isinstance(answer, types.BuiltinFunctionType) and "torch" in str(answer)
     )
     return isinstance(answer, kinds) and named
-
-
-def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]) -> str | None:
-    """Why an answer can't be called with every case's inputs, or its class can't be constructed
-    with every case's arguments; None if it can."""
-    if signature is None:
-        return None
-    for case in cases:
-        ordered = any(p.kind is p.POSITIONAL_ONLY for p in signature.parameters.values())
-        keywords = () if ordered else case.options.get("keywords", ())
-        if "args" in case.options:  # the module takes the inputs
-            bound = case.options["args"], case.options.get("kwargs", {})
-        else:
-            given = (v for n, v in case.inputs.items() if n not in keywords)
-            bound = tuple(given), {n: case.inputs[n] for n in keywords}
-        try:
-            signature.bind(*bound[0], **bound[1])
-        except TypeError:
-            taken = [p.name for p in signature.parameters.values()]
-            return f"yours takes ({', '.join(taken)})" if taken else "yours takes no arguments"
-    return None
 
 
 def takes_names(answer: Any) -> bool:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ._language import localised
+from ._course import localised
 
 NOT_ATTEMPTED = "Not attempted yet."
 # Chinese has no spaces between words, so a star is plain only next to Latin letters and digits.

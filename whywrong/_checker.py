@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ._answers import (
     Described,
-    argument_mismatch,
     describe,
     has_bound,
     looks_unwritten,
@@ -194,4 +194,25 @@ def _not_an_answer(exercise: Exercise, answer: Described, cases: Sequence[Case])
         if mismatch:
             said = f"The check calls it as `{exercise.call}`, but {mismatch}."
             return Report.nothing(exercise, said)
+    return None
+
+
+def argument_mismatch(signature: inspect.Signature | None, cases: Sequence[Case]) -> str | None:
+    """Why an answer can't be called with every case's inputs, or its class can't be constructed
+    with every case's arguments; None if it can."""
+    if signature is None:
+        return None
+    for case in cases:
+        ordered = any(p.kind is p.POSITIONAL_ONLY for p in signature.parameters.values())
+        keywords = () if ordered else case.options.get("keywords", ())
+        if "args" in case.options:  # the module takes the inputs
+            bound = case.options["args"], case.options.get("kwargs", {})
+        else:
+            given = (v for n, v in case.inputs.items() if n not in keywords)
+            bound = tuple(given), {n: case.inputs[n] for n in keywords}
+        try:
+            signature.bind(*bound[0], **bound[1])
+        except TypeError:
+            taken = [p.name for p in signature.parameters.values()]
+            return f"yours takes ({', '.join(taken)})" if taken else "yours takes no arguments"
     return None

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._calling import cotangent, fresh, see_calls, see_gradients, set_seed
 from ._errors import WrongWeights, first_lines, later_calls
 from ._exercise import Case, Expected, Property, Verdict
-from ._functions import doubled
+from ._functions import cotangent, doubled, fresh, see_calls, see_gradients, set_seed
 from ._observation import Observation, class_name
 from ._watching import THERE, Operators, happened_elsewhere, moved, own_code
 
@@ -119,7 +118,7 @@ def part(module: Any, name: str) -> Any:
 class ModuleProbe:
     """Builds a module for a case and records what `forward` returns, in evaluation and training.
 
-    Each case gives `out` (evaluation mode) and the facts of `calling.see_calls`; `grad:<input>` and
+    Each case gives `out` (evaluation mode) and the facts of `see_calls`; `grad:<input>` and
     `grad:<weight>`; if the case's dropout is 0, also `train` and its gradients as `train-grad:…`,
     from training mode; as a trait, the number of trainable parameters. A case with the role
     "typical" or "device" also gives `elsewhere`. With the option `once`, a case gives only `out`,

@@ -16,13 +16,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ._comparing import agrees, alike
-from ._exercise import Case, Exercise, Misconception, Property, Trial
+from ._exercise import Case, Exercise, Misconception, Program, Property, Trial
 from ._guard import undisturbed
 from ._key import AnswerKey, Wrong, probe_safely
 from ._observation import Observation
-from ._programs import Program
-from ._properties import main_results, standard
+from ._properties import agrees, alike, main_results, standard
 
 Symptom = tuple[str, int]  # a property that fails, and the number of the case
 Symptoms = Mapping[str, frozenset[Symptom]]  # of each misconception, by its name

@@ -1,10 +1,13 @@
-"""The record of a probe: plain tensors by name, and facts that can be stored as JSON."""
+"""The record of a probe: plain tensors by name, and facts that can be stored as JSON; and whether
+two such values are equal, bit for bit or within rounding."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -118,3 +121,53 @@ def unpack(data: bytes) -> list[Observation]:
     except Exception as error:
         raise ValueError(f"these {len(data)} bytes are not packed observations: {error}") from None
     return observations
+
+
+# ---------------------------------------------------------------- equal
+
+_shares: ContextVar[list[tuple[float, str]] | None] = ContextVar("shares", default=None)
+
+
+@contextlib.contextmanager
+def measured() -> Iterator[list[tuple[float, str]]]:
+    """Collects from each comparison the largest error, as a share of the error that is allowed, and
+    the case. The share shows how near a right answer is to being refused."""
+    shares: list[tuple[float, str]] = []
+    before = _shares.set(shares)
+    try:
+        yield shares
+    finally:
+        _shares.reset(before)
+
+
+def within(error: Tensor, allowed: Tensor, place: str = "") -> Tensor:
+    """Element by element, whether an error is one that rounding makes."""
+    shares = _shares.get()
+    if shares is not None and error.numel() and bool(allowed.all()):
+        shares.append((float((error / allowed).max()), place))
+    return error <= allowed
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal bit for bit: tensors (NaN equals NaN), numbers, and lists and dicts of them."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        a, b = a.detach().cpu(), b.detach().cpu()
+        if torch.equal(a, b):  # nearly always true, and a single step
+            return True
+        equal = (a == b) | ((a != a) & (b != b)) if a.dtype != torch.bool else a == b
+        return bool(equal.all())
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def near(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
+    """For properties: the same shape, and no difference beyond rounding."""
+    if a.shape != b.shape:
+        return False
+    a, b = a.double(), b.double()
+    return bool(within((a - b).abs(), tolerance * b.abs().clamp(min=1.0)).all())

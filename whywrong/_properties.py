@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ._card import Row
-from ._comparing import agrees, close, gradient_agrees
 from ._exercise import Case, Exercise, Expected, Property, Trial, Verdict
-from ._observation import Observation
+from ._observation import Observation, within
 
 COLLECTION = re.compile(r"a (?:list|dict) of|bytes$")  # what a probe has turned into a tensor
 NOT_THERE = ("here", "two devices", "numpy")
@@ -38,6 +37,58 @@ def finite(observed: Observation) -> bool:
 
 def ran(case: Case, observed: Observation) -> bool:
     return case.refuses is None and observed.error is None
+
+
+# ---------------------------------------------------------------- whether a result is right
+
+
+def tolerance(exercise: Exercise, case: Case, expected: Tensor) -> float:
+    """Returns the exercise's tolerance, or that of a case in which right answers differ more."""
+    usual = exercise.tolerance.get(expected.dtype, 0.0)
+    return case.options.get("tolerance", {}).get(expected.dtype, usual)
+
+
+def close(exercise: Exercise, case: Case, got: Tensor, expected: Tensor) -> Tensor:
+    """Element by element, whether a result is right; the shapes must be equal."""
+    if not expected.is_floating_point():
+        return got == expected
+    a, b = got.double(), expected.double()
+    allowed = tolerance(exercise, case, expected) * b.abs().clamp(min=1.0)
+    return within((a - b).abs(), allowed, case.name)
+
+
+def agrees(exercise: Exercise, case: Case, got: Tensor | None, expected: Tensor) -> bool:
+    return (
+        got is not None
+        and got.shape == expected.shape
+        and bool(close(exercise, case, got, expected).all())
+    )
+
+
+def gradient_agrees(exercise: Exercise, case: Case, got: Tensor | None, expected: Tensor) -> bool:
+    """Like `agrees`, relative to the largest number: a gradient sums the rounding errors of all.
+
+    A missing gradient counts as zeros.
+    """
+    if got is None:
+        return not bool(expected.any())
+    if got.shape != expected.shape:
+        return False
+    largest = expected.abs().amax().clamp(min=1.0) if expected.numel() else torch.tensor(1.0)
+    error = (got.double() - expected.double()).abs()
+    allowed = tolerance(exercise, case, expected) * largest.double()
+    return bool(within(error, allowed, f"{case.name}, gradient").all())
+
+
+def alike(exercise: Exercise, case: Case, a: Tensor, b: Tensor) -> bool:
+    """Whether two wrong results agree, also in NaN and infinity, at ten times the tolerance."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if torch.equal(a, b) or not a.is_floating_point():
+        return torch.equal(a, b)
+    x, y = a.double(), b.double()
+    slack = 10 * tolerance(exercise, case, a) * y.abs().nan_to_num(posinf=1.0).clamp(min=1.0)
+    return bool(((x - y).abs() <= slack).logical_or(x == y).logical_or(x.isnan() & y.isnan()).all())
 
 
 # ---------------------------------------------------------------- whether they are true

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ._card import NOT_ATTEMPTED, BehaviourResult, Row, card, plain_text, points_word
+from ._course import localised
 from ._exercise import Exercise
-from ._language import localised
 
 
 @dataclass(frozen=True)

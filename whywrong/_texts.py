@@ -48,8 +48,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ._exercise import Entry, Exercise, Misconception, Rules
-from ._programs import Edit, Names, Program, place
+from ._exercise import Edit, Entry, Exercise, Misconception, Names, Program, Rules, place
 from ._quizzes import quiz
 
 FIELDS = {

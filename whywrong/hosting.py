@@ -15,12 +15,19 @@ from ._answers import (
 from ._card import GOOD, GREY, INK, LINE, Message, plain_text, points_word
 from ._catalogue import catalogue, course_folder, joined, own_folders
 from ._checker import cached_key, report_on
-from ._course import installed, package_folder
-from ._errors import failure_of, libraries, names_written, watch_cells
+from ._course import (
+    MARKER,
+    installed,
+    language,
+    libraries,
+    localised,
+    package_folder,
+    speaking,
+)
+from ._errors import failure_of, names_written, watch_cells
 from ._exercise import Exercise, Misconception, Rules
 from ._guard import Clock, run, time_budget
 from ._key import AnswerKey
-from ._language import MARKER, language, localised, speaking
 from ._observation import MAX_ELEMENTS, pack, unpack
 from ._watching import part_codes, watch_later_threads
 

@@ -2,9 +2,9 @@
 operators, another device, the parameters of a module; and the types of what properties judge.
 """
 
-from ._calling import cotangent, differentiate, see_calls, untouched
 from ._errors import WrongWeights, first_lines
 from ._exercise import Expected, Trial, Verdict
+from ._functions import cotangent, differentiate, see_calls, untouched
 from ._modules import happened_there, inject, part, placed
 from ._observation import class_name
 from ._properties import evidence

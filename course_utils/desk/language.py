@@ -1,4 +1,4 @@
-"""The reader's language, for all code that shows sentences: see `whywrong/_language.py`."""
+"""The reader's language, for all code that shows sentences: see `whywrong/_course.py`."""
 
 from __future__ import annotations
 
