@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from course_utils.desk.checks import check
-from whywrong._texts import meaning, meanings
+from whywrong._judging import meaning, meanings
 from whywrong.probing import first_lines
 
 X = torch.zeros(2, 3, 4)

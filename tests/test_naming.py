@@ -9,6 +9,7 @@ from torch import nn
 from course_utils import attention
 from tools.matrix import answers as answers_of
 from whywrong import check_exercise, same
+from whywrong._comparing import symptoms_of
 from whywrong._guard import undisturbed
 from whywrong._judging import judge
 from whywrong._key import begin_key, make_key
@@ -34,7 +35,8 @@ class TestTheKey:
         for answer in [*every[::4], exercise.reference, *wrong[:3]]:
             lazy = AnswerKey(whole.cases, whole.expected)
             seen = run(exercise, answer, lazy.cases, {})
-            pairs = search(exercise, whole, whole.trials(seen))
+            trials = whole.trials(seen)
+            pairs = search(exercise, whole, trials, symptoms_of(exercise, trials))
             full = replace(whole, wrong=whole.wrong | pairs)
             assert judge(exercise, lazy, seen) == judge(exercise, full, seen)
 

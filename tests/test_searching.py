@@ -4,6 +4,7 @@ import pytest
 
 from whywrong._answers import has_bound, names_called
 from whywrong._checker import observe
+from whywrong._comparing import symptoms_of
 from whywrong._exercise import Program
 from whywrong._naming import search
 from whywrong.hosting import cached_key, catalogue
@@ -15,7 +16,8 @@ ATTENTION = COURSE.find("MultiHeadAttention")
 def pairs_run(answer):
     key = cached_key(ATTENTION, 0)
     trials = key.trials(observe(ATTENTION, answer, key.cases, COURSE))
-    return [n for n in search(ATTENTION, key, trials, COURSE.symptoms[ATTENTION.id]) if "+" in n]
+    shown, symptoms = symptoms_of(ATTENTION, trials), COURSE.symptoms[ATTENTION.id]
+    return [n for n in search(ATTENTION, key, trials, shown, symptoms) if "+" in n]
 
 
 def with_edit(old, new):

@@ -33,9 +33,9 @@ from filelock import FileLock
 from whywrong import Report, check_exercise
 from whywrong._catalogue import kept_symptoms
 from whywrong._checker import observe
-from whywrong._judging import compare, judge
+from whywrong._comparing import compare, symptoms_of
+from whywrong._judging import judge
 from whywrong._key import begin_key
-from whywrong._naming import symptoms_of
 from whywrong._observation import measured
 from whywrong._quizzes import filled
 from whywrong.hosting import AnswerKey, Exercise, catalogue, run

@@ -28,7 +28,8 @@ from pathlib import Path
 
 from course_utils.desk.guesses import kept_back
 from whywrong._course import PLACEHOLDER, Strings, localised_line, sentences_of
-from whywrong._texts import meanings, shared_sentences
+from whywrong._judging import meanings
+from whywrong._texts import shared_sentences
 from whywrong.hosting import catalogue
 
 from . import ROOT, SOLUTIONS

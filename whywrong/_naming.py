@@ -32,9 +32,27 @@ LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compa
 FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
 
 
+def explain(
+    exercise: Exercise,
+    key: AnswerKey,
+    trials: Sequence[Trial],
+    shown: frozenset[Symptom],
+    symptoms: Symptoms | None = None,
+) -> list[Misconception]:
+    """The misconception, or the pair, that explains an answer; none if nothing fits.
+
+    Args:
+        shown: the properties that fail.
+        symptoms: what each misconception is known to break: see `search`.
+    """
+    wrong = key.wrong if key.whole else search(exercise, key, trials, shown, symptoms)
+    return name_mistakes(exercise, trials, shown, wrong) or by_signs(exercise, trials)
+
+
 def name_mistakes(
     exercise: Exercise,
     trials: Sequence[Trial],
+    shown: frozenset[Symptom],
     known: Mapping[str, Mapping[int, Observation]],
 ) -> list[Misconception]:
     """The misconception whose code gives the observed results, else two that do so together, else
@@ -45,7 +63,6 @@ def name_mistakes(
     """
     if not known:
         return []
-    shown = symptoms_of(exercise, trials)
     named, order, begun = exercise.variants, telling_first(trials, shown), begin_match(shown)
     matches = [
         (name, match_all(exercise, trials, wrong, order, begun)) for name, wrong in known.items()
@@ -135,12 +152,6 @@ def match_all(
     return match
 
 
-def symptoms_of(exercise: Exercise, trials: Sequence[Trial]) -> frozenset[Symptom]:
-    """The properties that fail, each with its cases."""
-    properties = (*standard(exercise), *exercise.properties)
-    return frozenset((p.id, i) for i, t in enumerate(trials) for p in properties if _fails(p, t))
-
-
 def similarity(a: frozenset[Symptom], b: frozenset[Symptom]) -> float:
     """The share of symptoms in common among all symptoms of either, from 0 to 1."""
     return len(a & b) / len(a | b) if a or b else 1.0
@@ -171,10 +182,6 @@ def telling_first(trials: Sequence[Trial], shown: frozenset[Symptom]) -> list[in
 
 def _named(exercise: Exercise, id: str) -> Property:
     return next(p for p in standard(exercise) if p.id == id)
-
-
-def _fails(property: Property, t: Trial) -> bool:
-    return property.verdict(t) not in (True, None)
 
 
 def signature(error: Mapping[str, object] | None) -> object:
@@ -261,6 +268,7 @@ def search(
     exercise: Exercise,
     key: AnswerKey,
     trials: Sequence[Trial],
+    shown: frozenset[Symptom],
     symptoms: Symptoms | None = None,
 ) -> Wrong:
     """Returns the results of the misconceptions that these trials may show.
@@ -272,7 +280,7 @@ def search(
         symptoms: what each misconception is known to break. If given, the most similar ones are
             tried first, and those that break other properties are skipped.
     """
-    found = Search(exercise, key, trials, symptoms or {})
+    found = Search(exercise, key, trials, shown, symptoms or {})
     with undisturbed():
         if not found.one_explains():
             found.two_explain()
@@ -283,11 +291,16 @@ class Search:
     """The search for the misconceptions that give the observed results; `wrong` is what it ran."""
 
     def __init__(
-        self, exercise: Exercise, key: AnswerKey, trials: Sequence[Trial], symptoms: Symptoms
+        self,
+        exercise: Exercise,
+        key: AnswerKey,
+        trials: Sequence[Trial],
+        shown: frozenset[Symptom],
+        symptoms: Symptoms,
     ) -> None:
         self.exercise, self.key, self.trials, self.symptoms = exercise, key, trials, symptoms
         self.wrong: Wrong = {}
-        self.shown = symptoms_of(exercise, trials)
+        self.shown = shown
         self.order = telling_first(trials, self.shown)
         self.begun = begin_match(self.shown)
         # If all values are right, the likely ones give them too: results alone distinguish nothing.
@@ -297,7 +310,11 @@ class Search:
         self.looks_first = bool(not symptoms or self.begun.possible or errors or self.drawn)
         # If everything has its right value, what breaks values can't explain the answer.
         self.right = not errors and not {id for id, _ in self.shown} & VALUES
-        self.unharmed = [i for i, t in enumerate(trials) if _fully_right(exercise, t)]
+        self.unharmed = [
+            i
+            for i, t in enumerate(trials)
+            if t.case.refuses is None and not self.shown & {(id, i) for id in VALUES}
+        ]
 
     def one_explains(self) -> bool:
         """Runs single misconceptions; returns whether one of them gives the observed results."""
@@ -423,11 +440,6 @@ class Search:
         if place not in remembered:
             remembered[place] = probe_safely(probe, answer, case)
         return remembered[place]
-
-
-def _fully_right(exercise: Exercise, t: Trial) -> bool:
-    """Whether all results of a case are right."""
-    return _named(exercise, "values").verdict(t) is True
 
 
 def _says_something(observed: Observation) -> bool:

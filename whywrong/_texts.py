@@ -42,8 +42,8 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -408,25 +408,3 @@ def _finished(text: Text, field: str) -> Any:
 def _found(path: str) -> Any:
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
-
-
-@cache
-def meanings() -> tuple[tuple[str, Misconception], ...]:
-    """Patterns for parts of messages, each with its explanation; groups fill the braces."""
-    lines = Path(__file__).with_name("errors.md").read_text(encoding="utf-8").splitlines()
-    found = []
-    for section in Section("", tuple(lines), 1).sections("## "):
-        pattern, *prose = section.lines
-        said = labelled("\n".join(prose))
-        known = Misconception(section.title, said["what"], said.get("why", ""), said["look"])
-        found.append((pattern.removeprefix("Error: "), known))
-    return tuple(found)
-
-
-def meaning(message: str) -> Misconception | None:
-    """The explanation of an error message and where to look, or None for an unknown message."""
-    for pattern, known in meanings():
-        if found := re.search(pattern, message):
-            groups = [*filter(None, found.groups()), "", ""]
-            return replace(known, what=known.what.format(*groups), look=known.look.format(*groups))
-    return None

@@ -10,6 +10,7 @@ import torch
 
 from whywrong import Case, Catalogue, Observation, Property, check_exercise, expect_module
 from whywrong._checker import observe
+from whywrong._comparing import symptoms_of
 from whywrong._exercise import Program
 from whywrong._judging import judge
 from whywrong._key import begin_key, make_key
@@ -88,7 +89,9 @@ class TestJudging:
         exercise, key = shortened(id)
         desk = check_exercise(exercise, answer, SEED, TINY)
         seen = observe(exercise, answer, key.cases, TINY)
-        key = replace(key, wrong=search(exercise, key, key.trials(seen)), whole=True)
+        trials = key.trials(seen)
+        wrong = search(exercise, key, trials, symptoms_of(exercise, trials))
+        key = replace(key, wrong=wrong, whole=True)
         self.forbid()
         try:
             return desk.to_dict(), judge(without_code(exercise), key, seen).to_dict()
@@ -116,8 +119,8 @@ class TestJudging:
 class TestTheKey:
     def test_a_lazy_key_runs_a_misconception_only_until_it_differs(self):
         key = begin_key(STANDARDISED, SEED)
-        seen = run(STANDARDISED, lambda x: x * 3, key.cases)
-        search(STANDARDISED, key, key.trials(seen))
+        trials = key.trials(run(STANDARDISED, lambda x: x * 3, key.cases))
+        search(STANDARDISED, key, trials, symptoms_of(STANDARDISED, trials))
         ran = Counter(name for name, _, _ in key.remembered)
         assert ran.keys() == STANDARDISED.variants.keys()
         assert all(count < len(key.cases) for count in ran.values())
@@ -170,7 +173,7 @@ class TestNaming:
         halves = [replace(centred, id="half_centred", program=p) for p in (program, less)]
         known = (centred, *halves, STANDARDISED.misconception("corrected"))
         exercise = replace(STANDARDISED, misconceptions=known)
-        tried = Search(exercise, begin_key(exercise, SEED), [], {}).pairs()
+        tried = Search(exercise, begin_key(exercise, SEED), [], frozenset(), {}).pairs()
         assert {name for name, _ in tried} == {
             f"{id}+corrected" for id in ("not_centred", "half_centred", "half_centred 2")
         }
