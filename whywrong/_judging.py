@@ -49,13 +49,14 @@ def judge(
     report = compare(exercise, trials, whole=len(trials) == len(key.cases))
     if report.passed or not report.attempted or not report.behaviours:
         return report
+    shown = symptoms_of(exercise, trials)
     if any((t.observed.error or {}).get("kind") == "ours" for t in trials):
         return report
     if any(r.id == "own_work" for r in report.behaviours):
         return _with(report, [_told("built_in")])
     if surely := _sure(trials):
         return _with(report, [surely])
-    named = explain(exercise, key, trials, symptoms_of(exercise, trials), symptoms)
+    named = explain(exercise, key, trials, shown, symptoms)
     named = named or _in_a_collection(exercise, trials)
     if not named and any(t.observed.facts.get("unstable") in ("random", "seed") for t in trials):
         named = [_told("random")]
