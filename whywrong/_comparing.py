@@ -11,7 +11,6 @@ from ._exercise import Exercise, Property, Trial
 from ._observation import Observation
 from ._properties import explain_error, explain_kind, finite, standard, wrong_row
 from ._report import Report
-from ._watching import FLOAT32_OF_FLOAT64
 
 FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before any other property
 
@@ -220,11 +219,6 @@ def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[st
     notes = []
     if passed and exercise.notes:
         notes += exercise.notes([t.case for t in trials], observations)
-    if passed and any(FLOAT32_OF_FLOAT64 in o.facts.get("ops", ()) for o in observations):
-        notes.append(
-            "Your float64 input is converted to float32 on the way. No points are lost; "
-            "`dtype=x.dtype` keeps the precision."
-        )
     if any("compiles" in o.facts for o in observations):
         notes.append("Checks run without `torch.compile`: your code was called as it is written.")
     printed = observations[0].facts.get("printed") if observations else None

@@ -356,7 +356,6 @@ class Entry:
         handed: in an account, whether the entry is an object to be measured, such as a model;
             `answer` is then the word that stands for it in the catalogue.
         formerly: an earlier name of the key, which older notebooks still have.
-        also: other spellings of the answer, such as the one in an earlier edition.
     """
 
     name: str
@@ -368,7 +367,6 @@ class Entry:
     optional: bool = False
     handed: bool = False
     formerly: str = ""
-    also: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

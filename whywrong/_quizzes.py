@@ -206,7 +206,7 @@ def _questions(exercise: Exercise, observed: Observation) -> Judged:
     rows, entries = [], observed.facts["entries"]
     for e in exercise.entries:
         mine = entries.get(e.name)
-        right = any(_equal(e, mine, answer) for answer in (e.answer, *e.also))
+        right = _equal(e, mine, e.answer)
         if right:
             text = f"{e.name} is {e.answer!r}. {e.why}"
         elif lack := _lack(e, observed):

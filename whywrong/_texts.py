@@ -29,7 +29,7 @@ Further blocks under one heading are the same idea written differently; between 
 or the sentences that differ. `As in: attention` takes the sentences from the section of the same
 name in `shared/attention.md`; the text may replace some of them. With `graded: no` in the header,
 the exercise can be checked, but no total contains its points. `Formerly: name` below a question
-keeps the key that older notebooks have, and `Also: 'answer'` an answer that they spell differently.
+keeps the key that older notebooks have.
 The Python file of the same name defines how an answer is judged: see `exercise_from`.
 """
 
@@ -64,7 +64,7 @@ from torch import Tensor, nn
 """
 LABELS = {"Why": "why", "Look": "look", "As in": "as_in", "Breaks": "breaks"}
 LABELS |= {"Answer": "answer", "Ask": "ask", "Choices": "choices", "Example": "answer"}
-LABELS |= {"Formerly": "formerly", "Also": "also"}
+LABELS |= {"Formerly": "formerly"}
 LABEL = re.compile(rf"^({'|'.join(LABELS)}):\s*", re.M)
 
 
@@ -288,10 +288,7 @@ class Text:
         ordered = sentence.startswith("(in order) ")
         sentence = sentence.removeprefix("(in order) ")
         asked, formerly = said.get("ask", ""), said.get("formerly", "")
-        also = (self._value(said["also"], section.first),) if "also" in said else ()
-        return Entry(
-            section.title, answer, sentence, asked, choices, ordered, formerly=formerly, also=also
-        )
+        return Entry(section.title, answer, sentence, asked, choices, ordered, formerly=formerly)
 
     def _value(self, source: str, line: int) -> Any:
         try:

@@ -25,9 +25,6 @@ from ._answers import functions
 
 TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
-# Listed among the operators: a conversion that loses digits.
-FLOAT32_OF_FLOAT64 = "float32 of float64"
-
 # Whether the running code is the course's own: its operators don't matter.
 own_code = ContextVar("own_code", default=False)
 
@@ -83,17 +80,9 @@ class _Executed(_Mode):
         self.names = names
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
         with contextlib.suppress(Exception):  # to watch a call must not change it
-            self._note(_operator(func), args, kwargs)
-        return func(*args, **kwargs)
-
-    def _note(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
-        self.names.append(name)
-        converts = name == "_to_copy" and kwargs.get("dtype") == torch.float32
-        # Under `torch.vmap`, a Python number may be converted, which has no dtype.
-        if converts and getattr(args[0], "dtype", None) == torch.float64:
-            self.names.append(FLOAT32_OF_FLOAT64)
+            self.names.append(_operator(func))
+        return func(*args, **(kwargs or {}))
 
 
 class Calls:
