@@ -9,9 +9,8 @@ from torch import nn
 from course_utils import attention
 from tools.matrix import answers as answers_of
 from whywrong import check_exercise, same
-from whywrong._comparing import symptoms_of
 from whywrong._guard import undisturbed
-from whywrong._judging import judge
+from whywrong._judging import judge, symptoms_of
 from whywrong._key import begin_key, make_key
 from whywrong._naming import search
 from whywrong.hosting import AnswerKey, catalogue, run

@@ -4,8 +4,8 @@ import pytest
 
 from whywrong._answers import has_bound, names_called
 from whywrong._checker import observe
-from whywrong._comparing import symptoms_of
 from whywrong._exercise import Program
+from whywrong._judging import symptoms_of
 from whywrong._naming import search
 from whywrong.hosting import cached_key, catalogue
 

@@ -33,8 +33,7 @@ from filelock import FileLock
 from whywrong import Report, check_exercise
 from whywrong._catalogue import kept_symptoms
 from whywrong._checker import observe
-from whywrong._comparing import compare, symptoms_of
-from whywrong._judging import judge
+from whywrong._judging import compare, judge, symptoms_of
 from whywrong._key import begin_key
 from whywrong._observation import measured
 from whywrong._quizzes import filled

@@ -1,22 +1,25 @@
-"""Turns observations into a report with advice. Runs no code of answers."""
+"""Turns observations into a report, by comparing with the answer key. Runs no code of answers."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from ._comparing import compare, symptoms_of
-from ._exercise import Exercise, Misconception, Trial
+from ._card import BehaviourResult, Row
+from ._exercise import Exercise, Misconception, Property, Trial
 from ._key import AnswerKey
 from ._naming import Symptoms, explain
 from ._observation import Observation
+from ._properties import explain_error, explain_kind, finite, standard, wrong_row
 from ._quizzes import judge_quiz
 from ._report import Report
 from ._texts import Section, labelled, shared_sentences
 
+FIRST_TOLD = {"runs", "shape", "finite", "values"}  # case by case, before any other property
 USUAL = {
     "call": "called_otherwise",
     "weights": "other_parameters",
@@ -61,6 +64,267 @@ def judge(
     if not named and any(t.observed.facts.get("unstable") in ("random", "seed") for t in trials):
         named = [_told("random")]
     return _with(report, named or _usual(exercise, trials, report))
+
+
+def compare(exercise: Exercise, trials: Sequence[Trial], whole: bool) -> Report:
+    """Returns a report without misconceptions: the properties, the first message, the points.
+
+    Args:
+        whole: whether there is a trial for every case.
+    """
+    if _unattempted(trials):
+        return Report.not_attempted(exercise)
+    observations = [t.observed for t in trials]
+    results = _rows(exercise, trials)
+    passed = bool(trials) and whole and all(r.holds for r in results)
+    forbidden = _forbidden(exercise, observations)
+    if forbidden:
+        results.append(
+            BehaviourResult("own_work", exercise.rules.forbidden_text, False, worded=True)
+        )
+        passed = False
+    borrowed = sorted({n for o in observations for n in o.facts.get("borrowed", ())})
+    if passed and borrowed:
+        said = (
+            f"Your answer calls the course's finished part ({', '.join(borrowed)}). Read it if you "
+            "are stuck, then close it and write your own."
+        )
+        return Report.nothing(exercise, said)
+    notes = _notes(exercise, trials, passed)
+    if passed:
+        said, points = "Right on every case.", exercise.points
+        return Report(exercise.id, points, points, True, results, message=said, notes=notes)
+    return _failed(exercise, trials, results, forbidden, notes)
+
+
+def _rows(exercise: Exercise, trials: Sequence[Trial]) -> list[BehaviourResult]:
+    """The properties over all cases, without those that fail only because of another one."""
+    usual = {p.id: p for p in standard(exercise)}
+    found = {id: _result(p, trials) for id, p in usual.items()}
+    errors = [t.observed.error for t in trials if t.observed.error and t.case.refuses is None]
+    if errors and all(e.get("kind") == "weights" for e in errors):  # no call raised an error
+        found["runs"] = replace(found["runs"], text="It has the parameters that it should")
+    # After an error, the remaining rows could only mislead.
+    fit = [] if errors else [t for t in trials if usual["shape"].verdict(t) is not False]
+    others = [_result(p, trials, fit) for p in exercise.properties]
+    results = [r for r in (*found.values(), *others) if r.holds is not None]
+    broken = {r.id for r in results if not r.holds}
+    if broken & {"values", "unmodified"}:  # then a gradient can only be wrong as a consequence
+        results = [r for r in results if r.holds or r.id != "gradients"]
+    if not (found["runs"].holds and found["shape"].holds):  # other properties weren't always judged
+        results = [r for r in results if not r.holds]
+    return results
+
+
+def _failed(
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    results: list[BehaviourResult],
+    forbidden: Sequence[str],
+    notes: list[str],
+) -> Report:
+    message, detail = _explain(exercise, trials, results, forbidden)
+    if "raised" not in message:
+        results = [_with_error(r, trials) if r.id == "runs" else r for r in results]
+    points, because = (0.0, "") if forbidden else _partial(exercise, trials, results)
+    return Report(
+        exercise.id,
+        points,
+        exercise.points,
+        False,
+        results,
+        message=message,
+        detail=detail,
+        notes=notes,
+        hints_left=len(exercise.hints),
+        because=because,
+        row=_row(exercise, trials) if "First difference at" in detail else None,
+    )
+
+
+def _with_error(runs: BehaviourResult, trials: Sequence[Trial]) -> BehaviourResult:
+    """The row that says that not every call ran, with the error of the first that didn't."""
+    ordinary = [t for t in trials if t.case.refuses is None]
+    failed = next((t for t in ordinary if t.observed.error), None)
+    error = failed.observed.error if failed else None
+    if failed is None or error is None or error["kind"] != "exception":
+        return runs
+    said = f"{error['type']}: {error['message']}" if error["message"] else error["type"]
+    return replace(runs, text=f"{runs.text}; yours raised {said} ({failed.case.name})")
+
+
+def _row(exercise: Exercise, trials: Sequence[Trial]) -> Row | None:
+    rows = (
+        wrong_row(exercise, t) for t in trials if t.case.refuses is None and not t.observed.error
+    )
+    return next((row for row in rows if row is not None), None)
+
+
+def _unattempted(trials: Sequence[Trial]) -> bool:
+    return any(
+        t.observed.facts.get("not_attempted") or (t.observed.error or {}).get("kind") == "stub"
+        for t in trials
+    )
+
+
+# ---------------------------------------------------------------- properties over all cases
+
+
+def symptoms_of(exercise: Exercise, trials: Sequence[Trial]) -> frozenset[tuple[str, int]]:
+    """The properties that fail, each with the number of a case."""
+    properties = (*standard(exercise), *exercise.properties)
+    return frozenset(
+        (p.id, i)
+        for i, t in enumerate(trials)
+        for p in properties
+        if p.verdict(t) not in (True, None)
+    )
+
+
+def _result(
+    property: Property, trials: Sequence[Trial], fit: Sequence[Trial] | None = None
+) -> BehaviourResult:
+    """One property over all cases; an exercise's own properties look at the trials in `fit`."""
+    clear = trials if fit is None else [t for t in fit if property.any_number or finite(t.observed)]
+    if fit is not None:  # randomness or a NaN would break it for another reason
+        clear = [t for t in clear if not t.observed.facts.get("unstable")]
+    known = [v for v in map(property.verdict, clear) if v is not None]
+    holds = all(v is True for v in known) if known else None
+    if (
+        holds
+        and fit is not None
+        and not all(property.any_number or finite(t.observed) for t in fit)
+    ):
+        holds = None
+    how = next((v for v in known if isinstance(v, str)), "")
+    worded = holds is False and bool(property.breaks)
+    text = property.breaks if worded else property.text
+    if how and holds is False:
+        text = f"{text}; yours {how}"
+    return BehaviourResult(property.id, text, holds, property.credit, property.gate, worded)
+
+
+def _partial(
+    exercise: Exercise, trials: Sequence[Trial], results: Sequence[BehaviourResult]
+) -> tuple[float, str]:
+    """Returns the points and their explanation.
+
+    The right idea earns three quarters: the values are right and something else isn't, or they are
+    wrong only for other dtypes or large numbers. It earns half if the method isn't the one that the
+    exercise is about. Any other answer earns up to a quarter, by its share of creditable
+    properties, unless it is a constant or a copy.
+    """
+    holds = {r.id: r.holds for r in results}
+    usual = [t for t in trials if not t.case.beside_the_idea]
+    if _right_idea(exercise, results) or (
+        len(usual) < len(trials) and _right_idea(exercise, _rows(exercise, usual))
+    ):
+        methods = {p.id for p in exercise.properties if p.method}
+        if any(r.id in methods and not r.holds for r in results):
+            return 0.5 * exercise.points, METHOD
+        return 0.75 * exercise.points, "The idea is right: three quarters of the points."
+    essential = (holds.get("runs"), holds.get("shape"), holds.get("finite", True))
+    credit = [bool(r.holds) for r in results if r.credit]
+    if not all(essential) or not credit or any(r.gate and not r.holds for r in results):
+        return 0.0, ""
+    most, held = _quarter(0.25 * exercise.points), sum(credit)
+    points = round(4 * most * held / len(credit)) / 4
+    if held == len(credit) > 1:
+        return points, (
+            "The scored checks (●) pass, but the numbers are wrong: "
+            f"{points:g} of at most {most:g} points."
+        )
+    many = "scored check (●) passes" if held == len(credit) == 1 else "scored checks (●) pass"
+    return points, (
+        f"{held} of {len(credit)} {many}: {points:g} of at most {most:g} points, in steps of 0.25."
+        if points
+        else ""
+    )
+
+
+METHOD = "Here the method is the exercise: right values without it earn half of the points."
+
+
+def _right_idea(exercise: Exercise, results: Sequence[BehaviourResult]) -> bool:
+    """Whether the values are right, and everything else that a right idea requires."""
+    every = (*standard(exercise), *exercise.properties)
+    secondary = {p.id for p in every if p.secondary or p.method}
+    essential = {r.id: r.holds for r in results if r.id not in secondary}
+    return bool(essential.get("values")) and all(essential.values())
+
+
+def _quarter(points: float) -> float:
+    return math.floor(points * 4) / 4
+
+
+# ---------------------------------------------------------------- forbidden operators, notes
+
+
+def _forbidden(exercise: Exercise, observations: Sequence[Observation]) -> list[str]:
+    used = {op for o in observations for op in o.facts.get("ops", ())}
+    return sorted(used & set(exercise.rules.forbidden))
+
+
+def _notes(exercise: Exercise, trials: Sequence[Trial], passed: bool) -> list[str]:
+    observations = [t.observed for t in trials]
+    notes = []
+    if passed and exercise.notes:
+        notes += exercise.notes([t.case for t in trials], observations)
+    if any("compiles" in o.facts for o in observations):
+        notes.append("Checks run without `torch.compile`: your code was called as it is written.")
+    printed = observations[0].facts.get("printed") if observations else None
+    if printed:
+        count = printed["lines"]
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        first = "\n".join(printed["first"])
+        notes.append(f"Your code printed {lines} while it was checked. The beginning:\n{first}")
+    return notes
+
+
+# ---------------------------------------------------------------- the first message
+
+
+def _explain(
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    results: Sequence[BehaviourResult],
+    forbidden: Sequence[str],
+) -> tuple[str, str]:
+    """The first failure, as one sentence and its evidence."""
+    ordinary = [t for t in trials if t.case.refuses is None]
+    if forbidden and not any(t.observed.error for t in ordinary):
+        return exercise.rules.forbidden_text, f"Your answer calls {', '.join(forbidden)}."
+    properties = {p.id: p for p in (*standard(exercise), *exercise.properties)}
+    for t in ordinary:
+        if t.observed.error:
+            return explain_error(exercise, t)
+        said = (
+            _said(properties["shape"], t)
+            or explain_kind(exercise, t)
+            or _said(properties["values"], t)
+        )
+        if said:
+            return said
+    for id, property in properties.items():
+        for t in trials if id not in FIRST_TOLD else ():
+            said = _said(property, t)
+            if said:
+                return said
+    broken = next((r for r in results if r.holds is False), None)
+    if broken is None:
+        return "Some cases could not be judged.", ""
+    but = "But:" if broken.worded else "But this is not true:"
+    end = "" if broken.text.endswith("?") else "."
+    return f"The values are right. {but} {broken.text}{end}", ""
+
+
+def _said(property: Property, t: Trial) -> tuple[str, str] | None:
+    if property.explain is None or property.verdict(t) in (True, None):
+        return None
+    return property.explain(t)
+
+
+# ---------------------------------------------------------------- advice common to all exercises
 
 
 def _sure(trials: Sequence[Trial]) -> Misconception | None:

@@ -10,9 +10,8 @@ import torch
 
 from whywrong import Case, Catalogue, Observation, Property, check_exercise, expect_module
 from whywrong._checker import observe
-from whywrong._comparing import symptoms_of
 from whywrong._exercise import Program
-from whywrong._judging import judge
+from whywrong._judging import judge, symptoms_of
 from whywrong._key import begin_key, make_key
 from whywrong._naming import Search, search
 from whywrong._quizzes import filled
