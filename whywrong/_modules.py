@@ -122,9 +122,8 @@ class ModuleProbe:
     `grad:<weight>`; if the case's dropout is 0, also `train` and its gradients as `train-grad:…`,
     from training mode; as a trait, the number of trainable parameters. A case with the role
     "typical" or "device" also gives `elsewhere`. With the option `once`, a case gives only `out`,
-    for sizes that take long. With the option `train`, a case to be refused runs in training mode.
-    The option `others` contains arguments of additional modules. Without inputs, the module is only
-    constructed.
+    for sizes that take long. The option `others` contains arguments of additional modules. Without
+    inputs, the module is only constructed.
 
     Args:
         gradients: names of inputs that gradients must reach; all injected weights are added.
@@ -161,8 +160,7 @@ class ModuleProbe:
             steady = steady and "gradient_error" not in observed.facts
             self._see_training(module if steady else build(answer, case), case, observed)
         if case.roles & {"typical", "device"}:
-            training = bool(case.options.get("train"))
-            observed.facts["elsewhere"] = happened_there(module.train(training), case)
+            observed.facts["elsewhere"] = happened_there(module.eval(), case)
         if self.extra:
             with later_calls():
                 self.extra(partial(_made, answer, case), case, observed)
@@ -176,7 +174,7 @@ class ModuleProbe:
             with contextlib.suppress(Exception):
                 answer(*args, **kwargs)
         operators = Operators() if self.watch and not own_code.get() else None
-        module.train(bool(case.options.get("train")))
+        module.eval()
         watch = operators.watch() if operators else None
         worth = see_calls(lambda args: module(*args), case, observed, watch)
         if operators:
