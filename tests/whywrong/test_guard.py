@@ -476,6 +476,17 @@ class TestWhatCountsAsRight:
 
         assert costs_a_quarter(check(standardised), "refuses")
 
+    def test_no_message_without_the_number(self):
+        def standardised(x):
+            if x.shape[-1] < 2:
+                raise ValueError("too narrow")
+            return right(x)
+
+        report = check(standardised)
+        assert costs_a_quarter(report, "refuses")
+        assert "refused with a ValueError; yours doesn't name 1" in str(report)
+        assert "message should contain 1" in report.message
+
     def test_an_integer_of_numpy(self):
         import numpy
 
