@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from bs4 import BeautifulSoup
 
 from course_utils.desk.checks import catalogue
@@ -86,7 +87,6 @@ def test_untrue_properties_and_faults_have_separate_headings():
     "id, wrong, begins",
     [
         ("merge_heads", lambda x: x.flip(2).transpose(1, 2).flatten(2), "Head 0 does not fill"),
-        ("softmax", lambda scores, dim=-1: scores.softmax(dim), "Here the softmax is yours"),
         ("count_parameters", lambda module: 0, "The values are right"),
         ("wrapper_shapes", {"one head": 3}, "one head: 3 is a number"),
     ],
@@ -96,6 +96,20 @@ def test_the_wording_of_failures(id, wrong, begins):
     rows = [r.get_text() for r in page(report).find_all("li") if "✗" in r.get_text()]
     assert rows
     assert any(row.lstrip("✗").startswith(begins) for row in rows), rows
+
+
+@pytest.mark.parametrize(
+    "id, misconception, told",
+    [
+        ("softmax", None, "Here the softmax is yours"),
+        ("FeedForward", "no_dropout", "In training, dropout should act"),
+    ],
+)
+def test_what_the_message_quotes_is_not_said_again(id, misconception, told):
+    exercise = catalogue().find(id)
+    wrong = exercise.misconception(misconception).answer if misconception else torch.softmax
+    report = check_exercise(exercise, lambda *a, **k: wrong(*a, **k), catalogue=catalogue())
+    assert page(report).get_text().count(told) == str(report).count(told) == 1
 
 
 def test_explains_partial_points_by_the_checks_that_are_scored():

@@ -6,8 +6,9 @@ import pickle
 import pytest
 
 from tools.matrix import cells
-from whywrong import check_exercise
+from whywrong import _checker, check_exercise
 from whywrong._checker import report_on
+from whywrong._judging import compare
 from whywrong._key import begin_key
 from whywrong._observation import pack
 from whywrong.hosting import Clock, catalogue, describe
@@ -55,3 +56,25 @@ def test_it_gets_the_same_points_and_the_same_name(id, name):
     graded = report_on(exercise, AsGraded(exercise, answer), begin_key(exercise, 7), COURSE)
     said = (graded.points, graded.misconceptions, graded.message)
     assert said == (desk.points, desk.misconceptions, desk.message)
+
+
+def points_alone(exercise, key, observations, symptoms):
+    trials = key.trials(observations)
+    return compare(exercise, trials, whole=len(trials) == len(key.cases))
+
+
+SEEDS = range(7_000, 7_020)
+
+
+@pytest.mark.full("points at the desk and when graded, on twenty seeds")
+@pytest.mark.parametrize("exercise", [e for e in COURSE if e.kind != "quiz"], ids=lambda e: e.id)
+def test_every_wrong_answer_gets_the_same_points(exercise, monkeypatch):
+    """The answers take turns: each is tried on one seed, and each seed on a twentieth of them."""
+    monkeypatch.setattr(_checker, "judge", points_alone)
+    wrong = [c for c in cells(exercise) if c.wanted != "right"]
+    for first, seed in enumerate(SEEDS):
+        key = begin_key(exercise, seed)
+        for cell in wrong[first :: len(SEEDS)]:
+            desk = check_exercise(exercise, cell.answer, seed, COURSE, key)
+            graded = report_on(exercise, AsGraded(exercise, cell.answer), key, COURSE)
+            assert (graded.points, graded.message) == (desk.points, desk.message), str(cell)

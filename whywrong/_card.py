@@ -200,7 +200,7 @@ def row_table(row: Row) -> str:
 
 def _failing(report: Any) -> str:
     """Properties that are not true yet, and sentences about what is wrong."""
-    failing = [r for r in report.behaviours if not r.holds]
+    failing = [r for r in report.unsaid if not r.holds]
     marked = "●" in report.because
     lists = {
         "Not true yet": [r for r in failing if not r.worded],

@@ -31,6 +31,8 @@ USUAL = {
     "device": "stays_on_the_cpu",
     "kept": "kept_between_calls",
 }
+UNSTABLE = {"random": "random", "seed": "random", "memory": "kept_between_calls"}
+FEW = 3  # so many cases are named
 
 
 def judge(
@@ -61,9 +63,28 @@ def judge(
         return _with(report, [surely])
     named = explain(exercise, key, trials, shown, symptoms)
     named = named or _in_a_collection(exercise, trials)
-    if not named and any(t.observed.facts.get("unstable") in ("random", "seed") for t in trials):
-        named = [_told("random")]
-    return _with(report, named or _usual(exercise, trials, report))
+    unstable = [u for t in trials if (u := t.observed.facts.get("unstable"))]
+    named = named or [_told(UNSTABLE[u]) for u in unstable[:1]] or _usual(exercise, trials, report)
+    return _with(report, named) if named else _with_a_lead(exercise, trials, report)
+
+
+def _with_a_lead(exercise: Exercise, trials: Sequence[Trial], report: Report) -> Report:
+    """Where nothing is named, the row about values says which cases tell the reader most."""
+    values = next(p for p in standard(exercise) if p.id == "values")
+    verdicts = [(t.case.name, v) for t in trials if (v := values.verdict(t)) is not None]
+    right = [name for name, v in verdicts if v]
+    wrong = [name for name, v in verdicts if not v]
+    if not right or not wrong:
+        return report
+    word, few = ("right", right) if len(right) < len(wrong) else ("wrong", wrong)
+    if len(few) > FEW:
+        return report
+    how = f"are {word} only here: {'; '.join(few)}"
+    rows = [
+        replace(r, text=f"{r.text}; yours {how}") if r.id == "values" else r
+        for r in report.behaviours
+    ]
+    return replace(report, behaviours=rows)
 
 
 def compare(exercise: Exercise, trials: Sequence[Trial], whole: bool) -> Report:

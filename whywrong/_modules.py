@@ -129,6 +129,7 @@ class ModuleProbe:
         gradients: names of inputs that gradients must reach; all injected weights are added.
         extra: `(make, case, observation)`, for an exercise's additional observations; `make()`
             gives a fresh module in evaluation mode, `make(dtype, as_made=True)` one as built.
+        results: the same, for results besides `out`, which a glance sees, too.
     """
 
     def __init__(
@@ -136,10 +137,12 @@ class ModuleProbe:
         gradients: Sequence[str] = ("x",),
         watch: bool = True,
         extra: Callable[[Callable[[], Any], Case, Observation], None] | None = None,
+        results: Callable[[Callable[[], Any], Case, Observation], None] | None = None,
     ) -> None:
         self.gradients = tuple(gradients)
         self.watch = watch
         self.extra = extra
+        self.results = results
 
     def __call__(self, answer: Any, case: Case) -> Observation:
         if case.options.get("once") or not case.inputs:
@@ -161,9 +164,9 @@ class ModuleProbe:
             self._see_training(module if steady else build(answer, case), case, observed)
         if case.roles & {"typical", "device"}:
             observed.facts["elsewhere"] = happened_there(module.eval(), case)
-        if self.extra:
-            with later_calls():
-                self.extra(partial(_made, answer, case), case, observed)
+        with later_calls():
+            for see in filter(None, (self.results, self.extra)):
+                see(partial(_made, answer, case), case, observed)
         return observed
 
     def _see_first_calls(
@@ -214,8 +217,12 @@ class ModuleProbe:
         set_seed(1)
         with torch.no_grad():
             observed.put("out", module(*map(fresh, case.inputs.values())))
+        make = partial(_made, answer, case)
         if drops := case.options.get("drops"):
-            drops.glance(partial(_made, answer, case), case, observed)
+            drops.glance(make, case, observed)
+        if self.results:
+            with later_calls():
+                self.results(make, case, observed)
         return observed
 
     def _see_gradients(

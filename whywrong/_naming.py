@@ -25,10 +25,12 @@ from ._properties import agrees, alike, main_results, standard
 Symptom = tuple[str, int]  # a property that fails, and the number of the case
 Symptoms = Mapping[str, frozenset[Symptom]]  # of each misconception, by its name
 Named = tuple[str, Misconception]
-PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
+PAIRS = 12  # a fixed number, whatever the speed, so that a card is the same each time
+PAIRS_IF_NEAR = 4  # if one misconception already gives all values
 VALUES = {"runs", "shape", "values"}
 SEVERAL = 3  # right values where a misconception gives wrong ones
 LIKELIEST = 40  # this many misconceptions, or more if equally likely, are compared with an answer
+MOST = 0.75  # of the cases: a misconception that gives their results, right and wrong, is named
 FACTS = ("types", "modified", "unstable", "overwritten", "device", "left_behind")
 
 
@@ -46,7 +48,11 @@ def explain(
         symptoms: what each misconception is known to break: see `search`.
     """
     wrong = key.wrong if key.whole else search(exercise, key, trials, shown, symptoms)
-    return name_mistakes(exercise, trials, shown, wrong) or by_signs(exercise, trials)
+    return (
+        name_mistakes(exercise, trials, shown, wrong)
+        or by_signs(exercise, trials)
+        or on_most_cases(exercise, trials, shown, wrong)
+    )
 
 
 def name_mistakes(
@@ -94,6 +100,26 @@ def by_signs(exercise: Exercise, trials: Sequence[Trial]) -> list[Misconception]
             if shows(trials):
                 return [exercise.misconception(id)]
     return []
+
+
+def on_most_cases(
+    exercise: Exercise,
+    trials: Sequence[Trial],
+    shown: frozenset[Symptom],
+    known: Mapping[str, Mapping[int, Observation]],
+) -> list[Misconception]:
+    """The misconception that gives the same wrong values on most cases, also on the one that is
+    shown; none if nothing fits."""
+    if not known or not begin_match(shown).possible:
+        return []
+    first = telling_first(trials, shown)[0]
+    shares = {
+        name: share_alike(exercise, trials, wrong, first)
+        for name, wrong in known.items()
+        if "+" not in name
+    }
+    best = max(shares, key=lambda name: shares[name])
+    return [exercise.variants[best]] if shares[best] >= MOST else []
 
 
 @dataclass
@@ -150,6 +176,21 @@ def match_all(
             return match
     match.complete = True
     return match
+
+
+def share_alike(
+    exercise: Exercise, trials: Sequence[Trial], wrong: Mapping[int, Observation], first: int
+) -> float:
+    """The share of cases with the same values, among those in which at least one of the two gave
+    wrong ones; 0 if the first case or the typical one isn't among them, or if they are few."""
+    if len(wrong) < len(trials):
+        return 0.0
+    found = {i: same_values(exercise, t, wrong[i]) for i, t in enumerate(trials)}
+    alike = {i for i, count in found.items() if count}
+    typical = {i for i, t in enumerate(trials) if "typical" in t.case.roles}
+    if first not in alike or not typical & alike or len(alike) < SEVERAL:
+        return 0.0
+    return len(alike) / sum(count != 0 for count in found.values())
 
 
 def similarity(a: frozenset[Symptom], b: frozenset[Symptom]) -> float:
@@ -282,8 +323,8 @@ def search(
     """
     found = Search(exercise, key, trials, shown, symptoms or {})
     with undisturbed():
-        if not found.one_explains():
-            found.two_explain()
+        if not (found.one_explains() or found.two_explain()):
+            found.run_those_that_begin_alike()
     return found.wrong
 
 
@@ -300,6 +341,8 @@ class Search:
     ) -> None:
         self.exercise, self.key, self.trials, self.symptoms = exercise, key, trials, symptoms
         self.wrong: Wrong = {}
+        self.near = False  # whether one of them gives all values
+        self.misfit: int | None = None  # where it differs in something else
         self.shown = shown
         self.order = telling_first(trials, self.shown)
         self.begun = begin_match(self.shown)
@@ -326,11 +369,11 @@ class Search:
             found = found or match.exact
         return found
 
-    def two_explain(self) -> None:
+    def two_explain(self) -> bool:
         """Runs pairs, up to the first pair that gives the observed results."""
         if not any(_says_something(t.observed) for t in self.trials):
-            return
-        for name, program in itertools.islice(self.pairs(), PAIRS):
+            return False
+        for name, program in itertools.islice(self.pairs(), PAIRS_IF_NEAR if self.near else PAIRS):
             try:
                 answer = program.answer
             except SyntaxError:  # two edits that can't be combined
@@ -340,7 +383,20 @@ class Search:
                 for one in name.split("+"):
                     observed = self._observed(one, self.exercise.variants[one].answer, first)
                     self.wrong.setdefault(one, {})[first] = observed
-                return
+                return True
+        return False
+
+    def run_those_that_begin_alike(self) -> None:
+        """Runs, on all cases, the misconceptions that give the wrong values of the first case."""
+        first, glance = self.order[0], getattr(self.exercise.probe, "glance", None)
+        if self.near or not (self.begun.possible and glance):
+            return
+        for name, m in self.likeliest():
+            observed = self._observed(name, m.answer, first, glance)
+            if same_values(self.exercise, self.trials[first], observed):
+                self.wrong[name] = {
+                    i: self._observed(name, m.answer, i, glance) for i in range(len(self.trials))
+                }
 
     def likeliest(self) -> list[Named]:
         """Misconceptions by similarity of their symptoms; in the catalogue's order if unknown."""
@@ -396,29 +452,35 @@ class Search:
         """Runs it case by case, until it differs from the observations."""
         if self.looks_first and name not in self.wrong and self._parts_at_a_glance(name, answer):
             return Match(alike=False, possible=False)
-        match = replace(self.begun)
+        match, alike = replace(self.begun), True
         known = self.wrong.setdefault(name, {})
-        for i in self.order:
+        pair = "+" in name  # of which only one that gives everything counts
+        for i in sorted(self.order, key=lambda i: i != self.misfit) if pair else self.order:
             if i not in known:
                 known[i] = self._observed(name, answer, i)
             match.add(self.exercise, self.trials[i], known[i])
-            if match.parted:
+            if match.parted or (pair and not match.alike):
                 return match
+            if alike and not match.alike:
+                alike, misfit = False, i
         match.complete = True
+        if match.near and not self.near:
+            self.near, self.misfit = True, None if alike else misfit
         return match
 
     def _parts_at_a_glance(self, name: str, answer: Any) -> bool:
         """Whether the results alone differ from the observations; not every probe can glance."""
-        glance = getattr(self.exercise.probe, "glance", None)
+        glance, hopeful = getattr(self.exercise.probe, "glance", None), self.begun.possible
         for i in self.order if glance else ():
-            if i != self.order[0] and self.key.cases[i].options.get("once"):
-                continue  # large
+            options = self.key.cases[i].options
+            if i != self.order[0] and (options.get("once") or (hopeful and options.get("drops"))):
+                continue  # large, or draws that aren't compared here
             if self.right and self.drawn and i not in {number for _, number in self.drawn}:
                 continue  # what leaves the values right gives no other result
             observed = self._observed(name, answer, i, glance)
-            if _parts(self.exercise, self.trials[i], observed, self.begun.possible):
+            if _parts(self.exercise, self.trials[i], observed, hopeful):
                 return True
-            if not self.begun.possible and self._draws_otherwise(i, observed):
+            if not hopeful and self._draws_otherwise(i, observed):
                 return True
         return False
 

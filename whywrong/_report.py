@@ -66,6 +66,11 @@ class Report:
         return self.misconceptions[0] if self.misconceptions else None
 
     @property
+    def unsaid(self) -> list[BehaviourResult]:
+        """The rows, without those that the message already quotes."""
+        return [r for r in self.behaviours if r.holds or r.text not in self.message]
+
+    @property
     def status(self) -> str:
         if self.stale:
             return "previous version"
@@ -118,7 +123,7 @@ class Report:
             if why:
                 yield f"  {localised('Why it matters: ')}{plain_text(why)}"
             yield f"  {localised('Where to look: ')}{plain_text(look)}"
-        for row in self.behaviours:
+        for row in self.unsaid:
             mark = "[ok]" if row.holds else "[wrong]" if row.worded else "[not yet]"
             scored = " ●" * (row.credit and bool(self.because))
             yield f"  {localised(mark):<9} {plain_text(row.text)}{scored}"

@@ -177,6 +177,32 @@ class TestNaming:
             f"{id}+corrected" for id in ("not_centred", "half_centred", "half_centred 2")
         }
 
+    def test_without_a_name_the_row_about_values_says_on_which_cases_they_are_right(self):
+        def answer(x):
+            return STANDARDISED.reference(x) if x.dim() < 3 else x * 3
+
+        (row,) = [r for r in check_exercise(STANDARDISED, answer).behaviours if r.id == "values"]
+        assert row.text.endswith("on every case; yours are wrong only here: random numbers")
+        (row,) = [
+            r for r in check_exercise(STANDARDISED, lambda x: x * 3).behaviours if r.id == "values"
+        ]
+        assert row.text.endswith("on every case")
+
+    def test_one_that_differs_on_few_cases_is_named(self):
+        def answer(x):
+            other = STANDARDISED.reference if x.dtype == torch.float64 else as_it_came
+            return other(x)
+
+        as_it_came = STANDARDISED.misconception("as_it_came").answer
+        several = [
+            *_cases(SEED),
+            *(replace(c, name=f"again {i}") for i, c in enumerate(_cases(SEED + 1)) if i == 1),
+            *(replace(c, name=f"more {i}") for i, c in enumerate(_cases(SEED + 2)) if i == 1),
+        ]
+        exercise = replace(STANDARDISED, cases=lambda seed: several)
+        assert check_exercise(exercise, answer).misconceptions == ("as_it_came",)
+        assert check_exercise(STANDARDISED, answer).misconceptions == ()
+
 
 class TestProperties:
     def test_a_string_says_how_one_fails(self):

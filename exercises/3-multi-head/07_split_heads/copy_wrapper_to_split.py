@@ -38,7 +38,7 @@ def cases(seed):
         case("both with biases, float64", b, both, torch.float64),
         case("biases in the split only", c, (False, True)),
         case("partly frozen", d, both, frozen=some),
-        case("parts made in a different order, and more of them", b, turned_round=True, more=True),
+        case("parts made in a different order", b, turned_round=True),
         case("by name", d, keywords=("wrapper", "split")),
         case("one head", sizes(5, 4, 1), roles=small),
         case("heads of width 1", sizes(5, 1, 3), roles=small),

@@ -52,14 +52,18 @@ def sizes(draw):
             return B, H, T, D
 
 
-def oracle(x, base=10000.0, offset=0):
+def oracle(x, base=10000.0, offset=0, factor=1.0):
     """A pair is a complex number, and a rotation a product with one of length 1."""
     T, D = x.shape[-2:]
     angles = [[t / base ** (d / D) for d in range(0, D, 2)] for t in range(offset, offset + T)]
-    angles = torch.tensor(angles, dtype=torch.float64)
-    numbers = torch.complex(x[..., 0::2], x[..., 1::2])
+    angles = factor * torch.tensor(angles, dtype=torch.float64)
+    numbers = pairs(x)
     turned = numbers * torch.polar(torch.ones_like(angles), angles)
     return torch.view_as_real(turned).flatten(-2)
+
+
+def pairs(x):
+    return torch.complex(x[..., 0::2], x[..., 1::2])
 
 
 def see_scores(answer, case, observed):
@@ -149,7 +153,26 @@ def stale(trials):
     return shown
 
 
-signs = {"offset_ignored 3": stale}
+def scaled(trials):
+    """Whether all positions are multiplied by one factor, the angle of the first pair at position
+    1, up to half a turn."""
+    (typical,) = (t for t in trials if "typical" in t.case.roles)
+    x, out = (
+        pairs(v[:, :, 1].double()) for v in (typical.case["x"], typical.observed.tensors["out"])
+    )
+    factor = float((out / x)[0, 0, 0].angle())
+    return abs(factor - 1) > 1e-3 and all(
+        t.observed.error is None
+        and near(
+            t.observed.tensors["out"].double(),
+            oracle(t.case["x"].double(), *list(t.case.inputs.values())[1:], factor=factor),
+            1e-3,
+        )
+        for t in trials
+    )
+
+
+signs = {"offset_ignored 3": stale, "positions_scaled": scaled}
 properties = (turns, first_token, lengths, relative, first_pair, exact_angles)
 
 # The sizes that have to differ, by the letters of each input's dimensions.

@@ -118,17 +118,25 @@ def oracle(case, weights, ids):
     return F.linear(norm("norm", x), weights["embed.weight"])
 
 
+def see_cached(make, case, observed):
+    """The same text in parts, with caches."""
+    if "cached" not in case.roles:
+        return
+    set_seed(1)
+    model, ids = make(), fresh(case["ids"])
+    sizes = [*CHUNKS, *[1] * (ids.shape[1] - sum(CHUNKS))]
+    caches = [{} for _ in range(case.options["layers"])]
+    with torch.no_grad():
+        found = [model(chunk.clone(), caches) for chunk in ids.split(sizes, dim=1)]
+    tensors = all(torch.is_tensor(out) for out in found)
+    observed.put(IN_PARTS, torch.cat(found, dim=1) if tensors else found[0])
+
+
 def see(make, case, observed):
-    """The same text in parts, with caches; other texts; what an untrained model begins with."""
+    """Other texts; what an untrained model begins with."""
     set_seed(1)
     model, ids = make(), fresh(case["ids"])
     with torch.no_grad():
-        if "cached" in case.roles:
-            sizes = [*CHUNKS, *[1] * (ids.shape[1] - sum(CHUNKS))]
-            caches = [{} for _ in range(case.options["layers"])]
-            found = [model(chunk.clone(), caches) for chunk in ids.split(sizes, dim=1)]
-            tensors = all(torch.is_tensor(out) for out in found)
-            observed.put(IN_PARTS, torch.cat(found, dim=1) if tensors else found[0])
         if "typical" in case.roles:
             V = len(case.options["weights"]["embed.weight"])
             last, first = ids.clone(), ids.clone()
@@ -146,7 +154,7 @@ def see(make, case, observed):
             observed.put_judged("scale", part(untrained, "norm.scale"))
 
 
-probe = ModuleProbe(gradients=(), watch=False, extra=see)
+probe = ModuleProbe(gradients=(), watch=False, extra=see, results=see_cached)
 at_once = expect_module(oracle, gradients=())
 
 
