@@ -90,13 +90,15 @@ def right_answer(lesson, exercise):
 
 
 def all_right(hand_in):
-    """Lesson 03 is the course's own answer, the others aren't; a program is left running."""
+    """Lesson 03 is the course's own answer, the others aren't, and one is compiled and called; a
+    program is left running."""
     one, two = hand_in("01_naive_mean"), hand_in("02_tril_matmul")
     one.solve("naive_mean_shapes")
     one.write(
         "naive_mean",
-        "naive_mean = lambda x: torch.stack(\n"
-        "    [x[:, :t].sum(1) / t for t in range(1, x.shape[1] + 1)], dim=1)",
+        "naive_mean = torch.compile(lambda x: torch.stack(\n"
+        "    [x[:, :t].sum(1) / t for t in range(1, x.shape[1] + 1)], dim=1))\n"
+        "naive_mean(torch.ones(1, 2, 3))",
     )
     two.write(
         "causal_mean_weights",

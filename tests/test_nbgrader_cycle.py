@@ -213,6 +213,7 @@ def test_feedback_reaches_the_students(cycle):
 @pytest.mark.parametrize(
     ("name", "lesson", "sentence"),
     [
+        ("all-right", "01_naive_mean", "Checks run without torch.compile: your code was called"),
         ("mishaps", "01_naive_mean", "return x @ x"),
         ("mishaps", "03_softmax_masking", "NameError: name 'softmax' is not defined"),
         ("mishaps", "03_softmax_masking", "stopped"),
