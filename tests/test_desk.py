@@ -70,6 +70,22 @@ def softmax_mean(x):
     return masked_softmax(x.new_zeros(T, T), future) @ x
 """
 
+HELPED = """
+class Future:
+    def __init__(self, x):
+        T = x.shape[1]
+        self.hidden = x.new_ones(T, T).triu(1) == 1
+
+    def weights(self, x):
+        return masked_softmax(x.new_zeros(self.hidden.shape), self.hidden)
+
+def mixed(x):
+    return Future(x).weights(x) @ x
+
+def softmax_mean(x):
+    return mixed(x)
+"""
+
 
 def published(exercise_id):
     """The cell of a solved lesson that contains the answer to an exercise."""
@@ -106,6 +122,16 @@ class TestAnAnswerThatCallsAnEarlierOne:
         del space["masked_softmax"]
         assert check("softmax_mean", space["softmax_mean"]).passed
         assert "masked_softmax" not in space
+
+    def test_may_call_it_through_helpers(self, capfd):
+        space = {"torch": torch}
+        exec(HELPED, space)
+        assert check("softmax_mean", space["softmax_mean"]).passed
+        space["masked_softmax"] = lambda scores, hidden: scores
+        report = check("softmax_mean", space["softmax_mean"])
+        assert report.passed and "uses `masked_softmax`" in report.notes[-1]
+        assert yours("softmax_mean", space["softmax_mean"], 3) == 3
+        assert "uses masked_softmax, not right yet" in capfd.readouterr().out
 
     def test_is_run_by_a_demonstration_only_if_it_works_there(self, capfd):
         right = "return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)"

@@ -61,7 +61,7 @@ def describe(answer: Any) -> Described:
         callable(answer),
         hasattr(answer, "forward"),
         signature,
-        frozenset(names_called(answer)),
+        frozenset(names_reached(answer)),
         _is_of_torch(answer),
     )
 
@@ -118,6 +118,24 @@ def names_called(answer: Any) -> set[str]:
     for code in _codes(answer):
         found = dis.get_instructions(code)
         names.update(i.argval for i in found if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    return names
+
+
+def names_reached(answer: Any) -> set[str]:
+    """The global names that an answer's code reads, or that of its helpers: functions and classes
+    defined beside it, which it calls."""
+    names: set[str] = set()
+    helpers, followed = [answer], [answer]
+    while helpers:
+        one = helpers.pop()
+        called = names_called(one)
+        names |= called
+        for space in [f.__globals__ for f in functions(one)]:
+            found = [space[name] for name in called if name in space]
+            beside = [h for h in found if any(f.__globals__ is space for f in functions(h))]
+            new = [h for h in beside if not any(h is known for known in followed)]
+            helpers += new
+            followed += new
     return names
 
 

@@ -9,7 +9,7 @@ from ._answers import (
     functions,
     looks_unwritten,
     names_bound,
-    names_called,
+    names_reached,
     undefined,
 )
 from ._card import GOOD, GREY, INK, LINE, Message, plain_text, points_word
@@ -58,7 +58,7 @@ __all__ = [
     "localised",
     "looks_unwritten",
     "names_bound",
-    "names_called",
+    "names_reached",
     "names_written",
     "own_folders",
     "pack",

@@ -19,7 +19,7 @@ from whywrong.hosting import (
     joined,
     localised,
     names_bound,
-    names_called,
+    names_reached,
     undefined,
     watch_cells,
 )
@@ -162,7 +162,7 @@ def yours(exercise_id: str, answer: Any, finished: Any) -> Any:
 
 def _wrong_parts(exercise: Exercise, answer: Any, known: Catalogue) -> list[str]:
     """The earlier answers that an answer calls and that aren't right."""
-    names = known.earlier_parts(exercise, names_called(answer))
+    names = known.earlier_parts(exercise, names_reached(answer))
     own = {n: f.__globals__.get(n, ...) for f in functions(answer) for n in names}
     parts = {name: known.find(name) for name in own}
     return [n for n, e in parts.items() if e and not check_exercise(e, own[n], 0, known).passed]
