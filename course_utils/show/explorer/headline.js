@@ -32,8 +32,8 @@ function tell(state, station) {
   const word = most === token || (most === 0 && labels[0] === state.begin) ? "" : nameAt(state, most);
   if (off.has(station.off)) {
     const { text, agreed } = changes(state);
-    const told = `Why? With this head, the model looked back from “${nameAt(state, token)}” to “${word}”, to which the verb belongs.`;
-    const why = word && agreed ? told : "Why? What this head added is missing.";
+    const told = `The model no longer looks back from “${nameAt(state, token)}” to “${word}”, the word that the verb has to fit.`;
+    const why = word && agreed ? told : "What this head added is missing.";
     return text ? `Without it, ${text}. ${why}` : "Without it, hardly anything changes here: other parts do this work.";
   }
   const from = `“${nameAt(state, token)}”`;
@@ -43,7 +43,7 @@ function tell(state, station) {
 
 /** What there is to learn from it, and where to go on. */
 function learned({ onward }) {
-  const text = "Nobody told the model what a subject is: it learned this head by predicting the next word of sentences like this one.";
+  const text = "Nobody told the model what a subject is: it learned to look for one by predicting the next word of sentences like this.";
   const link = onward ? [" ", make("a", { href: onward, textContent: "Build the first part yourself: lesson 01" })] : [];
   return make("p", { className: "learned" }, text, ...link);
 }
