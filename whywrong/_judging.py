@@ -71,9 +71,9 @@ def judge(
 def _with_a_lead(exercise: Exercise, trials: Sequence[Trial], report: Report) -> Report:
     """Where nothing is named, the row about values says which cases tell the reader most."""
     values = next(p for p in standard(exercise) if p.id == "values")
-    verdicts = [(t.case.name, v) for t in trials if (v := values.verdict(t)) is not None]
-    right = [name for name, v in verdicts if v]
-    wrong = [name for name, v in verdicts if not v]
+    ordinary = [t for t in trials if t.case.refuses is None]
+    right = [t.case.name for t in ordinary if values.verdict(t)]
+    wrong = [t.case.name for t in ordinary if not values.verdict(t)]
     if not right or not wrong:
         return report
     word, few = ("right", right) if len(right) < len(wrong) else ("wrong", wrong)

@@ -110,7 +110,7 @@ def on_most_cases(
 ) -> list[Misconception]:
     """The misconception that gives the same wrong values on most cases, also on the one that is
     shown; none if nothing fits."""
-    if not known or not begin_match(shown).possible:
+    if not begin_match(shown).possible:
         return []
     first = telling_first(trials, shown)[0]
     shares = {
@@ -118,8 +118,8 @@ def on_most_cases(
         for name, wrong in known.items()
         if "+" not in name
     }
-    best = max(shares, key=lambda name: shares[name])
-    return [exercise.variants[best]] if shares[best] >= MOST else []
+    best = max(shares, key=lambda name: shares[name], default="")
+    return [exercise.variants[best]] if shares.get(best, 0.0) >= MOST else []
 
 
 @dataclass

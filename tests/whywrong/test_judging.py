@@ -13,7 +13,7 @@ from whywrong._checker import observe
 from whywrong._exercise import Program
 from whywrong._judging import judge, symptoms_of
 from whywrong._key import begin_key, make_key
-from whywrong._naming import Search, search
+from whywrong._naming import Search, on_most_cases, search
 from whywrong._quizzes import filled
 from whywrong.hosting import Rules, run
 
@@ -187,6 +187,13 @@ class TestNaming:
             r for r in check_exercise(STANDARDISED, lambda x: x * 3).behaviours if r.id == "values"
         ]
         assert row.text.endswith("on every case")
+
+    def test_nothing_is_named_where_only_pairs_ran(self):
+        key = begin_key(STANDARDISED, SEED)
+        trials = key.trials(run(STANDARDISED, lambda x: x * 3, key.cases))
+        shown = symptoms_of(STANDARDISED, trials)
+        for known in ({}, {"not_centred+corrected": {}}):
+            assert on_most_cases(STANDARDISED, trials, shown, known) == []
 
     def test_one_that_differs_on_few_cases_is_named(self):
         def answer(x):
