@@ -53,8 +53,9 @@ def probe(answer, case):
     """The logits of each call, the tokens that it pushed, and two ways on from the same caches."""
     observed, pushed = Observation(), []
     model = model_of(case)
+    one = len(case["ids"]) * model.head.weight.shape[1]  # a token of each text, in any shape
     for part in (model.embed.token, *(block.feed_forward for block in model.blocks)):
-        part.register_forward_hook(lambda _, given, out: pushed.append(out.shape[1]))
+        part.register_forward_hook(lambda _, given, out: pushed.append(max(1, out.numel() // one)))
     ids, rotary = case["ids"], case["rotary"]
     caches, logits, kept = [], [], []
 

@@ -244,8 +244,31 @@ def logits_by_linear_functions(model, ids, caches, rotary=False):
     return model.head(model.norm(x[:, -1])), new
 
 
+def logits_of_a_token_alone(model, ids, caches, rotary=False):
+    """No dimension for the one token."""
+    known = caches[0][0].shape[2] if caches else 0
+    x = model.embed.token(ids[:, 0])  # (B, C)
+    if not rotary:
+        x = x + model.embed.position.weight[known]
+    new = []
+    for i, block in enumerate(model.blocks):
+        part, normed = block.attention, block.norm1(x)
+        layers = part.query, part.key, part.value
+        q, k, v = (la(normed).view(len(x), part.num_heads, 1, -1) for la in layers)
+        if rotary:
+            q, k = (transformer.apply_rope(t, offset=known) for t in (q, k))
+        if caches:
+            k, v = torch.cat([caches[i][0], k], 2), torch.cat([caches[i][1], v], 2)
+        new.append((k, v))
+        out = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+        x = x + part.out_proj(out.flatten(1))
+        x = x + block.feed_forward(block.norm2(x))
+    return model.head(model.norm(x)), new
+
+
 RIGHT = {
     "next_logits": {
+        "a token alone": logits_of_a_token_alone,
         "keys kept as they are": logits_of_keys_kept_plain,
         "by linear functions": logits_by_linear_functions,
     },
