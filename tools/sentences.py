@@ -64,7 +64,7 @@ NOT_SAID = {
     r".*\dpx .*|.*\dem .*": "a style",
     r"(upper|center|lower|outside|offset|row|wrong) \w+( \w+)?": "a place, or a class in HTML",
     r"import math\n.*|def .*|export const.*|make lab.*|Write check.*": "code",
-    r"NameError: name .*|not implemented|still running after.*": "of Python, to be recognised",
+    r"NameError: name .*|not implemented|still running after.*|in the TorchScript .*": "recognised",
     r"\. Did you mean: .*": "what Python adds to an error",
     r"two devices|float32 of float64": "a mark that the check keeps for itself",
     r"No description has been.*|\*\*About this submission.*": "for a class's instructor",
