@@ -365,6 +365,16 @@ def test_compiled_code_runs_as_it_is_written(server):
     assert report["points"] == 2 and "run without `torch.compile`" in str(report["notes"])
 
 
+@full
+def test_the_time_in_which_the_compiler_is_loaded_is_not_the_answer_s(server):
+    answer = Cell(
+        f"{RIGHT.source.replace('naive', 'my')}\n\ndef naive_mean(x):\n"
+        "    return torch.compile(my_mean)(x)"
+    )
+    done = graded(server, START, answer, CHECK, check=1.5)
+    assert done.reports["naive_mean"]["points"] == 2, done.reports["naive_mean"]["message"]
+
+
 def test_the_finished_part_s_code_is_noted_where_an_answer_calls_a_copy_of_it(server):
     answer = Cell(
         "import types\nfrom course_utils.attention import naive_mean as its\n"

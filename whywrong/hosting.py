@@ -26,7 +26,7 @@ from ._course import (
 )
 from ._errors import failure_of, names_written, watch_cells
 from ._exercise import Exercise, Misconception, Rules
-from ._guard import Clock, run, time_budget
+from ._guard import Clock, run, time_budget, uncompiled
 from ._key import AnswerKey
 from ._observation import MAX_ELEMENTS, pack, unpack
 from ._watching import part_codes, watch_later_threads
@@ -70,6 +70,7 @@ __all__ = [
     "run",
     "speaking",
     "time_budget",
+    "uncompiled",
     "undefined",
     "unpack",
     "watch_cells",
