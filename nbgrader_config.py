@@ -10,6 +10,7 @@ import sys
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as nbgrader
 
+from whywrong_nbgrader import folders
 from whywrong_nbgrader import preprocessors as course
 from whywrong_nbgrader.collecting import CollectFiles, ReleaseFeedback
 
@@ -62,7 +63,14 @@ c.FileNameCollectorPlugin.named_regexp = (
     r".*/extracted/(?:[^/]*/)*?[^/_]+_(?:LATE_)?(?P<student_id>\d+)"
     r"_(?:\d+|assignsubmission_file)[_/](?P<file_id>.+)"
 )
-c.FileNameCollectorPlugin.valid_ext = [".ipynb", ".IPYNB", ".py", ".html", ".json", ".txt", ".zip"]
+c.FileNameCollectorPlugin.valid_ext = [
+    ".ipynb",
+    ".IPYNB",
+    *folders.TEXTS,
+    *folders.WRITTEN,
+    *folders.DOCUMENTS,
+    *folders.ARCHIVES,
+]
 c.ExtractorPlugin.zip_ext = []
 
 c.Autograde.sanitize_preprocessors = [

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .folders import DOCUMENTS, is_a_checkpoint, may_be_a_notebook, perhaps_notebooks
+from .folders import DOCUMENTS, WRITTEN, is_a_checkpoint, may_be_a_notebook, perhaps_notebooks
 from .helper import TooMuch, helper
 from .readable import file_name, shortened
 from .restoring import Released
@@ -38,8 +38,8 @@ def submission(
     """Returns a lesson's notebook, or None if nothing was submitted for it.
 
     It is the file with all answers to the lesson that are in any file; of several, the one of the
-    lesson's name. If different files have different answers, the one of the lesson's name counts;
-    if that has none, none counts. If there is no answer, the files that can't be read are named.
+    lesson's name. If different files have different answers, the one of the lesson's name counts,
+    or else the only notebook. If there is no answer, the files that can't be read are named.
 
     Args:
         lessons: the names of all notebooks of the assignment.
@@ -57,7 +57,11 @@ def submission(
         return own
     sources = [one.partition(MEMBER)[0] for one in others or unread]
     why = "is missing" if own is None else "can't be read" if own.unreadable else "has no answers"
-    if others and (best := most_complete([one.answers for one in others.values()])) is not None:
+    best = most_complete([one.answers for one in others.values()])
+    notebooks = {n: one for n, one in others.items() if not n.lower().endswith(WRITTEN)}
+    if best is None and notebooks:
+        others, best = notebooks, most_complete([one.answers for one in notebooks.values()])
+    if others and best is not None:
         known, found = [*others.items()][best]
         if found is own:
             return own
@@ -128,6 +132,9 @@ def _others(
                 unread[known] = "it is a document, and the .ipynb file is needed"
             elif one.unreadable and may_be_a_notebook(member or name):
                 unread[known] = one.unreadable
+            elif one.seen:
+                seen = ", ".join(one.seen)
+                unread[known] = f"it defines {seen}, but is no notebook: the .ipynb file is needed"
     return found, unread
 
 

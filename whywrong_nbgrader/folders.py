@@ -15,7 +15,8 @@ MOST_BESIDE = 100 * 2**20  # bytes of a file that is not a notebook
 MOST_READ = 30  # files of a submission that are read because they may be notebooks
 MOST_FILES, DEEPEST = 5000, 30  # files and folders of a submission, and how deep they are nested
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
-WRITTEN = (".py", ".html", ".htm", ".md", ".qmd", ".rmd")  # what notebooks are exported as
+# What notebooks are exported as, and answers copied into.
+WRITTEN = (".py", ".html", ".htm", ".md", ".qmd", ".rmd", ".rst", ".tex", ".txt")
 # What people hand in instead of a notebook.
 DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".eml", ".msg", ".webarchive", ".html")
 TEXTS = (".txt", ".json", ".html", ".htm", "")  # endings under which notebooks are saved

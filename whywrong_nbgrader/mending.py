@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from textwrap import dedent
 
+from .other_forms import fenced
 from .readable import shortened
 from .reading import SIDES
 
@@ -23,10 +24,6 @@ ENTITY = re.compile(r"&(gt|lt|amp|quot|#39);")
 # IPython takes %% only at a cell's beginning, and % only before the name of a command.
 MISPLACED = re.compile(r"(?<=\n)%%\w.*|^% +\w.*", re.M)
 FULL_WIDTH = {0xFEE0 + code: code for code in range(0x21, 0x7F) if not chr(code).isalnum()}
-FENCED = re.compile(
-    r"^[ \t]*(?:```+|~~~+)[ \t]*(?:python|py|ipython)?\d*[ \t]*\n(.*?)^[ \t]*(?:```|~~~)",
-    re.M | re.S,
-)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign
 
 
@@ -161,7 +158,7 @@ def _is_stub(node: ast.AST) -> bool:
 def in_text(source: str) -> list[str]:
     """Returns the programs in a text cell: in fences, or the whole text if it is one."""
     source = html.unescape(source)
-    found = [dedent(part) for part in FENCED.findall(source[:MOST_PARSED])]
+    found = fenced(source[:MOST_PARSED])
     whole = [source] if not found and compiles(source) else []
     return [part for part in found + whole if compiles(part)]
 
@@ -175,7 +172,7 @@ REPAIRS: dict[str, Callable[[str], str]] = {
     "tabs were replaced": lambda t: t.expandtabs(4),
     "misplaced lines with % were left out": lambda t: MISPLACED.sub("", t),
     "lines for Colab were left out": _without_colab,
-    "the text around the code was left out": lambda t: "\n\n".join(FENCED.findall(t)) or t,
+    "the text around the code was left out": lambda t: "\n\n".join(fenced(t)) or t,
     "a text that was there twice is there once": _first_of_two,
     "the marks of a merge conflict were left out": _of_one_side,
 }

@@ -16,11 +16,9 @@ from textwrap import dedent
 # Where the cells begin in programs that Jupyter, VS Code and jupytext write, and in pages.
 PROGRAM_CELL = re.compile(r"^# *(?:%%.*|In *\[[ \d]*\]:.*|<codecell>)$\n?", re.M)
 PAGE_CELL = re.compile(r'<div class="\s*highlight hl-i?python3?\s*">\s*<pre>(.*?)</pre>', re.S)
-FENCED = re.compile(
-    r"^(?:```+|~~~+) *(?:\{code-cell\}|(?:\{ *)?i?python\d?\b)[^\n]*\n"
-    r"(?:---\n.*?\n---\n|(?::\w[^\n]*\n)*)(.*?)^(?:```|~~~)",
-    re.M | re.S,
-)
+FENCED = re.compile(r"^[ \t]*(```+|~~~+)([^\n`]*)\n(.*?)^[ \t]*\1", re.M | re.S)
+OF_PYTHON = re.compile(r"[{ .]*(?:i?py(?:thon)?\d?\b|code-cell|$)", re.I)  # what follows a fence
+OPTIONS = re.compile(r"---\n.*?\n---\n|(?::\w[^\n]*\n)+", re.S)  # of MyST, above the code
 DEFINITION = re.compile(r"^(def|class) ", re.M)
 ENCODED = re.compile(rb"[A-Za-z0-9+/=\s]+")
 
@@ -35,24 +33,29 @@ def out_of_a_mail(data: bytes) -> bytes:
     return b""
 
 
-def sources(data: bytes) -> list[str]:
-    """Returns the cells of a program, a document or a page that was made from a notebook; none if
-    it is another."""
+def fenced(text: str) -> list[str]:
+    """Returns the Python code between the fences of a document."""
+    found = [dedent(code) for _, kind, code in FENCED.findall(text) if OF_PYTHON.match(kind)]
+    return [OPTIONS.sub("", code, count=1) if OPTIONS.match(code) else code for code in found]
+
+
+def sources(data: bytes) -> tuple[str, list[str]]:
+    """Returns what was made from a notebook, and its cells; none if it was made from another."""
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if re.match(r"\s*<", text):
-        return [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in PAGE_CELL.findall(text)]
+        cells = [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in PAGE_CELL.findall(text)]
+        return "a web page", cells
     if not re.search(r"^\s*(?:def|class) ", text, re.M):
-        return []
+        return "", []
     tree = None
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(text)
-    if tree is None and (fenced := FENCED.findall(text)):
-        return fenced
+    if tree is None and (cells := fenced(text)):
+        return "a document", cells
     if tree is not None and re.search(r"^import marimo$", text, re.M):
-        return [_of_marimo(node, text) for node in tree.body if _is_a_cell(node)]
-    return [cell for cell in PROGRAM_CELL.split(text) if cell.strip()] * bool(
-        DEFINITION.search(text)
-    )
+        return "a program", [_of_marimo(node, text) for node in tree.body if _is_a_cell(node)]
+    cells = [cell for cell in PROGRAM_CELL.split(text) if cell.strip()]
+    return "a program", cells if DEFINITION.search(text) else []
 
 
 def _is_a_cell(node: ast.stmt) -> bool:

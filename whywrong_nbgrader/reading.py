@@ -108,7 +108,12 @@ def _opened(path: str | Path) -> io.BufferedReader:
 
 def read(path: str | Path, member: str = "") -> Read:
     """Returns a notebook's cells from a file, or from a file in an archive."""
-    return parsed(_unpacked(path, member) if member else contents(path))
+    return parsed(taken(path, member))
+
+
+def taken(path: str | Path, member: str = "") -> bytes:
+    """Returns the bytes of a file, or of a file in an archive."""
+    return _unpacked(path, member) if member else contents(path)
 
 
 def members(path: str | Path) -> list[str]:
@@ -141,18 +146,15 @@ def parsed(data: bytes) -> Read:
     if (decoded := out_of_a_mail(data)).lstrip().startswith(b"{"):
         data = decoded
         made.repairs["it was encoded as in a mail"] += 1
+    what, cells = sources(data) if data.lstrip()[:1] not in (b"{", b"[") else ("", [])
+    if cells and len(cells) <= MOST_CELLS and sum(map(len, cells)) <= MOST_TEXT:
+        made.cells = [{"kind": "code", "source": cell, "name": ""} for cell in cells]
+        made.repairs[f"it was {what}"] += 1
+        return made
     for beginning, said in OTHERS.items():
         if re.match(beginning, data[:2000] if b"Z" not in beginning else data, re.I):
-            made.cells = _written_otherwise(data)
-            if not made.cells:
-                raise Unreadable(said)
-            made.repairs[said.split(",")[0].replace("is", "was", 1)] += 1
-            return made
+            raise Unreadable(said)
     text = _decoded(data, made.repairs)
-    if text.lstrip()[:1] not in '{["' and (cells := _written_otherwise(text.encode())):
-        made.cells = cells
-        made.repairs["it was a document"] += 1
-        return made
     try:
         _read_notebook(made, text)
     except RecursionError:
@@ -178,14 +180,6 @@ def _read_notebook(made: Read, text: str) -> None:
                 others.append(parsed(cell["source"].encode()).cells)
     if not made.broken:
         made.others = [cells for cells in others if cells != made.cells]
-
-
-def _written_otherwise(data: bytes) -> list[dict[str, str]]:
-    """The cells of a program, a document or a page that was made from a notebook, if it is one."""
-    cells = sources(data)
-    if len(cells) > MOST_CELLS or sum(map(len, cells)) > MOST_TEXT:
-        return []
-    return [{"kind": "code", "source": cell, "name": ""} for cell in cells]
 
 
 def _cells_at(text: str, at: int) -> list[dict[str, str]]:

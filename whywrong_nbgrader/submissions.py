@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 from .cells import nbgrader_metadata
 from .helper import TooMuch, helper
-from .reading import Unreadable, read
+from .reading import MOST_TEXT, Unreadable, parsed, read, taken
 from .restoring import Kept, Released, answered, restore
 
 
@@ -26,6 +27,7 @@ class Submission:
     answers: dict[str, str] = field(default_factory=dict)  # their texts, by exercise
     sources: list[str] = field(default_factory=list)  # other files that something is said about
     unreadable: str = ""  # why; its cells are then the unsolved lesson's
+    seen: list[str] = field(default_factory=list)  # exercises that an unreadable file defines
 
 
 def notebook(
@@ -35,11 +37,14 @@ def notebook(
     member: str = "",
 ) -> dict[str, Any]:
     """Reads and restores a submitted notebook, or one in an archive; runs in the helper."""
+    cells, data = {name: Released(**cell) for name, cell in released.items()}, b""
     try:
-        found = read(path, member)
+        data = taken(path, member)
+        found = parsed(data)
     except Unreadable as error:
-        return {"unreadable": str(error)}
-    cells = {name: Released(**cell) for name, cell in released.items()}
+        text, ours = data[:MOST_TEXT].decode("utf-8", "replace"), unsolved(cells)
+        seen = [one.checks for one in ours if one.checks and _defines(text, one.checks)]
+        return {"unreadable": str(error), "seen": seen}
     read_as = [(one, *restore(one, cells, lesson_code)) for one in (found.cells, *found.others)]
     own = [answered(made, cells, lesson_code) for _, made, _ in read_as]
     best = most_complete(own)
@@ -64,6 +69,10 @@ def notebook(
     }
 
 
+def _defines(text: str, exercise: str) -> bool:
+    return re.search(rf"^[ \t]*(?:def|class) +{exercise}\b", text, re.M) is not None
+
+
 def most_complete(answers: Sequence[Mapping[str, str]]) -> int | None:
     """Returns the first place with all answers that are in any place; None if there is none."""
     together = {item for one in answers for item in one.items()}
@@ -82,7 +91,8 @@ def restored(
     if why := said.get("unreadable"):
         told = f"**This is not the submission.** It can't be read: {why}."
         made = [Kept("markdown", told), *unsolved(released)]
-        return Submission(made, [], [f"the submission can't be read: {why}"], unreadable=why)
+        trouble, seen = [f"the submission can't be read: {why}"], said.get("seen", [])
+        return Submission(made, [], trouble, unreadable=why, seen=seen)
     made = [Kept(**cell) for cell in said["cells"]]
     return Submission(made, said["notes"], said["trouble"], said["language"], said["answers"])
 
