@@ -63,14 +63,8 @@ c.FileNameCollectorPlugin.named_regexp = (
     r".*/extracted/(?:[^/]*/)*?[^/_]+_(?:LATE_)?(?P<student_id>\d+)"
     r"_(?:\d+|assignsubmission_file)[_/](?P<file_id>.+)"
 )
-c.FileNameCollectorPlugin.valid_ext = [
-    ".ipynb",
-    ".IPYNB",
-    *folders.TEXTS,
-    *folders.WRITTEN,
-    *folders.DOCUMENTS,
-    *folders.ARCHIVES,
-]
+c.FileNameCollectorPlugin.valid_ext = [".ipynb", ".IPYNB", ".json", ""]
+c.FileNameCollectorPlugin.valid_ext += [*folders.WRITTEN, *folders.DOCUMENTS, *folders.ARCHIVES]
 c.ExtractorPlugin.zip_ext = []
 
 c.Autograde.sanitize_preprocessors = [

@@ -72,9 +72,24 @@ wherever they come from. Second, the text of an answer, without comments and lay
 with the published solutions and with the texts of the other students. Two students are listed, each
 with the exercises in which they wrote the same, if that is too unlikely for people who work alone:
 at most one of 50 such classes has a pair like this. A text that many write counts little, and in a
-large class one exercise is never enough. In a generated class of 150, of ten copies in ten
-disguises, 5 were listed in the short answers of `1-averages` and 9 in `3-multi-head`, and nobody
-else was. Neither comparison sees a part that was rewritten in other statements; another student's
+large class one exercise is never enough.
+
+In a generated class of 150, these of ten copies were listed, and nobody else was:
+
+| disguise | `1-averages` | `3-multi-head` |
+|---|---|---|
+| nothing | listed | listed |
+| comments | listed | listed |
+| layout | listed | listed |
+| docstrings | listed | listed |
+| below an if | listed | listed |
+| full-width letters | listed | listed |
+| a cell's own lines before it | listed | listed |
+| a print in each function | not | listed |
+| calls written otherwise | listed | listed |
+| other names | listed | not |
+
+Neither comparison sees a part that was rewritten in other statements; another student's
 text with new names for its variables, or with so much added that a fifth is new; few copied
 answers, or usual ones, of another student; copies of published texts that are less than an eighth
 of what somebody wrote; a single part whose text a cell reads and compiles anew; numbers that were

@@ -3,6 +3,8 @@
 import copy
 import os
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from nbgrader.apps.zipcollectapp import ZipCollectApp
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import PyFileConfigLoader
 
-from tools import ROOT
+from tools import ROOT, SOLUTIONS
 from whywrong_nbgrader import collecting
 from whywrong_nbgrader.collecting import CollectFiles, doubts
 from whywrong_nbgrader.names import submitted_at
@@ -184,6 +186,8 @@ def test_files_named_as_canvas_and_moodle_do_are_collected(course, tmp_path, mon
         "liben_LATE_12_90212_all.zip",
         "Eve Ng_77_assignsubmission_file/01_naive_mean.ipynb",
         "Kim_78_assignsubmission_file_01_naive_mean.IPYNB",
+        "Lou_79_assignsubmission_file/01_naive_mean.qmd",
+        "Mia_80_assignsubmission_file/01_naive_mean.pdf",
     ):
         (archive / name).parent.mkdir(parents=True, exist_ok=True)
         (archive / name).write_text("{}")
@@ -199,4 +203,30 @@ def test_files_named_as_canvas_and_moodle_do_are_collected(course, tmp_path, mon
         f"12/{ASSIGNMENT}/all.zip",
         f"77/{ASSIGNMENT}/01_naive_mean.ipynb",
         f"78/{ASSIGNMENT}/01_naive_mean.IPYNB",
+        f"79/{ASSIGNMENT}/01_naive_mean.qmd",
+        f"80/{ASSIGNMENT}/01_naive_mean.pdf",
     }
+
+
+NO_GRADEBOOK = "The gradebook can't be used (file is not a database): restore it from a backup."
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("export", NO_GRADEBOOK),
+        (f"generate_assignment {ASSIGNMENT}", NO_GRADEBOOK),
+        (f"autograde {ASSIGNMENT}", "There are no notebooks in"),
+        (f"release_feedback {ASSIGNMENT}", f"nbgrader generate_feedback {ASSIGNMENT}"),
+    ],
+)
+def test_no_command_of_nbgrader_ends_with_a_traceback_or_without_a_word(course, typed, said):
+    folder = course.submitted.parent
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    shutil.copytree(SOLUTIONS / ASSIGNMENT, folder / "solutions" / ASSIGNMENT)
+    (folder / "own_config.py").write_text(f"c.Exchange.root = {str(folder / 'exchange')!r}")
+    (folder / "gradebook.db").write_text("no database " * 100)
+    command = [sys.executable, "-m", "nbgrader", *typed.split()]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert said in done.stderr and "raceback" not in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) <= 4

@@ -20,7 +20,7 @@ from course_utils.show.figures import heatmap
 from tools import ROOT
 from whywrong import Case, Observation
 from whywrong.hosting import cached_key, joined, pack
-from whywrong_nbgrader import explain, outputs, reading, results, verdicts, work
+from whywrong_nbgrader import classroom, explain, outputs, reading, results, verdicts, work
 from whywrong_nbgrader.cells import Cell
 from whywrong_nbgrader.classroom import Work
 from whywrong_nbgrader.fork_server import ForkServer
@@ -628,6 +628,16 @@ def test_a_notebook_whose_process_was_killed_gets_a_second_try_alone(monkeypatch
     made = work.results_of({"one": [], "other": []}, Settings("any", "sandbox", Times()), 2)
     assert [*made] == [("other", done), ("one", done)]
     assert runs == [["one", "other"], ["one"], ["one"]]
+
+
+@pytest.mark.parametrize("made", [Graded(happened=["it was slow"], starved=True), "it was killed"])
+def test_what_lacked_time_or_memory_is_listed_and_runs_again(tmp_path, made):
+    kept, settings, one = Results(tmp_path), Settings("any", "sandbox", Times()), Work("ada", "01")
+    name = settings.name([START])
+    classroom._take([one], work.stored(kept, settings, [START], name, made))
+    assert kept.find(name) is None and one.trouble and not one.notes
+    work.stored(kept, settings, [START], name, Graded())
+    assert kept.find(name) == Graded()
 
 
 def test_a_stored_result_is_found_but_a_damaged_one_is_not(tmp_path, server):

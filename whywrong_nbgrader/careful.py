@@ -1,4 +1,4 @@
-"""Makes nbgrader's own functions take what students hand in as data."""
+"""Makes nbgrader's own functions take what students hand in as data, and fail in words."""
 
 from __future__ import annotations
 
@@ -6,15 +6,54 @@ import logging
 import os
 import stat
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from glob import escape, glob
 from pathlib import Path
+from typing import Any
 
 from .choosing import under_other_names
 from .folders import below, strange
 from .names import is_a_name, submitted_at
 from .readable import in_a_line
+
+UNEXPECTED = Path(".grading", "unexpected.txt")
+
+
+def what_happened(error: BaseException | None) -> str:
+    """Returns an error in a line, with what to do if that is known."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if isinstance(error, SQLAlchemyError):
+        why = in_a_line(str(getattr(error, "orig", None) or error))
+        used = "another program uses it, so try again when that has finished"
+        remedy = used if "locked" in why else "restore it from a backup"
+        return f"The gradebook can't be used ({why}): {remedy}."
+    if isinstance(error, OSError):
+        where = f"{error.filename} can't be used: " if error.filename else ""
+        return in_a_line(where + (error.strerror or str(error)))
+    return in_a_line(f"{type(error).__name__}: {error}")[:300]
+
+
+def ended(error: BaseException) -> str:
+    """Returns what ended a command, and what to do."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if isinstance(error, KeyboardInterrupt):
+        return "Stopped."
+    if isinstance(error, OSError | SQLAlchemyError):
+        return what_happened(error)
+    with suppress(OSError):
+        UNEXPECTED.parent.mkdir(exist_ok=True)
+        UNEXPECTED.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    said = "This error of the course or of nbgrader, not of a submission, ended the command"
+    return f"{said}: {what_happened(error)}\nPlease report it with the file {UNEXPECTED}."
+
+
+def _say_what_ended(kind: type[BaseException], error: BaseException, lines: Any) -> None:
+    print(ended(error), file=sys.stderr)
 
 
 class InWords:
@@ -24,19 +63,23 @@ class InWords:
 
     @staticmethod
     def format_exc() -> str:
-        error = sys.exc_info()[1]
-        InWords.last = in_a_line(f"{type(error).__name__}: {error}")
+        InWords.last = what_happened(sys.exc_info()[1])
         return InWords.last
 
 
+def is_said_by_us(message: str) -> bool:
+    """Whether a message of nbgrader only repeats, in its own words, what `InWords` has said."""
+    return "above traceback" in message or "accessing the nbgrader database" in message
+
+
 def _says_something(record: logging.LogRecord) -> bool:
-    return "above traceback" not in record.getMessage()
+    return not is_said_by_us(record.getMessage())
 
 
 def be_careful() -> None:
     """Makes nbgrader copy only files of normal size that are next to a notebook, because a link may
     lead to anyone's file, or to one that never ends. It also makes nbgrader read times, and names
-    such as `smith[2]`, as data."""
+    such as `smith[2]`, as data, and end with a sentence where it would show a traceback."""
     from nbgrader.converters import Autograde, base
     from nbgrader.coursedir import CourseDirectory
 
@@ -67,7 +110,9 @@ def be_careful() -> None:
             self.log.warning("There are no notebooks in %s", in_a_line(place))
         self.assignments, self.notebooks = {k: v for k, v in found.items() if v}, []
         if not self.assignments:
-            raise base.NbGraderException(f"There are no notebooks in {wanted}")
+            said = f"There are no notebooks in {in_a_line(wanted)}"
+            self.log.error("%s: is its name right, and was the command before this one run?", said)
+            raise base.NbGraderException(said)
 
     convert = base.BaseConverter.convert_notebooks
 
@@ -78,6 +123,7 @@ def be_careful() -> None:
         finally:
             self.log.removeFilter(_says_something)
 
+    sys.excepthook = _say_what_ended
     vars(base)["traceback"] = InWords
     base.BaseConverter.convert_notebooks = in_words
     base.find_all_files = files_alone

@@ -10,9 +10,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from .folders import DOCUMENTS, WRITTEN, is_a_checkpoint, may_be_a_notebook, perhaps_notebooks
+from .folders import DOCUMENTS, is_a_checkpoint, may_be_a_notebook, perhaps_notebooks
 from .helper import TooMuch, helper
 from .readable import file_name, shortened
+from .reading import WRITTEN
 from .restoring import Released
 from .submissions import (
     Submission,

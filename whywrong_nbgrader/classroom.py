@@ -28,22 +28,20 @@ from nbgrader.preprocessors import AssignLatePenalties
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from whywrong.hosting import joined
-
-from .careful import InWords
+from .careful import InWords, is_said_by_us
 from .cells import Cell
 from .choosing import submission
 from .collecting import doubts
 from .folders import not_read_in, strange_in
 from .fork_server import NoForkServer
 from .names import ALLOWED, is_a_name, letters, secret_of, submitted_at
-from .notebooks import Graded, not_run
+from .notebooks import Graded
 from .readable import in_a_line
 from .restoring import Released, code_cells
 from .results import FOLDER, Results, Settings
 from .sandbox import NoSandbox
 from .submissions import handed_out, lesson, released
-from .work import Made, failed, results_of
+from .work import Made, results_of, stored
 from .work import work as on_a_worker
 
 CONFIG = "nbgrader_config.py"
@@ -258,13 +256,9 @@ def run(
         made = results_of(todo, settings, min(workers or os.cpu_count() or 1, len(todo)))
     with closing(made):
         for number, (name, graded) in enumerate(made, 1):
-            if isinstance(graded, Graded):
-                results.keep(name, graded)
-            else:
-                if isinstance(graded, BaseException):
-                    graded = _outcome(graded)
-                graded = failed[name] = not_run(todo[name], joined(settings.own), graded)
-            _take(alike[name], graded)
+            if isinstance(graded, BaseException):
+                graded = _outcome(graded)
+            _take(alike[name], stored(results, settings, todo[name], name, graded))
             told(number, len(todo))
             for student in dict.fromkeys(work.student for work in alike[name]):
                 if all(work.graded for work in of[student]):
@@ -351,9 +345,7 @@ def enter_grades(classroom: Classroom, student: str, force: bool = False) -> boo
             warnings.simplefilter("ignore")  # hides the log messages of nbgrader's database
             converter.start()
     except (Exception, SystemExit) as error:
-        locked = "the gradebook is used by another program: grade again when it has finished"
-        said = InWords.last if "above traceback" in str(error) else str(error)
-        said = locked if "accessing the nbgrader database" in said else said
+        said = InWords.last if is_said_by_us(str(error)) else str(error)
         classroom.concerns[student].append(f"nbgrader could not enter it: {in_a_line(said)}")
         return False
     place = _place(classroom, student)
@@ -377,7 +369,7 @@ def _stamp(classroom: Classroom, student: str) -> dict[str, Any]:
     handed_in = folder / classroom.assignment
     return {
         "results": {w.notebook: w.name for w in classroom.of(student) if w.name},
-        "notes": [said for w in classroom.of(student) for said in w.notes],
+        "notes": [said for w in classroom.of(student) for said in (*w.notes, *w.trouble)],
         "time": str(submitted_at(handed_in)),
         "secret": secret_of(handed_in),
     }

@@ -324,7 +324,11 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
 
     def copy_files(self) -> None:
         excluded = {*filter(None, self.coursedir.student_id_exclude.split(","))}
-        for folder in map(Path, sorted(glob.glob(self.src_path))):
+        folders = [*map(Path, sorted(glob.glob(self.src_path)))]
+        if not folders:
+            assignment = self.coursedir.assignment_id
+            self.log.error("There is no feedback yet: nbgrader generate_feedback %s", assignment)
+        for folder in folders:
             needed = ("timestamp.txt", "submission_secret.txt")
             if all((folder / name).is_file() for name in needed) or not folder.is_dir():
                 continue

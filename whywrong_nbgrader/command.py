@@ -6,16 +6,14 @@ import argparse
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from sqlalchemy.exc import SQLAlchemyError
 
 from . import sandbox
+from .careful import ended
 from .classroom import CONFIG, CantRun, Classroom, enrol, enter, enter_grades, read, run
 from .flags import flagged
 from .fork_server import NoForkServer, remove_left
@@ -65,32 +63,12 @@ def in_words(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse
             said = "Somebody else is grading in this folder: wait until they have finished."
         except (CantRun, CantKeep, sandbox.NoSandbox, NoForkServer) as error:
             said = str(error)
-        except OSError as error:
-            where = f"{error.filename} can't be used: " if error.filename else ""
-            said = where + (error.strerror or str(error))
-        except SQLAlchemyError as error:
-            said = _of_the_gradebook(str(getattr(error, "orig", None) or error))
         except Exception as error:
-            said = _unexpected(error)
+            said = ended(error)
         print(said, file=sys.stderr)
         return COULD_NOT_RUN
 
     return run
-
-
-def _of_the_gradebook(why: str) -> str:
-    used = "another program uses it, so try again when that has finished"
-    remedy = used if "locked" in why else "restore it from a backup"
-    return f"The gradebook can't be used ({in_a_line(why)}): {remedy}."
-
-
-def _unexpected(error: Exception) -> str:
-    place = Path(FOLDER, "unexpected.txt")
-    with suppress(OSError):
-        place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    what = in_a_line(f"{type(error).__name__}: {error}")
-    said = f"This error of the course, not of a submission, ended the command: {what[:300]}"
-    return f"{said}\nPlease report it with the file {place}. Finished results are stored."
 
 
 @in_words

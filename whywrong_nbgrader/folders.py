@@ -10,16 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from .readable import file_name
+from .reading import WRITTEN
 
 MOST_BESIDE = 100 * 2**20  # bytes of a file that is not a notebook
 MOST_READ = 30  # files of a submission that are read because they may be notebooks
 MOST_FILES, DEEPEST = 5000, 30  # files and folders of a submission, and how deep they are nested
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
-# What notebooks are exported as, and answers copied into.
-WRITTEN = (".py", ".html", ".htm", ".md", ".qmd", ".rmd", ".rst", ".tex", ".txt")
 # What people hand in instead of a notebook.
 DOCUMENTS = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".eml", ".msg", ".webarchive", ".html")
-TEXTS = (".txt", ".json", ".html", ".htm", "")  # endings under which notebooks are saved
 CHECKPOINTS = ".ipynb_checkpoints"
 NOT_THEIRS = ("feedback", "__pycache__", "__MACOSX")
 
@@ -79,7 +77,7 @@ def not_read_in(folder: Path, used: Sequence[str]) -> list[str]:
         name = path.name.lower()
         if name.endswith(ARCHIVES):
             found.append(f"{file_name(inside)} is an archive, in which nothing is graded")
-        elif ".ipynb" in name or (path.suffix.lower() in TEXTS and _is_notebook(path)):
+        elif ".ipynb" in name or _is_notebook(path):
             found.append(f"{file_name(inside)} is another notebook, which is not graded")
     return found[:20]
 

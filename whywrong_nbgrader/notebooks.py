@@ -57,7 +57,7 @@ class Graded:
     codes: dict[str, int] = field(default_factory=dict)  # instructions shared with finished parts
     origins: dict[str, str] = field(default_factory=dict)  # of answers that no cell has written
     left_out: list[int] = field(default_factory=list)  # code cells that no points depend on
-    starved: bool = False  # only the wall clock ended something: another run may give more points
+    starved: bool = False  # it lacked time or memory of this machine: run again, it may have more
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -311,7 +311,7 @@ def grade(
 
 def not_run(cells: Sequence[Cell], catalogue: Catalogue, why: str) -> Graded:
     """Returns the result of a notebook that could not be run."""
-    graded = Graded(happened=[why])
+    graded = Graded(happened=[why], starved=True)
     for cell in cells:
         exercise = catalogue.find(cell.checks) if cell.checks else None
         graded.outputs.append([told(f"This notebook was not graded: {why}.")])

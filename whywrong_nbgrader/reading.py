@@ -38,6 +38,8 @@ OTHERS = {
     rb"\s*(#|import |from |def |class |@|\"\"\"|---|%%)": "it is a program, not a notebook",
 }
 MOST_MEMBERS = 500  # files in an archive
+# What notebooks are exported as, and answers copied into.
+WRITTEN = (".py", ".html", ".htm", ".md", ".qmd", ".rmd", ".rst", ".tex", ".txt")
 MOST_INSIDE = 50  # cells that are searched for a notebook in a cell
 CONFLICT = re.compile(r"^(<<<<<<<|=======|>>>>>>>)", re.M)
 SIDES = re.compile(
@@ -120,8 +122,8 @@ def members(path: str | Path) -> list[str]:
     """The files in an archive that may be notebooks."""
     with suppress(zipfile.BadZipFile), zipfile.ZipFile(_opened(path)) as archive:
         names = [one.filename for one in archive.infolist()[:MOST_MEMBERS] if not one.is_dir()]
-        may_be = re.compile(r"(?!.*(?:__MACOSX/|/\._)|\._).*\.(ipynb|py|html?|md|qmd|rmd)", re.I)
-        return [name for name in names if may_be.match(name)]
+        names = [name for name in names if not re.search(r"(?:^|/)(?:__MACOSX/|\._)", name)]
+        return [n for n in names if ".ipynb" in n.lower() or n.lower().endswith(WRITTEN)]
     return []
 
 

@@ -101,9 +101,10 @@ class Table:
             reports = {id: r for w in works if w.graded for id, r in w.graded.reports.items()}
             score, late = (0.0, 0.0) if student in not_entered else scores.get(student, (0.0, 0.0))
             line = Line(student, sum(r["points"] for r in reports.values()), score, late, reports)
-            line.graded = student in scores and student not in not_entered
             line.complete = not any(w.missing for w in works)
             line.handed_in = student in {*classroom.handed_in}
+            # An extension alone makes an entry, too.
+            line.graded = line.handed_in and student in scores and student not in not_entered
             line.decisions = [*classroom.decisions(student), *flags.get(student, ())]
             line.notes = classroom.noted.get(student, [])[:]
             line.notes += [said for w in works for said in _notes(w) if line.handed_in]

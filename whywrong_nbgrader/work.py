@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1
 LONGEST_PLACE = 104 - 1 - len("/pymp-12345678/listener-12345678")
 ATTEMPTS = 2  # at running a notebook alone, after a process that ran it was killed
 MEMORY, SECONDS = 4 * 2**30, 600.0  # of a grading process: bytes; seconds per notebook
-KILLED = "it could not be run: a process that grades was killed each time"
+KILLED = "it could not be run: a process that grades was killed each time, as if memory was short"
 
 # A notebook's name, and its result or why there is none.
 Made = Generator[tuple[str, Graded | BaseException | str], None, None]
@@ -95,7 +95,7 @@ def results_of(todo: Mapping[str, Sequence[Cell]], settings: Settings, workers: 
             if not isinstance(outcome, str):
                 break
         if isinstance(outcome, Graded) and outcome.starved:
-            said = "this machine was too busy to run it in time, twice: grade it again (--force)"
+            said = "this machine was too busy to run it in time, twice: grade it again"
             outcome.happened.append(said)
         yield name, outcome
 
@@ -151,9 +151,17 @@ def result_of(cells: Sequence[Cell], settings: Settings, results: Results) -> tu
         ((_, made),) = results_of({name: cells}, settings, 1)
         if isinstance(made, BaseException):
             raise made
-        if isinstance(made, Graded):
-            graded = made
-            results.keep(name, graded)
-        else:
-            graded = failed[name] = not_run(cells, joined(settings.own), made)
+        graded = stored(results, settings, cells, name, made)
     return name, graded
+
+
+def stored(
+    results: Results, settings: Settings, cells: Sequence[Cell], name: str, made: Graded | str
+) -> Graded:
+    """Stores the result of a notebook, unless another run may give more points."""
+    graded = made if isinstance(made, Graded) else not_run(cells, joined(settings.own), made)
+    if graded.starved:
+        failed[name] = graded
+    else:
+        results.keep(name, graded)
+    return graded
