@@ -68,8 +68,9 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD with two groups": _two_groups,
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.5),
     "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.3, momentum=0.9),
-    # With the usual eps of 1e-8, the result depends on the rounding of tiny gradients.
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3),
+    # With the usual eps of 1e-8, the result depends on the rounding of tiny gradients; weight decay
+    # would move `idle` if its gradient is 0, as from `torch.func.grad`, and not if it is None.
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3, weight_decay=0),
 }
 LEARNED = ("token", "head", "idle")
 LEFT_OVER = 0.5  # each element of the gradients that exist before the first step
