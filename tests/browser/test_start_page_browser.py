@@ -126,7 +126,10 @@ def test_a_modern_model_is_shared_as_one_file_and_can_be_taken_apart(chromium, t
     page = chromium.new_page()
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(share(model, "abcde", tmp_path / "modern.html", "abc").as_uri())
+    course = {"onward": "https://course.example/"}
+    page.goto(share(model, "abcde", tmp_path / "modern.html", "abc", **course).as_uri())
+    link = page.get_by_role("link", name="From Averages to Transformers")
+    assert link.get_attribute("href") == course["onward"]
     lens, says = page.locator(".lens"), page.locator(".says")
     before = says.text_content()
     page.get_by_role("button", name="block 1 network").press("Enter")

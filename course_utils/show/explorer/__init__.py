@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import copy
 import html
+import importlib.metadata
 import json
 import re
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,7 @@ def explore(
         examples: texts that can be chosen.
         first: the station that is open at first, such as "0.head.1" for head 1 of block 0.
         pairs: pairs of words whose probabilities are compared below the sentence.
-        onward: the address of the lesson that `pairs` lead to.
+        onward: the address of the lesson that `pairs` lead to, and of the course in a shared file.
         heads: the number of heads in each block; 0 means the number that block 0 stores.
         context_length: the maximum number of tokens; 0 means the number that the model stores.
 
@@ -124,6 +126,7 @@ def share(
         "title": html.escape(localised(title)),
         "css": COMMENT.sub("", (FOLDER / "explorer.css").read_text(encoding="utf-8")),
         "box": BOX if pairs else "",
+        "course": _course(values["_onward"]),
         "script": SCRIPT,
         "weights": base64.b64encode(packed).decode(),
         "values": json.dumps(values).replace("</", "<\\/"),
@@ -131,6 +134,16 @@ def share(
         page = page.replace(f"{{{name}}}", part)
     Path(path).write_text(page, encoding="utf-8")
     return Path(path)
+
+
+def _course(address: str) -> str:
+    """Where a file's reader learns more: the course's name, and a link if its address is known."""
+    if not address:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            urls = importlib.metadata.metadata("course_utils").get_all("Project-URL", [])
+            address = next((url.split()[1] for url in urls if url.startswith("Repository,")), "")
+    name = html.escape(localised("From the course “From Averages to Transformers”"))
+    return f'<a href="{html.escape(address)}">{name}</a>' if address else name
 
 
 def _built() -> list[str]:
