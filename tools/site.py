@@ -59,8 +59,8 @@ FIGURE = re.compile(r"<figure\b.*?</figure>|<img\b[^>]*>", re.S)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # On a phone, a wide table scrolls, also by keyboard; only a section may have the focus for that.
 SCROLLS = re.compile(
-    r'<div (class="table-wrapper colwidths-auto docutils container"(?=>)'
-    r'|class="attention-map-static" style="overflow-x:auto"|style="overflow-x: auto"(?=><table))>'
+    r'<div (class="table-wrapper colwidths-auto docutils container"'
+    r'|(?:class="[\w-]+" )?style="[^"]*overflow-x: ?auto[^"]*")>'
 )
 DIV = re.compile(r"<div\b|</div>")
 # What the theme leaves out for those who don't see the page.
@@ -231,7 +231,7 @@ def lesson_page(path: Path, to: Language | None = None) -> NotebookNode:
         outputs = [_to_read(cell, output) for output in _outputs(cell, states.get(cell.id, []))]
         if cell.id in runs:
             note, *ran = one_run.shown(runs[cell.id])
-            outputs = [note, *(_to_read(cell, output) for output in ran)]
+            outputs = [note, *(_to_read(cell, output) for output in _to_anybody(ran))]
         elif outputs and "measured" in cell.metadata.get("tags", []):
             outputs = one_run.shown(outputs)
         shown = _code(student.source, cell)
@@ -324,17 +324,21 @@ def _outputs(cell: NotebookNode, states: list[live.State]) -> list[NotebookNode]
             output = new_output(
                 "display_data", {"text/html": f"{_in_words(page)}<p>{localised(NO_KERNEL)}</p>"}
             )
-        elif output.output_type == "stream":
-            if not (text := OF_A_READER.sub("", output.text)):
-                continue
-            output = new_output("stream", name=output.name, text=text)
         elif output.get("data") and not "".join(map(str, output.data.values())).strip():
             continue  # where the widget was
         elif '.ipynb"' in page:  # of `progress()`
             page = re.sub(r'(href="[^":]+)\.ipynb"', r'\1.html"', page)
             output = new_output("display_data", {"text/html": page})
         outputs.append(output)
-    return outputs
+    return _to_anybody(outputs)
+
+
+def _to_anybody(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Leave out the lines that are true of a reader who has solved exercises."""
+    for output in outputs:
+        if output.output_type == "stream":
+            output.text = OF_A_READER.sub("", output.text)
+    return [output for output in outputs if output.get("text") != ""]
 
 
 def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:

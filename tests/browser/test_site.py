@@ -75,6 +75,7 @@ def test_every_link_leads_somewhere_and_no_page_asks_another_host(site):
     assert broken == []
     text = "".join(soup.get_text() for soup in soups.values())
     assert not any(soup.select('[class*="-Color"]') for soup in soups.values())  # no sheet has it
+    assert "yours runs here" not in text
     assert "No prediction yet" not in text  # readers of the site can type nothing
     assert not re.search(r'HIDDEN TESTS|seed="grading"|BEGIN SOLUTION|AS FOUND', text)
 
@@ -148,7 +149,7 @@ def test_without_scripts_the_tables_are_there(site, chromium):
 def test_the_button_works_before_the_model_is_there(site, chromium, folder):
     """And shows what the model shows, after a part of the page that a slow phone loads at once."""
     start = site / f"{folder}index.html"
-    page, shown = chromium.new_page(), []
+    page, shown = chromium.new_page(viewport={"width": 390, "height": 700}), []
     page.route("**/live.js*", lambda route: route.continue_() if shown else route.abort())
     for model in (False, True):
         page.goto(start.as_uri())
@@ -159,6 +160,12 @@ def test_the_button_works_before_the_model_is_there(site, chromium, folder):
             expect(page.locator(".course-table")).to_be_hidden()
         before = headline.inner_text()
         headline.locator(".cut").click()
+        page.wait_for_function(  # the press leads to all of it
+            """() => {
+                const { top, bottom } = document.querySelector(".headline").getBoundingClientRect();
+                return top >= 0 && bottom <= innerHeight;
+            }"""
+        )
         shown.append((before, headline.inner_text()))
         assert page.locator(".bars").count() == model
     assert shown[0] == shown[1]

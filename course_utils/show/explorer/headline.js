@@ -68,7 +68,11 @@ function drawHeadline(state, act) {
   said.setAttribute("aria-live", "polite");
   const button = make("button", { type: "button", className: "cut" });
   let station = state.stations.find((s) => s.map);
-  button.addEventListener("click", () => act.toggle(station.off));
+  button.addEventListener("click", () => {
+    act.toggle(station.off);
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    box.scrollIntoView({ block: "nearest", behavior }); // on a phone, what changes may be below
+  });
   const pairs = drawPairs(state);
   box.append(make("div", { className: "line" }, above, words), make("div", { className: "act" }, button, said), pairs.box);
   if (state.pairs.length) box.append(learned(state));
