@@ -21,8 +21,8 @@ class CopyProbe:
     with the role "typical" is copied twice, first from other values, and again on another device.
 
     Options of a case: `dtype`; `frozen`, names of the target's parameters that require no gradient;
-    `turned_round`, whether both create their parts in a different order; `more`, whether the source
-    has an additional parameter and buffer; `keywords`, whether the answer is called by name.
+    `turned_round`, whether both create their parts in a different order; `keywords`, whether the
+    answer is called by name.
 
     Args:
         make: builds the source and the target of a case; the case's two inputs are their
@@ -40,9 +40,6 @@ class CopyProbe:
             if case.options.get("turned_round"):
                 _turn_round(module)
         source, target = modules
-        if case.options.get("more"):
-            source.temperature = nn.Parameter(torch.ones(3))
-            source.register_buffer("steps", torch.zeros(2))
         for name in case.options.get("frozen", ()):
             part(target, name).requires_grad_(False)
         for i, module in enumerate((*source.modules(), *target.modules())):

@@ -40,7 +40,6 @@ def cases(seed):
         case("float64", d_in, d_out, dtype=torch.float64),
         case("matrices made in a different order", d_out, other, another_order=True),
         case("layers made in a different order", 11, other, turned_round=True),
-        case("more than layers in the source", 10, d_out, more=True),
         case("W_key frozen", other, d_in, frozen=("W_key",)),
         case("one channel", 1, 1, roles="small"),
     ]

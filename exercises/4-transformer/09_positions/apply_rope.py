@@ -75,6 +75,7 @@ def see_scores(answer, case, observed):
         turned = answer(long)
         observed.facts.setdefault("traits", {})["long"] = str(turned.dtype).removeprefix("torch.")
         observed.put_judged("long", turned[0, 0, -2:].float())
+        observed.put_judged("float32 after it", answer(long.float())[0, 0, -2:])
     x = case["x"]
     query, key = (v.expand(-1, -1, 7, -1).contiguous() for v in (x[:, :, :1], x[:, :, 1:2]))
     observed.put("scores", answer(fresh(query)) @ answer(fresh(key)).transpose(-2, -1))
@@ -132,7 +133,8 @@ def exact_angles(case, observed, expected):
     wanted = torch.stack([angles.cos() - angles.sin(), angles.sin() + angles.cos()], dim=-1)
     mine = observed.tensors["judged:long"]
     if near(mine, wanted.flatten(-2), 0.02):
-        return True
+        later = near(observed.tensors["judged:float32 after it"], wanted.flatten(-2), 1e-3)
+        return later or "gives a later float32 input the rounded angles"
     if near(mine[0], mine[1]):
         return "has angles as coarse as bfloat16, which can't tell position 1,023 from 1,024"
     return "has other angles at positions 1,023 and 1,024"
