@@ -377,14 +377,13 @@ class TestSideEffects:
         report = check("naive_mean", lambda x: right(x) + 1e-7 * torch.rand(()).to(x.dtype))
         assert "seed" in report.message and not report.passed
 
-    def test_a_float32_step_is_noted_without_cost(self):
+    def test_a_float32_step_costs_nothing(self):
         def softmax(scores, dim=-1):
             shifted = (scores - scores.amax(dim, keepdim=True)).float()
             return (shifted.exp() / shifted.exp().sum(dim, keepdim=True)).to(scores.dtype)
 
         report = check("softmax", softmax)
         assert report.passed, str(report)
-        assert any("float32" in n for n in report.notes)
 
     def test_thousands_of_printed_lines_are_counted_not_shown(self):
         def naive_mean(x):
