@@ -74,6 +74,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def pressed(browser, path: Path) -> float:
     """Milliseconds until the first button of a page works on a slow phone."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(path.parent)))
+    server.handle_error = lambda *_: None  # a page is closed while it still loads
     threading.Thread(target=server.serve_forever, daemon=True).start()
     page = browser.new_page(viewport={"width": 390, "height": 700})
     page.add_init_script(PRESS)
