@@ -1,7 +1,14 @@
 """Everything that the course shows below a cell in JupyterLab, for those who don't see the page."""
 
+from dataclasses import replace
+
 import pytest
 
+from whywrong import check_exercise
+from whywrong.hosting import catalogue
+
+COURSE = catalogue()
+ON_A_SCREEN = 690  # of 800 pixels, beside the bars of JupyterLab
 pytestmark = pytest.mark.full("all outputs in JupyterLab")
 EVERYTHING = """
 import os
@@ -54,3 +61,18 @@ def test_axe_finds_nothing_wrong_with_any_output_in_either_theme(open_notebook, 
         found += [f"{theme}: {line}" for line in violations(outputs, every=True)]
     assert "\n".join(found) == ""
     assert (notebook.errors, notebook.outside) == ([], [])
+
+
+@pytest.mark.parametrize("exercise", [e for e in COURSE if e.kind != "quiz"], ids=lambda e: e.id)
+def test_the_longest_advice_fits_on_one_screen_before_anything_is_unfolded(chromium, exercise):
+    longest = max(exercise.misconceptions, key=lambda m: sum(map(len, m.advice)))
+    attempted = replace(exercise, rules=replace(exercise.rules, as_found=None))
+    report = check_exercise(attempted, longest.answer, catalogue=COURSE)
+    shown = replace(
+        report, hints=exercise.hints, progress="1 of 5 exercises of this lesson are done."
+    )
+    page = chromium.new_page(viewport={"width": 1280, "height": 800})
+    page.set_content(f"<main style='width: 870px'>{shown._repr_html_()}</main>")
+    height = page.locator("main").bounding_box()["height"]
+    page.close()
+    assert 100 < height < ON_A_SCREEN
