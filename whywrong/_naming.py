@@ -25,7 +25,7 @@ from ._properties import agrees, alike, main_results, standard
 Symptom = tuple[str, int]  # a property that fails, and the number of the case
 Symptoms = Mapping[str, frozenset[Symptom]]  # of each misconception, by its name
 Named = tuple[str, Misconception]
-PAIRS = 20  # a fixed number, whatever the speed, so that a card is the same each time
+PAIRS = 30  # a fixed number, whatever the speed, so that a card is the same each time
 PAIRS_IF_NEAR = 4  # if one misconception already gives all values
 VALUES = {"runs", "shape", "values"}
 SEVERAL = 3  # right values where a misconception gives wrong ones
