@@ -14,8 +14,10 @@ same name, which defines some of these:
     what else is true of a right answer: functions decorated with `true_of`, or
     `MODULE_PROPERTIES` with them. They compare with `near` and `same`.
 
-A probe's own observations, `extra=`, get their inputs from `fresh` and their random numbers after
-`set_seed`. `whywrong.probing` has what a probe needs beyond that.
+Further calls with other inputs are data: `more={"typical": {"louder": louder}}` stores the result
+for the inputs `louder(case)` as `louder`. Other observations, `extra=`, get their inputs from
+`fresh` and their random numbers after `set_seed`. `whywrong.probing` has what a probe needs beyond
+that.
 
 A program that shows exercises finds them with `Catalogue`, runs `check_exercise`, and shows the
 `Report`. `whywrong.hosting` has what a program needs beyond that: a language, a course's folders,

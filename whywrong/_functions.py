@@ -8,7 +8,7 @@ the input's device.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from ._observation import Observation, plain, same
 from ._watching import Operators, happened_elsewhere, moved, seen_enough
 
 Call = Callable[[list[Any]], Any]
+More = Mapping[str, Mapping[str, Callable[[Case], Mapping[str, Any]]]]
 FIRST, REPEATED, SPOILT = 1, 2, 3  # the seeds of the calls of one case
 KEPT_NUMBERS = 2_000  # the largest direction that is cached for the next gradient of this shape
 
@@ -174,6 +175,14 @@ def see_gradients(
     return out
 
 
+def further_calls(more: More, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The calls that `more` has for a case: the name of each result, and the inputs by name."""
+    for role, calls in more.items():
+        if not role or role in case.roles:
+            for name, changed in calls.items():
+                yield name, {n: fresh(v) for n, v in {**case.inputs, **changed(case)}.items()}
+
+
 # ---------------------------------------------------------------- functions
 
 
@@ -187,6 +196,8 @@ class FunctionProbe:
     Args:
         gradients: names of inputs that gradients must reach.
         watch: record which operators ran.
+        more: further calls, as `{role: {name: changed}}`: in cases with that role (or in all, if it
+            is empty), the result of a call with the inputs `changed(case)` is stored as `name`.
         extra: `(answer, case, observation)`, for an exercise's additional observations.
     """
 
@@ -194,10 +205,12 @@ class FunctionProbe:
         self,
         gradients: Sequence[str] = (),
         watch: bool = False,
+        more: More | None = None,
         extra: Callable[[Any, Case, Observation], None] | None = None,
     ) -> None:
         self.gradients = tuple(gradients)
         self.watch = watch
+        self.more = more or {}
         self.extra = extra
 
     def __call__(self, answer: Any, case: Case) -> Observation:
@@ -217,6 +230,9 @@ class FunctionProbe:
         if tensors:
             inputs = [moved(v) for v in case.inputs.values()]
             observed.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+        with later_calls(), torch.no_grad():
+            for name, changed in further_calls(self.more, case):
+                observed.put(name, call([*changed.values()]))
         if self.extra:
             with later_calls():
                 self.extra(answer, case, observed)

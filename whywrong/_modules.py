@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,16 @@ from torch import Tensor, nn
 
 from ._errors import WrongWeights, first_lines, later_calls
 from ._exercise import Case, Expected, Property, Verdict
-from ._functions import cotangent, doubled, fresh, see_calls, see_gradients, set_seed
+from ._functions import (
+    More,
+    cotangent,
+    doubled,
+    fresh,
+    further_calls,
+    see_calls,
+    see_gradients,
+    set_seed,
+)
 from ._observation import Observation, class_name
 from ._watching import THERE, Operators, happened_elsewhere, moved, own_code
 
@@ -127,6 +137,8 @@ class ModuleProbe:
 
     Args:
         gradients: names of inputs that gradients must reach; all injected weights are added.
+        more: further calls of one module in evaluation mode, as in `FunctionProbe`. If the changed
+            inputs contain "weights" by name, that call has a module of its own with these.
         extra: `(make, case, observation)`, for an exercise's additional observations; `make()`
             gives a fresh module in evaluation mode, `make(dtype, as_made=True)` one as built.
         results: the same, for results besides `out`, which a glance sees, too.
@@ -136,11 +148,13 @@ class ModuleProbe:
         self,
         gradients: Sequence[str] = ("x",),
         watch: bool = True,
+        more: More | None = None,
         extra: Callable[[Callable[[], Any], Case, Observation], None] | None = None,
         results: Callable[[Callable[[], Any], Case, Observation], None] | None = None,
     ) -> None:
         self.gradients = tuple(gradients)
         self.watch = watch
+        self.more = more or {}
         self.extra = extra
         self.results = results
 
@@ -165,6 +179,8 @@ class ModuleProbe:
         if case.roles & {"typical", "device"}:
             observed.facts["elsewhere"] = happened_there(module.eval(), case)
         with later_calls():
+            with torch.no_grad():
+                self._see_more(answer, case, observed)
             for see in filter(None, (self.results, self.extra)):
                 see(partial(_made, answer, case), case, observed)
         return observed
@@ -189,6 +205,20 @@ class ModuleProbe:
         if lost := unregistered(module):
             observed.facts["unregistered"] = lost
         return worth
+
+    def _see_more(self, answer: Any, case: Case, observed: Observation) -> None:
+        def made(weights: Mapping[str, Tensor]) -> nn.Module:
+            set_seed(1)  # a parameter too many is the same in each
+            every = {**case.options.get("weights", {}), **weights}
+            return _made(answer, replace(case, options={**case.options, "weights": every}))
+
+        as_before: list[nn.Module] = []
+        for name, inputs in further_calls(self.more, case):
+            weights = inputs.pop("weights", {})
+            if not weights and not as_before:
+                as_before.append(made({}))
+            module = made(weights) if weights else as_before[0]
+            observed.put(name, module(*inputs.values()))
 
     def _see_training(self, module: nn.Module, case: Case, observed: Observation) -> None:
         """With a dropout of 0, everything is as in evaluation mode."""
