@@ -15,16 +15,34 @@ from torch import Tensor
 from whywrong import Case
 from whywrong.hosting import Exercise
 
-# The exercise's Python file has the letters of each input's dimensions, as `letters`; an input
-# "…" has one for each dimension, counted from the right, where a mask may have 1 instead of a
-# size; "… T S" gives the letters at the right end. "1" and None are not sizes.
+# The letters of each input's dimensions, by its name; an exercise's Python file has those of other
+# inputs, as `letters`. An input "…" has one for each dimension, counted from the right, where a
+# mask may have 1 instead of a size; "… T S" gives the letters at the right end. "1" and None are
+# not sizes.
+USUAL = {
+    **dict.fromkeys(("ids", "targets", "decoder_input", "pad_mask"), "B T"),
+    **dict.fromkeys(("source", "source_pad_mask", "context_pad_mask"), "B S"),
+    **dict.fromkeys(("query", "key", "value"), "B H T D"),
+    **dict.fromkeys(("scores", "hidden"), "…"),
+    "x": "B T C",
+    "context": "B S d_model",
+    "logits": "B T V",
+    "num_heads": "H",
+    "T": "T",
+}
 
 
 def letters_of(exercise: Exercise) -> dict[str, str | None]:
-    module = f"exercises.{exercise.lesson.replace('/', '.')}.{exercise.id}"
-    letters: dict[str, str | None] | None = getattr(sys.modules[module], "letters", None)
-    assert letters is not None, f"{module} should say `letters`, as CONTRIBUTING has it"
-    return letters
+    """The exercise's own."""
+    module = sys.modules[f"exercises.{exercise.lesson.replace('/', '.')}.{exercise.id}"]
+    return getattr(module, "letters", {})
+
+
+def usual_letters(exercise: Exercise) -> dict[str, str]:
+    """Those of other inputs; channels are called as in a constructor."""
+    arguments = _signature(exercise.reference).parameters
+    width = next((name for name in ("d_in", "d_model") if name in arguments), "C")
+    return USUAL | {"x": f"B T {width}"}
 
 
 # The letters of weights, by the ends of their names.
@@ -43,13 +61,13 @@ WEIGHTS = {
     r"out_proj\.(weight|bias)": "d_out d_out",
     r"token\.weight": "vocab_size d_model",
     r"position\.weight": "context_length d_model",
-    r"embed\.token\.weight|head\.weight": "vocab_size d_model",
+    r"embed\.(token\.)?weight|head\.weight": "vocab_size d_model",
     r"embed(_\w+)?\.position\.weight": "context_length d_model",
     r"embed_source\.token\.weight": "source_vocab_size d_model",
     r"embed_target\.token\.weight": "target_vocab_size d_model",
     r"(blocks\.\d+\.norm\d|norm)\.(scale|shift)": "d_model",
     r"blocks\.\d+\.attention\.\w+\.(weight|bias)": "d_model d_model",
-    r"blocks\.\d+\.feed_forward\.expand\.(weight|bias)": "wide d_model",
+    r"blocks\.\d+\.feed_forward\.(gate|expand)\.(weight|bias)": "wide d_model",
     r"blocks\.\d+\.feed_forward\.contract\.weight": "d_model wide",
     r"blocks\.\d+\.feed_forward\.contract\.bias": "d_model",
 }
@@ -57,11 +75,13 @@ WEIGHTS = {
 # Two names for one size.
 SAME = {
     "CrossAttention": {"d_in": "d_model", "d_out": "d_model"},
+    "GroupedQueryAttention": {"d_in": "d_model", "d_out": "d_model"},
     "EncoderBlock": {"d_ff": "wide"},
     "DecoderBlock": {"d_ff": "wide"},
     "Translator": {"d_ff": "wide", "vocab_size": "target_vocab_size"},
     "SwiGLU": {"d_ff": "wide"},
     "MixtureOfExperts": {"d_ff": "wide"},
+    "ModernLM": {"d_ff": "wide"},
     "make_mha": {"d_in": "d_out"},
 }
 
@@ -107,19 +127,19 @@ def coinciding(exercise: Exercise, case: Case) -> list[str]:
 
 
 def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
-    letters = letters_of(exercise)
+    letters, usual = letters_of(exercise), usual_letters(exercise)
     seen = dict(case.inputs) | {
         name: value
         for name, value in case.options.items()
         if isinstance(value, Tensor) or name == "sizes"
     }
     for name, value in seen.items():
-        if name in letters and letters[name] is None:
-            continue
-        if isinstance(value, dict):  # a module's parameters
-            yield from _weights(value, letters)
-        elif value is not None:
+        if name in letters and not isinstance(value, dict):
             yield from _input(letters[name], value)
+        elif isinstance(value, Tensor) or (isinstance(value, int) and name in usual):
+            yield from _input(usual[name], value)
+        elif isinstance(value, dict) and name not in letters:  # a module's parameters
+            yield from _weights(value, letters)
     yield from _weights(case.options.get("weights", {}), letters)
     if "args" in case.options:
         bound = _signature(exercise.reference).bind(
@@ -136,7 +156,7 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
 
 
 def _input(letters: str | None, value: Any) -> Iterator[tuple[str, int]]:
-    if letters is None:
+    if letters is None or value is None:
         return
     if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
         for one in value:
@@ -165,10 +185,11 @@ def _shape(value: Any) -> Sequence[int]:
 
 
 def _weights(weights: dict[str, Tensor], own: dict[str, str | None]) -> Iterator[tuple[str, int]]:
-    """An exercise may define the letters of its own weights."""
-    told = {
-        name: (None, str(own[name]).split()) if name in own else _told_by(name) for name in weights
-    }
+    """An exercise may define the letters of its own weights, by the ends of their names."""
+    told = {}
+    for name in weights:
+        ours = next((letters for end, letters in own.items() if name.endswith(end)), None)
+        told[name] = (None, ours.split()) if ours else _told_by(name)
     heads = {number for number, _ in told.values() if number is not None}
     if heads:
         yield "num_heads", len(heads)

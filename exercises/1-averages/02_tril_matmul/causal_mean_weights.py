@@ -51,6 +51,3 @@ def equal(case, observed, expected):
 
 
 properties = (shares_out, rows, future, equal)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"T": "T"}

@@ -63,5 +63,4 @@ def spread(case, observed, expected):
 
 properties = (pairs, spread)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"query": "B T D", "key": "B S D"}

@@ -86,5 +86,4 @@ def output(case, observed, expected):
 
 properties = (query, key, value, output, *COPY_PROPERTIES)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_in", "pad_mask": "B T", "scores": None}
+letters = {"x": "B T d_in"}

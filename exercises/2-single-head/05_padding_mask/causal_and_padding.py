@@ -68,6 +68,3 @@ def own(case, observed, expected):
 
 
 properties = (follows, future, columns, own)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"pad_mask": "B T"}

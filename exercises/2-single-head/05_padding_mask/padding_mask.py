@@ -64,5 +64,4 @@ def tokens_first(case, observed, expected):
 
 properties = (each_row, counts, tokens_first)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"lengths": "B", "max_length": "S"}

@@ -142,6 +142,3 @@ def no_nan(case, observed, expected):
 
 properties = (matter, empty, others, finite_gradient, no_nan)
 signs = {"fill_not_low_enough": filled_with_a_number}
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"scores": "…", "hidden": "…"}

@@ -94,5 +94,4 @@ def out_proj(case, observed, expected):
 
 properties = (heads, out_proj, *COPY_PROPERTIES)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_in", "pad_mask": "B T", "sizes": "d_in d_head num_heads context_length"}
+letters = {"x": "B T d_in", "sizes": "d_in d_head num_heads context_length"}

@@ -58,5 +58,4 @@ def first_head(case, observed, expected):
 
 properties = (all_there, tokens, first_head)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"x": "B H T D"}

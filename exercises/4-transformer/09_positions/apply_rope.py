@@ -177,5 +177,4 @@ def scaled(trials):
 signs = {"offset_ignored 3": stale, "positions_scaled": scaled}
 properties = (turns, first_token, lengths, relative, first_pair, exact_angles)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B H T D", "base": None, "offset": None}
+letters = {"x": "B H T D"}

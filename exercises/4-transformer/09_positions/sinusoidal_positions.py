@@ -79,5 +79,4 @@ def slower(case, observed, expected):
 
 properties = (rows_differ, first_row, circle, even, slower)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"length": "T", "d_model": "C"}

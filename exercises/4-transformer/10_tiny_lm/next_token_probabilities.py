@@ -170,5 +170,4 @@ def ties(case, observed, expected):
 
 properties = (matters, sums, keeps, cold, ties)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"logits": "…", "temperature": None, "top_k": None, "top_p": None}
+letters = {"logits": "…"}

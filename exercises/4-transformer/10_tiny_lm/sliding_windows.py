@@ -114,5 +114,4 @@ def last_is_missing(trials):
 properties = (pieces, inputs, next_one)
 signs = {"last_window_forgotten": last_is_missing}
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"ids": "tokens", "length": "length", "stride": "stride"}

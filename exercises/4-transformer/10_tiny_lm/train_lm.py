@@ -106,4 +106,3 @@ signs = {
     "warms_up": warms_up,
 }
 properties = (one_step_each, falls, one_optimizer, settings)
-letters = {"model": None, "batches": None, "learning_rate": None}

@@ -59,6 +59,3 @@ def moved(case, observed, expected):
 
 
 properties = (blind, begins, moved)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"targets": "B T", "bos_id": None}

@@ -134,4 +134,3 @@ def first_loss(case, observed, expected):
 
 signs = {"warms_up": warms_up}
 properties = (one_step_each, first_loss, falls, one_optimizer)
-letters = {"model": None, "batches": None, "pad_id": None, "learning_rate": None}

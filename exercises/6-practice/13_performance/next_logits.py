@@ -147,4 +147,3 @@ def kept(case, observed, expected):
 
 
 properties = (listens, first, learned, rotary, one_token, one_cache_each, kept)
-letters = {"model": None, "ids": "B T", "caches": None, "rotary": None}

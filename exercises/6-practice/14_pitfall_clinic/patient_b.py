@@ -52,4 +52,3 @@ expect = expect_function(oracle, gradients=PARTS)
 
 
 properties = (past_without_credit,)
-letters = dict.fromkeys(PARTS, "B H T D")

@@ -51,4 +51,4 @@ def even(case, observed, expected):
 
 
 properties = (even, past)
-letters = dict.fromkeys(PARTS, "B T C") | {"num_heads": "H"}
+letters = dict.fromkeys(PARTS, "B T C")

@@ -51,4 +51,3 @@ def clips(case, observed, expected):
 
 
 properties = (along, clears, clips, *STEP_PROPERTIES)
-letters = {"model": None, "ids": "B T", "optimizer": None, "max_norm": None}

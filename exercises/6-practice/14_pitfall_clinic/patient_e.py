@@ -62,4 +62,3 @@ def ones(case, observed, expected):
 
 
 properties = (ones, past)
-letters = dict.fromkeys(PARTS, "B H T D")

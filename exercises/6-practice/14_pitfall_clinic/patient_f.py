@@ -75,4 +75,4 @@ def cleared(answer):
 
 probe = RealTokens(gradients=("token", "position"))
 expect = expect_function(oracle, gradients=("token", "position"))
-letters = {"ids": "B T", "pad_mask": "B T", "token": "V C", "position": "N C"}
+letters = {"token": "V C", "position": "N C"}

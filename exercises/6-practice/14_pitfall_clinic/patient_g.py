@@ -60,4 +60,4 @@ def first_seen(case, observed, expected):
 
 
 properties = (past, first_seen)
-letters = dict.fromkeys(PARTS, "B T C") | {"num_heads": "H"}
+letters = dict.fromkeys(PARTS, "B T C")

@@ -41,4 +41,3 @@ def wide(case, observed, expected):
 
 
 properties = (itself, future, wide)
-letters = {"T": "T", "window": None}

@@ -65,4 +65,4 @@ def of_one_pair(case, observed, expected):
 
 
 properties = (of_each_head, at_most_one, of_one_pair)
-letters = {"weights": "L H T T", "pairs": None}
+letters = {"weights": "L H T T"}

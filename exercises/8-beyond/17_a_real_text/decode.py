@@ -45,4 +45,4 @@ def as_long(case, observed, expected):
 
 
 properties = (as_long,)
-letters = {"ids": None, "merges": None}
+letters = {"merges": None}

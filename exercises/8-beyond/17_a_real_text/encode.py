@@ -60,4 +60,4 @@ def nothing_left(case, observed, expected):
 
 
 properties = (same_bytes, nothing_left)
-letters = {"piece": None, "merges": None}
+letters = {"merges": None}

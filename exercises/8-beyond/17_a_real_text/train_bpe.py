@@ -76,4 +76,3 @@ signs = {
     "each_piece_once": most_frequent(list, distinct=True),
     "once_per_piece": most_frequent(set),
 }
-letters = {"pieces": None, "num_merges": None}
