@@ -31,26 +31,25 @@ class NextLogits:
 
 
 class Planted(NextLogits):
-    """Logits from a given tree: `{"": "a .6 b .4", "a": "e 1"}`, with e for the end.
+    """Logits from a given tree: "a .6 b .4 | a: e 1", with e for the end.
 
     The unnamed words share the rest of the probability. After the end, one word is nearly certain;
     after texts not in the tree, words are about equally likely, but the end is unlikely. The logits
     of each text have a different offset.
     """
 
-    def __init__(self, branches: Mapping[str, str], V: int, ids: Mapping[str, int], bos: int):
+    def __init__(self, tree: str, V: int, ids: Mapping[str, int], bos: int):
         super().__init__(V, bos)
         self.ids = ids
-        self.sides = {
-            tuple(ids[w] for w in text.split()): {
-                ids[word]: float(p) for word, p in zip(*[iter(said.split())] * 2, strict=True)
-            }
-            for text, said in branches.items()
-        }
+        self.after: dict[Text, dict[int, float]] = {}
+        for branch in tree.split(" | "):
+            text, _, words = branch.rpartition(": ")
+            chances = zip(*[iter(words.split())] * 2, strict=True)
+            self.after[tuple(ids[w] for w in text.split())] = {ids[w]: float(p) for w, p in chances}
 
     def logits(self, text: Text) -> Sequence[float]:
         ids, V = self.ids, self.V
-        given = {ids["a"]: 0.999} if ids["e"] in text else self.sides.get(text, {ids["e"]: 0.001})
+        given = {ids["a"]: 0.999} if ids["e"] in text else self.after.get(text, {ids["e"]: 0.001})
         left = max(1 - sum(given.values()), 1e-3) / (V - len(given))
         offset = 3.0 * math.sin(sum((i + 2) * word for i, word in enumerate(text)))
         shares = [given.get(word, left * (1 + 0.1 * word / V)) for word in range(V)]

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_utils import attention
-from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, fresh, near, set_seed, true_of
+from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, near, true_of
 from whywrong.probing import Expected, Verdict
 
+from .classes import class_case, nothing_kept, other_tokens, see_turns
 from .dropout import DROPOUT, see_dropout, with_dropout
 
 # The built-in attention, by any name, would solve the exercises of lessons 04 to 07.
@@ -120,19 +121,18 @@ def head_case(
 ) -> Case:
     """A case for a head with random weights, created "by position", "by name", or by default."""
     d_in = x.shape[-1]
-    args: tuple[Any, ...] = (d_in, d_out, context_length)
-    kwargs: dict[str, Any] = {"qkv_bias": True} if bias else {}
-    if made == "by position":
-        args, kwargs = (*args, 0.0, bias), {}
-    if made == "by name":
-        kwargs = dict(zip(("d_in", "d_out", "context_length"), args, strict=True))
-        args, kwargs = (), kwargs | {"dropout": 0.0, "qkv_bias": bias}
-    inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
-    options = {"args": args, "kwargs": kwargs, "dtype": x.dtype}
-    options["weights"] = projections(draw, d_in, d_out, bias, x.dtype)
-    if "typical" in roles:  # additional modules have a shorter context
-        options["others"] = [((d_in, d_out, 1), {"dropout": 0.9})]
-    return Case(name, inputs, options=options, roles=frozenset(roles.split()))
+    arguments: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "context_length": context_length}
+    if made:
+        arguments |= {"dropout": 0.0, "qkv_bias": bias}
+    return class_case(
+        name,
+        {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask},
+        arguments,
+        projections(draw, d_in, d_out, bias, x.dtype),
+        roles if pad_mask is None else f"{roles} masked",
+        by_name=made == "by name",
+        others={"context_length": 1, "dropout": 0.9},
+    )
 
 
 def head_cases(seed: int, padded: bool = False) -> list[Case]:
@@ -223,8 +223,9 @@ def by_hand_case(pad_mask: Tensor | None = None) -> Case:
     """Three tokens that are their own queries, keys and values."""
     inputs = {"x": THREE_TOKENS[None]} | ({} if pad_mask is None else {"pad_mask": pad_mask})
     weights = {f"{name}.weight": torch.eye(3) for name in PROJECTIONS}
-    options = {"args": (3, 3, 3), "kwargs": {}, "weights": weights}
-    return Case("three tokens by hand", inputs, options=options, roles={"small"})
+    arguments = {"d_in": 3, "d_out": 3, "context_length": 3}
+    roles = "small" if pad_mask is None else "small masked"
+    return class_case("three tokens by hand", inputs, arguments, weights, roles)
 
 
 def scores_of_100(draw: Draw, pad_mask: Tensor | None = None) -> Case:
@@ -249,18 +250,22 @@ def scores_of_100(draw: Draw, pad_mask: Tensor | None = None) -> Case:
 # ---------------------------------------------------------------- expectation
 
 
+def attend(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor | None) -> Tensor:
+    """One head in float64, by PyTorch's own operator, whose mask is `True` where visible."""
+    T = query.shape[1]
+    visible = torch.ones(T, T, dtype=torch.bool).tril()
+    if pad_mask is not None:
+        visible = visible & ~pad_mask[:, None, :]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
+
+
 def head_oracle(
     case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
 ) -> Tensor:
-    """PyTorch's own attention on projections computed by hand."""
     query, key, value = (
         F.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias")) for name in PROJECTIONS
     )
-    if pad_mask is None:
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    T = x.shape[1]
-    visible = torch.ones(T, T, dtype=torch.bool).tril() & ~pad_mask[:, None, :]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
+    return attend(query, key, value, pad_mask)
 
 
 def values_of(case: Case, x: Tensor) -> Tensor:
@@ -272,37 +277,20 @@ def values_of(case: Case, x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- evidence
 
 
+def equal_tokens(case: Case) -> dict[str, Any]:
+    no_mask = dict.fromkeys(case.inputs.keys() & {"pad_mask"})
+    return {"x": case["x"][:, :1].expand_as(case["x"]), **no_mask}
+
+
+MORE = {
+    "": {"changed": other_tokens("x", (0, -1)), "equal": equal_tokens},
+    "masked": {"other padding": other_tokens("x", "pad_mask")},
+}
+
+
 def see_head(make: Callable[..., Any], case: Case, observed: Observation) -> None:
-    """More calls: another ending, equal tokens, short and long texts by turns, with dropout."""
-    x, pad_mask = case["x"], case.inputs.get("pad_mask")
-    T = x.shape[1]
-    half = (T + 1) // 2
-
-    def call(module: Any, x: Tensor) -> Any:
-        mask = () if pad_mask is None else (fresh(pad_mask[-len(x) :, : x.shape[1]]),)
-        with torch.no_grad():
-            return module(fresh(x), *mask)
-
-    if "dropout" in case.roles:
-        see_dropout(make, case, observed)
-        return
-
-    def made(**how: Any) -> Any:
-        set_seed(1)  # a possible extra parameter is the same in each
-        return make(**how)
-
-    changed = x.clone()
-    changed[0, half:] += 1.0
-    observed.put("changed", call(made(), changed))
-    observed.put("equal", made()(fresh(x[:, :1].expand_as(x))))
-    if "typical" not in case.roles:
-        return
-    one, other = made(as_made=True), made()  # with a dropout of 0, both modes give the same
-    observed.put("long first", call(one, x))
-    observed.put("few", call(one, x[1:]))
-    observed.put("short second", call(one, x[1:, :half]))
-    observed.put("short first", call(other, x[1:, :half]))
-    observed.put("long second", call(other, x))
+    see_dropout(make, case, observed)
+    see_turns(make, case, observed)
 
 
 @true_of("The scores decide which earlier token is attended to", gate=True, role="plain")
@@ -324,11 +312,7 @@ def first_token(case: Case, observed: Observation, expected: Expected) -> Verdic
 
 @true_of("A later token does not affect an earlier one", credit=True)
 def no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    T = case["x"].shape[1]
-    half = (T + 1) // 2
-    return T == half or near(
-        observed.tensors["changed"][0, :half], observed.tensors["out"][0, :half]
-    )
+    return near(observed.tensors["changed"][0, :-1], observed.tensors["out"][0, :-1])
 
 
 @true_of("Sequences of a batch don't mix")
@@ -344,19 +328,6 @@ def sums_to_one(case: Case, observed: Observation, expected: Expected) -> Verdic
     return near(observed.tensors["equal"], values_of(case, x[:, :1].expand_as(x)))
 
 
-@true_of(
-    "One module takes long and short texts, many and few, in either mode",
-    role="typical",
-    breaks="A text should give the same result in both modes, after any calls and in any batch",
-)
-def any_length(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    t = observed.tensors
-    if not near(t["long first"], t["out"]):
-        return "differs in training mode, even without dropout"
-    pairs = [("short second", "short first"), ("long second", "long first")]
-    return all(near(t[a], t[b]) for a, b in pairs) and near(t["few"], t["out"][1:])
-
-
 # The gradient of a weight sums a product for each of up to 42 tokens, of which most cancel: their
 # sizes add up to some hundreds, whose rounding is up to 2⁻²⁴ of each.
 HEAD_TOLERANCE = {torch.float32: 4e-5, torch.float64: 1e-6}
@@ -367,7 +338,7 @@ HEAD_PROPERTIES = (
     no_future,
     own_sequence,
     sums_to_one,
-    any_length,
+    nothing_kept,
     DROPOUT,
     *MODULE_PROPERTIES,
 )

@@ -12,12 +12,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_utils import attention
-from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, Property, fresh, near, set_seed
-from whywrong.probing import Expected, Verdict, inject
+from whywrong import MODULE_PROPERTIES, Case, Draw, Observation, near, true_of
+from whywrong.probing import Expected, Verdict
 
+from .classes import (
+    FIRST,
+    LAST,
+    class_case,
+    listens,
+    no_future,
+    nothing_kept,
+    other_tokens,
+    see_turns,
+)
 from .dropout import DROPOUT, see_dropout, with_dropout
 from .heads import (
     PROJECTIONS,
+    attend,
     holes,
     linear_weights,
     padding_anywhere,
@@ -115,21 +126,20 @@ class Cases:
         if x is None:
             x = self.draw.normal(s.B, s.T, s.d_in, dtype=dtype)
         inputs = {"x": x} if pad_mask is None else {"x": x, "pad_mask": pad_mask}
-        named: dict[str, Any] = self.style.arguments(s)
+        arguments: dict[str, Any] = self.style.arguments(s)
         if given:
-            named |= {"dropout": 0.0, "qkv_bias": bias}
-        by_name = given == "by name"
-        options = {
-            "args": () if by_name else tuple(named.values()),
-            "kwargs": named if by_name else {},
-            "weights": self.style.weights(self.draw, s, bias, dtype),
-            "dtype": dtype,
-            "heads": s.H,
-            "once": once,
-        }
-        if "typical" in roles:  # additional modules have a shorter context
-            options["others"] = [((), named | {"context_length": 1, "dropout": 0.9})]
-        return Case(name, inputs, options=options, roles=set(roles.split()))
+            arguments |= {"dropout": 0.0, "qkv_bias": bias}
+        return class_case(
+            name,
+            inputs,
+            arguments,
+            self.style.weights(self.draw, s, bias, dtype),
+            roles,
+            by_name=given == "by name",
+            others={"context_length": 1, "dropout": 0.9},
+            heads=s.H,
+            once=once,
+        )
 
     def equal_scores(self, s: Sizes) -> Case:
         """Queries of zeros and tokens of zeros, neither of which may reveal hidden tokens."""
@@ -221,15 +231,6 @@ def attention_cases(seed: int, style: Style) -> list[Case]:
 # ---------------------------------------------------------------- the right answer
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, pad_mask: Tensor | None) -> Tensor:
-    """One head in float64, by PyTorch's own operator, whose mask is `True` where visible."""
-    T = query.shape[1]
-    seen = torch.ones(T, T, dtype=torch.bool).tril()
-    if pad_mask is not None:
-        seen = seen & ~pad_mask[:, None, :]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-
-
 def wrapper_oracle(
     case: Case, weights: Mapping[str, Tensor], x: Tensor, pad_mask: Tensor | None = None
 ) -> Tensor:
@@ -261,65 +262,33 @@ def side_by_side(weights: Mapping[str, Tensor], H: int) -> dict[str, Tensor]:
 # ---------------------------------------------------------------- evidence
 
 
-def see_attention(build: Callable[..., Any], case: Case, observed: Observation) -> None:
-    """More calls, by name: other padding, another future, another first token, short and long texts
-    by turns, no mask after a mask, the effect of padding on each head, dropout."""
-    see_dropout(build, case, observed)
-    if not case.roles & {"typical", "padded"}:
-        return
-    x, pad_mask = case["x"], case.inputs.get("pad_mask")
-    half = (x.shape[1] + 1) // 2
+def see_attention(make: Callable[..., Any], case: Case, observed: Observation) -> None:
+    see_dropout(make, case, observed)
+    see_turns(make, case, observed)
 
-    def call(module: Any, x: Tensor, mask: Tensor | None = pad_mask) -> Any:
-        mask = None if mask is None else fresh(mask[-len(x) :, : x.shape[1]])
-        return module(x=fresh(x), pad_mask=mask)
 
-    def made(training: bool = False) -> Any:
-        set_seed(1)  # a parameter too many is the same in each
-        return build(as_made=training)
+def unmixed(case: Case) -> dict[str, Any]:
+    """The output layer gives what the heads give."""
+    width = len(case.options["weights"]["out_proj.weight"])
+    return {"weights": {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}}
 
-    changed = x.clone()
-    if pad_mask is None:
-        changed[:, half:] += 1.0
-    else:
-        changed[pad_mask] += 1.0
-    one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    observed.put("changed", call(other, changed))
-    observed.put("in training", call(one, x))
-    if pad_mask is None:
-        first = x.clone()
-        first[:, 0] += 1.0
-        observed.put("first", call(other, first))
-    else:
-        observed.put("unmasked second", call(one, x, None))
-        observed.put("masked third", call(one, x))
-        observed.put("unmasked first", call(made(), x, None))
-    observed.put("few second", call(one, x[1:]))
-    observed.put("few first", call(made(training=True), x[1:]))
-    observed.put("short second", call(one, x[1:, :half]))
-    observed.put("short first", call(other, x[1:, :half]))
-    observed.put("long second", call(other, x))
-    if pad_mask is not None:
-        width = case.options["weights"]["out_proj.weight"].shape[0]
-        unmixed = {"out_proj.weight": torch.eye(width), "out_proj.bias": torch.zeros(width)}
-        inject(other, unmixed)
-        observed.put("heads", call(other, x))
-        observed.put("heads changed", call(other, changed))
+
+other_padding = other_tokens("x", "pad_mask")
+MORE = {
+    "typical": {"changed": other_tokens("x", LAST), "first": other_tokens("x", FIRST)},
+    "padded": {
+        "changed": other_padding,
+        "heads": unmixed,
+        "heads changed": lambda case: unmixed(case) | other_padding(case),
+    },
+}
 
 
 # ---------------------------------------------------------------- properties
 
 
-def _listens(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    return not near(observed.tensors["out"][:, -1], observed.tensors["first"][:, -1])
-
-
-def _no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    half = (case["x"].shape[1] + 1) // 2
-    return near(observed.tensors["out"][:, :half], observed.tensors["changed"][:, :half])
-
-
-def _padding_silent(case: Case, observed: Observation, expected: Expected) -> Verdict:
+@true_of("Padding does not affect real tokens", credit=True, role="padded")
+def padding(case: Case, observed: Observation, expected: Expected) -> Verdict:
     real = ~case["pad_mask"]
     if near(observed.tensors["out"][real], observed.tensors["changed"][real]):
         return True
@@ -334,7 +303,10 @@ def _padding_silent(case: Case, observed: Observation, expected: Expected) -> Ve
     return f"lets padding into {heads} of {H}, counted from 0"
 
 
-def _nothing_seen(case: Case, observed: Observation, expected: Expected) -> Verdict:
+@true_of(
+    "A token that can attend to nothing gives the bias of `out_proj`", credit=True, role="padded"
+)
+def nothing_seen(case: Case, observed: Observation, expected: Expected) -> Verdict:
     blind = case["pad_mask"].long().cumprod(1).bool()
     if not bool(blind.any()):
         return None
@@ -342,53 +314,12 @@ def _nothing_seen(case: Case, observed: Observation, expected: Expected) -> Verd
     return near(rows, case.options["weights"]["out_proj.bias"].expand_as(rows))
 
 
-def _nothing_kept(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    if not case.roles & {"typical", "padded"}:
-        return None
-    t = observed.tensors
-    if "in training" in t and not near(t["in training"], t["out"]):
-        return "differs in training mode, even without dropout"
-    pairs = [("short second", "short first"), ("long second", "out")]
-    pairs += [("masked third", "out")] if "masked third" in t else []
-    pairs += [(f"{n} second", f"{n} first") for n in ("few", "unmasked") if f"{n} first" in t]
-    return all(near(t[again], t[first]) for again, first in pairs) or "remembers something"
-
-
-LISTENS = Property(
-    "listens", "A token attends to the tokens before it", _listens, gate=True, role="typical"
-)
-NO_FUTURE = Property(
-    "no_future",
-    "A later token does not affect an earlier one",
-    _no_future,
-    credit=True,
-    role="typical",
-)
-PADDING_SILENT = Property(
-    "padding",
-    "Padding does not affect real tokens",
-    _padding_silent,
-    credit=True,
-    role="padded",
-)
-NOTHING_KEPT = Property(
-    "nothing_kept",
-    "A call does not depend on earlier calls or on the mode",
-    _nothing_kept,
-    breaks="The result should depend on the text and its mask, not on the mode or earlier calls",
-)
 ATTENTION_PROPERTIES = (
-    LISTENS,
-    NO_FUTURE,
-    PADDING_SILENT,
-    Property(
-        "nothing_seen",
-        "A token that can attend to nothing gives the bias of `out_proj`",
-        _nothing_seen,
-        credit=True,
-        role="padded",
-    ),
-    NOTHING_KEPT,
+    listens,
+    no_future,
+    padding,
+    nothing_seen,
+    nothing_kept,
     DROPOUT,
     *MODULE_PROPERTIES,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whywrong import Case, Draw, Observation, expect_function, fresh, near, true_of
+from whywrong import Case, Draw, Observation, expect_function, near, true_of
 from whywrong.probing import Expected, Verdict
 
 
@@ -41,13 +41,14 @@ def mean_cases(seed: int) -> list[Case]:
     ]
 
 
-def see_changes(answer: Any, case: Case, observed: Observation) -> None:
-    """Two more calls: one with the second half of sequence 0 replaced, one with equal tokens."""
-    x = case["x"]
-    changed = x.clone()
-    changed[0, x.shape[1] // 2 :] += 1.0
-    observed.put("changed", answer(fresh(changed)))
-    observed.put("ones", answer(fresh(torch.ones_like(x))))
+def changed(case: Case) -> dict[str, Any]:
+    """The second half of sequence 0 is replaced."""
+    x = case["x"].clone()
+    x[0, x.shape[1] // 2 :] += 1.0
+    return {"x": x}
+
+
+FURTHER = {"": {"changed": changed, "ones": lambda case: {"x": torch.ones_like(case["x"])}}}
 
 
 @true_of("A token depends on the tokens before it", gate=True, role="several")

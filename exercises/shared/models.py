@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,16 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_utils.transformer import apply_rope
-from whywrong import Case, Draw, Observation, Property, fresh, near, set_seed
+from whywrong import Case, Draw, Observation, near, true_of
 from whywrong.probing import Expected, Verdict
 
+from .classes import Change, class_case, listens, no_future
 from .heads import linear_weights, projections
 
 # ---------------------------------------------------------------- weights and the right result
 
 
 def model_weights(
-    draw: Draw, V: int, C: int, context: int, L: int, dtype: torch.dtype
+    draw: Draw, V: int, C: int, context: int, L: int, dtype: torch.dtype, qkv_bias: bool = False
 ) -> dict[str, Tensor]:
     """Weights of a model by name; none of them is 0 or 1."""
 
@@ -34,7 +35,7 @@ def model_weights(
     for layer in range(L):
         block = (
             norm("norm1")
-            | {f"attention.{n}": w for n, w in projections(draw, C, C, False, dtype).items()}
+            | {f"attention.{n}": w for n, w in projections(draw, C, C, qkv_bias, dtype).items()}
             | linear_weights(draw, "attention.out_proj", C, C, True, dtype)
             | norm("norm2")
             | linear_weights(draw, "feed_forward.expand", C, 4 * C, True, dtype)
@@ -84,38 +85,27 @@ def model_case(
     sizes: tuple[int, ...] = (),
     *,
     roles: str = "",
-    by_name: bool = False,
     dtype: torch.dtype = torch.float32,
-    more: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Case:
     """Random ids for a model with random weights.
 
     Args:
         sizes: B, T, V, H, D, context_length, L; if omitted, random and all different.
-        by_name: whether the constructor gets all its arguments by name.
-        more: further arguments of the constructor, by name.
+        options: those of `class_case`, too.
     """
     B, T, V, H, D, context, L = sizes or seven_sizes(draw)
     ids = torch.randint(V, (B, T), generator=draw.generator)
-    named = {
+    arguments = {
         "vocab_size": V,
         "d_model": H * D,
         "num_heads": H,
         "context_length": context,
         "num_layers": L,
     }
-    more = dict(more or {})
-    options |= {
-        "args": () if by_name else tuple(named.values()),
-        "kwargs": named | more if by_name else more,
-        "names": tuple(named),
-        "heads": H,
-        "layers": L,
-        "dtype": dtype,
-        "weights": model_weights(draw, V, H * D, context, L, dtype),
-    }
-    return Case(name, {"ids": ids}, options=options, roles=frozenset(roles.split()))
+    weights = model_weights(draw, V, H * D, context, L, dtype)
+    options |= {"names": tuple(arguments), "heads": H, "layers": L}
+    return class_case(name, {"ids": ids}, arguments, weights, roles, **options)
 
 
 def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
@@ -138,39 +128,42 @@ def seven_sizes(draw: Draw, layers: int = 3) -> tuple[int, ...]:
 # ---------------------------------------------------------------- evidence
 
 
-def see_texts(make: Callable[..., Any], case: Case, observed: Observation) -> None:
-    """More texts: a short one, one with a different last token, one with a different first token,
-    one with a repeated token, and the same text again."""
-    ids, V = fresh(case["ids"]), len(case.options["weights"]["head.weight"])
-    changed = ids.clone()
-    changed[:, -1] = (changed[:, -1] + 1) % V
-    first = ids.clone()
-    first[:, 0] = (first[:, 0] + 1) % V
-    set_seed(1)  # as before the first call: an extra parameter has the same values
-    model = make()
-    with torch.no_grad():
-        observed.put("short", model(ids[:1, :2]))
-        for name, other in (("changed", changed), ("first", first)):
-            observed.put(name, model(other))
-        observed.put("same", model(ids[:, :1].expand_as(ids)))
-        observed.put("long again", model(ids))
+def other_word(text: str, place: int, table: str) -> Change:
+    """Another word at a place of each text; `table` is the weight that has a row for each word."""
+
+    def changed(case: Case) -> dict[str, Any]:
+        words, V = case[text].clone(), len(case.options["weights"][table])
+        words[:, place] = (words[:, place] + 1) % V
+        return {text: words}
+
+    return changed
 
 
-def _listens(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    return not near(observed.tensors["out"][:, -1], observed.tensors["first"][:, -1])
+def further_texts(table: str) -> dict[str, Change]:
+    return {
+        "short": lambda case: {"ids": case["ids"][:1, :2]},
+        "changed": other_word("ids", -1, table),
+        "first": other_word("ids", 0, table),
+        "same": lambda case: {"ids": case["ids"][:, :1].expand_as(case["ids"])},
+        "long again": lambda case: {},
+    }
 
 
-def _no_future(case: Case, observed: Observation, expected: Expected) -> Verdict:
-    long, changed = observed.tensors["long again"], observed.tensors["changed"]
-    return near(long[:, :-1], changed[:, :-1]) if long.shape == changed.shape else None
+TEXTS = further_texts("embed.token.weight")
 
 
-def _knows_places(case: Case, observed: Observation, expected: Expected) -> Verdict:
+@true_of("The position of a token makes a difference", credit=True, role="typical")
+def places(case: Case, observed: Observation, expected: Expected) -> Verdict:
     same = observed.tensors["same"]
     return not near(same[:, 1:], same[:, :-1])
 
 
-def _any_length(case: Case, observed: Observation, expected: Expected) -> Verdict:
+@true_of(
+    "A text gives the same logits as the beginning of a longer one, in any order of calls",
+    credit=True,
+    role="typical",
+)
+def any_length(case: Case, observed: Observation, expected: Expected) -> Verdict:
     out = observed.tensors["out"]
     return near(observed.tensors["short"], out[:1, :2]) and near(
         observed.tensors["long again"], out
@@ -180,29 +173,4 @@ def _any_length(case: Case, observed: Observation, expected: Expected) -> Verdic
 # Up to four blocks, one after another: a few times the rounding of one.
 ROUNDING = {torch.float32: 3e-5, torch.float64: 1e-6}
 
-TEXT_PROPERTIES = (
-    Property(
-        "listens", "A token attends to the tokens before it", _listens, gate=True, role="typical"
-    ),
-    Property(
-        "no_future",
-        "A later token does not affect an earlier one",
-        _no_future,
-        credit=True,
-        role="typical",
-    ),
-    Property(
-        "places",
-        "The position of a token makes a difference",
-        _knows_places,
-        credit=True,
-        role="typical",
-    ),
-    Property(
-        "any_length",
-        "A text gives the same logits as the beginning of a longer one, in any order of calls",
-        _any_length,
-        credit=True,
-        role="typical",
-    ),
-)
+TEXT_PROPERTIES = (listens, no_future, places, any_length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
@@ -26,6 +27,13 @@ COUNT, FIRST, TRAINED, LOSS, BIGRAM, OVERLAP = (
 LEAST = 200  # tokens of either text
 MOST = 40_000  # tokens of either text that a check reads
 PIECE = 60  # tokens: no text repeats so many by chance
+# In a language without blanks one character counts as a word.
+WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]{2,}")
+REASON = 4  # words; whether they are a reason is for a person to judge
+
+
+def told_in_words(text: str) -> bool:
+    return len(WORD.findall(text)) >= REASON
 
 
 def sizes_fit(sizes: Any) -> bool | str:

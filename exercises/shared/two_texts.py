@@ -19,17 +19,16 @@ from whywrong import (
     Draw,
     Observation,
     Property,
-    fresh,
     near,
-    set_seed,
     true_of,
 )
-from whywrong.probing import Expected, Verdict, inject
+from whywrong.probing import Expected, Verdict
 
 from .blocks import network_weights, norm_oracle, norm_weights, under
+from .classes import Change, class_case, nothing_kept, other_tokens, see_turns
 from .dropout import DROPOUT, see_dropout
 from .heads import linear_weights, projections
-from .many_heads import NOTHING_KEPT, split_oracle
+from .many_heads import split_oracle
 
 # PyTorch's functions for complete cross-attention and complete blocks.
 WHOLE_ATTENTION = ("multi_head_attention_forward", "_native_multi_head_attention")
@@ -194,27 +193,28 @@ def post_case(
     def drawn() -> Case:
         inputs: dict[str, Any] = {"x": size * draw.normal(s.B, s.T, s.C, dtype=dtype)}
         masks: dict[str, Any] = {"pad_mask": pad_mask(draw, s.B, s.T)} if pad_mask else {}
-        named: dict[str, Any] = {"d_model": s.C, "num_heads": s.H, "d_ff": s.wide}
+        arguments: dict[str, Any] = {"d_model": s.C, "num_heads": s.H, "d_ff": s.wide}
         if attentions == DECODER:
             inputs["context"] = draw.normal(s.B, s.S, s.C, dtype=dtype)
             if context_pad_mask:
                 masks.setdefault("pad_mask", None)
                 masks["context_pad_mask"] = context_pad_mask(draw, s.B, s.S)
-            named["context_length"] = s.length
+            arguments["context_length"] = s.length
         if given:
-            named["dropout"] = 0.0
-        by_name = given == "by name"
-        made = options | {
-            "args": () if by_name else tuple(named.values()),
-            "kwargs": named if by_name else {},
-            "weights": post_weights(draw, attentions, s.C, s.wide, dtype),
-            "dtype": dtype,
-            "heads": s.H,
-        }
-        made["weights"]["feed_forward.expand.weight"].mul_(loud)
-        if "typical" in roles:  # additional modules
-            made["others"] = [((), named | {"dropout": 0.9})]
-        return Case(name, inputs | masks, options=made, roles=set(roles.split()))
+            arguments["dropout"] = 0.0
+        weights = post_weights(draw, attentions, s.C, s.wide, dtype)
+        weights["feed_forward.expand.weight"].mul_(loud)
+        return class_case(
+            name,
+            inputs | masks,
+            arguments,
+            weights,
+            roles,
+            by_name=given == "by name",
+            others={"dropout": 0.9},
+            heads=s.H,
+            **options,
+        )
 
     return clear_of_the_kink(drawn, decoder_oracle if attentions == DECODER else encoder_oracle)
 
@@ -236,59 +236,27 @@ def in_a_post_block(*attentions: Mapping[str, float]) -> list[dict[str, float]]:
 
 
 def see_post_block(make: Callable[..., Any], case: Case, observed: Observation) -> None:
-    """More calls, by name: other first and last tokens, other padding, short texts after long ones,
-    no mask after a mask, branches that add nothing, dropout."""
     see_dropout(make, case, observed)
-    if not case.roles & {"typical", "padded"}:
-        return
-    given = dict(case.inputs)
-
-    def call(module: Any, **changed: Any) -> Any:
-        with torch.no_grad():
-            return module(**{n: fresh(v) for n, v in (given | changed).items()})
-
-    def made(training: bool = False) -> Any:
-        set_seed(1)  # a parameter too many is the same in each
-        return make(as_made=training)
-
-    one, two = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    observed.put("in training", call(one))
-    texts = {"x": "pad_mask", "context": "context_pad_mask"}
-    for text in (text for text in texts if text in given):
-        for name, changed in _changed(case, text, given.get(texts[text])).items():
-            observed.put(name, call(two, **{text: changed}))
-    if "typical" in case.roles:
-        observed.put("silent", call(_silenced(made())))
-    else:
-        none = {mask: None for mask in texts.values() if mask in given}
-        observed.put("unmasked second", call(one, **none))
-        observed.put("masked third", call(one))
-        observed.put("unmasked first", call(made(), **none))
-    short = {n: v[1:, :2] for n, v in given.items()}
-    observed.put("short second", call(one, **short))
-    observed.put("short first", call(two, **short))
-    observed.put("long second", call(two))
+    see_turns(make, case, observed)
 
 
-def _changed(case: Case, text: str, mask: Tensor | None) -> dict[str, Tensor]:
-    """By observation: one text with other tokens at one end or in its padding."""
-    where: dict[str, Any] = {f"other padding in {text}": mask}
-    if "typical" in case.roles:
-        where = {f"{text} {place}": (slice(None), place) for place in (0, -1)}
-    found = {}
-    for name, place in where.items():
-        changed = case[text].clone()
-        changed[place] = changed[place].roll(1, -1) * 2 + 1  # still differs after a norm
-        found[name] = changed
-    return found
-
-
-def _silenced(module: Any) -> Any:
-    """Weights with which the last layer of each branch gives zeros."""
+def silent(case: Case) -> dict[str, Any]:
+    """The last layer of each branch gives zeros."""
     ends = ("out_proj.weight", "out_proj.bias", "contract.weight", "contract.bias")
-    last = {n: torch.zeros_like(p) for n, p in module.named_parameters() if n.endswith(ends)}
-    inject(module, last)
-    return module
+    weights = case.options["weights"].items()
+    return {"weights": {n: torch.zeros_like(w) for n, w in weights if n.endswith(ends)}}
+
+
+def further(*texts: str) -> dict[str, dict[str, Change]]:
+    """Other tokens at either end of each text, or in its padding; branches that add nothing."""
+    ends = {
+        f"{text} {place}": other_tokens(text, (slice(None), place))
+        for text in texts
+        for place in (0, -1)
+    }
+    masks = {"x": "pad_mask", "context": "context_pad_mask"}
+    padding = {f"other padding in {text}": other_tokens(text, masks[text]) for text in texts}
+    return {"typical": {**ends, "silent": silent}, "padded": padding}
 
 
 # ---------------------------------------------------------------- what is true of a block
@@ -326,7 +294,7 @@ def padding(case: Case, observed: Observation, expected: Expected) -> Verdict:
 POST_PROPERTIES: tuple[Property, ...] = (
     silent_branches,
     padding,
-    NOTHING_KEPT,
+    nothing_kept,
     replace(DROPOUT, secondary=True),
     *MODULE_PROPERTIES,
 )

@@ -1,12 +1,9 @@
 """How an answer to `naive_mean` is judged."""
 
-from exercises.shared.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
+from exercises.shared.means import FURTHER, MEAN_PROPERTIES, expect_mean, mean_cases
 from whywrong import FunctionProbe
 
 cases = mean_cases
-probe = FunctionProbe(gradients=("x",), extra=see_changes)
+probe = FunctionProbe(gradients=("x",), more=FURTHER)
 expect = expect_mean
 properties = MEAN_PROPERTIES
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T C"}

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from exercises.shared.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
+from exercises.shared.means import FURTHER, MEAN_PROPERTIES, expect_mean, mean_cases
 from whywrong import Case, Draw, FunctionProbe, Observation, fresh, true_of
 from whywrong.probing import Operators, differentiate
 
@@ -35,7 +35,6 @@ def count_operators(answer, x):
 
 
 def see_loops(answer, case, observed):
-    see_changes(answer, case, observed)
     if "count" not in case.options:
         return
     few, *more = (count_operators(answer, x) for x in case.options["count"])
@@ -43,7 +42,7 @@ def see_loops(answer, case, observed):
     observed.facts["traits"] = {name: count - few > SLACK for name, count in loops.items()}
 
 
-probe = FunctionProbe(gradients=("x",), watch=True, extra=see_loops)
+probe = FunctionProbe(gradients=("x",), watch=True, more=FURTHER, extra=see_loops)
 expect = expect_mean
 
 
@@ -68,7 +67,3 @@ def notes(cases, observations):
         "You found a way without a loop and without a matrix product. It is right and costs "
         "nothing; the next lessons build on the product `weights @ x`, so look at that way too."
     ]
-
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T C"}

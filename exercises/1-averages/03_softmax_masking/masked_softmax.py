@@ -4,7 +4,7 @@ import torch
 
 from course_utils.attention import causal_mask
 from exercises.shared.masks import as_many_texts, filled_with_a_number
-from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 
 def cases(seed):
@@ -69,13 +69,12 @@ def oracle(scores, hidden):
     return torch.nn.functional.scaled_dot_product_attention(query, key, values, attn_mask=bias)
 
 
-def see_louder(answer, case, observed):
-    """One more call, in which hidden scores are bigger."""
-    loud = torch.where(case["hidden"], case["scores"] + 2.0, case["scores"])
-    observed.put("louder", answer(fresh(loud), fresh(case["hidden"])))
+def louder(case):
+    """Hidden scores are bigger."""
+    return {"scores": torch.where(case["hidden"], case["scores"] + 2.0, case["scores"])}
 
 
-probe = FunctionProbe(gradients=("scores",), extra=see_louder)
+probe = FunctionProbe(gradients=("scores",), more={"": {"louder": louder}})
 expect = expect_function(oracle, gradients=("scores",))
 
 
@@ -109,6 +108,3 @@ def silent(case, observed, expected):
 
 properties = (scores_matter, zero, rows, silent)
 signs = {"fill_not_low_enough": filled_with_a_number}
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"scores": "…", "hidden": "…"}

@@ -2,7 +2,7 @@
 
 import torch
 
-from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 INF = float("inf")
 
@@ -54,13 +54,8 @@ def built_in(scores, dim=-1):
     return torch.softmax(scores, dim=dim)
 
 
-def see_shifted(answer, case, observed):
-    """One more call, with bigger scores."""
-    if "typical" in case.roles:
-        observed.put("shifted", answer(fresh(case["scores"] + 3.0)))
-
-
-probe = FunctionProbe(gradients=("scores",), watch=True, extra=see_shifted)
+more = {"typical": {"shifted": lambda case: {"scores": case["scores"] + 3.0}}}
+probe = FunctionProbe(gradients=("scores",), watch=True, more=more)
 expect = expect_function(built_in, gradients=("scores",))
 
 
@@ -100,6 +95,3 @@ multi_head_attention_forward
 forbidden = tuple(FORBIDDEN.split())
 # A weight and its gradient are off by a few units of 6e-8, as one of 0.5 to 1 has them.
 tolerance = {torch.float32: 2e-6, torch.float64: 1e-6}
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"scores": "…", "dim": None}

@@ -1,13 +1,13 @@
 """How an answer to `softmax_mean` is judged."""
 
 from exercises.shared.heads import BUILT_IN
-from exercises.shared.means import MEAN_PROPERTIES, expect_mean, mean_cases, see_changes
+from exercises.shared.means import FURTHER, MEAN_PROPERTIES, expect_mean, mean_cases
 from whywrong import FunctionProbe, true_of
 
 SOFTMAXES = {"softmax", "_softmax", "exp", "exp_", "exp2", "pow", "log_softmax", *BUILT_IN}
 
 cases = mean_cases
-probe = FunctionProbe(gradients=("x",), watch=True, extra=see_changes)
+probe = FunctionProbe(gradients=("x",), watch=True, more=FURTHER)
 expect = expect_mean
 
 
@@ -21,6 +21,3 @@ def by_softmax(case, observed, expected):
 
 
 properties = (*MEAN_PROPERTIES, by_softmax)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T C"}

@@ -3,6 +3,7 @@
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import (
     ATTENTION_PROPERTIES,
+    MORE,
     SIDE_BY_SIDE,
     attention_cases,
     see_attention,
@@ -15,10 +16,7 @@ def cases(seed):
     return attention_cases(seed, SIDE_BY_SIDE)
 
 
-probe = ModuleProbe(gradients=("x",), extra=see_attention)
+probe = ModuleProbe(gradients=("x",), more=MORE, extra=see_attention)
 expect = expect_module(wrapper_oracle)
 properties = ATTENTION_PROPERTIES
 forbidden = BUILT_IN
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_in", "pad_mask": "B T", "scores": None}

@@ -7,6 +7,7 @@ import torch
 from exercises.shared.heads import BUILT_IN
 from exercises.shared.many_heads import (
     ATTENTION_PROPERTIES,
+    MORE,
     SPLIT,
     attention_cases,
     see_attention,
@@ -39,7 +40,7 @@ def see_loops(make, case, observed):
             observed.facts["traits"]["loop over heads"] = many - few >= 4
 
 
-probe = ModuleProbe(gradients=("x",), extra=see_loops)
+probe = ModuleProbe(gradients=("x",), more=MORE, extra=see_loops)
 expect = expect_module(split_oracle)
 
 
@@ -55,6 +56,3 @@ def at_once(case, observed, expected):
 
 properties = (*ATTENTION_PROPERTIES, at_once)
 forbidden = BUILT_IN
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_in", "pad_mask": "B T", "scores": None}

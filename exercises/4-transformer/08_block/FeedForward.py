@@ -4,16 +4,14 @@ import torch
 
 from course_utils import transformer
 from exercises.shared.blocks import each_apart, network_oracle, network_weights
+from exercises.shared.classes import class_case, other_tokens
 from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
 from whywrong import (
     MODULE_PROPERTIES,
-    Case,
     Draw,
     ModuleProbe,
     expect_module,
-    fresh,
     near,
-    set_seed,
     true_of,
 )
 
@@ -23,19 +21,13 @@ def network_case(draw, name, expansion=None, given="", x=None, dtype=torch.float
     if x is None:
         x = draw.normal(*three_sizes(draw, expansion or 4), dtype=dtype)
     C = x.shape[-1]
-    named = {"d_model": C} | ({"expansion": expansion} if expansion else {})
+    arguments = {"d_model": C} | ({"expansion": expansion} if expansion else {})
     if given:
-        named["dropout"] = 0.0
+        arguments["dropout"] = 0.0
+    weights = network_weights(draw, "", C, (expansion or 4) * C, dtype)
+    others = {"d_model": C + 1, "dropout": 0.9}
     by_name = given == "by name"
-    options = {
-        "args": () if by_name else tuple(named.values()),
-        "kwargs": named if by_name else {},
-        "weights": network_weights(draw, "", C, (expansion or 4) * C, dtype),
-        "dtype": dtype,
-    }
-    if "typical" in roles:
-        options["others"] = [((C + 1, 2), {"dropout": 0.9})]
-    return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+    return class_case(name, {"x": x}, arguments, weights, roles, by_name=by_name, others=others)
 
 
 def three_sizes(draw, expansion):
@@ -72,25 +64,15 @@ def dropping(draw):
     return with_dropout(draw, transformer.FeedForward, case, places, more=middle)
 
 
-def see_network(make, case, observed):
-    """One token changed; all tokens twice as big, and all of zeros."""
-    see_dropout(make, case, observed)
-    if "typical" not in case.roles:
-        return
-    set_seed(1)  # a parameter too many is the same as before
-    module, x = make(), case["x"]
-    changed = x.clone()
-    changed[0, 0] = another(x[0, 0])
-    with torch.no_grad():
-        for name, tokens in (("changed", changed), ("twice", 2 * x), ("nothing", 0 * x)):
-            observed.put(name, module(fresh(tokens)))
-
-
-def another(token):
-    return 2 * token.roll(1) + 1  # another one to a norm, too
-
-
-probe = ModuleProbe(gradients=("x",), extra=see_network)
+other_token = other_tokens("x", (0, 0))
+more = {
+    "typical": {
+        "changed": other_token,
+        "twice": lambda case: {"x": 2 * case["x"]},
+        "nothing": lambda case: {"x": 0 * case["x"]},
+    }
+}
+probe = ModuleProbe(gradients=("x",), more=more, extra=see_dropout)
 expect = expect_module(lambda case, weights, x: network_oracle(weights, x))
 
 
@@ -98,8 +80,8 @@ expect = expect_module(lambda case, weights, x: network_oracle(weights, x))
 def depends(case, observed, expected):
     """More than nothing, or than the token itself passed on."""
     changed, out = observed.tensors["changed"][0, 0], observed.tensors["out"][0, 0]
-    token = case["x"][0, 0]
-    return not near(changed, out) and not near(changed, out + another(token) - token)
+    passed_on = out + other_token(case)["x"][0, 0] - case["x"][0, 0]
+    return not near(changed, out) and not near(changed, passed_on)
 
 
 @true_of("Twice the input is not twice the output", credit=True, role="typical")
@@ -109,6 +91,3 @@ def bends(case, observed, expected):
 
 
 properties = (depends, each_apart, bends, DROPOUT, *MODULE_PROPERTIES)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_model", "pad_mask": "B T"}

@@ -3,18 +3,15 @@
 import torch
 
 from exercises.shared.blocks import depends, each_apart, norm_oracle, norm_weights
+from exercises.shared.classes import class_case, nothing_kept, other_tokens, see_turns
 from whywrong import (
     MODULE_PROPERTIES,
-    Case,
     Draw,
     ModuleProbe,
     expect_module,
-    fresh,
     near,
-    set_seed,
     true_of,
 )
-from whywrong.probing import inject
 
 forbidden = (
     "layer_norm",
@@ -33,22 +30,22 @@ def norm_case(draw, name, x=None, roles="", **made):
     """`made` holds what the constructor gets by name; without it, the width by position."""
     x = apart(draw.normal(*draw.sizes(3, 3, 9))) if x is None else x
     C = x.shape[-1]
-    options = {
-        "args": () if made else (C,),
-        "kwargs": {"d_model": C, **made} if made else {},
-        "weights": norm_weights(draw, "", C, x.dtype),
-        "dtype": x.dtype,
-        "eps": made.get("eps", 1e-5),
-    }
-    if "typical" in roles:  # another one is made beside it, of another width
-        options["others"] = [((C + 1, 0.1), {})]
-    return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+    arguments, weights = {"d_model": C, **made}, norm_weights(draw, "", C, x.dtype)
+    others = {"d_model": C + 1, "eps": 0.1}
+    eps = made.get("eps", 1e-5)
+    return class_case(
+        name, {"x": x}, arguments, weights, roles, by_name=bool(made), others=others, eps=eps
+    )
 
 
 def apart(x):
     """Every second channel is raised: where all are nearly alike by chance, a norm magnifies the
     last digit, and right answers differ."""
     return x + 8 * (torch.arange(x.shape[-1]) % 2).to(x)
+
+
+def ones_and_zeros(C):
+    return {"scale": torch.ones(C), "shift": torch.zeros(C)}
 
 
 def far_from_zero(draw):
@@ -64,7 +61,7 @@ def cases(seed):
     by_hand = norm_case(
         draw, "three numbers by hand", torch.tensor([[[1.0, 2.0, 6.0]]]), roles="small"
     )
-    by_hand.options["weights"].update(scale=torch.ones(3), shift=torch.zeros(3))
+    by_hand.options["weights"].update(ones_and_zeros(3))
     new = norm_case(draw, "as it is made, no weights put in")
     new.options["weights"].clear()
     new.options["once"] = True
@@ -94,29 +91,13 @@ def cases(seed):
     ]
 
 
-def see_norm(make, case, observed):
-    """One token changed; after a call in training; with a scale of ones and a shift of zeros."""
-    if "typical" not in case.roles:
-        return
-
-    def made(**how):
-        set_seed(1)  # a parameter too many is the same in each
-        return make(**how)
-
-    module, x = made(), case["x"]
-    changed = x.clone()
-    changed[0, 0] = 2 * x[0, 0].roll(1) + 1
-    with torch.no_grad():
-        learner = made(as_made=True)
-        learner(fresh(3 * changed))
-        observed.put("after training", learner.eval()(fresh(x)))
-        observed.put("changed", module(fresh(changed)))
-        C = x.shape[-1]
-        inject(module, {"scale": torch.ones(C), "shift": torch.zeros(C)})
-        observed.put("plain", module(fresh(x)))
-
-
-probe = ModuleProbe(gradients=("x",), extra=see_norm)
+more = {
+    "typical": {
+        "changed": other_tokens("x", (0, 0)),
+        "plain": lambda case: {"weights": ones_and_zeros(case["x"].shape[-1])},
+    }
+}
+probe = ModuleProbe(gradients=("x",), more=more, extra=see_turns)
 expect = expect_module(lambda case, weights, x: norm_oracle(weights, x, case.options["eps"]))
 
 
@@ -136,15 +117,6 @@ def variance_one(case, observed, expected):
     return near(plain, given / (given + case.options["eps"]), 1e-3)  # eps counts where it is small
 
 
-@true_of(
-    "It keeps nothing of earlier calls, in training or not",
-    role="typical",
-    breaks="The result depends on earlier calls",
-)
-def nothing_kept(case, observed, expected):
-    return near(observed.tensors["after training"], observed.tensors["out"], 1e-5)
-
-
 def differs_far_from_zero(trials):
     off = [t.case for t in trials if not near(t.observed.tensors["out"], t.expected["out"], 1e-2)]
     return bool(off) and all("stability" in case.roles for case in off)
@@ -152,6 +124,3 @@ def differs_far_from_zero(trials):
 
 signs = {"variance_by_difference": differs_far_from_zero}  # rounding depends on the last step
 properties = (depends, each_apart, mean_zero, variance_one, nothing_kept, *MODULE_PROPERTIES)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_model", "pad_mask": "B T"}

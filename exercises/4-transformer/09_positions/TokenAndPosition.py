@@ -5,13 +5,13 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from exercises.shared.classes import class_case, nothing_kept, see_turns
+from exercises.shared.models import other_word
 from whywrong import (
     MODULE_PROPERTIES,
-    Case,
     Draw,
     ModuleProbe,
     expect_module,
-    fresh,
     near,
     set_seed,
     true_of,
@@ -27,40 +27,33 @@ def cases(seed):
     turned = torch.randint(11, (6, 3), generator=draw.generator).T
     double = torch.float64
     return [
-        case_of(draw, "three tokens by hand", (1, 3, 4, 5, 2), by_hand, roles={"small"}),
-        case_of(draw, "random ids", (B, T, length + 6, length, C), roles={"typical"}),
-        case_of(draw, "as many tokens as fit", (2, 6, 9, 6, 4), roles={"small", "device"}),
+        case_of(draw, "three tokens by hand", (1, 3, 4, 5, 2), by_hand, roles="small"),
+        case_of(draw, "random ids", (B, T, length + 6, length, C), roles="typical"),
+        case_of(draw, "as many tokens as fit", (2, 6, 9, 6, 4), roles="small device"),
         case_of(draw, "fewer words than positions, by name", (3, 5, 4, 13, 7), by_name=True),
         case_of(draw, "float64", (4, 3, 12, 8, 5), dtype=double),
         case_of(draw, "one word, again and again", (2, 5, 8, 9, 4), torch.full((2, 5), 3)),
-        case_of(draw, "one token", (3, 1, 7, 5, 2), roles={"small"}),
-        case_of(draw, "one sequence", (1, 7, 10, 8, 3), roles={"small"}),
-        case_of(draw, "as many sequences as tokens", (5, 5, 11, 9, 6), roles={"small"}),
+        case_of(draw, "one token", (3, 1, 7, 5, 2), roles="small"),
+        case_of(draw, "one sequence", (1, 7, 10, 8, 3), roles="small"),
+        case_of(draw, "as many sequences as tokens", (5, 5, 11, 9, 6), roles="small"),
         case_of(draw, "int32", (2, 4, 7, 9, 3), short),
         case_of(draw, "not contiguous", (3, 6, 11, 8, 4), turned),
     ]
 
 
-def case_of(draw, name, sizes, ids=None, dtype=torch.float32, by_name=False, roles=()):
+def case_of(draw, name, sizes, ids=None, dtype=torch.float32, by_name=False, roles=""):
     """A case of the sizes B, T, V, the context length and C."""
     B, T, V, length, C = sizes
     if ids is None:
         ids = torch.randint(V, (B, T), generator=draw.generator)
         ids[0, 0], ids[-1, -1] = V - 1, 0
-    named = {"vocab_size": V, "context_length": length, "d_model": C}
+    arguments = {"vocab_size": V, "context_length": length, "d_model": C}
     weights = {
         "token.weight": draw.normal(V, C, dtype=dtype),
         "position.weight": draw.normal(length, C, dtype=dtype),
     }
-    options = {
-        "args": () if by_name else tuple(named.values()),
-        "kwargs": named if by_name else {},
-        "weights": weights,
-        "dtype": dtype,
-    }
-    if "typical" in roles:  # another module is made as well
-        options["others"] = [((), named | {"context_length": 1})]
-    return Case(name, {"ids": ids}, options=options, roles=set(roles))
+    others = {"context_length": 1}
+    return class_case(name, {"ids": ids}, arguments, weights, roles, by_name=by_name, others=others)
 
 
 def oracle(case, weights, ids):
@@ -69,29 +62,18 @@ def oracle(case, weights, ids):
     return nn.functional.one_hot(ids.long(), len(token)).double() @ token + position[: ids.shape[1]]
 
 
-def see_tables(build, case, observed):
-    """The tables as they are made; a short text after a long one and alone; other first words."""
-    if "typical" not in case.roles:
-        return
-
-    def made():
-        set_seed(1)  # a parameter too many is the same in each
-        return build()
-
-    ids, module = case["ids"], made()
-    module(fresh(ids))
-    observed.put("short second", module(fresh(ids[1:, :2])))
-    observed.put("short first", made()(fresh(ids[1:, :2])))
-    changed = ids.clone()
-    changed[:, 0] = (changed[:, 0] + 1) % 5
-    observed.put("changed", module(fresh(changed)))
-    set_seed(5)
-    large = type(module)(300, 200, 8)
-    spread = [t.std().item() for t in (large.token.weight, large.position.weight)]
-    observed.facts["traits"]["usual"] = all(0.9 < s < 1.1 for s in spread)
+def see_tables(make, case, observed):
+    """Calls by turns; the tables as they are made."""
+    see_turns(make, case, observed)
+    if "typical" in case.roles:
+        set_seed(5)
+        large = type(make())(300, 200, 8)
+        spread = [t.std().item() for t in (large.token.weight, large.position.weight)]
+        observed.facts["traits"]["usual"] = all(0.9 < s < 1.1 for s in spread)
 
 
-probe = ModuleProbe(gradients=(), extra=see_tables)
+more = {"typical": {"changed": other_word("ids", 0, "token.weight")}}
+probe = ModuleProbe(gradients=(), more=more, extra=see_tables)
 expect = expect_module(oracle, gradients=())
 
 
@@ -123,15 +105,6 @@ def sequences(case, observed, expected):
 
 
 @true_of(
-    "A call keeps nothing of earlier calls",
-    role="typical",
-    breaks="The result depends on earlier calls: another length is remembered",
-)
-def nothing_kept(case, observed, expected):
-    return near(observed.tensors["short second"], observed.tensors["short first"])
-
-
-@true_of(
     "Both tables are initialised as `nn.Embedding` does it",
     secondary=True,
     role="typical",
@@ -148,6 +121,3 @@ rows = replace(
     breaks="Its trainable parameters are not its two tables alone",
 )
 properties = (words, silent, places, sequences, nothing_kept, usual, rows, registered)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"ids": "B T"}

@@ -8,16 +8,17 @@ from torch import Tensor
 
 from course_utils import language_model
 from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
-from exercises.shared.models import ROUNDING, TEXT_PROPERTIES, model_case, model_oracle, see_texts
+from exercises.shared.models import ROUNDING, TEXT_PROPERTIES, TEXTS, model_case, model_oracle
 from whywrong import MODULE_PROPERTIES, Draw, ModuleProbe, expect_module, true_of
 
 
 def cases(seed):
     draw = Draw(seed)
     case = partial(model_case, draw)
+    others = {"context_length": 1, "num_layers": 1, "dropout": 0.9}
     return [
         case("three tokens, one layer, one head", (1, 3, 5, 1, 9, 3, 1), roles="small"),
-        beside_another(case("random tokens", roles="typical")),
+        case("random tokens", roles="typical", others=others),
         case("float64, made by name", dtype=torch.float64, by_name=True, more={"dropout": 0.0}),
         case("as many tokens as fit, two layers", (3, 7, 11, 2, 5, 7, 2), roles="small device"),
         case("one token", (6, 1, 7, 3, 4, 5, 2), roles="small"),
@@ -42,17 +43,9 @@ def dropping(draw):
     return with_dropout(draw, language_model.TinyLM, case, {}, more=faults)
 
 
-def beside_another(case):
-    """A model of other sizes, which drops, is made after this one."""
-    V, C, H, _, _ = case.options["args"]
-    others = [((V + 1, C, H, 1, 1), {"dropout": 0.9})]
-    return replace(case, options={**case.options, "others": others})
-
-
 def see_model(make, case, observed):
-    """More texts; draws of dropout; what the model keeps."""
+    """Draws of dropout; what the model keeps."""
     if "typical" in case.roles:
-        see_texts(make, case, observed)
         model = make()
         observed.traits["context_length"] = getattr(model, "context_length", None)
         others = {type(x).__name__ for x in vars(model).values() if isinstance(x, Tensor)}
@@ -60,7 +53,7 @@ def see_model(make, case, observed):
     see_dropout(make, case, observed)
 
 
-probe = ModuleProbe(gradients=(), watch=False, extra=see_model)
+probe = ModuleProbe(gradients=(), watch=False, more={"typical": TEXTS}, extra=see_model)
 expect = expect_module(model_oracle, gradients=())
 
 
@@ -76,6 +69,4 @@ properties = (
     *MODULE_PROPERTIES,
 )
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 tolerance = ROUNDING
-letters = {"ids": "B T"}

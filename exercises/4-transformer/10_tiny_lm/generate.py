@@ -1,14 +1,17 @@
 """How an answer to `generate` is judged."""
 
-from dataclasses import replace
-
 import torch
-from torch import Tensor
 
-from exercises.shared.traits import fate_of, see_without_gradients
-from exercises.shared.writing import WRITING_PROPERTIES, Writer, writer_numbers
-from whywrong import Case, Draw, Observation, fresh, set_seed
-from whywrong.probing import THERE, happened_elsewhere, moved, see_calls
+from exercises.shared.writing import (
+    OF_THE_MODEL,
+    Writer,
+    WritingProbe,
+    begins,
+    expect_text,
+    first_word,
+    writer_numbers,
+)
+from whywrong import Case, Draw, Property
 
 
 def cases(seed):
@@ -54,65 +57,23 @@ def made(case):
     return writer.train(case.options["training"])
 
 
-class GenerateProbe:
-    """Lets an answer go on with the texts of a case, each time with a new model.
-
-    Each case gives `out`, the facts of `calling.see_calls` and `elsewhere`, and as `traits` what
-    became of the model: its mode, its weights, and whether calls were recorded for gradients.
-    """
-
-    def __call__(self, answer, case):
-        observed, models = Observation(), []
-
-        def call(args):
-            models.append(made(case))
-            return generated(answer, case, models[-1], args[1:])
-
-        if not see_calls(call, case, observed):
-            return observed
-        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, observed)
-        training, numbers = case.options["training"], case.options["numbers"]
-        observed.facts["traits"] = fate_of(models[0], training, numbers)
-        rest = [moved(v) for v in list(case.inputs.values())[1:]]
-        observed.facts["elsewhere"] = happened_elsewhere(
-            lambda: generated(answer, case, made(case).to(THERE), rest)
-        )
-        return observed
-
-    def glance(self, answer, case):
-        observed = Observation()
-        set_seed(1)
-        rest = [v.clone() if isinstance(v, Tensor) else v for v in list(case.inputs.values())[1:]]
-        observed.put("out", generated(answer, case, made(case), rest))
-        return observed
-
-
-def generated(answer, case, model, rest):
-    if "keywords" in case.options:
-        return answer(**dict(zip(case.inputs, [model, *rest], strict=True)))
-    return answer(model, *rest)
-
-
-def expect(case):
+def oracle(case):
     """Text by text and word by word."""
     model, rows = made(case).eval(), []
-    with torch.no_grad():
-        for row in case["ids"].tolist():
-            for _ in range(case["max_new_tokens"]):
-                seen = torch.tensor([row[max(0, len(row) - model.context_length) :]])
-                row = [*row, int(model(seen)[0, -1].argmax())]
-            rows.append(row)
-    return {"out": torch.tensor(rows)}
+    for row in case["ids"].tolist():
+        for _ in range(case["max_new_tokens"]):
+            visible = torch.tensor([row[max(0, len(row) - model.context_length) :]])
+            row = [*row, int(model(visible)[0, -1].argmax())]
+        rows.append(row)
+    return torch.tensor(rows)
 
 
-probe = GenerateProbe()
-GRADED = {
-    "begins": {"gate": True},
-    "first_word": {"credit": True},
-    "mode": {"credit": True},
-    "quiet": {"credit": True},
-}
-properties = tuple(replace(p, **GRADED.get(p.id, {})) for p in WRITING_PROPERTIES)
+probe = WritingProbe(made)
+expect = expect_text(oracle)
+properties = (
+    Property("begins", "The text begins with the given tokens", begins, gate=True),
+    Property("first_word", "The first new token is the most likely one", first_word, credit=True),
+    *OF_THE_MODEL,
+)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"model": None, "ids": "B T", "max_new_tokens": "new", "sizes": "context_length V"}
+letters = {"max_new_tokens": "new", "sizes": "context_length V"}

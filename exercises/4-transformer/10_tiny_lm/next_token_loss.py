@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 
 def cases(seed):
@@ -66,27 +66,34 @@ def oracle(logits, ids, pad_id=None):
     return F.cross_entropy(logits[:, :-1].transpose(1, 2), targets, ignore_index=-100)
 
 
-def see_others(answer, case, observed):
-    """More calls: other last logits, other logits at padding, all logits higher, better ones."""
-
-    def call(logits):
-        return answer(fresh(logits), *map(fresh, list(case.inputs.values())[1:]))
-
+def other_end(case):
     logits = case["logits"].clone()
-    if "typical" in case.roles:
-        logits[:, -1] += logits[:, 0].flip(-1)
-        observed.put("other end", call(logits))
-        observed.put("all higher", call(case["logits"] + 3.0))
-        better = case["logits"].clone()
-        better[:, :-1].scatter_add_(-1, case["ids"][:, 1:, None], torch.full_like(better, 2.0))
-        observed.put("better", call(better))
-    if "padded" in case.roles:
-        silent = (case["ids"][:, 1:] == case["pad_id"])[..., None]
-        logits[:, :-1] += logits[:, :-1].flip(-1) * silent
-        observed.put("other at padding", call(logits))
+    logits[:, -1] += logits[:, 0].flip(-1)
+    return {"logits": logits}
 
 
-probe = FunctionProbe(gradients=("logits",), extra=see_others)
+def likelier(case):
+    """The tokens that come next have larger logits."""
+    logits = case["logits"].clone()
+    logits[:, :-1].scatter_add_(-1, case["ids"][:, 1:, None], torch.full_like(logits, 2.0))
+    return {"logits": logits}
+
+
+def other_at_padding(case):
+    logits, silent = case["logits"].clone(), case["ids"][:, 1:] == case["pad_id"]
+    logits[:, :-1] += logits[:, :-1].flip(-1) * silent[..., None]
+    return {"logits": logits}
+
+
+more = {
+    "typical": {
+        "other end": other_end,
+        "all higher": lambda case: {"logits": case["logits"] + 3.0},
+        "better": likelier,
+    },
+    "padded": {"other at padding": other_at_padding},
+}
+probe = FunctionProbe(gradients=("logits",), more=more)
 expect = expect_function(oracle, gradients=("logits",))
 
 
@@ -111,6 +118,3 @@ def padded(case, observed, expected):
 
 
 properties = (better, end, higher, padded)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"logits": "B T V", "ids": "B T", "pad_id": None}

@@ -6,9 +6,9 @@ from functools import partial
 import torch
 
 from course_utils import attention
+from exercises.shared.classes import LAST, class_case, nothing_kept, other_tokens, see_turns
 from exercises.shared.dropout import DROPOUT, see_dropout, with_dropout
 from exercises.shared.heads import blind, holes, padding_anywhere, padding_behind
-from exercises.shared.many_heads import NOTHING_KEPT
 from exercises.shared.two_texts import (
     WHOLE_ATTENTION,
     TwoSizes,
@@ -18,13 +18,11 @@ from exercises.shared.two_texts import (
 )
 from whywrong import (
     MODULE_PROPERTIES,
-    Case,
     Draw,
     ModuleProbe,
     expect_module,
     fresh,
     near,
-    set_seed,
     true_of,
 )
 
@@ -44,18 +42,18 @@ def cross_case(
     inputs["context"] = draw.normal(s.B, s.S, s.C, dtype=dtype)
     if pad_mask is not None:
         inputs["context_pad_mask"] = pad_mask(draw, s.B, s.S)
-    named = {"d_model": s.C, "num_heads": s.H} | ({"dropout": 0.0} if given else {})
-    by_name = given == "by name"
-    options |= {
-        "args": () if by_name else tuple(named.values()),
-        "kwargs": named if by_name else {},
-        "weights": cross_weights(draw, s.C, dtype),
-        "dtype": dtype,
-        "heads": s.H,
-    }
-    if "typical" in roles:  # others are made beside it
-        options["others"] = [((), named | {"dropout": 0.9})]
-    return Case(name, inputs, options=options, roles=set(roles.split()))
+    arguments = {"d_model": s.C, "num_heads": s.H} | ({"dropout": 0.0} if given else {})
+    return class_case(
+        name,
+        inputs,
+        arguments,
+        cross_weights(draw, s.C, dtype),
+        roles,
+        by_name=given == "by name",
+        others={"dropout": 0.9},
+        heads=s.H,
+        **options,
+    )
 
 
 def scores_of_100(draw):
@@ -123,50 +121,24 @@ def cases(seed):
 
 
 def see_cross(make, case, observed):
-    """More calls, by name: other last tokens on either side, other padding, short texts after long
-    ones, no mask after a mask, another context as long; dropout at work."""
+    """Calls by turns; one text that attends to itself, as one object or as two; dropout."""
     see_dropout(make, case, observed)
-    if not case.roles & {"typical", "padded"}:
-        return
-    x, context, mask = case["x"], case["context"], case.inputs.get("context_pad_mask")
-
-    def call(module, x, context, mask=mask):
-        mask = None if mask is None else fresh(mask[-len(x) :, : context.shape[1]])
+    see_turns(make, case, observed)
+    if "typical" in case.roles:
+        module, tokens = make(), fresh(case["context"])
         with torch.no_grad():
-            return module(x=fresh(x), context=fresh(context), context_pad_mask=mask)
-
-    def made(training=False):
-        set_seed(1)  # a parameter too many is the same in each
-        return make(as_made=training)
-
-    one, other = made(training=True), made()  # with a dropout of 0 either mode gives the same
-    observed.put("in training", call(one, x, context))
-    if mask is None:
-        tokens = fresh(context)
-        with torch.no_grad():
-            observed.put("one object", made()(tokens, tokens))
-        observed.put("two objects", call(made(), context, context))
-        observed.put("last key", call(other, x, plus_one(context, (slice(None), -1))))
-        observed.put("last query", call(made(), plus_one(x, (slice(None), -1)), context))
-    else:
-        observed.put("other padding", call(other, x, plus_one(context, mask)))
-        observed.put("unmasked second", call(one, x, context, None))
-        observed.put("masked third", call(one, x, context))
-        observed.put("unmasked first", call(made(), x, context, None))
-    observed.put("few second", call(one, x, context.flip(0)))
-    observed.put("few first", call(made(training=True), x, context.flip(0)))
-    observed.put("short second", call(one, x[1:, :2], context[1:, :2]))
-    observed.put("short first", call(other, x[1:, :2], context[1:, :2]))
-    observed.put("long second", call(other, x, context))
+            observed.put("one object", module(tokens, tokens))
+            observed.put("two objects", module(fresh(tokens), fresh(tokens)))
 
 
-def plus_one(tokens, place):
-    changed = tokens.clone()
-    changed[place] += 1.0
-    return changed
-
-
-probe = ModuleProbe(gradients=("x", "context"), extra=see_cross)
+more = {
+    "typical": {
+        "last key": other_tokens("context", LAST),
+        "last query": other_tokens("x", LAST),
+    },
+    "padded": {"other padding": other_tokens("context", "context_pad_mask")},
+}
+probe = ModuleProbe(gradients=("x", "context"), more=more, extra=see_cross)
 expect = expect_module(cross_oracle, gradients=("x", "context"))
 
 
@@ -219,16 +191,7 @@ properties = (
     padding,
     nothing_seen,
     to_itself,
-    NOTHING_KEPT,
+    nothing_kept,
     replace(DROPOUT, secondary=True),
     *MODULE_PROPERTIES,
 )
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {
-    "x": "B T d_model",
-    "context": "B S d_model",
-    "context_pad_mask": "B S",
-    "pad_mask": "B S",
-    "scores": None,
-}

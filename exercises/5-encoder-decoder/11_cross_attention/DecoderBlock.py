@@ -14,6 +14,7 @@ from exercises.shared.two_texts import (
     TwoSizes,
     decoder_oracle,
     depends_on,
+    further,
     in_a_post_block,
     post_case,
     see_post_block,
@@ -58,7 +59,7 @@ def dropping(draw):
     return with_dropout(draw, transformer.DecoderBlock, case, places, right=right, more=none)
 
 
-probe = ModuleProbe(gradients=("x", "context"), extra=see_post_block)
+probe = ModuleProbe(gradients=("x", "context"), more=further("x", "context"), extra=see_post_block)
 expect = expect_module(decoder_oracle, gradients=("x", "context"))
 
 
@@ -98,11 +99,3 @@ properties = (
     context_padding,
     *POST_PROPERTIES,
 )
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {
-    "x": "B T d_model",
-    "pad_mask": "B T",
-    "context": "B S d_model",
-    "context_pad_mask": "B S",
-}

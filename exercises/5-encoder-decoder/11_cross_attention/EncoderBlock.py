@@ -14,6 +14,7 @@ from exercises.shared.two_texts import (
     TwoSizes,
     depends_on,
     encoder_oracle,
+    further,
     in_a_post_block,
     post_case,
     see_post_block,
@@ -52,7 +53,7 @@ def dropping(draw):
     return with_dropout(draw, transformer.EncoderBlock, case, places, right=right, more=none)
 
 
-probe = ModuleProbe(gradients=("x",), extra=see_post_block)
+probe = ModuleProbe(gradients=("x",), more=further("x"), extra=see_post_block)
 expect = expect_module(encoder_oracle)
 properties = (
     Property(
@@ -71,6 +72,3 @@ properties = (
     ),
     *POST_PROPERTIES,
 )
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_model", "pad_mask": "B T"}

@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from exercises.shared.blocks import under
+from exercises.shared.classes import class_case
 from exercises.shared.heads import linear_weights, padding_behind
+from exercises.shared.models import other_word
 from exercises.shared.two_texts import (
     DECODER,
     ENCODER,
@@ -17,17 +19,7 @@ from exercises.shared.two_texts import (
     encoder_oracle,
     post_weights,
 )
-from whywrong import (
-    MODULE_PROPERTIES,
-    Case,
-    Draw,
-    ModuleProbe,
-    Property,
-    expect_module,
-    fresh,
-    near,
-    true_of,
-)
+from whywrong import MODULE_PROPERTIES, Draw, ModuleProbe, Property, expect_module, near, true_of
 
 
 @dataclass(frozen=True)
@@ -97,14 +89,14 @@ def cases(seed):
         s = s or sizes(draw)
         return clear_of_the_kink(lambda: drawn(name, s, **options), oracle)
 
-    def drawn(name, s, *, roles="", mask=False, by_name=False, dtype=torch.float32, **options):
+    def drawn(name, s, roles="", mask=False, dtype=torch.float32, **options):
         inputs = {
             "source": torch.randint(s.read, (s.B, s.S), generator=draw.generator),
             "decoder_input": torch.randint(s.written, (s.B, s.T), generator=draw.generator),
         }
         if mask:
             inputs["source_pad_mask"] = padding_behind(draw, s.B, s.S)
-        named = {
+        arguments = {
             "source_vocab_size": s.read,
             "target_vocab_size": s.written,
             "d_model": s.H * s.D,
@@ -113,78 +105,52 @@ def cases(seed):
             "num_layers": s.L,
             "context_length": s.length,
         }
-        more = options.pop("more", {})
-        options |= {
-            "args": () if by_name else tuple(named.values()),
-            "kwargs": named | more if by_name else more,
-            "weights": weights_of(draw, s, dtype),
-            "heads": s.H,
-            "layers": s.L,
-            "dtype": dtype,
-        }
-        if "typical" in roles:  # another one is made beside it
-            options["others"] = [((), named | {"num_layers": 1, "dropout": 0.9})]
-        return Case(name, inputs, options=options, roles=set(roles.split()))
+        options |= {"heads": s.H, "layers": s.L, "others": {"num_layers": 1, "dropout": 0.9}}
+        return class_case(name, inputs, arguments, weights_of(draw, s, dtype), roles, **options)
 
     one_layer = Sizes(1, 3, 4, 9, 11, 1, 6, 7, 1, 5)
-    double, by_name = {"dtype": torch.float64}, {"by_name": True, "more": {"dropout": 0.0}}
+    double = {"dtype": torch.float64, "by_name": True, "more": {"dropout": 0.0}}
+    padded, small = {"mask": True, "once": True}, {"roles": "small", "once": True}
+    as_many, dropping = Sizes(3, 5, 5, 11, 13, 2, 6, 7, 2, 5), Sizes(5, 3, 4, 9, 11, 2, 6, 7, 2, 8)
     return [
         case("short texts, one layer, one head", one_layer, roles="small"),
         case("random words", roles="typical"),
-        case(
-            "float64, sources padded, made by name", roles="padded", mask=True, **double, **by_name
-        ),
-        case(
-            "as many tokens in both texts, padded",
-            Sizes(3, 5, 5, 11, 13, 2, 6, 7, 2, 5),
-            roles="small device",
-            mask=True,
-            once=True,
-        ),
-        case("one token each", Sizes(4, 1, 1, 9, 7, 3, 4, 5, 2, 6), roles="small", once=True),
-        case(
-            "dropout",
-            Sizes(5, 3, 4, 9, 11, 2, 6, 7, 2, 8),
-            roles="dropout small",
-            more={"dropout": 0.4},
-        ),
+        case("float64, sources padded, made by name", roles="padded", mask=True, **double),
+        case("as many tokens in both texts, padded", as_many, roles="small device", **padded),
+        case("one token each", Sizes(4, 1, 1, 9, 7, 3, 4, 5, 2, 6), **small),
+        case("dropout", dropping, roles="dropout small", more={"dropout": 0.4}),
     ]
 
 
-def see_texts(make, case, observed):
-    """The same with one word changed, with other padding; the rates of dropout."""
+def see_rates(make, case, observed):
+    """The rates of dropout."""
     if "dropout" in case.roles:
         blocks = [*make().encoder, *make().decoder]
         rates = [m.p for block in blocks for m in block.modules() if isinstance(m, nn.Dropout)]
         observed.traits["rates"] = sorted({round(p, 6) for p in rates})
-    if not case.roles & {"typical", "padded"}:
-        return
-    model, weights = make(), case.options["weights"]
-    words = {
-        "source": len(weights["embed_source.token.weight"]),
-        "decoder_input": len(weights["embed_target.token.weight"]),
-    }
-
-    def call(**changed):
-        with torch.no_grad():
-            given = {name: fresh(value) for name, value in (case.inputs | changed).items()}
-            return model(*given.values())
-
-    mask = case.inputs.get("source_pad_mask")
-    if mask is not None:
-        other = torch.where(mask, (case["source"] + 1) % words["source"], case["source"])
-        observed.put("other padding", call(source=other))
-        return
-    for name, V in words.items():
-        for place in (0, -1):
-            other = case[name].clone()
-            other[:, place] = (other[:, place] + 1) % V
-            observed.put(f"{name} {place}", call(**{name: other}))
-        observed.put(f"{name} turned", call(**{name: case[name].flip(1)}))
-        observed.put(f"{name} alike", call(**{name: case[name][:, :1].expand_as(case[name])}))
 
 
-probe = ModuleProbe(gradients=(), watch=False, extra=see_texts)
+def other_padding(case):
+    source = case["source"]
+    return {"source": torch.where(case["source_pad_mask"], (source + 1) % source.max(), source)}
+
+
+def alike(case):
+    words = case["decoder_input"]
+    return {"decoder_input": words[:, :1].expand_as(words)}
+
+
+more = {
+    "typical": {
+        "source -1": other_word("source", -1, "embed_source.token.weight"),
+        "decoder_input 0": other_word("decoder_input", 0, "embed_target.token.weight"),
+        "decoder_input -1": other_word("decoder_input", -1, "embed_target.token.weight"),
+        "turned": lambda case: {"source": case["source"].flip(1)},
+        "alike": alike,
+    },
+    "padded": {"other padding": other_padding},
+}
+probe = ModuleProbe(gradients=(), watch=False, more=more, extra=see_rates)
 expect = expect_module(oracle, gradients=())
 
 
@@ -196,12 +162,12 @@ def no_future(case, observed, expected):
 
 @true_of("The order of the source's words makes a difference", credit=True, role="typical")
 def source_order(case, observed, expected):
-    return not near(observed.tensors["out"], observed.tensors["source turned"])
+    return not near(observed.tensors["out"], observed.tensors["turned"])
 
 
 @true_of("The position of a target word makes a difference", credit=True, role="typical")
 def target_positions(case, observed, expected):
-    alike = observed.tensors["decoder_input alike"]
+    alike = observed.tensors["alike"]
     return not near(alike[:, 1:], alike[:, :-1])
 
 
@@ -239,7 +205,5 @@ properties = (
     *MODULE_PROPERTIES,
 )
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 # Each block's steps round a stream of size 5 or so, and the errors of all blocks add up.
 tolerance = {torch.float32: 1e-4, torch.float64: 1e-6}
-letters = {"source": "B S", "decoder_input": "B T", "source_pad_mask": "B S"}

@@ -1,11 +1,13 @@
 """How an answer to `beam_translate` is judged."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
 from exercises.shared.beams import Planted, clear_by_chance, search
-from exercises.shared.translating import OF_THE_MODEL, TranslateProbe, expect_translated
-from whywrong import Case, Draw, true_of
+from exercises.shared.writing import OF_THE_MODEL, WritingProbe, expect_text
+from whywrong import Case, Draw, Property, true_of
 
 
 class Tree(nn.Module):
@@ -43,158 +45,79 @@ def tree(case):
     return Tree(case).train(case.options["training"])
 
 
-# Each is a tree and what it is there for. In most, it doesn't matter whether ended texts leave
-# their place in the beam to others.
-GREEDY_TRAP = {
-    "": "a .6 b .4",
-    "a": "c .35 d .33 b .3",
-    "b": "c .97",
-    "a c": "e .97",
-    "b c": "e .97",
-    "a d": "e .97",
-}
-LAST_STEP_TRAP = {
-    "": "a .9 b .09",
-    "a": "c .52 d .46",
-    "b": "c .95",
-    "a c": "e .9",
-    "a d": "e .8",
-    "b c": "e .99",
-}
-LONG_FOR_THE_WORD = {  # two words that lose 0.90 nats, four that lose 1.76: 0.45 and 0.44 a word
-    "": "a .45 b .46",
-    "a": "e .9",
-    "b": "c .72 a .2",
-    "b c": "d .72 a .2",
-    "b c d": "e .72 a .2",
-}
-SHORT_FOR_THE_WORD = {  # two words that lose 0.90 nats, four that lose 1.85: 0.45 and 0.46 a word
-    "": "a .45 b .46",
-    "a": "e .9",
-    "b": "c .7 a .2",
-    "b c": "d .7 a .2",
-    "b c d": "e .7 a .2",
-}
-LONGER_BY_MORE = {  # 0.90 nats in two and 1.6 in four: divided by one word more, the short one wins
-    "": "a .45 b .46",
-    "a": "e .9",
-    "b": "c .77 a .2",
-    "b c": "d .77 a .2",
-    "b c d": "e .76 a .2",
-}
-THIRD_WORD_BETTER = {  # a beam of three or more finds c d e, which a beam of two has left
-    "": "a .5 b .37 c .1",
-    "a": "a .6",
-    "b": "a .5",
-    "c": "d .99",
-    "a a": "e .24 a .2 b .19 c .19 d .18",
-    "b a": "e .2 a .19 b .19 c .19 d .18",
-    "c d": "e .99",
-}
-THIRD_TEXT_BETTER = {  # the best two of each text, instead of two in all, keep b c e
-    "": "a .6 b .3",
-    "a": "c .45 d .42",
-    "b": "c .7",
-    "a c": "e .3 a .25 b .2 d .2",
-    "a d": "e .27 a .24 b .2 c .2",
-    "b c": "e .99",
-}
-LONG_AFTER_ALL = {  # 0.9 nats in two and 1.44 in four: divided by a root, the short one is better
-    "": "a .45 b .46",
-    "a": "e .9",
-    "b": "c .8 a .15",
-    "b c": "d .8 a .15",
-    "b c d": "e .805 a .15",
-}
-LONG_AND_ALMOST_AS_LIKELY = {  # 0.9 nats in two and 1.0 in four: the short one has the better sum
-    "": "a .45 b .46",
-    "a": "e .9",
-    "b": "c .93 a .05",
-    "b c": "d .93 a .05",
-    "b c d": "e .925 a .05",
-}
-NEVER_ENDS = {  # full length, unfinished, and still the best
-    "": "a .55 b .42",
-    "a": "a .9",
-    "b": "c .3 e .2",
-    "b c": "e .98",
-    "a a": "b .9",
-    "a a b": "a .9",
-}
-ENDS_FOR_GREEDY = {  # the next best would be better for the word, but greedy has ended
-    "": "e .5 a .45",
-    "a": "b .97",
-    "a b": "c .97",
-    "a b c": "e .97",
-}
-TWO_HAVE_ENDED = {  # and the one that goes on is better than both
-    "": "a .5 b .45",
-    "a": "e .45 c .4 d .1",
-    "b": "c .35 a .3 d .3",
-    "a c": "d .55 e .4",
-    "b c": "a .6 d .35",
-    "a c d": "e .97",
-}
-SURE_THEN_UNSURE = {  # the larger sum of probabilities, 1.75 against 1.7, but the smaller product
-    "": "a .5 b .45",
-    "a": "c .95",
-    "b": "c .6 d .35",
-    "a c": "e .3 d .2",
-    "b c": "e .65",
-}
-SECOND_AFTER_AN_END = {  # a beam that gets narrower with each end keeps only a c
-    "": "a .6 e .2",
-    "a": "c .5 d .4",
-    "a c": "e .25 a .22 b .2 d .19",
-    "a d": "e .99",
-}
-TWO_END_ON_THE_WAY = {  # a search that stops after two ends returns a c without its end
-    "": "a .6 e .2",
-    "a": "c .5 e .35",
-    "a c": "e .98",
-}
-THIRD_AFTER_AN_END = {  # a e ended; if b c takes its place, b c e is better than a e
-    "": "a .5 b .45",
-    "a": "c .5 e .45",
-    "b": "c .4 d .2",
-    "a c": "e .25 a .22 b .2 d .19",
-    "b c": "e .99",
-}
-WIDER_AFTER_AN_END = {  # a beam of three after the first end keeps a b, which wins
-    "": "a .6 e .2",
-    "a": "c .4 d .3 b .2",
-    "a c": "e .28 a .22 b .2 d .18",
-    "a d": "e .24 a .21 b .2 c .19",
-    "a b": "e .99",
-}
-SEVENTH_IS_BEST = {  # of the second step's extensions, in a vocabulary of six words
-    "": "a .3 b .25 c .2 d .15 e .09",
-    "a": "a .31 b .27 c .22 d .1",
-    "b": "a .32 b .26 c .1",
-    "c": "a .26",
-    "d": "a .3",
-    "d a": "e .99",
-}
-ENDED_AND_WORSE_FOR_NOW = {  # b e has a mean of -0.55, a c d and a c a of -0.51, and then -0.78
-    "": "a .5 b .45",
-    "a": "c .9",
-    "b": "e .74",
-    "a c": "d .48 a .46",
-    "a c d": "e .2 a .2 b .2 d .2",
-    "a c a": "e .2 a .2 b .2 d .2",
-}
-ENDS_AT_ONCE = {"": "e .8 a .15", "a": "b .5 c .4", "a b": "c .6 d .3", "a c": "d .6 b .3"}
+# A tree: the most likely words at its beginning, then those after each text; e is the end. In most,
+# it doesn't matter whether ended texts leave their place in the beam to others.
+GREEDY_TRAP = "a .6 b .4 | a: c .35 d .33 b .3 | b: c .97 | a c: e .97 | b c: e .97 | a d: e .97"
+LAST_STEP_TRAP = "a .9 b .09 | a: c .52 d .46 | b: c .95 | a c: e .9 | a d: e .8 | b c: e .99"
+ENDS_AT_ONCE = "e .8 a .15 | a: b .5 c .4 | a b: c .6 d .3 | a c: d .6 b .3"
+# Full length, unfinished, and still the best.
+NEVER_ENDS = "a .55 b .42 | a: a .9 | b: c .3 e .2 | b c: e .98 | a a: b .9 | a a b: a .9"
+# The next best would be better for the word, but greedy has ended.
+ENDS_FOR_GREEDY = "e .5 a .45 | a: b .97 | a b: c .97 | a b c: e .97"
+# The larger sum of probabilities, 1.75 against 1.7, but the smaller product.
+SURE_THEN_UNSURE = "a .5 b .45 | a: c .95 | b: c .6 d .35 | a c: e .3 d .2 | b c: e .65"
+
+
+def two_or_four(each, end, other=0.2):
+    """A text of two words, and one of four of which each has this probability after its first."""
+    then = f"{each} a {other}"
+    return f"a .45 b .46 | a: e .9 | b: c {then} | b c: d {then} | b c d: e {end} a {other}"
+
+
+LONG_FOR_THE_WORD = two_or_four(0.72, 0.72)  # two lose 0.90 nats, four 1.76: 0.45 and 0.44 a word
+SHORT_FOR_THE_WORD = two_or_four(0.7, 0.7)  # two lose 0.90 nats, four 1.85: 0.45 and 0.46 a word
+# Four lose 1.6 nats: divided by one word more, the short one wins.
+LONGER_BY_MORE = two_or_four(0.77, 0.76)
+# Four lose 1.44 nats: divided by a root, the short one is better.
+LONG_AFTER_ALL = two_or_four(0.8, 0.805, other=0.15)
+# Four lose 1.0 nats: the short one has the better sum.
+LONG_AND_ALMOST_AS_LIKELY = two_or_four(0.93, 0.925, other=0.05)
+
+# A beam of three or more finds c d e, which a beam of two has left.
+THIRD_WORD_BETTER = (
+    "a .5 b .37 c .1 | a: a .6 | b: a .5 | c: d .99"
+    " | a a: e .24 a .2 b .19 c .19 d .18 | b a: e .2 a .19 b .19 c .19 d .18 | c d: e .99"
+)
+# The best two of each text, instead of two in all, keep b c e.
+THIRD_TEXT_BETTER = (
+    "a .6 b .3 | a: c .45 d .42 | b: c .7"
+    " | a c: e .3 a .25 b .2 d .2 | a d: e .27 a .24 b .2 c .2 | b c: e .99"
+)
+# And the one that goes on is better than both.
+TWO_HAVE_ENDED = (
+    "a .5 b .45 | a: e .45 c .4 d .1 | b: c .35 a .3 d .3"
+    " | a c: d .55 e .4 | b c: a .6 d .35 | a c d: e .97"
+)
+# A beam that gets narrower with each end keeps only a c.
+SECOND_AFTER_AN_END = "a .6 e .2 | a: c .5 d .4 | a c: e .25 a .22 b .2 d .19 | a d: e .99"
+# A search that stops after two ends returns a c without its end.
+TWO_END_ON_THE_WAY = "a .6 e .2 | a: c .5 e .35 | a c: e .98"
+# a e ended; if b c takes its place, b c e is better than a e.
+THIRD_AFTER_AN_END = (
+    "a .5 b .45 | a: c .5 e .45 | b: c .4 d .2 | a c: e .25 a .22 b .2 d .19 | b c: e .99"
+)
+# A beam of three after the first end keeps a b, which wins.
+WIDER_AFTER_AN_END = (
+    "a .6 e .2 | a: c .4 d .3 b .2"
+    " | a c: e .28 a .22 b .2 d .18 | a d: e .24 a .21 b .2 c .19 | a b: e .99"
+)
+# Of the second step's extensions, in a vocabulary of six words.
+SEVENTH_IS_BEST = (
+    "a .3 b .25 c .2 d .15 e .09 | a: a .31 b .27 c .22 d .1 | b: a .32 b .26 c .1"
+    " | c: a .26 | d: a .3 | d a: e .99"
+)
+# b e has a mean of -0.55, a c d and a c a of -0.51, and then -0.78.
+ENDED_AND_WORSE_FOR_NOW = (
+    "a .5 b .45 | a: c .9 | b: e .74 | a c: d .48 a .46"
+    " | a c d: e .2 a .2 b .2 d .2 | a c a: e .2 a .2 b .2 d .2"
+)
 
 
 # ---------------------------------------------------------------- cases
 
 
 def cases(seed):
-    draw = Draw(seed)
-
-    def case(name, branches, width, most, **more):
-        return translated(draw, name, branches, width, most, **more)
-
+    case = partial(translated, Draw(seed))
     search, greedy, once = {"small", "search"}, {"small", "greedy"}, {"once": True}
     return [
         case("the most likely first word is a trap", GREEDY_TRAP, 2, 6, roles=search),
@@ -255,8 +178,8 @@ def filled_up(text, case):
     return nn.functional.pad(text, (0, max(most - text.shape[1], 0)), value=-1)
 
 
-probe = TranslateProbe(tree, filled_up)
-expect = expect_translated(oracle)
+probe = WritingProbe(tree, filled_up)
+expect = expect_text(oracle)
 
 
 # ---------------------------------------------------------------- what is true of the text
@@ -280,24 +203,16 @@ def one_end(case, observed, expected):
     return case["eos_id"] not in text[:-1] and (ended or len(text) == case["max_length"])
 
 
-@true_of("Width 1 is greedy", credit=True, role="greedy")
-def greedy(case, observed, expected):
+def right(case, observed, expected):
     return bool((observed.tensors["out"] == expected["out"]).all())
 
 
-@true_of("A wider beam finds what greedy misses", credit=True, role="search")
-def finds(case, observed, expected):
-    return bool((observed.tensors["out"] == expected["out"]).all())
+properties = (
+    likely,
+    one_end,
+    Property("greedy", "Width 1 is greedy", right, credit=True, role="greedy"),
+    Property("finds", "A wider beam finds what greedy misses", right, credit=True, role="search"),
+    *OF_THE_MODEL,
+)
 
-
-properties = (likely, one_end, greedy, finds, *OF_THE_MODEL)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {
-    "model": None,
-    "source": None,
-    "bos_id": None,
-    "eos_id": None,
-    "max_length": "L",
-    "beam_width": "K",
-}
+letters = {"source": None, "max_length": "L", "beam_width": "K"}

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from exercises.shared.translating import OF_THE_MODEL, TranslateProbe, expect_translated
+from exercises.shared.writing import OF_THE_MODEL, WritingProbe, expect_text
 from whywrong import Case, Draw, true_of
 
 
@@ -106,8 +106,8 @@ def oracle(case):
     return torch.tensor([row + [eos] * (longest - len(row)) for row in rows])
 
 
-probe = TranslateProbe(scribe)
-expect = expect_translated(oracle)
+probe = WritingProbe(scribe)
+expect = expect_text(oracle)
 
 
 @true_of("The first word of each text is the most likely", gate=True, role="typical")
@@ -130,14 +130,4 @@ def stays_ended(case, observed, expected):
 
 properties = (first_word, to_the_end, stays_ended, *OF_THE_MODEL)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {
-    "model": None,
-    "source": "B S",
-    "bos_id": None,
-    "eos_id": None,
-    "max_length": "L",
-    "source_pad_mask": "B S",
-    "lengths": None,
-    "sizes": "V",
-}
+letters = {"max_length": "L", "lengths": None, "sizes": "V"}

@@ -1,21 +1,24 @@
 """How an answer to `cached_attention_step` is judged."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from exercises.shared.pairs import as_pair, kind_of
-from whywrong import Case, Draw, Observation, fresh, near, same, set_seed, true_of
-from whywrong.probing import (
-    class_name,
-    cotangent,
-    differentiate,
-    first_lines,
-    happened_elsewhere,
-    moved,
-    see_calls,
+from whywrong import (
+    Case,
+    Draw,
+    FunctionProbe,
+    Observation,
+    expect_function,
+    fresh,
+    near,
+    same,
+    true_of,
 )
+from whywrong.probing import class_name
 
 NEW = ("query", "key", "value")
 KEPT = ("kept keys", "kept values")
@@ -64,23 +67,25 @@ def last_row(query, keys, values):
     return torch.einsum("bhts,bhsd->bhtd", scores.softmax(-1), values)
 
 
+def flat(case):
+    """The case of a function of tensors alone."""
+    inputs = {name: case[name] for name in NEW} | dict(zip(KEPT, case["cache"] or (), strict=False))
+    options = {name: value for name, value in case.options.items() if name != "keywords"}
+    return replace(case, inputs=inputs, options=options)
+
+
+def with_new(key, value, *kept):
+    return torch.cat([*kept[:1], key], 2), torch.cat([*kept[1:], value], 2)
+
+
+output = expect_function(
+    lambda query, *others: last_row(query, *with_new(*others)), gradients=(*NEW, *KEPT)
+)
+
+
 def expect(case):
-    dtype, cache = case["query"].dtype, case["cache"]
-    names = (*NEW, *KEPT) if cache else NEW
-    given = [*(case[name] for name in NEW), *(cache or ())]
-    leaves = [t.double().clone().requires_grad_() for t in given]
-    query, key, value, *kept = leaves
-    with torch.enable_grad():
-        keys = torch.cat([*kept[:1], key], 2)
-        values = torch.cat([*kept[1:], value], 2)
-        out = last_row(query, keys, values)
-        expected = dict(zip(RESULTS, (out, keys, values), strict=True))
-        expected = {name: t.detach().to(dtype) for name, t in expected.items()}
-        if case.options.get("once"):
-            return expected
-        total = (out * cotangent(expected["out"]).double()).sum()
-        grads = torch.autograd.grad(total, leaves)
-    return expected | {f"grad:{n}": g.to(dtype) for n, g in zip(names, grads, strict=True)}
+    _, *others = flat(case).inputs.values()
+    return output(flat(case)) | dict(zip((KEYS, VALUES), with_new(*others), strict=True))
 
 
 # ---------------------------------------------------------------- evidence
@@ -111,62 +116,43 @@ def named(part):
     return f"{name} of {len(part)}" if isinstance(part, tuple | list) else name
 
 
-class StepProbe:
-    """Takes a step on a case: `out`, the new cache, and what `calling.see_calls` shows.
+STEP = FunctionProbe(gradients=(*NEW, *KEPT))
 
-    Gradients are those of the output, to what came in and what was kept. A case of the role
-    "typical" also gives `half`, and the trait `goes_on`: see `goes_on_from`.
-    """
+
+class StepProbe:
+    """Observes a step as a function of the newest token and of what was kept: `out`, the new cache,
+    gradients of the output. A typical case also gives the trait `goes_on`: see `goes_on_from`."""
 
     def __call__(self, answer, case):
-        if case.options.get("once"):
-            return self.glance(answer, case)
-        return as_pair(self.see(answer, case), PAIR, *RESULTS)
-
-    def glance(self, answer, case):
-        observed = Observation()
-        set_seed(1)
-        made = three_parts(called(answer, case, list(map(fresh, case.inputs.values()))))
-        for name, value in zip(RESULTS, made, strict=True):
-            observed.put(name, value)
-        return as_pair(observed, PAIR, *RESULTS)
-
-    def see(self, answer, case):
-        observed, caches = Observation(), []
-
-        def call(args):
-            out, *cache = three_parts(called(answer, case, args))
-            if not caches:
-                for name, value in zip((KEYS, VALUES), cache, strict=True):
-                    observed.put(name, value)
-            caches.append(cache)
-            return out
-
-        if not see_calls(call, case, observed):
-            return observed
-        first = [t.detach() if isinstance(t, Tensor) else t for t in caches[0]]
-        if {KEYS, VALUES} <= observed.tensors.keys() and not same(
-            first, [observed.tensors[KEYS], observed.tensors[VALUES]]
-        ):
-            observed.facts["overwritten"] = True
-        if not observed.facts.get("modified"):
-            self.see_gradients(call, case, observed)
-        inputs = list(map(moved, case.inputs.values()))
-        observed.facts["elsewhere"] = happened_elsewhere(lambda: call(inputs))
+        observed = of_a_step(STEP, answer, case)
         if "typical" in case.roles:
-            observed.facts["traits"] = {"goes_on": goes_on_from(answer, case["query"].shape)}
+            shape = case["query"].shape
+            observed.facts["traits"] = {"goes_on": goes_on_from(answer, shape)}
         return observed
 
-    def see_gradients(self, call, case, observed):
-        try:
-            args = [fresh(v, True) for v in case.inputs.values()]
-            differentiate(call(args))
-            *new, cache = args
-            for name, arg in zip((*NEW, *KEPT), [*new, *(cache or ())], strict=False):
-                if arg.grad is not None:
-                    observed.put(f"grad:{name}", arg.grad)
-        except Exception as error:
-            observed.facts["gradient_error"] = f"{type(error).__name__}: {first_lines(error)}"
+    def glance(self, answer, case):
+        return of_a_step(STEP.glance, answer, case)
+
+
+def of_a_step(probe, answer, case):
+    first, cache = Observation(), []
+
+    def step(query, key, value, *kept):
+        out, *made = three_parts(called(answer, case, [query, key, value, kept or None]))
+        if not cache:
+            cache.extend(made)
+            for name, tensor in zip((KEYS, VALUES), made, strict=True):
+                first.put(name, tensor)
+        return out
+
+    observed = probe(step, flat(case))
+    observed.tensors |= first.tensors
+    observed.facts["types"] |= first.facts["types"]
+    if first.tensors and not same([t.detach() for t in cache], [*first.tensors.values()]):
+        observed.facts["overwritten"] = True
+    if modified := observed.facts.get("modified"):
+        observed.facts["modified"] = ["cache" if n in KEPT else n for n in modified]
+    return as_pair(observed, PAIR, *RESULTS)
 
 
 def goes_on_from(answer, shape):
@@ -252,5 +238,4 @@ def _sees(t, n):
 signs = {"oldest_dropped": only_the_last}
 properties = (listens, first, last_of_all, all_kept, goes_on)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 letters = {"query": "B H 1 D", "key": "B H 1 D", "value": "B H 1 D", "cache": "B H S D"}

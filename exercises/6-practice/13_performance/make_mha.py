@@ -10,6 +10,7 @@ from exercises.shared.dropout import with_dropout
 from exercises.shared.heads import blind, padding_anywhere
 from exercises.shared.kinds import PROPERTIES, KindProbe
 from exercises.shared.many_heads import (
+    MORE,
     Sizes,
     distinct_sizes,
     see_attention,
@@ -91,7 +92,7 @@ def see_module(build, case, observed):
     see_attention(build, case, observed)
 
 
-probe = KindProbe(gradients=("x",), watch=False, extra=see_module)
+probe = KindProbe(gradients=("x",), watch=False, more=MORE, extra=see_module)
 expect = expect_module(wrapper_oracle)
 
 
@@ -105,6 +106,3 @@ def built_in(case, observed, expected):
 
 
 properties = (*PROPERTIES, built_in)
-
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"x": "B T d_in", "pad_mask": "B T", "scores": None}

@@ -16,43 +16,36 @@ def cases(seed):
     B, H, T, S, D = draw.sizes(5, 2, 7)
     while H * D in (B, T, S):
         B, H, T, S, D = draw.sizes(5, 2, 7)
-    sizes, square = (B, H, T, S, D), (2, 3, 5, 5, 4)
-    empty, padding = draw.with_empty_row(T, S), draw.hidden(1, S)
+    sizes, square, equal = (B, H, T, S, D), (2, 3, 5, 5, 4), (3, 3, 3, 5, 4)
+
+    def case(name, hidden=None, roles="", sizes=sizes, **options):
+        return Case(name, inputs(draw, sizes, hidden), options=options, roles=set(roles.split()))
+
+    padding = draw.hidden(1, S)
     loud = inputs(draw, sizes, padding, torch.float64)
     far = (100 * D**0.5) ** 0.5
     loud["query"][..., 0], loud["key"][..., 0] = far, far * padding  # hidden scores near 100
-    turned = inputs(draw, sizes, empty)
+    turned = case("not contiguous in memory", draw.with_empty_row(T, S))
     for name in PARTS:  # as they come from `split_heads`
-        turned[name] = turned[name].transpose(1, 2).contiguous().transpose(1, 2)
+        turned.inputs[name] = turned[name].transpose(1, 2).contiguous().transpose(1, 2)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    padding_of_five = draw.hidden(5, 5)
-    by_name, once, small = {"keywords": (*PARTS, "hidden")}, {"once": True}, {"small"}
-    each_text, columns = draw.hidden(B, 1, T, S), draw.hidden(B, 1, 1, S)
-    blind = draw.with_empty_row(B, 1, T, S)
-    coinciding = {
-        "as many texts and heads as queries": (3, 5),
-        "a mask for each head, as many texts as heads": (3, 3, 5),
-    }
-    each_head, every = draw.with_empty_row(H, T, S), draw.with_empty_row(B, H, T, S)
+    small, once = {"roles": "small", "sizes": square}, {"once": True}
+    coinciding = {"roles": "small", "sizes": equal, **once}
     return [
-        Case("nothing hidden", inputs(draw, sizes), roles={"plain"}),
-        Case("a mask for each text", inputs(draw, sizes, each_text), roles={"typical"}),
-        Case("rows that see nothing", inputs(draw, sizes, blind), roles={"empty"}),
+        case("nothing hidden", roles="plain"),
+        case("a mask for each text", draw.hidden(B, 1, T, S), "typical"),
+        case("rows that see nothing", draw.with_empty_row(B, 1, T, S), "empty"),
         Case("float64, hidden scores near 100", loud),
-        Case("a mask for each head", inputs(draw, sizes, each_head)),
-        Case("padding, by name", inputs(draw, sizes, columns), options=by_name),
-        Case("a mask for each head of each text", inputs(draw, sizes, every), options=once),
-        Case("not contiguous in memory", turned),
-        Case("the future", inputs(draw, square, future), options=once, roles=small),
-        Case("as many queries as keys", inputs(draw, square), options=once, roles=small),
-        Case("a square mask, not the future", inputs(draw, square, padding_of_five), roles=small),
-        Case("one text, one head", inputs(draw, (1, 1, T, S, D)), options=once, roles=small),
-        *[
-            Case(
-                name, inputs(draw, (3, 3, 3, 5, 4), draw.hidden(*shape)), options=once, roles=small
-            )
-            for name, shape in coinciding.items()
-        ],
+        case("a mask for each head", draw.with_empty_row(H, T, S)),
+        case("padding, by name", draw.hidden(B, 1, 1, S), keywords=(*PARTS, "hidden")),
+        case("a mask for each head of each text", draw.with_empty_row(B, H, T, S), **once),
+        turned,
+        case("the future", future, **small, **once),
+        case("as many queries as keys", **small, **once),
+        case("a square mask, not the future", draw.hidden(5, 5), **small),
+        case("one text, one head", roles="small", sizes=(1, 1, T, S, D), **once),
+        case("as many texts and heads as queries", draw.hidden(3, 5), **coinciding),
+        case("a mask for each head, as many texts as heads", draw.hidden(3, 3, 5), **coinciding),
     ]
 
 
@@ -166,5 +159,4 @@ def leaks_where_all_is_hidden(trials):
 signs = {"uniform_on_hidden": leaks_where_all_is_hidden}  # each number rounds otherwise
 properties = (hides, plain, masked, empty, row, built_in)
 
-# The sizes that have to differ, by the letters of each input's dimensions.
-letters = {"query": "B H T D", "key": "B H S D", "value": "B H S D", "hidden": "… B H T S"}
+letters = {"key": "B H S D", "value": "B H S D", "hidden": "… B H T S"}

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from exercises.shared.heads import blind, padding_anywhere, padding_in_front
 from exercises.shared.many_heads import distinct_sizes
 from exercises.shared.patients import PARTS, past, with_another_last_token
-from whywrong import Case, Draw, FunctionProbe, expect_function, fresh, near, true_of
+from whywrong import Case, Draw, FunctionProbe, expect_function, near, true_of
 
 
 def cases(seed):
@@ -47,16 +47,14 @@ def oracle(query, key, value, pad_mask):
     return F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
 
 
-def see_alone(answer, case, observed):
-    """The first text of the typical case without its padding."""
-    if "typical" in case.roles:
-        first = int(case["pad_mask"][0].sum())
-        text = (fresh(case[part][:1, :, first:]) for part in PARTS)
-        with torch.no_grad():
-            observed.put("alone", answer(*text, fresh(case["pad_mask"][:1, first:])))
+def first_alone(case):
+    """The first text without its padding."""
+    first = int(case["pad_mask"][0].sum())
+    text = {part: case[part][:1, :, first:] for part in PARTS}
+    return text | {"pad_mask": case["pad_mask"][:1, first:]}
 
 
-probe = FunctionProbe(gradients=PARTS, extra=see_alone)
+probe = FunctionProbe(gradients=PARTS, more={"typical": {"alone": first_alone}})
 expect = expect_function(oracle, gradients=PARTS)
 
 
@@ -72,4 +70,3 @@ def alone(case, observed, expected):
 
 
 properties = (alone, past)
-letters = dict.fromkeys(PARTS, "B H T D") | {"pad_mask": "B T"}

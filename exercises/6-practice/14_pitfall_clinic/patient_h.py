@@ -1,11 +1,20 @@
 """How an answer to `patient_h` is judged."""
 
+from dataclasses import replace
+
 import torch
 
-from exercises.shared.traits import fate_of, see_without_gradients
-from exercises.shared.writing import WRITING_PROPERTIES, Writer, writer_numbers
-from whywrong import Case, Draw, Observation, fresh, true_of
-from whywrong.probing import evidence, see_calls
+from exercises.shared.writing import (
+    OF_THE_MODEL,
+    Writer,
+    WritingProbe,
+    begins,
+    expect_text,
+    first_word,
+    writer_numbers,
+)
+from whywrong import Case, Draw, Property, true_of
+from whywrong.probing import evidence
 
 
 class Keeper(Writer):
@@ -53,28 +62,15 @@ def keeper(case):
     return model.train(case.options["training"])
 
 
-def probe(answer, case):
-    """`out`, the facts of `see_calls`, and as `traits` what became of the model, and how many
-    positions were pushed through it in one call."""
-    observed, models = Observation(), []
-
-    def call(args):
-        models.append(keeper(case))
-        return answer(models[-1], *args[1:])
-
-    if see_calls(call, case, observed):
-        see_without_gradients(lambda: call([*map(fresh, case.inputs.values())]), case, observed)
-        fate = fate_of(models[0], case.options["training"], case.options["numbers"])
-        observed.facts["traits"] = {"pushed": models[0].pushed, **fate}
-    return observed
-
-
-def expect(case):
+def oracle(case):
     model, ids = keeper(case).eval(), case["ids"]
-    with torch.no_grad():
-        for _ in range(case["max_new_tokens"]):
-            ids = torch.cat([ids, model(ids)[0][:, -1].argmax(-1, keepdim=True)], dim=1)
-    return {"out": ids.cpu()}
+    for _ in range(case["max_new_tokens"]):
+        ids = torch.cat([ids, model(ids)[0][:, -1].argmax(-1, keepdim=True)], dim=1)
+    return ids
+
+
+probe = WritingProbe(keeper, counts=("pushed",))
+expect = expect_text(oracle)
 
 
 def explain_pushed(trial):
@@ -107,5 +103,11 @@ def last(case, observed, expected):
     return observed.traits["pushed"] != case["ids"].shape[1] + case["max_new_tokens"]
 
 
-properties = (positions, last, *WRITING_PROPERTIES)
-letters = {"model": None, "ids": "B T", "max_new_tokens": "new"}
+properties = (
+    positions,
+    last,
+    Property("begins", "The text begins with the given tokens", begins),
+    Property("first_word", "The first new token is the most likely one", first_word),
+    *(replace(p, credit=False) for p in OF_THE_MODEL),
+)
+letters = {"max_new_tokens": "new"}

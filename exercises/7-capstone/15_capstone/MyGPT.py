@@ -12,9 +12,9 @@ from exercises.shared.many_heads import side_by_side, wrapper_oracle
 from exercises.shared.models import (
     ROUNDING,
     TEXT_PROPERTIES,
+    TEXTS,
     model_case,
     model_oracle,
-    see_texts,
     seven_sizes,
 )
 from whywrong import (
@@ -71,13 +71,12 @@ def with_low_scores(case):
 
 
 def see(make, case, observed):
-    """Texts; each part by itself, where it has the course's name; what a new model begins with."""
+    """Each part by itself, where it has the course's name; what a new model begins with."""
     if "typical" not in case.roles:
         return
-    see_texts(make, case, observed)
     set_seed(1)  # a parameter too many has the same value in each
     model = make()
-    for name, x in tried(case).items():
+    for name, (x, _) in parts_of(case).items():
         alone = part(model, name)
         with contextlib.suppress(Exception), torch.no_grad():
             observed.put_judged(name, alone(fresh(x)))
@@ -85,23 +84,6 @@ def see(make, case, observed):
         see_names(model, case, observed)
     with contextlib.suppress(Exception):
         see_beginning(type(model)(*case.options["args"]), case, observed)
-
-
-def tried(case):
-    """What parts are tried on. Every second token is so small that a norm's `eps` counts."""
-    T, C = case["ids"].shape[1], case.options["args"][1]
-    x = torch.randn(2, T, C, generator=torch.Generator().manual_seed(T))
-    small = x * torch.where(torch.arange(T) % 2 == 0, 1.0, 0.01)[:, None]
-    return {
-        "embed": case["ids"],
-        "norm": small,
-        "blocks.0.norm1": small,
-        "blocks.0.norm2": small,
-        "blocks.0.attention": x,
-        "blocks.0.feed_forward": x,
-        "blocks.0": x,
-        "head": x,
-    }
 
 
 def kept(model, case):
@@ -134,32 +116,35 @@ def see_beginning(new, case, observed):
         observed.put_judged("largest", max(p.abs().max() for p in tables))
 
 
-probe = ModuleProbe(gradients=(), watch=False, extra=see)
+probe = ModuleProbe(gradients=(), watch=False, more={"typical": TEXTS}, extra=see)
 expect = expect_module(model_oracle, gradients=())
 
 
 # ---------------------------------------------------------------- what is right of a part
 
 
-def right_part(case, name, x):
-    weights = case.options["weights"]
-    mine = under(weights, name)
-    if name == "embed":
-        return mine["token.weight"][x] + mine["position.weight"][: x.shape[1]]
-    if name == "head":
-        return x @ mine["weight"].mT
-    if name == "blocks.0":
-        return block_oracle(case, mine, x)
-    if name.endswith("attention"):
-        return wrapper_oracle(case, side_by_side(mine, case.options["heads"]), x)
-    return network_oracle(mine, x) if name.endswith("forward") else norm_oracle(mine, x)
+def parts_of(case):
+    """By name, what a part is tried on, and what is right for its weights. Every second token is so
+    small that a norm's `eps` counts."""
+    ids, C, H = case["ids"], case.options["args"][1], case.options["heads"]
+    T = ids.shape[1]
+    x = torch.randn(2, T, C, generator=torch.Generator().manual_seed(T))
+    small = x * torch.where(torch.arange(T) % 2 == 0, 1.0, 0.01)[:, None]
+    return {
+        "embed": (ids, lambda w: w["token.weight"][ids] + w["position.weight"][:T]),
+        **{name: (small, lambda w: norm_oracle(w, small)) for name in NORMS},
+        "blocks.0.attention": (x, lambda w: wrapper_oracle(case, side_by_side(w, H), x)),
+        "blocks.0.feed_forward": (x, lambda w: network_oracle(w, x)),
+        "blocks.0": (x, lambda w: block_oracle(case, w, x)),
+        "head": (x, lambda w: x @ w["weight"].mT),
+    }
 
 
 def parts_right(case, observed, *names):
     """Which of these parts are right, of those that could be tried."""
     return [
-        near(observed.tensors[f"judged:{name}"], right_part(case, name, x), 2e-5)
-        for name, x in tried(case).items()
+        near(observed.tensors[f"judged:{name}"], right(under(case.options["weights"], name)), 2e-5)
+        for name, (_, right) in parts_of(case).items()
         if name in names and f"judged:{name}" in observed.tensors
     ]
 
@@ -259,6 +244,4 @@ def notes(cases, observed):
     ]
 
 
-# The sizes that have to differ, by the letters of each input's dimensions.
 tolerance = ROUNDING
-letters = {"ids": "B T"}

@@ -1,7 +1,5 @@
 """How the account of a head is judged: what the check measures of it, and what must hold."""
 
-import re
-
 import torch
 
 from course_utils.experiments import capstone
@@ -12,10 +10,12 @@ from exercises.shared.runs import (
     MODEL,
     SIZES,
     TRAINING,
+    WORD,
     can_be_made,
     example_model,
     example_texts,
     fit,
+    told_in_words,
     windows,
 )
 from whywrong.probing import relation
@@ -29,10 +29,6 @@ LOSS, WITHOUT, MEASURED = "loss", "loss without it", "measured change"
 
 TEXTS = 64  # that a mean weight is measured on
 ALIKE, LEAST = 0.25, 0.01  # of the larger change, and in nats: up to here two changes agree
-REASON = 4  # words; whether they are a reason is for a person to judge
-
-# In a language without blanks one character counts as a word.
-WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]{2,}")
 ADDRESS = {"head", "layer", "number", "the", "of", "in", "my", "best", "one", "no"}
 
 
@@ -120,7 +116,7 @@ def is_explained(d):
     alike = abs(one - other) <= max(LEAST, ALIKE * max(abs(one), abs(other)))
     if alike:
         return None
-    return len(WORD.findall(d[WHY])) >= REASON
+    return told_in_words(d[WHY])
 
 
 properties = (

@@ -1,7 +1,6 @@
 """How an account of a run is judged: what must be true of its model, its texts and its words."""
 
 import math
-import re
 from itertools import permutations
 
 from course_utils.transformer import block_parameters
@@ -16,6 +15,7 @@ from exercises.shared.runs import (
     can_be_made,
     fit,
     measured,
+    told_in_words,
 )
 from exercises.shared.runs import made as made
 from exercises.shared.runs import sizes_fit as are_of_a_model
@@ -29,8 +29,6 @@ BELOW, ABOVE = 0.5, 1.0  # the first loss, from ln V
 LEAK = 0.25  # of a bigram's loss: no small model gets this far on a text that doesn't repeat itself
 NEAR = 0.6  # of the loss on the training text: held-out text is not so much easier
 FAR = 0.4  # of ln V: from here on the predicted first loss gets a remark
-REASON = 4  # words; in a language without blanks one character counts as a word
-WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]{2,}")
 
 
 def measure(run):
@@ -98,7 +96,7 @@ def fits_training(d):
 
 
 def is_told(d):
-    return len(WORD.findall(d[LEARNED])) >= REASON
+    return told_in_words(d[LEARNED])
 
 
 properties = (

@@ -4,14 +4,13 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.blocks import depends, each_apart
+from exercises.shared.classes import class_case, other_tokens
 from whywrong import (
     MODULE_PROPERTIES,
-    Case,
     Draw,
     ModuleProbe,
     expect_module,
     near,
-    set_seed,
     true_of,
 )
 
@@ -39,21 +38,16 @@ def clear(logits, k):
 def mixture_case(draw, name, sizes, roles="", by_name=False, dtype=torch.float32, **options):
     """`sizes`: B, T, C, d_ff, E, k."""
     B, T, C, wide, E, k = sizes
-    named = {"d_model": C, "d_ff": wide, "num_experts": E, "k": k}
+    arguments = {"d_model": C, "d_ff": wide, "num_experts": E, "k": k}
+    others = {name: size + 1 for name, size in arguments.items()}
     weights = mixture_weights(draw, C, wide, E, dtype)
-    options |= {
-        "args": () if by_name else tuple(named.values()),
-        "kwargs": named if by_name else {},
-        "weights": weights,
-        "dtype": dtype,
-        "k": k,
-    }
-    if "typical" in roles:
-        options["others"] = [((C + 1, wide + 1, E + 1, k + 1), {})]
     while True:
         x = 2 * draw.normal(B, T, C, dtype=dtype)
         if clear(F.linear(x, weights["router.weight"]), k):
-            return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+            break
+    return class_case(
+        name, {"x": x}, arguments, weights, roles, by_name=by_name, others=others, k=k, **options
+    )
 
 
 def cases(seed):
@@ -86,23 +80,15 @@ def oracle(case, weights, x):
     return torch.stack(rows).view_as(x)
 
 
-def see_mixture(make, case, observed):
-    """One token changed; and all experts with the parameters of the first."""
-    if "typical" not in case.roles:
-        return
-    set_seed(1)  # a parameter that nobody asked for has the same numbers again
-    module, changed = make(), case["x"].clone()
-    changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
-    with torch.no_grad():
-        observed.put("changed", module(changed))
-        for expert in module.experts:
-            for name in ("gate", "expand", "contract"):
-                value = case.options["weights"][f"experts.0.{name}.weight"]
-                getattr(expert, name).weight.copy_(value)
-        observed.put("alike", module(case["x"]))
+def alike(case):
+    """All experts with the parameters of the first."""
+    weights = case.options["weights"]
+    names = (name for name in weights if name.startswith("experts."))
+    return {"weights": {name: weights[f"experts.0.{name.split('.', 2)[2]}"] for name in names}}
 
 
-probe = ModuleProbe(gradients=("x",), extra=see_mixture)
+more = {"typical": {"changed": other_tokens("x", (0, 0)), "alike": alike}}
+probe = ModuleProbe(gradients=("x",), more=more)
 expect = expect_module(oracle)
 
 
@@ -118,4 +104,3 @@ def weights_sum_to_one(case, observed, expected):
 
 
 properties = (depends, each_apart, weights_sum_to_one, *MODULE_PROPERTIES)
-letters = {"x": "B T d_model"}

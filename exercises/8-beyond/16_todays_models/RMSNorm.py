@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.blocks import depends, each_apart
-from whywrong import MODULE_PROPERTIES, Case, Draw, ModuleProbe, expect_module, near, true_of
-from whywrong.probing import inject
+from exercises.shared.classes import class_case, other_tokens
+from whywrong import MODULE_PROPERTIES, Draw, ModuleProbe, expect_module, near, true_of
 
 forbidden = ("rms_norm", "_fused_rms_norm", "layer_norm", "native_layer_norm")
 
@@ -14,16 +14,12 @@ def norm_case(draw, name, x=None, roles="", **made):
     """`made` holds what the constructor gets by name; without it, the width by position."""
     x = draw.normal(*draw.sizes(3, 3, 9)) + 0.5 if x is None else x
     C = x.shape[-1]
-    options = {
-        "args": () if made else (C,),
-        "kwargs": {"d_model": C, **made} if made else {},
-        "weights": {"scale": 1 + draw.normal(C, dtype=x.dtype) / 3},
-        "dtype": x.dtype,
-        "eps": made.get("eps", 1e-6),
-    }
-    if "typical" in roles:  # another one is made beside it, of another width
-        options["others"] = [((C + 1, 0.1), {})]
-    return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+    arguments, weights = {"d_model": C, **made}, {"scale": 1 + draw.normal(C, dtype=x.dtype) / 3}
+    others = {"d_model": C + 1, "eps": 0.1}
+    eps = made.get("eps", 1e-6)
+    return class_case(
+        name, {"x": x}, arguments, weights, roles, by_name=bool(made), others=others, eps=eps
+    )
 
 
 def cases(seed):
@@ -46,19 +42,13 @@ def cases(seed):
     ]
 
 
-def see_norm(make, case, observed):
-    """One token changed; with a scale of ones."""
-    if "typical" not in case.roles:
-        return
-    module, changed = make(), case["x"].clone()
-    changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
-    with torch.no_grad():
-        observed.put("changed", module(changed))
-        inject(module, {"scale": torch.ones(changed.shape[-1])})
-        observed.put("plain", module(case["x"].clone()))
-
-
-probe = ModuleProbe(gradients=("x",), extra=see_norm)
+more = {
+    "typical": {
+        "changed": other_tokens("x", (0, 0)),
+        "plain": lambda case: {"weights": {"scale": torch.ones(case["x"].shape[-1])}},
+    }
+}
+probe = ModuleProbe(gradients=("x",), more=more)
 expect = expect_module(
     lambda case, weights, x: F.rms_norm(x, x.shape[-1:], weights.get("scale"), case.options["eps"])
 )
@@ -71,4 +61,3 @@ def squares(case, observed, expected):
 
 
 properties = (depends, each_apart, squares, *MODULE_PROPERTIES)
-letters = {"x": "B T d_model"}

@@ -4,14 +4,13 @@ import torch
 import torch.nn.functional as F
 
 from exercises.shared.blocks import depends, each_apart
+from exercises.shared.classes import class_case, other_tokens
 from whywrong import (
     MODULE_PROPERTIES,
-    Case,
     Draw,
     ModuleProbe,
     expect_module,
     near,
-    set_seed,
     true_of,
 )
 
@@ -23,16 +22,12 @@ def network_case(draw, name, sizes=None, roles="", by_name=False, dtype=torch.fl
         return draw.normal(rows, columns, dtype=dtype) / columns**0.5
 
     weights = {"gate": weight(wide, C), "expand": weight(wide, C), "contract": weight(C, wide)}
-    options |= {
-        "args": () if by_name else (C, wide),
-        "kwargs": {"d_model": C, "d_ff": wide} if by_name else {},
-        "weights": {f"{layer}.weight": value for layer, value in weights.items()},
-        "dtype": dtype,
-    }
-    if "typical" in roles:
-        options["others"] = [((C + 1, wide + 1), {})]
+    weights = {f"{layer}.weight": value for layer, value in weights.items()}
+    arguments, others = {"d_model": C, "d_ff": wide}, {"d_model": C + 1, "d_ff": wide + 1}
     x = 2 * draw.normal(B, T, C, dtype=dtype)
-    return Case(name, {"x": x}, options=options, roles=set(roles.split()))
+    return class_case(
+        name, {"x": x}, arguments, weights, roles, by_name=by_name, others=others, **options
+    )
 
 
 def cases(seed):
@@ -51,19 +46,13 @@ def oracle(case, weights, x):
     return F.linear(gate / (1 + (-gate).exp()) * wide, weights["contract.weight"])
 
 
-def see_network(make, case, observed):
-    """One token changed; all tokens negated, which a product of two linear layers doesn't see."""
-    if "typical" not in case.roles:
-        return
-    set_seed(1)  # a parameter that nobody asked for has the same numbers again
-    module, changed = make(), case["x"].clone()
-    changed[0, 0] = 2 * changed[0, 0].roll(1) + 1
-    with torch.no_grad():
-        observed.put("changed", module(changed))
-        observed.put("negated", module(-case["x"]))
-
-
-probe = ModuleProbe(gradients=("x",), extra=see_network)
+more = {
+    "typical": {
+        "changed": other_tokens("x", (0, 0)),
+        "negated": lambda case: {"x": -case["x"]},  # not seen by a product of two linear layers
+    }
+}
+probe = ModuleProbe(gradients=("x",), more=more)
 expect = expect_module(oracle)
 
 
@@ -74,4 +63,3 @@ def gated(case, observed, expected):
 
 
 properties = (depends, each_apart, gated, *MODULE_PROPERTIES)
-letters = {"x": "B T d_model"}
