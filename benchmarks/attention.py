@@ -129,10 +129,10 @@ def no_mask(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor
 
 def safe_fills(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
     """The version that most people write first."""
-    sees_nothing = hidden.all(dim=-1, keepdim=True)
+    empty = hidden.all(dim=-1, keepdim=True)
     scores = attention_scores(query, key).masked_fill(hidden, -math.inf)
-    weights = torch.softmax(scores.masked_fill(sees_nothing, 0.0), dim=-1)
-    return weights.masked_fill(sees_nothing, 0.0) @ value
+    weights = torch.softmax(scores.masked_fill(empty, 0.0), dim=-1)
+    return weights.masked_fill(empty, 0.0) @ value
 
 
 def safe_softmax(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ def sdpa_causal(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Te
 
 def ladder(device: str, rounds: int) -> None:
     B, T, C, H = 8, 256, 512, 8
-    first = "three masked fills, safe for rows that see nothing"
+    first = "three masked fills, safe for rows that attend to nothing"
     rungs = {
         first: Rung(T, C, H, safe_fills),
         "safe with one fill of the scores": Rung(T, C, H, safe_softmax),

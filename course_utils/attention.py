@@ -291,10 +291,10 @@ def safe_masked_softmax(scores: Tensor, hidden: Tensor) -> Tensor:
     The softmax of a row of `-inf` is 0/0. Such rows get equal scores before the softmax, so that
     no NaN occurs, and zero weights after it.
     """
-    sees_nothing = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
-    instead = scores.new_zeros(sees_nothing.shape).masked_fill_(~sees_nothing, -math.inf)
+    empty = hidden.all(dim=-1, keepdim=True)  # (…, T, S) -> (…, T, 1)
+    instead = scores.new_zeros(empty.shape).masked_fill_(~empty, -math.inf)
     scores = torch.where(hidden.expand_as(scores), instead, scores)  # (…, T, S)
-    return torch.softmax(scores, dim=-1).masked_fill(sees_nothing, 0.0)
+    return torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)
 
 
 class PaddedCausalSelfAttention(CausalSelfAttention):
@@ -685,9 +685,9 @@ class TorchMultiHeadAttention(nn.Module):
         )  # (B, T, C)
         if pad_mask is not None:
             # The built-in still gives NaN in fully hidden rows when no gradients are recorded.
-            sees_nothing = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no real token so far
+            empty = (~pad_mask).cumsum(dim=1) == 0  # (B, T): no real token so far
             nothing = self.attention.out_proj.bias.to(out.dtype)  # (C,)
-            out = torch.where(sees_nothing[:, :, None], nothing, out)
+            out = torch.where(empty[:, :, None], nothing, out)
         return out
 
 

@@ -126,8 +126,8 @@ def test_padding_before_a_text_shows_that_the_mask_is_lost_and_padding_after_it_
 
 
 def test_a_single_view_leaks_the_future_but_a_split_does_not():
-    assert heads.tokens_that_notice(lambda x: x.view(1, 2, 3, 2)) == [1, 2]
-    assert heads.tokens_that_notice(lambda x: attention.split_heads(x, 2)) == [2]
+    assert heads.tokens_that_change(lambda x: x.view(1, 2, 3, 2)) == [1, 2]
+    assert heads.tokens_that_change(lambda x: attention.split_heads(x, 2)) == [2]
 
 
 @pytest.mark.parametrize("H", [1, 12])

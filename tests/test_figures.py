@@ -207,14 +207,14 @@ def test_heads_are_described_by_what_the_last_query_attends_to():
     )
 
 
-def test_a_mask_is_described_by_what_each_query_sees():
+def test_a_mask_is_described_by_what_each_query_attends_to():
     assert mask_picture(
         torch.tensor([[False, True], [True, True]]), TITLE, keys=["a", "b"]
-    ).alt == ("Mask: What to see. query 0 sees a; query 1 sees nothing.")
+    ).alt == ("Mask: What to see. query 0 attends to a; query 1 attends to nothing.")
     batch = mask_picture(torch.tensor([[[False]], [[True]]]), TITLE)
-    assert "text 0, query 0 sees 0; text 1, query 0 sees nothing." in batch.alt
+    assert "text 0, query 0 attends to 0; text 1, query 0 attends to nothing." in batch.alt
     each = mask_picture(torch.tensor([[[False]], [[False]]]), TITLE, keys=[["a"], ["b"]])
-    assert "text 0, query 0 sees a; text 1, query 0 sees b." in each.alt
+    assert "text 0, query 0 attends to a; text 1, query 0 attends to b." in each.alt
 
 
 @pytest.fixture

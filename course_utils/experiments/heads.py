@@ -204,7 +204,7 @@ def token_tables(
     return Picture(figure, alt)
 
 
-def tokens_that_notice(split: Callable[[Tensor], Tensor]) -> list[int]:
+def tokens_that_change(split: Callable[[Tensor], Tensor]) -> list[int]:
     """Which of three tokens get a different result, under a causal mask, when the last is changed.
     `split` turns tokens into heads, `(1, 3, 4)` to `(1, 2, 3, 2)`, which serve as query, key and
     value."""

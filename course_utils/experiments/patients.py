@@ -23,7 +23,7 @@ def patient_a(query, key, value, pad_mask):
     hidden = future | padding
     scores = scores.masked_fill(hidden, -math.inf)
 
-    blind = hidden.all(dim=-1, keepdim=True)  # rows that see nothing
+    blind = hidden.all(dim=-1, keepdim=True)  # rows that attend to nothing
     scores = scores.masked_fill(blind, 0.0)  # otherwise their softmax would be NaN
     weights = torch.softmax(scores, dim=-1)
     weights = weights.masked_fill(blind, 0.0)

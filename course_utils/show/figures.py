@@ -197,7 +197,7 @@ def mask_picture(
         drawing.hidden_legend(figure, is_hidden, visible=True, padding=padding is not None)
         drawing.fit(figure, figure.axes)
     described = "; ".join(
-        f"{name + ', ' if name else ''}query {rows[b][t]} sees "
+        f"{name + ', ' if name else ''}query {rows[b][t]} attends to "
         + (", ".join(columns[b][s] for s in np.flatnonzero(~is_hidden[b, t])) or "nothing")
         for b, name in enumerate(headings)
         for t in (range(T) if T * S <= CELLS_DESCRIBED else ())

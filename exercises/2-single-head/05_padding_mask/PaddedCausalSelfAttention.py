@@ -52,7 +52,7 @@ def other_padding(case, observed, expected):
     return near(observed.tensors["out"][real], observed.tensors["other padding"][real])
 
 
-@true_of("A query that sees nothing gives zeros", credit=True)
+@true_of("A query that attends to nothing gives zeros", credit=True)
 def nothing(case, observed, expected):
     rows = sees_nothing(case)
     return bool((observed.tensors["out"][rows] == 0).all()) if bool(rows.any()) else None

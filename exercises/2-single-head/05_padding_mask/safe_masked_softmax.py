@@ -29,8 +29,8 @@ def cases(seed):
     zeros = draw.normal(T, S)
     zeros[:, draw.integer(0, S - 1)] = 0.0
     return [
-        case("the second row sees nothing", by_hand, hides),
-        case("every row sees something", (T, S), draw.hidden(T, S)),
+        case("the second row attends to nothing", by_hand, hides),
+        case("every row attends to something", (T, S), draw.hidden(T, S)),
         case("one empty row", (T, S), draw.with_empty_row(T, S), "typical"),
         case("nothing hidden", (S, T), torch.zeros(S, T) > 0, "open"),
         case("one query", (1, 1, S), draw.hidden(1, S), "small"),
@@ -70,7 +70,7 @@ def mask_shapes(case, draw, B, H, T, S):
 
 def oracle(scores, hidden):
     """The built-in attention gives its weights when the values are the identity, and zeros for a
-    row that sees nothing."""
+    row that attends to nothing."""
     eye = torch.eye(scores.shape[-1], dtype=scores.dtype).expand(*scores.shape[:-2], -1, -1)
     visible = ~hidden.expand_as(scores)
     return F.scaled_dot_product_attention(scores, eye, eye, attn_mask=visible, scale=1.0)
@@ -96,13 +96,13 @@ def matter(case, observed, expected):
     return bool((observed.tensors["out"].diff() * case["scores"].diff() > 0).all())
 
 
-@true_of("A row that sees nothing gets zeros", credit=True)
+@true_of("A row that attends to nothing gets zeros", credit=True)
 def empty(case, observed, expected):
     rows = empty_rows(case)
     return bool((observed.tensors["out"][rows] == 0).all()) if bool(rows.any()) else None
 
 
-@true_of("Rows that see something give hidden keys exactly 0 and sum to 1", credit=True)
+@true_of("Rows that attend to something give hidden keys exactly 0 and sum to 1", credit=True)
 def others(case, observed, expected):
     out, rows = observed.tensors["out"], ~empty_rows(case)
     hidden = case["hidden"].expand_as(case["scores"])

@@ -34,7 +34,7 @@ def cases(seed):
     return [
         case("nothing hidden", roles="plain"),
         case("a mask for each text", draw.hidden(B, 1, T, S), "typical"),
-        case("rows that see nothing", draw.with_empty_row(B, 1, T, S), "empty"),
+        case("rows that attend to nothing", draw.with_empty_row(B, 1, T, S), "empty"),
         Case("float64, hidden scores near 100", loud),
         case("a mask for each head", draw.with_empty_row(H, T, S)),
         case("padding, by name", draw.hidden(B, 1, 1, S), keywords=(*PARTS, "hidden")),
@@ -108,7 +108,7 @@ def masked(case, observed, expected):
     return near(observed.tensors["out"], expected["out"])
 
 
-@true_of("A query that sees nothing gives zeros", credit=True, role="empty")
+@true_of("A query that attends to nothing gives zeros", credit=True, role="empty")
 def empty(case, observed, expected):
     out = observed.tensors["out"]  # (B, H, T, D)
     nothing = case["hidden"].all(dim=-1).expand(out.shape[:-1])
@@ -142,7 +142,7 @@ def built_in(case, observed, expected):
 
 
 def leaks_where_all_is_hidden(trials):
-    """Whether only queries that see nothing are wrong, and get a mean of the values."""
+    """Whether only queries that attend to nothing are wrong, and get a mean of the values."""
     shown = False
     for t in trials:
         out, wanted = t.observed.tensors["out"], t.expected["out"]

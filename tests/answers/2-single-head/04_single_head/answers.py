@@ -198,10 +198,10 @@ COPIES_WRONG = (
 
 WHY = {
     "W_q": [(0, 0, 4), (4, 0, 0), (0, 4, 0)],
-    "score back": 3,
+    "score in reverse": 3,
     "changed by W_v": "context",
-    "told by the key": "kind",
-    "told by the value": "payload",
+    "shown by the key": "kind",
+    "passed on by the value": "payload",
 }
 
 
@@ -218,7 +218,7 @@ RIGHT = {
             **WHY,
             "W_q": torch.tensor([[0, 0, 4], [4, 0, 0], [0, 4, 0]]),
             "changed by W_v": "Context",
-            "told by the key": "Kind ",
+            "shown by the key": "Kind ",
         },
     },
     "CausalSelfAttention": by_name(*HEADS_RIGHT),
@@ -236,10 +236,10 @@ WRONG = {
         ),
         "W_q of ones": (0.75, {**WHY, "W_q": [(0, 0, 1), (1, 0, 0), (0, 1, 0)]}),
         "W_q in one row": (0.75, {**WHY, "W_q": (0, 0, 4, 4, 0, 0, 0, 4, 0)}),
-        "score back left out": (0.75, {**WHY, "score back": ...}),
-        "score back as a fraction": (0.75, {**WHY, "score back": 1 / 3}),
+        "score in reverse left out": (0.75, {**WHY, "score in reverse": ...}),
+        "score in reverse as a fraction": (0.75, {**WHY, "score in reverse": 1 / 3}),
         "what changes, in other words": (0.75, {**WHY, "changed by W_v": "the result"}),
-        "key and value both the payload": (0.75, {**WHY, "told by the key": "payload"}),
+        "key and value both the payload": (0.75, {**WHY, "shown by the key": "payload"}),
         "all the same": (0, dict.fromkeys(WHY, "kind")),
     },
     "copy_linear_to_matrix": {name: (0, copy) for name, copy in by_name(*COPIES_WRONG).items()},

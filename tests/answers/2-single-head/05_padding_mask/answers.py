@@ -169,7 +169,7 @@ class SequenceBySequence(Plain):
 
 
 class FillThenClear(PlainPadded):
-    """A finite fill, and zeros for the rows that see nothing."""
+    """A finite fill, and zeros for the rows that attend to nothing."""
 
     def weigh(self, scores):
         hidden = self.hidden(scores)
@@ -189,19 +189,19 @@ class PatchedLeaf(PlainPadded):
 HEARS = {
     "behind": 0,
     "in front": 2,
-    "seen by 'rains'": (4, 5),
-    "rows that see nothing": 4,
+    "visible to 'rains'": (4, 5),
+    "rows that attend to nothing": 4,
     "the same, not causal": 0,
     "shape": (4, 1, 5),
 }
 
 RIGHT = {
     "who_hears_padding": {
-        "lists": {**HEARS, "seen by 'rains'": [4, 5], "shape": [4, 1, 5]},
+        "lists": {**HEARS, "visible to 'rains'": [4, 5], "shape": [4, 1, 5]},
         "tensors": {
             **HEARS,
             "behind": torch.tensor(0),
-            "seen by 'rains'": torch.tensor([4, 5]),
+            "visible to 'rains'": torch.tensor([4, 5]),
             "shape": torch.Size([4, 1, 5]),
         },
     },
@@ -236,12 +236,12 @@ RIGHT = {
 
 WRONG = {
     "who_hears_padding": {
-        "rows instead of a count": (0.75, {**HEARS, "rows that see nothing": (0, 1, 2, 3)}),
-        "one place instead of a tuple": (0.75, {**HEARS, "seen by 'rains'": 4}),
-        "backwards": (0.75, {**HEARS, "seen by 'rains'": (5, 4)}),
+        "rows instead of a count": (0.75, {**HEARS, "rows that attend to nothing": (0, 1, 2, 3)}),
+        "one place instead of a tuple": (0.75, {**HEARS, "visible to 'rains'": 4}),
+        "backwards": (0.75, {**HEARS, "visible to 'rains'": (5, 4)}),
         "in words": (0.5, {**HEARS, "behind": "none", "in front": "both"}),
         "left out": (0.75, {**HEARS, "shape": ...}),
-        "one row too many": (0.75, {**HEARS, "rows that see nothing": 5}),
+        "one row too many": (0.75, {**HEARS, "rows that attend to nothing": 5}),
         "with heads": (0.75, {**HEARS, "shape": (4, 1, 1, 5)}),
         "all zero": (0.25, dict.fromkeys(HEARS, 0)),
     },

@@ -132,7 +132,7 @@ class OneProjection(Fused, Split):
 
 
 class Filled(Split):
-    """Hides by -1e9 and clears the rows that see nothing."""
+    """Hides by -1e9 and clears the rows that attend to nothing."""
 
     def weights(self, scores, hidden):
         return scores.masked_fill(hidden, -1e9).softmax(-1) * ~hidden.all(-1, keepdim=True)

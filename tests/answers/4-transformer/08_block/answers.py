@@ -131,7 +131,7 @@ REASONS = {
     "norms on the stream, Pre-LN": 0,
     "norms on the stream, Post-LN": 24,
     "LayerNorm of (7, 7, 7)": (0, 0, 0),
-    "tokens that notice": 3,
+    "tokens that change": 3,
 }
 
 
@@ -189,7 +189,7 @@ WRONG = {
                 "norms on the stream, Pre-LN": 12,
                 "norms on the stream, Post-LN": 48,
                 "LayerNorm of (7, 7, 7)": (7, 7, 7),
-                "tokens that notice": 6,
+                "tokens that change": 6,
             },
         ),
         "a number for a token": (0.75, {**REASONS, "LayerNorm of (7, 7, 7)": 0}),
@@ -199,9 +199,9 @@ WRONG = {
             {
                 **REASONS,
                 "norms on the stream, Post-LN": 2,
-                "tokens that notice": 4,
+                "tokens that change": 4,
             },
         ),
-        "one left out": (0.75, {**REASONS, "tokens that notice": ...}),
+        "one left out": (0.75, {**REASONS, "tokens that change": ...}),
     },
 }
