@@ -58,6 +58,16 @@ export function drawExplorer(state, act, said) {
   return { state, act, headline, root };
 }
 
+/** A button for each word of the text, which chooses it. */
+function wordsOf(state, act) {
+  return state.labels.map((label, t) => {
+    const className = t === 0 && label === state.begin ? "start" : "";
+    const node = make("button", { type: "button", textContent: nameAt(state, t), className });
+    node.addEventListener("click", () => act.choose(state.chosen, t));
+    return node;
+  });
+}
+
 function drawHeadline(state, act) {
   const box = make("div", { className: "headline", hidden: !state.gap });
   const [words, above] = [make("div", { className: "words" }), make("div")];
@@ -99,13 +109,7 @@ function drawHeadline(state, act) {
     const { labels, token } = state;
     if (shown !== JSON.stringify(labels)) {
       shown = JSON.stringify(labels);
-      const nodes = labels.map((label, t) => {
-        const isStart = t === 0 && label === state.begin;
-        const node = make("button", { type: "button", textContent: nameAt(state, t), className: isStart ? "start" : "" });
-        node.addEventListener("click", () => act.choose(state.chosen, t));
-        return node;
-      });
-      words.replaceChildren(...nodes, make("span", { className: "blank" }, "?"));
+      words.replaceChildren(...wordsOf(state, act), make("span", { className: "blank" }, "?"));
     }
     const row = station.map(state)[token];
     [...words.children].forEach((node, t) => {
