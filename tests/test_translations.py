@@ -49,6 +49,7 @@ def test_a_block_is_found_by_the_id_of_its_cell_and_comments_are_left_out():
         ("About 30 minutes", "Etwa 31 Minuten", ["number missing: 30", "number too many: 31"]),
         ("one weight is 1", "ein Gewicht ist 2", ["number missing: 1", "number too many: 2"]),
         ("two weights are one", "2 Gewichte sind 1", []),
+        ("zeros above ones", "0 über 1", []),
         ("## 2. Masks", "### 2. Masken", ["heading levels differ"]),
         ("**Predict:** which?", "Welche?", ["bold missing: <strong>"]),
         ("| a | b |", "a, b", ["table row missing: |"]),

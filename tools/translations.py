@@ -41,7 +41,7 @@ DIGITS = dict(
         strict=True,
     )
 )
-IN_WORDS = re.compile(rf"\b(?:{'|'.join(DIGITS)})\b")
+IN_WORDS = re.compile(rf"\b({'|'.join(DIGITS)})s?\b")  # also zeros and ones
 COUNTS = re.compile(
     r"\b(?:no|not|never|one|two|three|four|five|six|seven|eight|nine|ten|half|all)\b"
 )
