@@ -327,21 +327,7 @@ def folders_of_a_student():
     checkpoint = f".ipynb_checkpoints/{LESSON}-checkpoint.ipynb"
     yield {OWN: b"", checkpoint: right}, f'{OWN} can\'t be read, so "{checkpoint}" is graded'
     yield {OWN: right, checkpoint: wrong}, ""
-    for ending, form in {"md": "md", "qmd": "md:myst", "Rmd": "Rmd"}.items():
-        yield {f"a.{ending}": jupytext.writes(opened, form).encode()}, "it was a"
-    for fence in ("", "py", "Python", "{.python}", "{python} echo=FALSE", "python title='x'"):
-        blocks = [f"```{fence}\n{answer}\n```" for answer in RIGHT.values()]
-        text = "\n\n".join(["# Mine", "```bash\nls\n```", *blocks, "```text\n0.5\n```"])
-        for name in ("mine.md", "mine.qmd"):
-            yield {OWN: stub, name: text.encode()}, f'has no answers, so "{name}" is graded'
-        yield {OWN: stub, "list.md": textwrap.indent(text, "    ").encode()}, "it was a document"
-    wrong_text = b"```python\ndef softmax(scores, dim=-1):\n    return scores\n```"
-    yield {"a.ipynb": right, "chat.md": wrong_text}, f'{OWN} is missing, so "a.ipynb" is graded'
-    block = textwrap.indent(RIGHT["softmax"], "    ")
-    for name in ("a.md", "a.rst", "a.txt", "a.tex"):
-        seen = f'{OWN} has no answers, and "{name}" can\'t be read: it defines softmax, but'
-        yield {OWN: stub, name: f"Mine:\n\n{block}\n\nThat's it.".encode()}, seen
-    yield {OWN: stub, "README.md": b"# Mine\n\nIt was fun."}, None
+    yield from documents_of_a_student(opened)
     yield {"a.py": marimo(opened)}, "it was a program"
     yield {"a.py": marimo(opened).decode().encode("utf-16")}, "it was a program"
     yield {OWN: right, f"._{OWN}": b"\0\5\26\7"}, ""
@@ -359,6 +345,29 @@ def folders_of_a_student():
     yield {OWN: stub}, None
     yield {"01_naive_mean.ipynb": b"", "helper.py": b"def f(): ..."}, None
     yield {}, None
+
+
+def documents_of_a_student(opened):
+    """Texts with answers, beside a notebook that has none, and what is said of them."""
+    stub = dumps(released())
+    for ending, form in {"md": "md", "qmd": "md:myst", "Rmd": "Rmd"}.items():
+        yield {f"a.{ending}": jupytext.writes(opened, form).encode()}, "it was a"
+    for fence in ("", "py", "Python", "{.python}", "{python} echo=FALSE", "python title='x'"):
+        blocks = [f"```{fence}\n{answer}\n```" for answer in RIGHT.values()]
+        text = "\n\n".join(["# Mine", "```bash\nls\n```", *blocks, "```text\n0.5\n```"])
+        for name in ("mine.md", "mine.qmd"):
+            yield {OWN: stub, name: text.encode()}, f'has no answers, so "{name}" is graded'
+        yield {OWN: stub, "list.md": textwrap.indent(text, "    ").encode()}, "it was a document"
+    wrong_text = b"```python\ndef softmax(scores, dim=-1):\n    return scores\n```"
+    yield (
+        {"a.ipynb": dumps(solved()), "chat.md": wrong_text},
+        f'{OWN} is missing, so "a.ipynb" is graded',
+    )
+    block = textwrap.indent(RIGHT["softmax"], "    ")
+    for name in ("a.md", "a.rst", "a.txt", "a.tex"):
+        seen = f'{OWN} has no answers, and "{name}" can\'t be read: it defines softmax, but'
+        yield {OWN: stub, name: f"Mine:\n\n{block}\n\nThat's it.".encode()}, seen
+    yield {OWN: stub, "README.md": b"# Mine\n\nIt was fun."}, None
 
 
 def marimo(opened):
