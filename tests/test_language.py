@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_utils.desk import language as desk_language
 from course_utils.show import drawing
-from tools import sentences
+from tools import sentences, site
 from tools.translations import TRANSLATIONS, languages
 from whywrong import Report, _course, check_exercise
 from whywrong._card import rich
@@ -235,6 +235,21 @@ def test_a_new_sentence_of_the_program_is_found(parts, is_argument, monkeypatch)
     (to, *_) = languages()
     monkeypatch.setattr(sentences, "literals", lambda: [("new.py", parts, is_argument)])
     assert sentences.untold(to) == [f"new.py: {'…'.join(parts)!r}"]
+
+
+def test_what_the_site_adds_for_those_who_do_not_see_the_page_is_in_its_language(
+    monkeypatch,
+):
+    monkeypatch.undo()
+    page = '<aside class="sidebar-drawer"></aside><div style="overflow-x: auto">1</div>'
+    page += '<section aria-label="formula"></section><div id="search-results"></div>'
+    assert re.findall(r'aria-label="(.*?)"', site.for_readers(page, "zh")) == [
+        "课程",
+        "表格",
+        "公式",
+    ]
+    assert "<h1>搜索</h1>" in site.for_readers(page, "zh")
+    assert 'aria-label="table"' in site.for_readers(page, "")
 
 
 def test_no_card_mixes_languages_when_an_answer_takes_nothing(monkeypatch):

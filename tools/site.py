@@ -76,6 +76,10 @@ FOR_READERS = {
         '<script src="_static/search.js"></script>\n<script src="_static/searchtools.js">'
     ),
 }
+# What is added to every page in English.
+ADDED = re.compile(
+    r'(?<=aria-label=")(?:Lessons|On this page|table|formula)(?=")|(?<=<h1>)Search(?=</h1>)'
+)
 HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the imports"}
 TRY = (
     "Where this leads, you can try at once: here is a model made of the parts that you will build."
@@ -112,13 +116,13 @@ def build(out: Path = HTML) -> int:
     status = max(sphinx.wait() for sphinx in running)
     for sheet in out.rglob(NOTEBOOK_SHEET):
         sheet.write_text(TERMINAL.sub("", sheet.read_text(encoding="utf-8")), encoding="utf-8")
+    spoken = {to.folder.name for to in languages()}
     for page in out.rglob("*.html"):
         if page.stat().st_mtime < began - 2:  # some file systems round
             continue
         text = page.read_text(encoding="utf-8")
-        for old, new in FOR_READERS.items():
-            text = text.replace(old, new)
-        text = sectioned(text)
+        folder = page.relative_to(out).parts[0]
+        text = for_readers(text, folder if folder in spoken else "")
         page.write_text(without_unused(text), encoding="utf-8")
     if status == 0:
         last.write_text(shared)
@@ -147,6 +151,14 @@ def _shared_by_all(files: dict[Path, str]) -> str:
         is_static = path.parent == STATIC
         parts.append((text if is_static else "\n".join(HEADING.findall(text))).encode())
     return digest(*parts)
+
+
+def for_readers(text: str, spoken: str) -> str:
+    """Add what the theme leaves out for those who don't see the page, in the page's language."""
+    for old, new in FOR_READERS.items():
+        text = text.replace(old, new)
+    with speaking(spoken):
+        return ADDED.sub(lambda added: localised(added[0]), sectioned(text))
 
 
 def sectioned(text: str) -> str:
