@@ -55,7 +55,6 @@ RECALL = re.compile(r'recall\("(\d\d)"')
 TEXT = re.compile(r"(?:(?<=>)|^)[^<>]+(?=<|$)")
 UNREAD = re.compile(r"(<(?:svg|script|style|pre)\b.*?</(?:svg|script|style|pre)>)", re.S)
 WORDS = re.compile(r'(?<= )(alt|aria-label|title)="([^"]*)"')
-FIGURE = re.compile(r"<figure\b.*?</figure>|<img\b[^>]*>", re.S)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # On a phone, a wide table scrolls, also by keyboard; only a section may have the focus for that.
 SCROLLS = re.compile(
@@ -375,8 +374,6 @@ def _to_read(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
         page = page.replace(html.escape(NONE_YET), localised("Think first, then read on."))
         page = page.replace("Or show the result.", localised("The result"))
         page = _explained(page)
-        figures = FIGURE.findall(page)  # the text below speaks of them
-        page = "".join([FIGURE.sub("", page), *figures])
     elif language() and output.output_type == "stream":
         return new_output("stream", name=output.name, text=localised(output.text))
     elif not (language() and page):
