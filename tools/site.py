@@ -119,8 +119,8 @@ def build(out: Path = HTML) -> int:
     for page in out.rglob("*.html"):
         if page.stat().st_mtime < began - 2:  # some file systems round
             continue
-        folder = page.relative_to(out).parts[0]
-        shown = for_readers(page.read_text(encoding="utf-8"), folder if folder in spoken else "")
+        name = page.relative_to(out).parts[0]
+        shown = for_readers(page.read_text(encoding="utf-8"), name if name in spoken else "")
         page.write_text(without_unused(shown), encoding="utf-8")
     if status == 0:
         last.write_text(shared)
