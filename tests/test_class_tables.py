@@ -80,6 +80,13 @@ def test_the_terminal_shows_who_needs_a_decision_and_counts_the_others(table):
         assert line.look_at("a") == (f"course {closer}" if closer else "")
 
 
+def test_where_nothing_has_to_be_decided_nobody_is_called_the_other():
+    ada = Line("ada", 0.25, 0.25, 0.0, {})
+    absent = Line("ben", 0.0, 0.0, 0.0, {}, graded=False, handed_in=False)
+    said = "Nothing has to be decided about anybody: 1 is graded, on average 0.25 points."
+    assert said in Table("1-averages", 2.0, [ada, absent], [], []).others()
+
+
 def test_one_student_has_one_line_with_all_remarks():
     line = Line("ada\n\x1b[2J", 1.0, 1.0, 0.5, {}, ["two"], ["one"])
     text = Table("", 1.0, [line], [], []).text()

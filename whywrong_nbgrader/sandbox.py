@@ -175,7 +175,7 @@ def no_cgroup() -> str:
     os.close(writes)
     with open(reads) as answer:
         limited = answer.read().split() == [str(3 * MIB // 2), str(8 * Limits.processes)]
-    return "" if limited else f"systemd-run can't create one ({said})"
+    return "" if limited else f"systemd-run can't make a cgroup for a sandbox ({said})"
 
 
 def _program(name: str) -> str:

@@ -121,9 +121,11 @@ class Table:
         """Returns a sentence about those for whom nothing has to be decided."""
         others = [line for line in self.lines if not line.decisions]
         graded = [line.score for line in others if line.graded]
-        said = f"Nothing has to be decided about the other {len(others)}"
+        whom = f"the other {len(others)}" if self.needs_a_person else "anybody"
+        count = f"{len(graded)} {'is' if len(graded) == 1 else 'are'} graded"
         mean = f", on average {sum(graded) / len(graded):.2f} points" if graded else ""
-        return f"{said}: {len(graded)} are graded{mean}. --csv FILE or --html FILE lists everybody."
+        said = f"Nothing has to be decided about {whom}: {count}{mean}."
+        return f"{said} --csv FILE or --html FILE lists everybody."
 
     def size(self) -> str:
         """Returns how many students there are; everybody has one line."""
