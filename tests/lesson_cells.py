@@ -3,6 +3,7 @@
 import ast
 import symtable
 
+from course_utils.desk.guesses import NONE_YET
 from tools.editions import checked_exercise
 
 IGNORED = {"nbval-ignore-output", "measured"}
@@ -41,10 +42,16 @@ def with_needed(cells, wanted):
 
 
 def compared(cells):
-    """The numbers of a solution's cells whose outputs are compared, and of those they need. What
-    all others train and show is the reader's own."""
+    """The numbers of a solution's cells whose outputs say something of their results, and of those
+    they need. What all others train and show is the reader's own."""
     shown = (n for n, c in enumerate(cells) if not IGNORED & {*c.metadata.get("tags", ())})
-    return with_needed(cells, shown)
+    return with_needed(cells, (n for n in shown if not _only_asks(cells[n])))
+
+
+def _only_asks(cell):
+    """Whether all outputs of a cell ask for predictions, whatever its results are."""
+    said = [o.get("data", {}).get("text/plain", "") for o in cell.outputs]
+    return bool(said) and all(NONE_YET in text for text in said)
 
 
 def that_can_differ(cells):

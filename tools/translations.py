@@ -56,6 +56,8 @@ HEADING = re.compile(r"^(#+) ", re.M)
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 COUNTED = re.compile(r"(\d+(?:\.\d+)?)(?: (?:minute|point|hour|sitting)s?\b)?")
 ROW = re.compile(r"^\|.*\|$", re.M)
+PAGE = MarkdownIt()
+Terms = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
 
 # ---------------------------------------------------------------- a language's folder
@@ -83,7 +85,7 @@ class Language:
     stale: str
     changed: str
     never: Mapping[str, str]
-    terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    terms: Terms
 
 
 def languages() -> list[Language]:
@@ -241,7 +243,7 @@ def _emphasis(text: str) -> dict[str, Counter[str]]:
     """Count what a page shows in bold or italics; stars next to punctuation may stay stars."""
     for pattern in (FENCED, CODE, FORMULA):
         text = pattern.sub("x", text)
-    page = MarkdownIt().render(text)
+    page = PAGE.render(text)
     names = {"bold": "strong", "emphasis": "em"}
     counts = {what: Counter([f"<{tag}>"] * page.count(f"<{tag}>")) for what, tag in names.items()}
     return counts | {"star that is no emphasis": Counter(re.findall(r"\*+", page))}
@@ -257,13 +259,24 @@ def _prose(text: str) -> str:
 def _used(english: str, to: Language) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Find the terms in an English text; "attention weights" isn't also found as "weights"."""
     text = _prose(english)
-    longest = sorted(to.terms, key=lambda term: -max(map(len, term[0])))
-    for forms, answers in longest:
-        for form in sorted(forms, key=len, reverse=True):
-            words = re.escape(form).replace(r"\ ", r"[\s-]+").replace(r"\-", r"[\s-]")
-            text, count = re.subn(rf"(?<![\w-]){words}(?:s|es)?(?![\w-])", "\n", text, flags=re.I)
-            if count:
-                yield forms, answers
+    for pattern, forms, answers in _longest_first(to.terms):
+        text, count = pattern.subn("\n", text)
+        if count:
+            yield forms, answers
+
+
+@cache
+def _longest_first(terms: Terms) -> list[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...]]]:
+    return [
+        (_any_of(forms), forms, answers)
+        for forms, answers in sorted(terms, key=lambda term: -max(map(len, term[0])))
+    ]
+
+
+def _any_of(forms: tuple[str, ...]) -> re.Pattern[str]:
+    escaped = map(re.escape, sorted(forms, key=len, reverse=True))
+    words = "|".join(e.replace(r"\ ", r"[\s-]+").replace(r"\-", r"[\s-]") for e in escaped)
+    return re.compile(rf"(?<![\w-])(?:{words})(?:s|es)?(?![\w-])", re.I)
 
 
 # ---------------------------------------------------------------- all notebooks
