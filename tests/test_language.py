@@ -29,6 +29,7 @@ WORDS = {
     "not right yet": "noch falsch",
     "{name:w}: {status}, {points:g} of {all:g} points": "{name}: {status}, {points}/{all}",
     "It runs.": "Es läuft.",
+    "It stops.": "停。",
     "Each token is its mean.": "Jeder ist sein Mittel.",
     "{name} is {answer:v}. {why:s}": "{name} ist {answer}. {why}",
     "{count:g} lines": "{count} Zeilen",
@@ -55,7 +56,9 @@ def german(tmp_path, monkeypatch):
     ("english", "shown"),
     [
         ("right", "richtig"),
-        ("It runs. Each token is its mean.", "Es läuft.Jeder ist sein Mittel."),
+        ("It runs. Each token is its mean.", "Es läuft. Jeder ist sein Mittel."),
+        ("It runs. It stops.", "Es läuft.停。"),  # no blank beside a wide character
+        ("It stops. It stops.", "停。停。"),
         ("It runs. It falls.", "It runs. It falls."),
         ("  It runs.\nIt falls.", "  Es läuft.\nIt falls."),
         ("x[0, 1] is (3, 2). It runs.", "x[0, 1] ist (3, 2). Es läuft."),
@@ -120,6 +123,14 @@ def test_a_name_does_not_reach_into_the_next_sentence():
     words = Strings({"It sees {what}.": "Es sieht {what}.", "It runs.": "Es läuft."})
     assert words.find("It sees x. It runs.") is None
     assert words.find("It sees 2.5 x.") == "Es sieht 2.5 x."
+
+
+def test_a_message_of_python_may_be_of_several_sentences():
+    words = Strings({"It raised {error:e} ({case})": "{error} ({case})", "one row": "eine Zeile"})
+    assert (
+        words.find("It raised E: no x. Did you mean y? (one row)")
+        == "E: no x. Did you mean y? (eine Zeile)"
+    )
 
 
 def test_the_most_specific_pattern_counts():

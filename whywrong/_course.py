@@ -8,8 +8,8 @@ each sentence is looked up at the moment when it is shown. A course's translatio
 per language, in which `strings/*.json` give for each English sentence the one to show. An English
 sentence may have placeholders, as in "{done:g} of {total:g} exercises are done.": `:g` stands for a
 number, `:w` for a word without blanks, `:v` for a value of Python, `:s` for sentences that are also
-translated, and a name alone for any text, which is looked up too. A sentence that isn't found stays
-English.
+translated, `:e` for an error's message, and a name alone for any text, which is looked up too. A
+sentence that isn't found stays English.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import os
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -88,6 +89,7 @@ STANDS_FOR = {
     "w": r"\S+",
     "v": r"[-\d(\['\"].*?|True|False|\.\.\.",
     "s": ".+",
+    "e": ".+",
     None: r"(?:(?!\. [A-Z]).)+?",  # not beyond the end of a sentence
 }
 BOUNDARY = re.compile(r"(?<=[.:?!]) (?=\S)")
@@ -207,8 +209,24 @@ def _sentences(text: str, known: Strings) -> str | None:
     for boundary in BOUNDARY.finditer(text):
         first = known.find(text[: boundary.start()])
         if first is not None and (rest := _sentences(text[boundary.end() :], known)) is not None:
-            return first + rest
+            wide = any(map(is_wide, first[-1:] + rest[:1]))  # no blank between such sentences
+            return f"{first}{'' if wide else ' '}{rest}"
     return None
+
+
+def is_wide(character: str) -> bool:
+    """Returns whether a character takes two columns."""
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def columns(text: str) -> int:
+    """Returns how many columns a text takes, in fonts in which wide characters take two."""
+    return len(text) + sum(map(is_wide, text))
+
+
+def filled(text: str, width: int) -> str:
+    """Adds spaces after a text, so that it takes this many columns."""
+    return text + " " * (width - columns(text))
 
 
 def _begin(english: str) -> str:

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ._card import NOT_ATTEMPTED, BehaviourResult, Row, card, plain_text, points_word
-from ._course import localised
+from ._course import columns, filled, localised
 from ._exercise import Exercise
+
+MARKS = "[ok]", "[wrong]", "[not yet]"
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,11 @@ class Report:
             if why:
                 yield f"  {localised('Why it matters: ')}{plain_text(why)}"
             yield f"  {localised('Where to look: ')}{plain_text(look)}"
+        width = max(map(columns, map(localised, MARKS)))
         for row in self.unsaid:
-            mark = "[ok]" if row.holds else "[wrong]" if row.worded else "[not yet]"
+            mark = MARKS[0 if row.holds else 1 if row.worded else 2]
             scored = " ●" * (row.credit and bool(self.because))
-            yield f"  {localised(mark):<9} {plain_text(row.text)}{scored}"
+            yield f"  {filled(localised(mark), width)} {plain_text(row.text)}{scored}"
         if self.because:
             yield f"  {plain_text(self.because)}"
         for note in self.notes:

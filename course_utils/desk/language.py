@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import tomllib
-import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from whywrong.hosting import MARKER, installed, language, localised
+from whywrong.hosting import MARKER, columns, filled, installed, is_wide, language, localised
 
 __all__ = [
     "MARKER",
@@ -36,21 +35,6 @@ def folders() -> dict[str, Path]:
 def settings(folder: Path) -> dict[str, Any]:
     """Return the content of a language's `language.toml`."""
     return tomllib.loads((folder / "language.toml").read_text(encoding="utf-8"))
-
-
-def is_wide(character: str) -> bool:
-    """Return whether a character takes two columns."""
-    return unicodedata.east_asian_width(character) in "WF"
-
-
-def columns(text: str) -> int:
-    """Return how many columns a text takes, in fonts in which wide characters take two."""
-    return len(text) + sum(map(is_wide, text))
-
-
-def filled(text: str, width: int) -> str:
-    """Add spaces after a text, so that it takes this many columns."""
-    return text + " " * (width - columns(text))
 
 
 def sentences_of_the_page() -> dict[str, str]:
