@@ -117,7 +117,7 @@ $(VENV)/.lab: $(VENV)/.torch pyproject.toml constraints.txt
 	@$(USED)
 	@touch $@
 
-$(EDITIONS): | $(VENV)/.lab
+$(EDITIONS): $(wildcard notebooks/*.ipynb notebooks/*/*.ipynb) | $(VENV)/.lab
 	@$(BIN)/python -m course_utils.desk.translated
 
 $(NO_NEWS): | $(VENV)/.lab

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_utils.desk import language as desk_language
 from course_utils.show import drawing
 from tools import sentences, site
-from tools.translations import TRANSLATIONS, languages
+from tools.translations import TRANSLATIONS, complete, languages
 from whywrong import Report, _course, check_exercise
 from whywrong._card import rich
 from whywrong._course import Strings
@@ -220,9 +220,10 @@ def test_a_sentence_that_changed_is_reported_and_a_frame_s_is_found_in_the_progr
     assert "No such words are ever said" in stale
 
 
-@pytest.mark.parametrize("to", languages(), ids=lambda to: to.folder.name)
+@pytest.mark.parametrize("to", [*filter(complete, languages())], ids=lambda to: to.folder.name)
 def test_everything_that_the_course_can_say_to_a_reader_is_translated(to):
-    """`--missing` puts new sentences into the files; a reason for an exception stands with it."""
+    """Once a language has all lessons; of others, the last lines of the tests count what is there.
+    `--missing` puts new sentences into the files; a reason for an exception stands with it."""
     assert sentences.untold(to) == []
     texts = ["…".join(parts) for _, parts, _ in sentences.literals()]
     assert [p for p in sentences.NOT_SAID if not any(re.fullmatch(p, t, re.S) for t in texts)] == []
@@ -243,7 +244,7 @@ def test_everything_that_the_course_can_say_to_a_reader_is_translated(to):
     ],
 )
 def test_a_new_sentence_of_the_program_is_found(parts, is_argument, monkeypatch):
-    (to, *_) = languages()
+    (to, *_) = filter(complete, languages())
     monkeypatch.setattr(sentences, "literals", lambda: [("new.py", parts, is_argument)])
     assert sentences.untold(to) == [f"new.py: {'…'.join(parts)!r}"]
 

@@ -2,17 +2,19 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from course_utils.desk.language import folders
-from course_utils.desk.translated import blocks, build, translated
-from tools import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in, translations
-from tools.translations import TRANSLATIONS, Language, differences, languages
+from course_utils.desk.translated import PLAY, blocks, build, translated
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, notebooks_in, sentences, site, translations
+from tools.translations import TRANSLATIONS, Language, complete, differences, languages
 from whywrong.hosting import MARKER
 
 HEADS = "Plain", "Title", "xx", "> old", "> changed"
 PLAIN = Language(TRANSLATIONS / "xx", *HEADS, {"bad": "a bad word"}, ())
+LESSON = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
 TERMS = Language(
     PLAIN.folder,
     *(*HEADS, {}),
@@ -56,18 +58,34 @@ def test_a_block_is_found_by_the_id_of_its_cell_and_comments_are_left_out():
         ("Well", "A bad word", ["a bad word: 'bad'"]),
         (r"$\text{source}$", r"$\text{Quelle}$", []),
         ("`a` is 1, `b` is 2", "`b` ist 2, `a` ist 1", []),
+        ("61,008 words", "61\N{NARROW NO-BREAK SPACE}008 Wörter", []),
+        ("61,008 words", "61.008 Wörter", ["number missing: 61008", "number too many: 61.008"]),
     ],
 )
 def test_a_difference_is_named(english, said, wrong):
     assert differences(english, said, PLAIN)[: len(wrong) or None] == wrong
 
 
-@pytest.fixture(scope="module", params=languages(), ids=lambda to: to.folder.name)
+@pytest.fixture(scope="module", params=[*languages(), None], ids=lambda to: to and to.folder.name)
 def edition(request, tmp_path_factory):
-    """A built edition and the folder of its translations."""
-    out = tmp_path_factory.mktemp("edition") / "notebooks"
-    build(request.param.folder, out)
-    return request.param, out
+    """A language and its edition, also for one that has only begun."""
+    made = tmp_path_factory.mktemp("edition")
+    to = request.param or begun(made / "xx")
+    build(to.folder, made / "notebooks")
+    return to, made / "notebooks"
+
+
+def begun(folder):
+    """A language with its settings, its terms and one cell."""
+    (folder / "1-averages").mkdir(parents=True)
+    settings = dict(zip(("name", "title", "html", "stale", "changed"), HEADS, strict=True))
+    toml = "".join(f'{key} = "{value}"\n' for key, value in settings.items())
+    (folder / "language.toml").write_text(toml, encoding="utf-8")
+    (folder / "terms.md").write_text("| English | Xx | note |\n|---|---|---|\n", encoding="utf-8")
+    first = next(iter(translations.cells(LESSON)))
+    file = folder / "1-averages" / "01_naive_mean.md"
+    file.write_text(f"<!-- {first} -->\nErste Zelle\n", encoding="utf-8")
+    return translations.language(folder)
 
 
 def test_an_edition_is_the_english_one_but_for_its_texts(edition):
@@ -80,14 +98,15 @@ def test_an_edition_is_the_english_one_but_for_its_texts(edition):
             if cell["cell_type"] == "markdown":
                 cell["source"] = own["source"]
             elif "pictured" in cell["metadata"].get("tags", []):  # of a poster with words
-                assert own["outputs"] != cell["outputs"]
+                said = bool(sentences.kept(to, "page").get(PLAY))
+                assert (own["outputs"] != cell["outputs"]) == said
                 cell["outputs"] = own["outputs"]
         assert theirs == ours
 
 
 def test_a_cell_without_a_translation_is_english_and_says_so(edition):
     to, out = edition
-    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    path = LESSON
     first, second, *_ = translations.cells(path)
     (out.parent / "own.md").write_text(f"<!-- {second} -->\nText\n", encoding="utf-8")
     made = translated(read(path), out.parent / "own.md", to.stale)["cells"]
@@ -110,6 +129,32 @@ def test_every_link_in_an_edition_leads_somewhere(edition):
                         assert (path.parent / file).exists(), (path.name, target)
                     if file.endswith("glossary.ipynb") and anchor:
                         assert f"#{name}" in anchors, (path.name, target)
+
+
+def test_a_language_begins_with_the_english_of_what_the_others_have(tmp_path):
+    """And `--missing` leaves a file alone in which nothing is missing."""
+    to = begun(tmp_path / "xx")
+    sentences.put_missing(to, "frame", {})
+    file = to.folder / "strings" / "frame.json"
+    frame = json.loads(file.read_text(encoding="utf-8"))
+    assert "{count:g} checks pass." in frame and not any(frame.values())
+    assert not complete(to) and sentences.total(to).startswith("0 of ")
+    text = json.dumps(dict.fromkeys(reversed(frame), "x"))
+    file.write_text(text, encoding="utf-8")
+    sentences.put_missing(to, "frame", {})
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_a_page_leads_to_the_languages_that_have_it(tmp_path, monkeypatch):
+    to = begun(tmp_path / "xx")
+    monkeypatch.setattr(site, "languages", lambda: [to])
+    first, second = (Path("1-averages", name) for name in ("01_naive_mean.ipynb", "02_x.ipynb"))
+    assert 'href="../xx/1-averages/01_naive_mean.html" lang="xx"' in site.other_languages(
+        first, None
+    )
+    assert "xx" not in site.other_languages(second, None)
+    assert "xx" not in site.other_languages(Path("exercises", "naive_mean.md"), None)
+    assert 'href="../../1-averages/02_x.html" lang="en"' in site.other_languages(second, to)
 
 
 def test_what_a_reader_has_written_stays(edition, tmp_path):
@@ -141,7 +186,7 @@ def test_new_minutes_are_put_into_the_translation_if_it_is_clear_where(before, a
 
 
 def test_a_translation_follows_its_cell_when_the_minutes_are_counted_anew(tmp_path, monkeypatch):
-    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    path = LESSON
     to = Language(tmp_path, *HEADS, {}, ())
     monkeypatch.setattr(translations, "languages", lambda: [to])
     file = translations.place(tmp_path, path)
@@ -189,7 +234,7 @@ def test_a_term_is_asked_for_and_the_longest_counts():
 
 def test_a_changed_sentence_makes_its_translation_stale(tmp_path, monkeypatch):
     """What is missing is put beside its English, and beside what was there before."""
-    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    path = LESSON
     english = translations.cells(path)
     first, second, *rest = english
     file = translations.place(tmp_path, path)
@@ -213,7 +258,7 @@ def test_a_changed_sentence_makes_its_translation_stale(tmp_path, monkeypatch):
 def test_an_earlier_translation_is_shown_if_only_prose_has_changed(
     now, shown, tmp_path, monkeypatch
 ):
-    path = SOLUTIONS / "1-averages" / "01_naive_mean.ipynb"
+    path = LESSON
     to, was = Language(tmp_path, *HEADS, {}, ()), "Two rows, so `x`."
     old, new = map(translations.text_id, (was, now))
     monkeypatch.setattr(translations, "languages", lambda: [to])

@@ -9,7 +9,8 @@ for names and numbers. A sentence that isn't there stays English: see `whywrong/
                                              only the English has changed, with both old texts
     python -m tools.sentences --still-true 01   the old translations are right for the new English
 
-The file `common.json` has the cards that every exercise can show: `--missing common`.
+The file `common.json` has the cards that every exercise can show: `--missing common`. For a new
+language, `--missing frame page` takes the English of its frame from the other languages.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ from whywrong.hosting import catalogue
 from . import ROOT, SOLUTIONS
 from .translations import Language, differences, languages, notebooks
 
-KINDS = "hints", "captions", "properties", "reasons", "cases", "misconceptions", "drawings"
+KINDS = (
+    *("hints", "captions", "properties", "reasons", "cases", "misconceptions", "drawings"),
+    *("sentences of code", "sentences of widgets"),
+)
 DRAWINGS = ROOT / "course_utils" / "show" / "drawings" / "texts.toml"
 COMMON = "common"  # to every exercise: errors of Python and PyTorch, and usual mistakes
 USUAL = ROOT / "whywrong" / "usual.md"
-FRAME = "frame", "page"  # sentences of Python code, and of widgets
+FRAME = dict(zip(("frame", "page"), KINDS[-2:], strict=True))
 # The code whose sentences these files may contain.
 SPEAKERS = (
     "whywrong",
@@ -145,7 +149,15 @@ def wanted() -> dict[str, dict[str, str]]:
             files[path.stem] = own
             seen |= own.keys()
     files[DRAWINGS.parent.name] = dict.fromkeys(_of_drawings(), "drawings")
+    for name, kind in FRAME.items():
+        files[name] = dict.fromkeys(_of_the_frame(name), kind)
     return files
+
+
+def _of_the_frame(name: str) -> Iterator[str]:
+    """Yield the program's sentences that some language has: `untold` finds the others."""
+    for to in languages():
+        yield from filter(is_said, _content(to, name))
 
 
 def _of_drawings() -> Iterator[str]:
@@ -188,7 +200,8 @@ def put_missing(to: Language, name: str, known: Mapping[str, str]) -> None:
         content[english] = own.get(english) or known.get(english, "")
         if not content[english] and (near := difflib.get_close_matches(english, unused, 1)):
             content[english] = [near[0], kept(to, name)[near[0]]]
-    _write(to, name, content)
+    if content != own:
+        _write(to, name, content)
 
 
 def still_true(to: Language, name: str) -> None:
@@ -226,7 +239,6 @@ def stale(to: Language) -> list[str]:
         for file in sorted((to.folder / "strings").glob("*.json"))
         for english in kept(to, file.stem)
         if english not in wanted().get(file.stem, ())
-        and not (file.stem in FRAME and is_said(english))
     ]
 
 
@@ -360,7 +372,7 @@ def covered(to: Language, names: list[str]) -> str:
         all_.update(wanted()[name].values())
         done.update(kind for english, kind in wanted()[name].items() if english in known)
     counts = ", ".join(f"{done[kind]} of {all_[kind]} {kind}" for kind in KINDS if all_[kind])
-    return f"{to.folder.name}: {counts}; {sum(len(kept(to, name)) for name in FRAME)} of the frame"
+    return f"{to.folder.name}: {counts}"
 
 
 def total(to: Language) -> str:

@@ -34,7 +34,7 @@ from whywrong.hosting import Exercise, catalogue, language, localised, speaking
 from . import EXERCISES, NOTEBOOKS, ROOT, SOLUTIONS, first_cell, live, one_run, site_exercises
 from .address import binder, colab, repository
 from .keys import digest
-from .translations import Language, languages, place
+from .translations import Language, complete, has, languages, place
 
 SITE = ROOT / "site"
 BUILD = SITE / "build"
@@ -490,12 +490,14 @@ def how_to(name: Path) -> str:
 
 
 def other_languages(name: Path, to: Language | None) -> str:
-    """Return links from a page to the same page in the other languages."""
+    """Return links from a page to the same page in English and in the languages that have it."""
     up = "../" * (len(name.parts) - 1 + (to is not None))
     page = name.with_suffix(".html").as_posix()
     others = [(f"{up}{page}", "en", "English")] if to else []
     others += [
-        (f"{up}{one.folder.name}/{page}", one.html, one.name) for one in languages() if one != to
+        (f"{up}{one.folder.name}/{page}", one.html, one.name)
+        for one in languages()
+        if one != to and (has(one, SOLUTIONS / name) if name.suffix == ".ipynb" else complete(one))
     ]
     links = (
         f'<a href="{at}" lang="{code}" hreflang="{code}">{name}</a>' for at, code, name in others

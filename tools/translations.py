@@ -54,6 +54,8 @@ TARGET = re.compile(r"(?<=\])\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|https?://[^\s
 TAG = re.compile(r"</?\w[^>\n]*>")
 HEADING = re.compile(r"^(#+) ", re.M)
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+# Not every language has commas between thousands, but each may have spaces that don't break.
+THOUSANDS = re.compile("(?<=\\d)[,\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}](?=\\d{3}(?!\\d))")
 COUNTED = re.compile(r"(\d+(?:\.\d+)?)(?: (?:minute|point|hour|sitting)s?\b)?")
 ROW = re.compile(r"^\|.*\|$", re.M)
 PAGE = MarkdownIt()
@@ -127,7 +129,8 @@ def put_missing(to: Language, path: Path) -> int:
     """Rewrite a notebook's file in the order of its cells, with the English of missing ones.
 
     The translation of an earlier text in the same place is kept: it is shown below a line that says
-    so if numbers, code and the like have stayed, else it is in a comment below the English.
+    so if numbers, code and the like have stayed, else it is in a comment below the English. A file
+    in which nothing is missing stays as it is.
 
     Returns:
         The number of cells without a translation.
@@ -152,9 +155,10 @@ def put_missing(to: Language, path: Path) -> int:
         elif id in before:
             said += f"\n<!-- {BEFORE}:\n{before[id][1]}\n-->"
         parts.append(f"<!-- {id} -->\n{said}\n")
-    file = place(folder, path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(parts), encoding="utf-8")
+    file, text = place(folder, path), "\n".join(parts)
+    if not file.exists() or file.read_text(encoding="utf-8").split() != text.split():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
     return sum(id not in done for id in english)
 
 
@@ -233,7 +237,7 @@ def _kept(text: str) -> dict[str, Counter[str]]:
         "formula": Counter(formulas),
         "link": Counter(targets),
         "tag": Counter(TAG.findall(rest)),
-        "number": Counter(NUMBER.findall(TAG.sub(" ", rest))),
+        "number": Counter(NUMBER.findall(THOUSANDS.sub("", TAG.sub(" ", rest)))),
         **_emphasis(text),
         "table row": Counter("|" for _ in ROW.findall(rest)),
     }
@@ -355,6 +359,16 @@ def recounted(said: str, before: str, after: str) -> str:
 def text_id(text: str) -> str:
     """Return the id that `editions` gives to a text cell."""
     return hashlib.sha1(f"markdown\n{text}".encode()).hexdigest()[:8]
+
+
+def has(to: Language, path: Path) -> bool:
+    """Return whether anything in a notebook is translated."""
+    return bool(translated(to.folder, path))
+
+
+def complete(to: Language) -> bool:
+    """Return whether a language has all lessons; one that is being added has only some."""
+    return all(has(to, path) for path in notebooks())
 
 
 def build_editions() -> None:

@@ -119,9 +119,8 @@ def test_search_from_disk_leads_to_the_words_and_to_lessons_first(site, chromium
     for slip in ("perplexty", "perplexiyt", "Perplexitty"):
         page.goto(f"{(site / 'search.html').as_uri()}?q={slip}")
         expect(results.first).to_contain_text("A tiny language model")
-    for to in languages():
-        page.goto(f"{(site / to.folder.name / 'search.html').as_uri()}?q=满纸胡话")
-        expect(results.filter(has_text="patient_a")).to_contain_text("病人 A")
+    page.goto(f"{(site / 'zh' / 'search.html').as_uri()}?q=满纸胡话")  # words without blanks
+    expect(results.filter(has_text="patient_a")).to_contain_text("病人 A")
     assert errors == []
     page.close()
 
