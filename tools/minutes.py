@@ -224,16 +224,11 @@ TOTALS = re.compile(
 )
 
 
-def state_totals(
-    page: Path,
-    points: Mapping[str, float],
-    ungraded: Collection[str] = (),
-    solutions: Path = SOLUTIONS,
-) -> None:
+def state_totals(page: Path, points: Mapping[str, float], ungraded: Collection[str] = ()) -> None:
     """Write into a page the total time of all lessons, and the points that are graded."""
     parts = [
         cells
-        for path in solutions.glob("*/*.ipynb")
+        for path in SOLUTIONS.glob("*/*.ipynb")
         for _, cells in sittings(nbformat.read(path, as_version=4).cells)
     ]
     hours = sum(count(cells, points).minutes for cells in parts) / 60

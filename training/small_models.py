@@ -61,12 +61,12 @@ def translator(steps: int, share: float = 0.0, seed: int = 0) -> Translator:
     return model.eval()
 
 
-def letters(seed: int = 0, steps: int = 1_000) -> tuple[TinyLM, list[float]]:
+def letters(seed: int = 0) -> tuple[TinyLM, list[float]]:
     """A model trained as in lesson 15, and its losses."""
     windows = modern.letters_and_windows()[1]
     with use_threads(1), seeded(seed):
         model = TinyLM(len(modern.LETTERS), 48, 3, modern.LENGTH, 2)
-        drawn = list(windows[torch.randint(len(windows), (steps, 16))])
+        drawn = list(windows[torch.randint(len(windows), (1_000, 16))])
         losses = train_lm(model, drawn, learning_rate=0.01)
     return model.eval(), losses
 

@@ -21,7 +21,7 @@ from whywrong.hosting import installed, package_folder
 
 from . import sandbox
 from .inside import wire
-from .sandbox import LIMITS, Limits
+from .sandbox import LIMITS
 from .watch import Watch
 
 HERE = Path(__file__).resolve().parent
@@ -79,8 +79,8 @@ class ForkServer(contextlib.AbstractContextManager):
     """A sandboxed process in which PyTorch, matplotlib and the course are loaded; if the instructor
     trusts submissions, a child process with the same rights."""
 
-    def __init__(self, trusted: bool = False, limits: Limits = LIMITS) -> None:
-        self.trusted, self.limits = trusted, limits
+    def __init__(self, trusted: bool = False) -> None:
+        self.trusted = trusted
         self.tier = sandbox.TRUSTED if trusted else sandbox.SANDBOX
         if not trusted:
             sandbox.demand()
@@ -107,10 +107,10 @@ class ForkServer(contextlib.AbstractContextManager):
             how |= {"env": environment, "cwd": self._folder}
         else:
             inside: Any = {"shown": {INSIDE: self._folder}, "environment": ENVIRONMENT}
-            argv = sandbox.command(argv, **inside, limits=self.limits)
+            argv = sandbox.command(argv, **inside)
         self._process = sandbox.launch(argv, pass_fds=(theirs.fileno(),), **how)
         theirs.close()
-        self._watch = Watch(self._process.pid, self._note, self.limits, bare=self.trusted)
+        self._watch = Watch(self._process.pid, self._note, LIMITS, bare=self.trusted)
         if not self._hears(b"ready", START_SECONDS):
             self._process.kill()
             self._process.wait()

@@ -222,9 +222,9 @@ def end(outside: psutil.Process) -> None:
                 first.kill()
 
 
-def await_end(processes: Iterable[psutil.Process], seconds: float = 5) -> None:
-    """Wait until processes have ended; zombies count as ended."""
-    until = time.monotonic() + seconds
+def await_end(processes: Iterable[psutil.Process]) -> None:
+    """Wait at most five seconds until processes have ended; zombies count as ended."""
+    until = time.monotonic() + 5
     for process in processes:
         with suppress(psutil.Error):
             while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < until:

@@ -129,15 +129,12 @@ class Grammar:
         pairs = self.pairs()
         return float(_entropy(pairs.flatten()) - _entropy(pairs.sum(dim=1)))
 
-    def entropy_rate(self) -> float:
-        """The loss of the best possible model late in a text, where it knows the state."""
-        return float(self.often @ _entropy(self.probability))
-
     def least_loss(self, T: int) -> float:
         """The lowest possible mean loss on windows of T words that begin anywhere.
 
         The value is exact, averaged over the T - 1 words that follow another word. Early in a
-        window, the state is still unknown, so this loss is above `entropy_rate`.
+        window, the state is still unknown, so this loss is above the grammar's
+        entropy rate.
 
         Raises:
             ValueError: T is less than 2, or the words reveal the state so slowly that there are too

@@ -201,8 +201,8 @@ def past_stays(model: ClinicModel) -> bool:
     return torch.allclose(model(ids)[:, :10], model(changed)[:, :10], atol=1e-3)
 
 
-def free_text(model: ClinicModel, beginning: str = "the dogs", length: int = CONTEXT + 1) -> str:
-    """A greedily generated text, one word longer than fits, followed by the error, if any."""
+def free_text(model: ClinicModel, beginning: str, length: int) -> str:
+    """A greedily generated text of this length, or its beginning and the error, if any."""
     ids = words.encode(beginning)[None]
     try:
         while ids.shape[1] < length:

@@ -93,19 +93,23 @@ def _weights(head: nn.Module, x: Tensor, hidden: Tensor | None = None) -> Tensor
     return attention.safe_masked_softmax(scores, hidden)
 
 
-def plural_share(words: list[str], silent: int | Sequence[int] = (), block: int = 1) -> float:
+def plural_share(words: list[str], silent: int | Sequence[int] = ()) -> float:
     """Return the probability that the start page's model gives to a plural verb after these words.
 
     Args:
-        silent: one or several heads of a block to ablate.
-        block: the block of these heads, 0 or 1.
+        silent: one or several heads of block 1 to ablate.
     """
-    return _plural_shares([words], silent, block).item()
+    return _plural_shares([words], silent, block=1).item()
 
 
 def mean_plural_share(subject: str, silent: int | Sequence[int] = (), block: int = 1) -> float:
     """Average `plural_share` over the 192 sentences like "the dogs near the cat", in which the
-    subject has this number, "many" or "one", and the nearer noun has the other number."""
+    subject has this number, "many" or "one", and the nearer noun has the other number.
+
+    Args:
+        silent: one or several heads to ablate.
+        block: the block of these heads, 0 or 1.
+    """
     other = {"many": "one", "one": "many"}[subject]
     sentences = [
         [END, "the", noun, place, "the", nearer]

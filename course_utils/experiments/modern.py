@@ -1,7 +1,7 @@
 """Lesson 16: models trained on the text of lesson 15, with the training steps of that lesson."""
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -30,10 +30,7 @@ def letters_and_windows() -> tuple[CharacterTokenizer, Tensor, Tensor]:
 
 
 def trained_loss(
-    make: Callable[[], nn.Module],
-    seed: int = 0,
-    loop: Callable[[nn.Module, Sequence[Tensor], float], list[float]] = train_lm,
-    steps: int = STEPS,
+    make: Callable[[], nn.Module], seed: int = 0, steps: int = STEPS
 ) -> tuple[nn.Module, float]:
     """Make a model, train it as in lesson 15, and return it with its held-out loss, in nats."""
     _, windows, unseen = letters_and_windows()
@@ -43,7 +40,7 @@ def trained_loss(
     chosen = torch.randint(len(windows), (steps, BATCH), generator=generator)
     batches = list(windows[chosen])  # steps of (B, T + 1)
     with watch_training(model, batches):
-        loop(model, batches, RATE)
+        train_lm(model, batches, RATE)
     return model, held_out_loss(model, unseen)
 
 

@@ -137,7 +137,7 @@ TRAINED = 16  # the number of tokens in training
 
 
 @cache
-def word_before(kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINISHED) -> Reader:
+def word_before(kind: str, seed: int = 0, parts: Parts = FINISHED) -> Reader:
     """Train a model with one block to predict, at each of 16 tokens, the previous word."""
     generator = torch.Generator().manual_seed(seed)
     model = _made(kind, TRAINED, 1, seed, parts)
@@ -146,19 +146,19 @@ def word_before(kind: str, seed: int = 0, steps: int = 200, parts: Parts = FINIS
         ids = torch.randint(WORDS, (64, TRAINED), generator=generator)
         return F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
 
-    descend(torch.optim.AdamW(model.parameters(), lr=3e-3), steps, loss)
+    descend(torch.optim.AdamW(model.parameters(), lr=3e-3), 200, loss)
     return model
 
 
-def shares_right(model: Reader, T: int, texts: int = 500) -> list[float]:
+def shares_right(model: Reader, T: int) -> list[float]:
     """Return the accuracy of predicting the previous word, at each of the tokens 1 to T - 1.
 
     Raises:
         Exception: a learned table has no row for a position; the error's type depends on the table.
     """
-    ids = torch.randint(WORDS, (texts, T), generator=torch.Generator().manual_seed(1_000))
+    ids = torch.randint(WORDS, (500, T), generator=torch.Generator().manual_seed(1_000))
     with torch.no_grad(), use_threads(1):
-        right = model(ids)[:, 1:].argmax(dim=-1) == ids[:, :-1]  # (texts, T - 1)
+        right = model(ids)[:, 1:].argmax(dim=-1) == ids[:, :-1]  # (500, T - 1)
     return right.float().mean(dim=0).tolist()
 
 
@@ -216,9 +216,9 @@ def beyond(
     return titled(figure, title, alt)
 
 
-def wave_lines(rows: Tensor, title: str, alt: str, groups: int = 4) -> Picture:
-    """Draw a table of positions `(T, C)` as lines, one panel per group of neighbouring channels."""
-    T, C = rows.shape
+def wave_lines(rows: Tensor, title: str, alt: str) -> Picture:
+    """Draw a table of positions `(T, C)` as lines, in four panels of neighbouring channels."""
+    (T, C), groups = rows.shape, 4
     size = C // groups
     figure, panels = plt.subplots(
         groups, 1, figsize=(6.6, 1.35 * groups + 0.6), sharex=True, layout="constrained"
@@ -276,7 +276,6 @@ def maps(
     label: str = "cosine",
     xlabel: str = "position",
     ylabel: str = "position",
-    inches: float = 2.15,
 ) -> Picture:
     """Draw maps of positions side by side on one scale, positive numbers blue, negative orange.
 
@@ -284,11 +283,10 @@ def maps(
         named: headings, each with a tensor that has one row per position.
         title, alt: the figure's title and its text alternative.
         label, xlabel, ylabel: the meaning of the colours, of the columns and of the rows.
-        inches: the width of a map.
     """
     largest = max(float(values.abs().max()) for values in named.values())
     norm = Normalize(-largest, largest)
-    size = (inches * len(named) + 0.9, inches + 0.75)
+    size = (2.15 * len(named) + 0.9, 2.9)
     figure, row = plt.subplots(1, len(named), figsize=size, layout="constrained", squeeze=False)
     for axes, (name, values) in zip(row[0], named.items(), strict=True):
         image = axes.imshow(values.detach().cpu(), cmap=SIGNED, norm=norm)
@@ -300,14 +298,14 @@ def maps(
     return titled(figure, title, alt)
 
 
-def hands(D: int, positions: Sequence[int], title: str, alt: str, base: float = 10000.0) -> Picture:
+def hands(D: int, positions: Sequence[int], title: str, alt: str) -> Picture:
     """Draw one dial per pair of D channels, with one hand per position: the rotated (1, 0)."""
     figure, row = plt.subplots(
         1, D // 2, figsize=(1.75 * D / 2 + 0.4, 3.0), layout="constrained", squeeze=False
     )
     circle = np.linspace(0, 2 * np.pi, 200)
     for i, axes in enumerate(row[0]):
-        rate = base ** (-2 * i / D)
+        rate = 10000.0 ** (-2 * i / D)
         axes.plot(np.cos(circle), np.sin(circle), color="#bbbbbb", linewidth=1)
         for shade, t in enumerate(positions):
             x, y = np.cos(t * rate), np.sin(t * rate)

@@ -73,21 +73,21 @@ def watch_training(
     model: nn.Module,
     batches: Sequence[Any],
     levels: Mapping[str, float] | None = None,
-    threads: int | None = 1,
     loss: Callable[[Tensor, Any], Tensor] = next_token_loss,
 ) -> Iterator[None]:
     """Show a live plot of the loss while a loop trains the model on these batches, in order.
+
+    The context uses one thread, so that losses don't depend on the number of cores, and other
+    programs on a busy machine delay training less.
 
     Args:
         model: the model to train.
         batches: the training data, each used once.
         levels: losses to compare with, by name, drawn as lines in the live plot.
-        threads: the number of threads; None uses all. With one thread, losses don't depend on the
-            number of cores, and other programs on a busy machine delay training less.
         loss: computes the loss from the model's output, `(B, T, V)`, and a batch.
     """
     losses: list[float] = []
-    with use_threads(threads), live_loss(len(batches), levels) as show:
+    with use_threads(1), live_loss(len(batches), levels) as show:
 
         def look(_: nn.Module, __: object, logits: Tensor) -> None:
             if show and model.training and len(losses) < len(batches):

@@ -5,7 +5,6 @@ for each of them, the English word that it attends to. Without a kernel, a table
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ def translating_line(
     *,
     layer: int = -1,
     head: int | None = None,
-    examples: Sequence[str] = (),
 ) -> TranslatingLine:
     """Show a model's French translation of a sentence, and the word that each French word attends
     to.
@@ -38,9 +36,8 @@ def translating_line(
         model: a translator of the toy French.
         text: the first sentence.
         layer, head: the decoder's layer and head to show; without a head, the mean over heads.
-        examples: sentences that the reader can choose.
     """
-    return TranslatingLine(model, layer, head, text=text, _examples=list(examples))
+    return TranslatingLine(model, layer, head, text=text)
 
 
 class TranslatingLine(WithTable):
@@ -50,7 +47,6 @@ class TranslatingLine(WithTable):
     _css = Path(__file__).parent / "attention_map" / "attention_map.css"
 
     text = traitlets.Unicode().tag(sync=True)
-    _examples: traitlets.List = traitlets.List().tag(sync=True)
     _shown = traitlets.Dict().tag(sync=True)
 
     def __init__(self, model: Translator, layer: int, head: int | None, **shown: Any) -> None:

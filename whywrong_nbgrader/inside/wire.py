@@ -71,17 +71,17 @@ def send(
 
 
 def receive(
-    source: socket.socket, left: Left | None = None, most: int = MAX_BYTES, words: int = MAX_WORDS
+    source: socket.socket, left: Left | None = None, words: int = MAX_WORDS
 ) -> tuple[dict[str, Any], bytes]:
     """Returns the next message.
 
     Raises:
         Ended: no further message will come.
         OutOfTime: the whole message did not arrive within the time limit.
-        BadMessage: it is not a message, or longer than `most` bytes of data or `words`.
+        BadMessage: it is not a message, or longer than `MAX_BYTES` of data or `words`.
     """
     length, size = HEAD.unpack(_exactly(source, HEAD.size, left))
-    if length > words or size > most:
+    if length > words or size > MAX_BYTES:
         raise BadMessage(f"a message of {length + size:,} bytes")
     text = _exactly(source, length, left)
     try:

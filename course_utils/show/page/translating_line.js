@@ -26,11 +26,7 @@ const ABOUT = "One row for each word written, one column for each word read; the
 
 /** @param {{ model: any, el: HTMLElement }} view */
 function render({ model, el }) {
-  const id = `english-${Math.random().toString(36).slice(2)}`;
-  const choices = model.get("_examples").map((value) => create("option", { value }));
-  const options = create("datalist", { id }, ...choices);
   const line = create("input", { type: "text", spellcheck: false });
-  line.setAttribute("list", id);
   const french = create("div", { className: "french", "aria-live": "polite" });
   const table = create("table");
   const about = create("p", { className: "hint" });
@@ -38,7 +34,6 @@ function render({ model, el }) {
     "div",
     { className: "attention-map translating-line", role: "group", "aria-label": "translating line" },
     labelled("English ", line),
-    options,
     french,
     create("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "weights" }, table),
     about,
