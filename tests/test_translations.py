@@ -1,7 +1,10 @@
 """Translations keep what the English has and use the table's terms; an old one is known as old."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -165,6 +168,24 @@ def test_what_a_reader_has_written_stays(edition, tmp_path):
     build(to.folder, tmp_path)
     assert mine.read_text(encoding="utf-8") == "my answers"
     assert (tmp_path / MARKER).read_text(encoding="utf-8").strip() == to.folder.name
+
+
+def test_make_lab_adds_a_new_lesson_to_an_edition_that_exists(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    edition = tmp_path / "translations" / "xx" / "notebooks"
+    for file in (edition.parent / "language.toml", edition / MARKER, tmp_path / "constraints.txt"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    make = ["make", "-n", "lab", "-o", ".venv/.lab"]
+    added = []
+    for _ in range(2):
+        told = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True, check=True)
+        added.append("course_utils.desk.translated" in told.stdout)
+        lesson = tmp_path / "notebooks" / "8-beyond" / "18_new.ipynb"
+        lesson.parent.mkdir(parents=True, exist_ok=True)
+        lesson.touch()
+        os.utime(edition / MARKER, (0, 0))
+    assert added == [False, True]
 
 
 @pytest.mark.parametrize(
