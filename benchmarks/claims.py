@@ -175,7 +175,9 @@ def lesson_12(seed: int) -> str:
                 told.append(f"aligned {translating.best_aligned_head(model, unseen[:30])[2]:.2f}")
             if not share and steps == 75:
                 found = translating.judged(beam_translate, model, unseen[:100], [1, 2, 4])
-                told.append(", ".join(f"width {w} {row.right:.2f}" for w, row in found.items()))
+                told += [
+                    f"width {w} {r.right:.2f}, {r.missed:.2f} missed" for w, r in found.items()
+                ]
     return "; ".join(told)
 
 
