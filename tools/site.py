@@ -80,9 +80,6 @@ ADDED = re.compile(
     r'(?<=aria-label=")(?:Lessons|On this page|table|formula)(?=")|(?<=<h1>)Search(?=</h1>)'
 )
 HIDE = {"Show a solution": "Hide a solution", "Show the imports": "Hide the imports"}
-TRY = (
-    "Where this leads, you can try at once: here is a model made of the parts that you will build."
-)
 FOR_EXAMPLE = "An answer that people often give, and the card that answers it:"
 ON_THE_START_PAGE = "masked_softmax"  # the exercise whose card it shows
 OF_A_READER = re.compile(r"^\w+: yours runs here.*\n?", re.M)  # who has written nothing here
@@ -508,7 +505,7 @@ def other_languages(name: Path, to: Language | None) -> str:
 def _start(cells: list[NotebookNode], to: Language | None = None) -> list[NotebookNode]:
     """The start page: the model first, no cell to run, and the table of contents."""
     first = cells[0]
-    first.source = first.source.rpartition("\n\n")[0] + f"\n\n{localised(TRY)}"  # no cell to select
+    first.source = first.source.rpartition("\n\n")[0]  # there is no cell to select
     shown = [c for c in cells if c.cell_type == "markdown" or c.outputs]
     shown = [c for c in shown if "progress()" not in c.source]
     for cell in shown:

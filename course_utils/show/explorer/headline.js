@@ -1,5 +1,5 @@
-/** One box: the sentence with an arc from a word to those that a head attends to, the button that
- * switches the head off, and what this changes. */
+/** One box: the sentence with an arc from a word to those that a head attends to, what the head does,
+ * the button that switches it off, and what this changes. */
 
 import { create as make, shield } from "../page/nodes.js";
 import { speak } from "../page/said.js";
@@ -51,7 +51,8 @@ function learned({ onward }) {
 /** The explorer with the box alone. @param {Record<string, string>} said the reader's language */
 export function drawExplorer(state, act, said) {
   const headline = drawHeadline(state, act);
-  const root = make("section", { className: "explorer", tabIndex: -1 }, headline.box);
+  const below = state.gap && state.pairs.length ? [learned(state)] : [];
+  const root = make("section", { className: "explorer", tabIndex: -1 }, headline.box, ...below);
   root.setAttribute("aria-label", "A small language model, whole");
   shield(root);
   speak(root, said);
@@ -84,8 +85,7 @@ function drawHeadline(state, act) {
     box.scrollIntoView({ block: "nearest", behavior }); // on a phone, what changes may be below
   });
   const pairs = drawPairs(state);
-  box.append(make("div", { className: "line" }, above, words), make("div", { className: "act" }, button, said), pairs.box);
-  if (state.pairs.length) box.append(learned(state));
+  box.append(make("div", { className: "line" }, above, words), make("div", { className: "act" }, said, button), pairs.box);
 
   const middle = (t) => words.children[t].offsetLeft + words.children[t].offsetWidth / 2;
   const drawArcs = () => {
