@@ -2,15 +2,15 @@
 
 import math
 import re
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from tools import ROOT
+from tools import ROOT, rules
 from tools.matrix import answers, cells
+from tools.sizes import NoLetters, coinciding, sizes
 from whywrong import Draw, Observation, Property, check_exercise, same
 from whywrong._checker import InProcess
 from whywrong._judging import judge
@@ -18,13 +18,10 @@ from whywrong._quizzes import filled
 from whywrong.hosting import cached_key, catalogue
 from whywrong_nbgrader.verdicts import facts
 
-from .sizes import coinciding, sizes
-
 COURSE = catalogue()
 EXERCISES = list(COURSE)
 CODE = [e for e in EXERCISES if e.kind != "quiz"]
 QUIZZES = [e for e in EXERCISES if e.kind == "quiz"]
-MISCONCEPTIONS = [(e, m) for e in EXERCISES for m in e.misconceptions]
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.id)
 each_with_code = pytest.mark.parametrize("exercise", CODE, ids=lambda e: e.id)
@@ -35,19 +32,7 @@ each_quiz = pytest.mark.parametrize("exercise", QUIZZES, ids=lambda e: e.id)
 
 @each_exercise
 def test_an_exercise_has_enough_of_everything(exercise):
-    few, many = {"quiz": (4, 40), "function": (5, 24), "class": (10, 32)}[exercise.kind]
-    assert few <= len({m.id for m in exercise.misconceptions}) <= many
-    kinds = [cell.kind for cell in cells(exercise)]
-    assert kinds.count("other right") >= (2 if exercise.kind == "quiz" else 3)
-    outside = kinds.count("not in catalogue") + kinds.count("first attempt")
-    assert outside >= 5 or exercise.kind == "quiz"
-    assert 2 <= len(exercise.hints) <= 3
-
-
-@each_exercise
-def test_points_survive_as_text(exercise):
-    assert exercise.points > 0
-    assert exercise.points * 4 == int(exercise.points * 4)
+    assert [*rules.enough(exercise, [cell.kind for cell in cells(exercise)])] == []
 
 
 def test_every_answer_has_an_exercise():
@@ -60,28 +45,17 @@ def test_every_answer_has_an_exercise():
 
 
 @each_exercise
-def test_sentences_are_whole(exercise):
-    for m in exercise.misconceptions:
-        for sentence in m.advice:
-            assert sentence[-1] in ".?!…`", (m.id, sentence)
-            assert sentence[0].isupper() or not sentence[0].isalpha(), (m.id, sentence)
-            assert len(sentence) <= 230, (m.id, sentence)
-            assert sentence.count("`") % 2 == 0, (m.id, sentence)
-    for text in (*exercise.hints, *(p.text for p in exercise.properties)):
-        assert text == text.strip() and text.count("`") % 2 == 0, text
-
-
-def test_ids_are_words():
-    wrong = [m.id for _, m in MISCONCEPTIONS if not m.id.replace("_", "").isalnum()]
-    assert wrong == []
-    assert [m.id for _, m in MISCONCEPTIONS if m.id != m.id.lower()] == []
+def test_sentences_are_whole_and_ids_are_words(exercise):
+    assert [*rules.sentences(exercise)] == []
 
 
 def test_one_sentence_has_one_id():
-    ids = defaultdict(set)
-    for _, m in MISCONCEPTIONS:
-        ids[m.what].add(m.id)
-    assert {what: names for what, names in ids.items() if len(names) > 1} == {}
+    assert [*rules.one_id(EXERCISES, EXERCISES)] == []
+
+
+@each_exercise
+def test_each_exercise_is_alone_in_its_place(exercise):
+    assert [*rules.order(exercise)] == []
 
 
 # ---------------------------------------------------------------- cases
@@ -121,31 +95,10 @@ def quick_to_draw(monkeypatch):
 
 
 @each_with_code
-@pytest.mark.parametrize("seeds", [2, pytest.param(20, marks=more_seeds)])
-def test_one_case_is_typical(exercise, seeds, quick_to_draw):
-    for seed in range(seeds):
-        typical = [c for c in exercise.cases(seed) if "typical" in c.roles]
-        assert len(typical) == 1
-        assert typical[0].refuses is None and "small" not in typical[0].roles
-
-
-@each_with_code
-def test_each_case_has_a_name_of_its_own(exercise):
-    names = [c.name for c in exercise.cases(0)]
-    assert len(set(names)) == len(names)
-
-
-@each_with_code
 @pytest.mark.parametrize("seeds", [3, pytest.param(200, marks=more_seeds)])
-def test_sizes_differ(exercise, seeds, quick_to_draw):
-    """Whatever the seed, no two sizes of a case can be confused."""
-    wrong = {
-        f"{case.name}: {said}"
-        for seed in range(seeds)
-        for case in exercise.cases(seed)
-        for said in coinciding(exercise, case)
-    }
-    assert sorted(wrong) == []
+def test_cases_and_sizes_differ(exercise, seeds, quick_to_draw):
+    """Whatever the seed, one case is typical, and no two sizes of a case can be confused."""
+    assert [*rules.cases_differ(exercise, range(seeds))] == []
 
 
 def typical(name):
@@ -201,15 +154,8 @@ def test_sizes_of_heads_and_of_weights_are_known_and_an_input_without_letters_is
     planted = replace(case, inputs={"x": torch.zeros(2, 5, 9), "num_heads": 3})
     assert "D and H are both 3" in coinciding(exercise, planted)
     assert {"d_in", "d_out", "B"} <= sizes(*typical("copy_linear_to_matrix")).keys()
-    with pytest.raises(KeyError):
+    with pytest.raises(NoLetters, match="dimensions of y are missing"):
         coinciding(exercise, replace(case, inputs={"y": torch.zeros(2, 2)}))
-
-
-@each_with_code
-def test_no_property_looks_for_a_role_that_is_missing(exercise):
-    for seed in (0, 1):
-        roles = {role for c in exercise.cases(seed) for role in c.roles}
-        assert {p.role for p in exercise.properties if p.role} <= roles
 
 
 def test_a_gate_that_looks_for_a_missing_role_is_an_error():
@@ -219,6 +165,55 @@ def test_a_gate_that_looks_for_a_missing_role_is_an_error():
         cached_key(exercise, 0)
     report = check_exercise(exercise, lambda x: x)
     assert "The exercise itself is faulty" in report.message and "gate" in report.message
+
+
+# ---------------------------------------------------------------- what is said of a broken rule
+
+NAIVE, SUMS = COURSE.find("naive_mean"), COURSE.find("attention_scores")
+
+
+def said(what):
+    """An idea with this sentence."""
+    return replace(NAIVE.misconceptions[0], what=what)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (rules.enough(replace(NAIVE, hints=("One.",)), []), "1 hints instead of 2 or 3"),
+        (rules.enough(replace(NAIVE, misconceptions=()), []), "0 misconceptions; a function has"),
+        (rules.enough(replace(NAIVE, points=0.3), []), "0.3 points; they are a multiple of 0.25"),
+        (rules.enough(NAIVE, ["other right"]), "1 right answers, with the one in the text"),
+        (rules.enough(NAIVE, ["first attempt"]), "1 wrong answers instead of 5"),
+        (rules.sentences(replace(NAIVE, misconceptions=(said("No stop"),))), "punctuation"),
+        (rules.sentences(replace(NAIVE, misconceptions=(said("small."),))), "capital letter"),
+        (rules.sentences(replace(NAIVE, misconceptions=(said("Lo" * 200 + "."),))), "over 230"),
+        (rules.sentences(replace(NAIVE, hints=("A `tick.",))), "odd number of backticks"),
+        (
+            rules.one_id([NAIVE], [NAIVE, replace(SUMS, misconceptions=(
+                replace(NAIVE.misconceptions[0], id="another"),))]),
+            "has two ids",
+        ),
+        (rules.cases_differ(replace(NAIVE, cases=lambda seed: []), [0]), "exactly one case"),
+        (
+            rules.cases_differ(replace(NAIVE, cases=lambda seed: NAIVE.cases(seed) * 2), [0]),
+            "two cases have the same name",
+        ),
+    ],
+)  # fmt: skip
+def test_a_broken_rule_is_named(found, expected):
+    assert expected in "\n".join(found)
+
+
+def test_two_exercises_in_one_place_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(rules, "EXERCISES", tmp_path)
+    folder = tmp_path / NAIVE.lesson
+    folder.mkdir(parents=True)
+    for id, after in (("naive_mean", "first"), ("new", "first"), ("first", ""), ("last", "new")):
+        head = f"points: 1\nafter: {after}" if after else "points: 1"
+        (folder / f"{id}.md").write_text(f"---\n{head}\n---\n")
+    (fault,) = rules.order(NAIVE)
+    assert fault.startswith("new also has `after: first`; the one that comes second in the lesson")
 
 
 # ---------------------------------------------------------------- stubs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tools.attempts import with_points
-from tools.matrix import KINDS, cells, faults
+from tools.matrix import KINDS, cells, faults, main, rules_broken
 from whywrong.hosting import catalogue
 
 EXERCISES = list(catalogue())
@@ -93,6 +93,22 @@ def test_other_symptoms_than_the_stored_ones_are_a_fault(monkeypatch):
     cell, report = naive_mean("misconception")
     monkeypatch.setattr("tools.matrix.broken", lambda *of: {"values": [99]})
     assert "breaks {'values': [99]}" in cell.fault(report)
+
+
+def test_a_wrong_name_is_said_in_one_line(capsys):
+    assert main(["no_such_exercise"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("no_such_exercise is neither an exercise nor")
+
+
+def test_answers_that_are_missing_break_a_rule(monkeypatch):
+    naive = catalogue().find("naive_mean")
+    assert rules_broken(naive) == []
+    monkeypatch.setattr("tools.matrix.cells", lambda e: iter(()))
+    assert [said.partition(" instead")[0] for said in rules_broken(naive)] == [
+        "0 right answers, with the one in the text,",
+        "0 wrong answers",
+    ]
 
 
 ATTEMPTS = """\

@@ -76,8 +76,8 @@ def _attempts(section: Section, path: Path) -> Iterator[Attempt]:
         said = FORM.fullmatch(prose.strip())
         if not said or not code:
             raise TextError(
-                f"first-attempts.md, line {one.first}: expected `Named: id` and `Points: number`, "
-                "then the answer."
+                f"first-attempts.md, line {one.first}: {one.title!r} needs a line `Named: id`, an "
+                "empty line, and the answer, indented by four spaces."
             )
         ids = tuple(n.strip() for n in said[1].split("+"))
         named = {"nothing": (), "right": None}.get(said[1], ids)

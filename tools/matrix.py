@@ -6,7 +6,8 @@ prints one line per answer: its points, and the misconception named. The last li
 largest error of a right answer, as a share of the error that is allowed, and count the answers that
 are not judged as they should be; the exit status is 1 if there are any. `--keep`
 stores the symptoms of misconceptions (exercises/symptoms.json), and the points in the entries of
-first attempts; review the diff. Then it prints the answers that are not judged as they should be.
+first attempts; review the diff. Then it prints the rules that the exercise breaks (tools/rules.py)
+and the answers that are not judged as they should be.
 `--seeds` tries only right answers, on N seeds drawn as in grading, and prints the largest share for
 each exercise. Seeds can't show that rounding refuses one right answer in a million; a share of at
 most `MOST` can.
@@ -39,7 +40,7 @@ from whywrong._observation import measured
 from whywrong._quizzes import filled
 from whywrong.hosting import AnswerKey, Exercise, catalogue, run
 
-from . import ANSWERS, EXERCISES
+from . import ANSWERS, EXERCISES, rules
 from .attempts import attempts, attempts_of, with_points
 from .keys import cached_key
 
@@ -300,7 +301,15 @@ def _keep(exercises: Sequence[Exercise]) -> int:
     attempts.cache_clear()
     vars(catalogue())["symptoms"] = kept_symptoms(SYMPTOMS)
     print(f"stored: {', '.join(e.id for e in ours) or 'nothing, the course has no such exercise'}")
-    return _print_matrix(exercises, only_wrong=True)
+    broken_rules = [f"{e.id}: {said}" for e in ours for said in rules_broken(e)]
+    print("\n".join(broken_rules), end="\n" * bool(broken_rules))
+    return _print_matrix(exercises, only_wrong=True) or bool(broken_rules)
+
+
+def rules_broken(exercise: Exercise) -> list[str]:
+    """The rules for exercises of the course that this one breaks, in words."""
+    kinds = [cell.kind for cell in cells(exercise)]
+    return [*rules.broken(exercise, kinds, list(catalogue()))]
 
 
 def _in_lines(found: dict[str, dict[str, Any]]) -> str:
@@ -322,8 +331,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         exercises = chosen(parsed.names)
-    except ValueError as error:
-        parser.error(str(error))
+        for lesson in {e.lesson for e in exercises}:
+            attempts(lesson)
+    except ValueError as error:  # also a fault in a text
+        print(error, file=sys.stderr)
+        return 2
     os.environ.setdefault("COURSE_CHECK_SECONDS", "60")  # allows for busy machines
     torch.set_num_threads(1)  # at these sizes, a second thread waits more than it helps
     if parsed.keep:

@@ -28,7 +28,7 @@ ABOUT_LESSONS = (
 )
 # Tests in these files about all lessons at once.
 ABOUT_ALL = (
-    *("one_sentence", "ids_are_words", "answer_has_an_exercise", "graded_once", "every_link"),
+    *("one_sentence", "answer_has_an_exercise", "graded_once", "every_link"),
     *("105_minutes", "30_minutes", "every_term", "up_to_date_with_solutions", "test_layers"),
 )
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"

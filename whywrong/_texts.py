@@ -87,7 +87,7 @@ class Section:
     def sections(self, mark: str) -> Iterator[Section]:
         """The sections below headings of this level, such as `## `."""
         begins = [i for i, line in enumerate(self.lines) if line.startswith(mark)]
-        for begin, end in zip(begins, [*begins[1:], len(self.lines)], strict=True):
+        for begin, end in zip(begins, [*begins[1:], len(self.lines)], strict=False):
             title = self.lines[begin].removeprefix(mark).strip()
             yield Section(title, self.lines[begin + 1 : end], self.first + begin + 1)
 
@@ -153,6 +153,10 @@ class Text:
             self.refuse(1, "`graded:` should be `no`, or left out")
         return head, end + 1
 
+    def line_of(self, field: str) -> int:
+        """The number of the line in the head that gives this field."""
+        return 1 + next(i for i, line in enumerate(self.lines) if line.startswith(f"{field}:"))
+
     def refuse(self, line: int, why: str) -> NoReturn:
         raise TextError(f"{self.path.parent.name}/{self.path.name}, line {line}: {why}.")
 
@@ -201,6 +205,9 @@ class Text:
 
     def _misconceptions(self, section: Section) -> Iterator[Misconception]:
         said: dict[str, str] = {}
+        for number, text in enumerate(section.lines, section.first):
+            if " => " in text and not text.startswith("    "):
+                self.refuse(number, "an edit is indented by four spaces")
         for prose, code, line in section.blocks():
             new = labelled(prose)
             if "as_in" in new:
@@ -356,7 +363,7 @@ def exercise_from(text: Text, package: str) -> Exercise:
 def _rules(text: Text, module: ModuleType) -> Rules:
     return Rules(
         uses=text.words("uses"),
-        same_as=tuple(_found(w) if "." in w else w for w in text.words("same_as")),
+        same_as=tuple(_found(text, "same_as", w) if "." in w else w for w in text.words("same_as")),
         forbidden=getattr(module, "forbidden", ()),
         forbidden_text=text.head.get("forbidden_text", ""),
         as_found=_finished(text, "as_found"),
@@ -399,9 +406,12 @@ def _module(text: Text, name: str) -> ModuleType | None:
 
 
 def _finished(text: Text, field: str) -> Any:
-    return _found(text.head[field]) if field in text.head else None
+    return _found(text, field, text.head[field]) if field in text.head else None
 
 
-def _found(path: str) -> Any:
+def _found(text: Text, field: str, path: str) -> Any:
     module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (AttributeError, ImportError, ValueError):
+        text.refuse(text.line_of(field), f"`{field}` names {path}, which does not exist")

@@ -98,8 +98,14 @@ FAULTS = {
     "an edit found nowhere": (TEXT.replace("x + x =>", "x - x =>"), 18, "once in the right"),
     "an edit found twice": (TEXT.replace("x + x =>", "x =>"), 18, "not 3 times"),
     "no edit": (TEXT.replace("x + x => x * x", "x * x"), 18, "is not an edit"),
+    "an edit that isn't indented": (TEXT.replace("    x + x =>", "  x + x =>"), 18, "four spaces"),
+    "a part that isn't there": (
+        TEXT.replace("points: 1", "points: 1\nfinished: math.no_part"),
+        *(3, "`finished` names math.no_part, which does not exist"),
+    ),
     "no reason": (TEXT.replace("Why: It differs.\n", ""), 13, "lacks why"),
     "nothing shared": (TEXT.replace("Look:", "As in: none\nLook:"), 14, "no section squared"),
+    "a head alone": ("---\npoints: 1\n---\n", 1, "`# Right answer`"),
     "no answer": (TEXT.replace("# Right answer", "# Wrong answer"), 1, "`# Right answer`"),
 }
 

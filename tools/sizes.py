@@ -32,6 +32,14 @@ USUAL = {
 }
 
 
+class NoLetters(ValueError):
+    """The letters of an input's or a weight's dimensions aren't known, or their number is wrong."""
+
+    def __init__(self, name: str, why: str = "are missing") -> None:
+        super().__init__(f"the letters for the dimensions of {name} {why}")
+        self.name = name
+
+
 def letters_of(exercise: Exercise) -> dict[str, str | None]:
     """The exercise's own."""
     module = sys.modules[f"exercises.{exercise.lesson.replace('/', '.')}.{exercise.id}"]
@@ -135,9 +143,11 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
     }
     for name, value in seen.items():
         if name in letters and not isinstance(value, dict):
-            yield from _input(letters[name], value)
+            yield from _input(name, letters[name], value)
         elif isinstance(value, Tensor) or (isinstance(value, int) and name in usual):
-            yield from _input(usual[name], value)
+            if name not in usual:
+                raise NoLetters(name)
+            yield from _input(name, usual[name], value)
         elif isinstance(value, dict) and name not in letters:  # a module's parameters
             yield from _weights(value, letters)
     yield from _weights(case.options.get("weights", {}), letters)
@@ -155,12 +165,12 @@ def _named(exercise: Exercise, case: Case) -> Iterator[tuple[str, int]]:
             yield ("d_head" if name == "wrapper" else "d_out"), width
 
 
-def _input(letters: str | None, value: Any) -> Iterator[tuple[str, int]]:
+def _input(name: str, letters: str | None, value: Any) -> Iterator[tuple[str, int]]:
     if letters is None or value is None:
         return
     if isinstance(value, tuple) and any(isinstance(v, Tensor) for v in value):
         for one in value:
-            yield from _input(letters, one)
+            yield from _input(name, letters, one)
         return
     shape = _shape(value)
     if letters == "…":
@@ -172,6 +182,8 @@ def _input(letters: str | None, value: Any) -> Iterator[tuple[str, int]]:
         pairs = zip(reversed(letters.split()[1:]), reversed(shape), strict=False)
         yield from (pair for pair in pairs if pair[1] != 1)
     else:
+        if len(letters.split()) != len(shape):
+            raise NoLetters(name, f"are {letters}, but its shape is {tuple(shape)}")
         pairs = zip(letters.split(), shape, strict=True)
         yield from (pair for pair in pairs if pair[0] != "1")
 
@@ -200,7 +212,9 @@ def _weights(weights: dict[str, Tensor], own: dict[str, str | None]) -> Iterator
 @cache
 def _told_by(name: str) -> tuple[int | None, list[str]]:
     """The number of a weight's head, if any, and the weight's letters."""
-    (letters,) = [w for pattern, w in WEIGHTS.items() if re.fullmatch(pattern, name)]
+    letters = next((w for pattern, w in WEIGHTS.items() if re.fullmatch(pattern, name)), None)
+    if letters is None:
+        raise NoLetters(name)
     head = re.match(r"heads\.(\d+)\.", name)
     return int(head[1]) if head else None, letters.split()
 
