@@ -18,7 +18,7 @@ from matplotlib import pyplot as plt
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, one_run, site, site_exercises
+from tools import NOTEBOOKS, ROOT, SOLUTIONS, editions, first_cell, one_run, site, site_exercises
 from tools.editions import annotate, normalise
 from tools.translations import complete, languages
 from whywrong import Report
@@ -177,6 +177,29 @@ def test_running_a_notebook_twice_writes_the_same_bytes(tmp_path):
     assert last == "0.0", "an author's own progress must not be stored in the course"
 
 
+def test_the_first_code_cell_is_added_to_a_lesson_that_has_none_and_only_once():
+    lesson = code("x = 1")
+    lesson.cells.insert(0, new_markdown_cell("# 18 · A lesson"))
+    first_cell.put(lesson)
+    assert [cell.source for cell in lesson.cells] == ["# 18 · A lesson", "x = 1"]
+    for _ in range(2):
+        first_cell.put(lesson, add=True)
+        said = [cell.source for cell in lesson.cells]
+        assert said == ["# 18 · A lesson", first_cell.text(), "x = 1"]
+
+
+def test_an_author_is_told_which_rows_are_missing(tmp_path):
+    (tmp_path / "9-next").mkdir()
+    (tmp_path / "9-next" / "18_next.ipynb").touch()
+    readme, start = tmp_path / "README.md", tmp_path / "index.ipynb"
+    readme.write_text("| [18 Next](notebooks/9-next/18_next.ipynb) | count |")
+    start.write_text("| [18 Next](9-next/18_next.ipynb) | count |")
+    assert editions.missing_rows(tmp_path, readme) == []
+    readme.write_text("")
+    row = "README.md has no row for 18_next: | [...](notebooks/9-next/18_next.ipynb) | ... |"
+    assert editions.missing_rows(tmp_path, readme) == [row]
+
+
 def test_a_cell_that_raises_stops_the_build(tmp_path):
     path = tmp_path / "lesson.ipynb"
     nbformat.write(code("1 / 0"), path)
@@ -291,7 +314,8 @@ def test_every_term_of_the_glossary_is_linked_where_its_lesson_first_uses_it():
     assert len(terms) == entries.count("### ") >= 70
     for term, lesson in terms.items():
         link = f"](../glossary.ipynb#{term.replace(' ', '-')})"
-        assert sum(link in c.source for c in read(SOLUTIONS / lesson).cells) == 1, (term, lesson)
+        links = sum(link in c.source for c in read(SOLUTIONS / lesson).cells)
+        assert links == 1, f"{lesson} must link {term!r} once, at its first use: [{term}{link}"
     known = {term.replace(" ", "-") for term in terms}
     for path in SOLUTIONS.glob("*/*.ipynb"):
         text = "\n".join(cell.source for cell in read(path).cells)

@@ -137,6 +137,16 @@ def test_a_lesson_of_one_sitting_states_its_minutes():
     assert notebook == before
 
 
+@pytest.mark.parametrize(("words", "promise"), [(130, "1 minute"), (260, "2 minutes")])
+@pytest.mark.parametrize("before", ["1 minute", "9 minutes"])
+def test_the_minutes_of_a_short_lesson_are_counted_too(before, words, promise):
+    notebook = new_notebook(
+        cells=[text(f"# 01\n\nIt takes about {before}."), text("word " * words)]
+    )
+    state(notebook, POINTS)
+    assert notebook.cells[0].source.endswith(f"about {promise}.")
+
+
 def test_each_of_several_sittings_states_its_own():
     notebook = new_notebook(
         cells=[

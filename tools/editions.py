@@ -201,7 +201,8 @@ def bring(path: Path, points: dict[str, float], run: bool = True) -> bool:
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
     old = nbformat.reads(before, as_version=4).cells
-    first_cell.put(notebook)
+    is_lesson = SOLUTIONS in path.parents and path.parent != SOLUTIONS
+    first_cell.put(notebook, add=run and is_lesson)
     annotate(notebook, points, catalogue().ungraded())
     if run:
         execute(notebook, path.parent)
@@ -309,6 +310,18 @@ def _picture() -> NotebookNode:
     return nbformat.v4.new_output("display_data", {"text/html": POSTER.format(play=PLAY)})
 
 
+def missing_rows(solutions: Path = SOLUTIONS, readme: Path = ROOT / "README.md") -> list[str]:
+    """Say which lessons have no row in the README or on the start page: authors write the rows."""
+    missing = []
+    for page, folder in ((readme, f"{NOTEBOOKS.name}/"), (solutions / START_PAGE, "")):
+        text = page.read_text(encoding="utf-8")
+        for path in sorted(solutions.glob("*/*.ipynb")):
+            link = f"]({folder}{path.parent.name}/{path.name})"
+            if link not in text:
+                missing.append(f"{page.name} has no row for {path.stem}: | [...{link} | ... |")
+    return missing
+
+
 def main(arguments: list[str]) -> None:
     """Run the named notebooks, or all of solutions/, then build the student edition.
 
@@ -332,7 +345,7 @@ def main(arguments: list[str]) -> None:
     (SOLUTIONS / START_PAGE).write_text(written(start), encoding="utf-8")
     make_student_edition()
     translations.build_editions()
-    print(f"{NOTEBOOKS.name}/ is up to date with {SOLUTIONS.name}/")
+    print(f"{NOTEBOOKS.name}/ is up to date with {SOLUTIONS.name}/", *missing_rows(), sep="\n")
 
 
 if __name__ == "__main__":

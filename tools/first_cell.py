@@ -1,12 +1,14 @@
 """The first code cell of every lesson: it imports the course, or says how to get it and stops.
 
-`python -m tools.editions --tidy` writes it into all lessons, without running anything. Colab's
-remedy has the address in pyproject.toml, if there is one.
+`python -m tools.editions` adds it to a lesson that has none. With `--tidy`, it writes it into all
+lessons that have it, without running anything. Colab's remedy has the address in pyproject.toml,
+if there is one.
 """
 
 from __future__ import annotations
 
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 
 from .address import declared, install
 
@@ -35,8 +37,11 @@ def text() -> str:
     return TEXT.format(remedy=remedy)
 
 
-def put(notebook: NotebookNode) -> None:
-    """Write it where a notebook has one, in place."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    if code and code[0].source.startswith(BEGINS):
-        code[0].source = text()
+def put(notebook: NotebookNode, add: bool = False) -> None:
+    """Write it where a notebook has one, in place; with `add`, also where it has none."""
+    is_code = [cell.cell_type == "code" for cell in notebook.cells]
+    at = is_code.index(True) if True in is_code else len(is_code)
+    if at < len(is_code) and notebook.cells[at].source.startswith(BEGINS):
+        notebook.cells[at].source = text()
+    elif add:
+        notebook.cells.insert(at, new_code_cell(text()))

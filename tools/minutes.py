@@ -49,7 +49,7 @@ HEADING = re.compile(r"^#{1,2} .*", re.M)
 SECTION = re.compile(r"^## .*", re.M)
 PREDICTION = re.compile(r"\*\*(?:predict|guess)", re.I)
 STATED = re.compile(r"(?<=\()(?P<about>about )?\d+ minutes?(?=\)$)", re.M)
-PROMISED = re.compile(r"\babout\s+\d+\s+minutes\b")
+PROMISED = re.compile(r"\babout\s+\d+\s+minutes?\b")
 EXERCISE = re.compile(r"^### Exercise: `(\w+)`", re.M)
 DIFFICULTY = re.compile(r"^(\*Difficulty: [●○]{3}) · .*\*$", re.M)
 
@@ -159,7 +159,7 @@ def state(
     cells = notebook.cells
     parts = sittings(cells)
     if len(parts) == 1 and cells and cells[0].cell_type == "markdown":
-        promise = f"about {count(cells, points).minutes} minutes"
+        promise = f"about {_number(count(cells, points).minutes, 'minute')}"
         cells[0].source = PROMISED.sub(promise, cells[0].source, count=1)
     for name, part in parts:
         for _, cell in _texts(part):

@@ -30,6 +30,7 @@ ABOUT_LESSONS = (
 ABOUT_ALL = (
     *("one_sentence", "answer_has_an_exercise", "graded_once", "every_link"),
     *("105_minutes", "30_minutes", "every_term", "up_to_date_with_solutions", "test_layers"),
+    "lead_to_every_lesson",
 )
 LEFT_OUT = "mypy and ruff, the packages' own tests, grading, other lessons"
 
