@@ -24,14 +24,14 @@ class Watched(nn.Module):
 
     Each token gets the mean of the tokens so far, so the other logits are the same with or without
     the last token. In evaluation mode, logits are half as large, so a step taken there leads to
-    different weights. No logit depends on the parameter `idle`; `fixed` isn't trained. `calls`
+    different weights. `fixed` isn't trained. `calls`
     records, for each call that received a gradient, whether it was in training mode. With `most`, a
     longer text is refused, as by a model with `context_length`.
     """
 
     token: Tensor
     head: Tensor
-    idle: Tensor
+    bias: Tensor
     fixed: Tensor
 
     def __init__(
@@ -51,7 +51,7 @@ class Watched(nn.Module):
             raise ValueError(f"{T} tokens came in, but context_length is {self.most}")
         met = self.token[ids].cumsum(dim=1)  # (B, T, C)
         mean = met / torch.arange(1, T + 1, device=ids.device)[:, None]
-        logits = (mean + self.fixed) @ self.head  # (B, T, C) @ (C, V) -> (B, T, V)
+        logits = (mean + self.fixed) @ self.head + self.bias  # (B, T, C) @ (C, V) -> (B, T, V)
         in_training = self.training and self.inner.training
         out = logits if in_training else logits / 2
         if out.requires_grad:
@@ -68,11 +68,10 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD with two groups": _two_groups,
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.5),
     "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.3, momentum=0.9),
-    # With the usual eps of 1e-8, the result depends on the rounding of tiny gradients; weight decay
-    # would move `idle` if its gradient is 0, as from `torch.func.grad`, and not if it is None.
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3, weight_decay=0),
+    # With the usual eps of 1e-8, the result depends on the rounding of tiny gradients.
+    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=0.05, eps=1e-3),
 }
-LEARNED = ("token", "head", "idle")
+LEARNED = ("token", "head", "bias")
 LEFT_OVER = 0.5  # each element of the gradients that exist before the first step
 
 
@@ -125,7 +124,7 @@ def step_cases(seed: int) -> list[Case]:
         numbers = {
             "token": scale * draw.normal(V, C, dtype=torch.float64),
             "head": scale * draw.normal(C, V, dtype=torch.float64) / C**0.5,
-            "idle": draw.normal(2, dtype=torch.float64),
+            "bias": scale * draw.normal(V, dtype=torch.float64),
             "fixed": draw.normal(C, dtype=torch.float64) / 2,
         }
         batches = [torch.randint(V, (B, T), generator=draw.generator) for _ in range(steps)]
@@ -247,11 +246,11 @@ def expect_steps(case: Case) -> dict[str, Tensor]:
     optimizer = _optimizer(case, model)
     learned = [p for p in model.parameters() if p.requires_grad]
     for ids in (case["ids"], *case.options["later"]):
-        grads = torch.autograd.grad(_loss_by_hand(model, ids), learned, allow_unused=True)
-        length = torch.stack([g.norm() for g in grads if g is not None]).norm()
+        grads = torch.autograd.grad(_loss_by_hand(model, ids), learned)
+        length = torch.stack([g.norm() for g in grads]).norm()
         factor = min(1.0, float(case.inputs.get("max_norm", 1.0) / (length + 1e-6)))
         for p, g in zip(learned, grads, strict=True):
-            p.grad = None if g is None else g * factor
+            p.grad = g * factor
         optimizer.step()
     return {_after(n): getattr(model, n).detach().to(case.options["dtype"]) for n in LEARNED}
 

@@ -49,7 +49,7 @@ def modules(a, b):
     in_several = (a * 3 * b + b) + a * (b + 1) + 2 * b + 3 * b * (a + b + 2)
     words = tied(nn.Embedding(a, b), nn.LayerNorm(b), nn.Linear(b, a, bias=False))
     # No memory, and more numbers than float32 or int32 can count.
-    huge, in_huge = nn.Linear(20_001 * a, 20_001 * b, device="meta"), 20_001**2 * a * b + 20_001 * b
+    huge, in_huge = nn.Linear(20_001 * a, 20_001 * b, False, device="meta"), 20_001**2 * a * b
     heads = attention.MultiHeadAttention(a, wide, a + b, 3)
     batch = nn.BatchNorm1d(a + b)
     return {

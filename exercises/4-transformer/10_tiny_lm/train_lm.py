@@ -29,7 +29,7 @@ def cases(seed):
         numbers = {
             "token": scale * draw.normal(V, C, dtype=torch.float64),
             "head": scale * draw.normal(C, V, dtype=torch.float64) / C**0.5,
-            "idle": draw.normal(2, dtype=torch.float64),
+            "bias": scale * draw.normal(V, dtype=torch.float64),
             "fixed": draw.normal(C, dtype=torch.float64) / 2,
         }
         batches = [torch.randint(V, (B, T), generator=draw.generator) for _ in range(n)]

@@ -84,6 +84,10 @@ def count_by_id(module):
     return sum({id(p): p.numel() for p in trained}.values())
 
 
+def count_by_memory(module):
+    return sum({p.data_ptr(): p.numel() for p in module.parameters() if p.requires_grad}.values())
+
+
 RIGHT = {
     "copy_wrapper_to_split": {
         "row by row": copy_row_by_row,
@@ -93,6 +97,7 @@ RIGHT = {
     },
     "count_parameters": {
         "by id": count_by_id,
+        "by memory": count_by_memory,
         "loop": count_by_loop,
         "shape": count_by_shape,
     },

@@ -95,18 +95,16 @@ def step_by_autograd(model, ids, optimizer, max_norm=1.0):
     model.train()
     learned = [p for p in model.parameters() if p.requires_grad]
     loss = next_token_loss(model(ids[:, :-1]), ids)
-    grads = torch.autograd.grad(loss, learned, allow_unused=True)
-    length = sum(g.square().sum() for g in grads if g is not None).sqrt()
+    grads = torch.autograd.grad(loss, learned)
+    length = sum(g.square().sum() for g in grads).sqrt()
     factor = torch.clamp(max_norm / (length + 1e-6), max=1.0)
     for p, g in zip(learned, grads, strict=True):
-        p.grad = None if g is None else g * factor
+        p.grad = g * factor
     optimizer.step()
     return loss.item()
 
 
 def step_by_func_grad(model, ids, optimizer, max_norm=1.0):
-    """The gradient of a parameter on which the loss doesn't depend is 0, and not None."""
-
     def loss_of(weights):
         logits = torch.func.functional_call(model, weights, (ids[:, :-1],))
         return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
