@@ -28,7 +28,7 @@ from course_utils.experiments import (
     tiny_lm,
     translating,
 )
-from course_utils.language_model import held_out_loss, train_lm
+from course_utils.language_model import held_out_loss, train_lm, without_head
 from course_utils.translation import beam_translate
 from training import saturation
 from training.small_models import batches, letters, repeater, translator
@@ -131,7 +131,7 @@ def without(model: torch.nn.Module, layer: int, *heads: int) -> float:
     """The accuracy on lesson 10's repeated texts without these heads."""
     if not heads:
         return induction.accuracy(model)
-    with induction.without_head(model, layer, heads[0]):
+    with without_head(model, layer, heads[0]):
         return without(model, layer, *heads[1:])
 
 
@@ -146,7 +146,7 @@ def lesson_10(seed: int) -> str:
     above = held_out_loss(model.eval(), fresh) / toy_english.least_loss(32)
     heads = []
     for (layer, head), weight in tiny_lm.by_weight(model):
-        with induction.without_head(model, layer, head):
+        with without_head(model, layer, head):
             heads.append(f"{layer}.{head} {weight:.2f} {tiny_lm.agreement(model):.2f}")
     two, _ = repeater(2, seed)
     weights = [round(w, 2) for w in induction.roles(two)[1, :, 2].tolist()]

@@ -5,12 +5,20 @@ Letters in shapes: `B` batch, `T` tokens, `C` model width (`d_model`), `H` heads
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import attention_scores, cached_attention_step, merge_heads, split_heads
+from .attention import (
+    attention_scores,
+    cached_attention_step,
+    causal_mask,
+    masked_softmax,
+    merge_heads,
+    split_heads,
+)
 from .transformer import (
     LayerNorm,
     TokenAndPosition,
@@ -336,6 +344,25 @@ def head_scores(model: TinyLM, ids: Tensor) -> Tensor:
             scores.append(attention_scores(query, key))  # (B, H, T, T)
             x = block(x)
     return torch.stack(scores, dim=1)  # L of (B, H, T, T) -> (B, L, H, T, T)
+
+
+def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
+    """The attention weights of every head: `(B, T)` to `(B, L, H, T, T)`."""
+    return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1], ids.device))
+
+
+@contextmanager
+def without_head(model: nn.Module, layer: int, head: int) -> Iterator[None]:
+    """Ablate one head inside the context: the columns of `out_proj` that read it become zeros."""
+    attention: Any = model.get_submodule(f"blocks.{layer}.attention")
+    D = attention.out_proj.in_features // attention.num_heads
+    columns = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
+    kept = columns.clone()
+    columns.zero_()
+    try:
+        yield
+    finally:
+        columns.copy_(kept)
 
 
 # Lesson 13: a cache of keys and values ----------------------------------------------------------

@@ -7,7 +7,7 @@ import torch
 
 from course_utils.data import toy_english
 from course_utils.experiments import induction, tiny_lm
-from course_utils.language_model import TinyLM, generate, train_lm
+from course_utils.language_model import TinyLM, generate, train_lm, without_head
 from training.small_models import batches, repeater, tiny
 
 pytestmark = pytest.mark.full("the lessons' experiments")
@@ -43,11 +43,11 @@ class TestRepeatedTexts:
         assert induction.accuracy(model) > 0.99
         assert previous[0].max() > 0.8 and after[1].min() > 0.9 and same.max() < 0.15
         before = {n: p.clone() for n, p in model.named_parameters()}
-        with induction.without_head(model, 1, 0):
+        with without_head(model, 1, 0):
             either = [induction.accuracy(model)]
-            with induction.without_head(model, 1, 1):
+            with without_head(model, 1, 1):
                 assert induction.accuracy(model) < 0.15
-        with induction.without_head(model, 1, 1):
+        with without_head(model, 1, 1):
             either.append(induction.accuracy(model))
         assert max(either) > 0.98 > min(either)
         assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
@@ -67,7 +67,7 @@ def ablations(model):
     """Each head's mean weight on the subject, the largest first, and the agreement without it."""
     found = []
     for head, weight in tiny_lm.by_weight(model):
-        with induction.without_head(model, *head):
+        with without_head(model, *head):
             found.append((weight, tiny_lm.agreement(model)))
     return found
 

@@ -15,6 +15,7 @@ from tokenizers.trainers import BpeTrainer
 from course_utils.data import real_text
 from course_utils.desk.checks import check
 from course_utils.experiments import real_text as measured
+from course_utils.language_model import without_head
 from course_utils.todays_models import ModernLM, sample_cached
 from whywrong.hosting import catalogue
 
@@ -143,7 +144,7 @@ def test_a_head_is_removed_and_comes_back():
     model = ModernLM(260, 16, 4, 2, 32, 2, 24)
     ids = torch.randint(260, (2, 20))
     before = model(ids)
-    with measured.without_head(model, 1, 3):
+    with without_head(model, 1, 3):
         assert not torch.allclose(model(ids), before)
     assert torch.equal(model(ids), before)
 

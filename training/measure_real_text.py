@@ -22,7 +22,7 @@ from torch import Tensor
 
 from course_utils.data import real_text
 from course_utils.experiments import real_text as measured
-from course_utils.language_model import train_lm
+from course_utils.language_model import train_lm, without_head
 from course_utils.todays_models import ModernLM
 
 UNSEEN, BEFORE, LEARNED_ON = 200_000, 4_000_000, 1_000_000  # bytes, as in the lesson
@@ -55,7 +55,7 @@ def heads(model: ModernLM, ids: Tensor, tokens: list[bytes]) -> None:
     closing, others = measured.closing_loss(model, sample, tokens)
     print(f"even attention: {even:.3f}; with all heads: {closing:.2f} and {others:.2f} nats")
     for layer, head in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
-        with measured.without_head(model, layer, head):
+        with without_head(model, layer, head):
             without, rest = measured.closing_loss(model, sample, tokens)
         said = f"{scores[layer, head]:.2f} on opening brackets"
         print(f"layer {layer} head {head}, {said}: {without - closing:+.2f}, {rest - others:+.2f}")

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import causal_mask, masked_softmax
-from ..language_model import TinyLM, held_out_loss
-from .induction import attention_weights, without_head
+from ..language_model import TinyLM, attention_weights, held_out_loss, without_head
 
 JOBS = (
     "itself",

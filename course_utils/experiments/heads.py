@@ -19,10 +19,9 @@ from torch.nn import functional as F
 from course_utils import attention
 from course_utils.desk.environment import use_threads
 from course_utils.experiments import lookup
-from course_utils.experiments.induction import without_head
 from course_utils.experiments.measuring import kept_bytes, seconds
 from course_utils.experiments.training import descend, seeded
-from course_utils.language_model import TinyLM
+from course_utils.language_model import TinyLM, without_head
 from course_utils.show import drawing
 from course_utils.show.figures import Picture
 from course_utils.show.shapes import trace_shapes

@@ -11,19 +11,15 @@ has trained both models as the lesson does, and stored their parameters and loss
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from math import log
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..attention import causal_mask, masked_softmax
-from ..language_model import TinyLM, head_scores
+from ..language_model import TinyLM, attention_weights
 
 WORDS, LENGTH, SHORTEST, LONGEST = 40, 32, 6, 14
 WIDTH, HEADS = 64, 2
@@ -89,11 +85,6 @@ def stored(num_layers: int) -> tuple[TinyLM, list[float]]:
     return model.eval(), _kept()[f"losses of {num_layers}"].tolist()
 
 
-def attention_weights(model: TinyLM, ids: Tensor) -> Tensor:
-    """The attention weights of every head: `(B, T)` to `(B, L, H, T, T)`."""
-    return masked_softmax(head_scores(model, ids), causal_mask(ids.shape[1], ids.device))
-
-
 @torch.no_grad()
 def roles(model: TinyLM) -> Tensor:
     """The attention of each head to the words of each role.
@@ -120,17 +111,3 @@ def roles(model: TinyLM) -> Tensor:
         share = (weights * keys[:, None, None]).sum(dim=-1)  # (B, L, H, T)
         scores.append((share * rows[:, None, None]).sum(dim=(0, 3)) / rows.sum())  # (L, H)
     return torch.stack(scores, dim=-1)
-
-
-@contextmanager
-def without_head(model: nn.Module, layer: int, head: int) -> Iterator[None]:
-    """Ablate one head inside the context: the columns of `out_proj` that read it become zeros."""
-    attention: Any = model.get_submodule(f"blocks.{layer}.attention")
-    D = attention.out_proj.in_features // attention.num_heads
-    columns = attention.out_proj.weight.data[:, head * D : (head + 1) * D]
-    kept = columns.clone()
-    columns.zero_()
-    try:
-        yield
-    finally:
-        columns.copy_(kept)

@@ -32,7 +32,6 @@ from ..desk.language import localised
 from ..language_model import evaluating
 from ..todays_models import ModernLM, sample_cached
 from ..transformer import apply_rope
-from .induction import without_head as without_head  # the lesson imports it from here
 
 STORED = Path(__file__).with_name("real_text.safetensors")
 

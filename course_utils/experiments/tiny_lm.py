@@ -22,9 +22,8 @@ from ..data import agreement_prefixes, toy_english
 from ..desk.environment import use_threads
 from ..desk.language import localised
 from ..desk.points import progress_path
-from ..language_model import TinyLM, held_out_loss, training_step
+from ..language_model import TinyLM, attention_weights, held_out_loss, training_step
 from ..show.drawing import Picture, titled
-from .induction import attention_weights
 from .training import descend, seeded
 
 STORED = Path(__file__).with_suffix(".safetensors")

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ...desk.language import localised
 from ...desk.points import load, progress_path
-from ...experiments.induction import attention_weights, without_head
+from ...language_model import attention_weights, without_head
 from ..page import joined
 from ..with_table import WithTable
 
@@ -229,7 +229,8 @@ class Explorer(WithTable):
             of all words after the text, `shares`, and `without` the head. The model's parameters
             are rounded to float16, as in the page.
         """
-        model, ids = copy.deepcopy(self._model).cpu().half().float(), self._ids()
+        model: Any = copy.deepcopy(self._model).cpu().half().float()
+        ids = self._ids()
         layer, head = (int(part) for part in self._first.split(".head."))
         weights = attention_weights(model, ids)[0, layer, head]  # (T, T)
         shares = model(ids)[0, -1].softmax(-1)
