@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from course_utils.attention import count_parameters
 from course_utils.data.toy_french import BOS_ID, PAD_ID, english, french, three_sets
 from course_utils.experiments import translating as t
-from course_utils.experiments.sources import with_inputs
 from course_utils.transformer import TokenAndPosition
 from course_utils.translation import (
     Translator,
@@ -122,7 +121,7 @@ def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
     for seed in range(seeds):
         model = t.new_model(seed, dropout)
         steps = fitting(seconds, model, trained_on)
-        batches = [*map(with_inputs, t.draw_batches(trained_on, steps, seed))]
+        batches = [*map(t.with_inputs, t.draw_batches(trained_on, steps, seed))]
         start = time.perf_counter()
         train_translator(model, batches, PAD_ID, t.RATE, warm_up=100)
         took = time.perf_counter() - start
@@ -136,7 +135,7 @@ def after(seconds: float, seeds: int, training: int, dropout: float) -> None:
 
 def fitting(seconds: float, model: Translator, pairs: t.Sequence[t.Pair]) -> int:
     """The number of steps that fit into this many seconds, on this machine now."""
-    trial = [*map(with_inputs, t.draw_batches(pairs, 30))]
+    trial = [*map(t.with_inputs, t.draw_batches(pairs, 30))]
     start = time.perf_counter()
     train_translator(copy.deepcopy(model), trial, PAD_ID, t.RATE)
     return int(0.95 * seconds / (time.perf_counter() - start) * len(trial))

@@ -5,7 +5,6 @@ import torch
 
 from course_utils.data.toy_french import PAD_ID, english, french, three_sets
 from course_utils.experiments import translating
-from course_utils.experiments.sources import with_inputs
 from course_utils.show.translating_line import translating_line
 from course_utils.translation import beam_translate, greedy_translate, train_translator
 from training.small_models import translator
@@ -111,7 +110,9 @@ def test_a_readers_own_translator_is_searched_and_inspected_like_the_finished_on
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_small_translator_needs_no_warm_up(seed):
     training, unseen, _ = three_sets(held_out=400)
-    batches = [*map(with_inputs, translating.draw_batches(training, translating.STEPS, seed))]
+    batches = [
+        *map(translating.with_inputs, translating.draw_batches(training, translating.STEPS, seed))
+    ]
     model = translating.new_model(seed)
     train_translator(model, batches, PAD_ID, translating.RATE, warm_up=100)
     assert translating.exact(model, unseen) == 1  # without: see the test above

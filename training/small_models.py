@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from course_utils.data import toy_english
 from course_utils.data.toy_french import PAD_ID, french, three_sets
 from course_utils.desk.environment import use_threads
-from course_utils.experiments import clinic, induction, modern, sources, tiny_lm, translating
+from course_utils.experiments import clinic, induction, modern, tiny_lm, translating
 from course_utils.experiments.training import seeded
 from course_utils.language_model import TinyLM, train_lm
 from course_utils.translation import Translator, train_translator
@@ -50,7 +50,7 @@ def translator(steps: int, share: float = 0.0, seed: int = 0) -> Translator:
     drawn = translating.draw_batches(three_sets(held_out=400)[0], translating.STEPS, seed)[:steps]
     generator = torch.Generator().manual_seed(seed)
     made = []
-    for source, mask, ids, targets in map(sources.with_inputs, drawn):
+    for source, mask, ids, targets in map(translating.with_inputs, drawn):
         wrong = torch.rand(ids.shape, generator=generator) < share
         wrong[:, 0] = False
         other = torch.randint(3, len(french.vocabulary), ids.shape, generator=generator)
@@ -91,10 +91,10 @@ def train_small_translator(
     model: Translator, steps: int = 3_000, seed: int = 0, without_source_every: int = 4
 ) -> list[float]:
     """Train lesson 11's translator on the sentences of lesson 12; return the losses."""
-    pairs, generator = sources.sentences()[0], torch.Generator().manual_seed(seed)
+    pairs, generator = translating.sentences()[0], torch.Generator().manual_seed(seed)
     drawn = torch.randint(len(pairs), (steps, 64), generator=generator).tolist()
     drawn_pairs = ([pairs[i] for i in row] for row in drawn)
-    all_batches = [sources.with_inputs(sources.as_batch(row)) for row in drawn_pairs]
+    all_batches = [translating.with_inputs(translating.as_batch(row)) for row in drawn_pairs]
     trained = SometimesWithoutSource(model, without_source_every)
     with use_threads(1):
         return train_translator(trained, all_batches, PAD_ID, 3e-3, warm_up=100)
@@ -120,11 +120,11 @@ def store_induction() -> None:
     save_file(tensors, induction.KEPT)
 
 
-def store_sources() -> None:
-    model = sources.new_model()
+def store_translator() -> None:
+    model = translating.new_model(sizes=translating.SMALL)
     train_small_translator(model)
-    save_file(_half(model), sources.KEPT)
-    exact = sources.exact(sources.translator(), sources.sentences()[1])
+    save_file(_half(model), translating.STORED)
+    exact = translating.exact(translating.translator(), translating.sentences()[1])
     print(f"unseen sentences exact: {exact:.3f}")
 
 
@@ -141,7 +141,7 @@ def store_clinic() -> None:
 STORE = {
     "tiny_lm": store_tiny,
     "induction": store_induction,
-    "sources": store_sources,
+    "translating": store_translator,
     "clinic": store_clinic,
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from course_utils.experiments.sources import exact, new_model, sentences
+from course_utils.experiments.translating import SMALL, exact, new_model, sentences
 from course_utils.transformer import DecoderBlock, EncoderBlock, ReLUFeedForward
 from course_utils.translation import Translator
 
@@ -54,7 +54,7 @@ VARIANTS: dict[str, dict[type, type]] = {
 
 
 def variant(name: str, seed: int = 0) -> Translator:
-    model = new_model(seed)
+    model = new_model(seed, sizes=SMALL)
     for module in model.modules():
         module.__class__ = VARIANTS[name].get(type(module), type(module))
     return model
