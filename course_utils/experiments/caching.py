@@ -16,7 +16,7 @@ from ..desk.environment import use_threads
 from ..language_model import TinyLM, generate
 from ..show import drawing
 from ..show.colours import ABOVE, HATCHING
-from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS
+from ..show.drawing import MARKERS, line_look
 from ..show.figures import Picture
 from .measuring import seconds
 from .training import seeded
@@ -118,8 +118,8 @@ def prefill_and_decode(
         names = ("prefill: read T tokens", "decode: write one more")
         for panel, (axes, lines, name) in enumerate(zip(panels, measured, names, strict=True)):
             for i, (label, values) in enumerate(lines.items(), start=2 * panel):
-                look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}
-                axes.plot(lengths, values, marker=MARKERS[i], markersize=5, label=label, **look)
+                look = line_look(i) | {"marker": MARKERS[i], "markersize": 5}
+                axes.plot(lengths, values, label=label, **look)
             axes.set_title(name)
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")

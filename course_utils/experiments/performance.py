@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from .. import attention
 from ..desk.environment import use_threads
-from ..show.drawing import HATCH_COLOR, LINE_COLORS, LINE_STYLES, MARKERS, Picture, titled
+from ..show.drawing import HATCH_COLOR, MARKERS, Picture, line_look, titled
 from .measuring import kept_bytes, seconds
 
 
@@ -59,8 +58,7 @@ def against_length(
         panels, (times, kept), ("milliseconds", "MiB kept"), strict=True
     ):
         for i, (name, values) in enumerate(measured.items()):
-            look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}
-            axes.plot(lengths, values, marker=MARKERS[i], label=name, **look)
+            axes.plot(lengths, values, marker=MARKERS[i], label=name, **line_look(i))
         last = measured["by hand"][-1]
         square = [last * (T / lengths[-1]) ** 2 for T in lengths]
         axes.plot(lengths, square, color=HATCH_COLOR, linestyle=(0, (1, 2)), label="T²")

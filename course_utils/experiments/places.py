@@ -27,7 +27,7 @@ from ..attention import (
     split_heads,
 )
 from ..desk.environment import use_threads
-from ..show.drawing import LINE_COLORS, LINE_STYLES, MARKERS, SIGNED, Picture, titled
+from ..show.drawing import MARKERS, SIGNED, Picture, line_look, titled
 from ..transformer import (
     LayerNorm,
     TokenAndPosition,
@@ -196,18 +196,13 @@ def beyond(
         count = (seeds or {}).get(kind, 1)
         models = (word_before(kind, seed, parts=parts) for seed in range(count))
         y = torch.tensor([shares_right(model, known) for model in models])  # (seeds, T - 1)
-        look: dict[str, Any] = {
-            "color": LINE_COLORS[i],
-            "linestyle": LINE_STYLES[i],
-            "marker": MARKERS[i],
-        }
+        look = line_look(i) | {"marker": MARKERS[i], "markersize": 4, "linewidth": 1.4}
         if kind == "learned":  # wider than the other curves, which are drawn on top of it
             look |= {"markerfacecolor": "none", "markersize": 8}
-        look = {"markersize": 4, "linewidth": 1.4} | look
         label = kind if count == 1 else f"{kind}, mean\nand range of {count}"
         axes.plot(range(1, known), y.mean(dim=0), label=label, **look)
         low, high = y.amin(dim=0).tolist(), y.amax(dim=0).tolist()
-        axes.fill_between(range(1, known), low, high, color=LINE_COLORS[i], alpha=0.2, linewidth=0)
+        axes.fill_between(range(1, known), low, high, color=look["color"], alpha=0.2, linewidth=0)
     axes.axhline(1 / WORDS, color="#767676", linewidth=1, linestyle=(0, (1, 2)), label="chance")
     axes.set(xlabel="position", ylabel="share right", ylim=(0, 1.1), xlim=(0, T - 0.5))
     axes.text(T - 1, 0.95, "never trained", fontsize=9, ha="right", va="center")
@@ -226,8 +221,8 @@ def wave_lines(rows: Tensor, title: str, alt: str) -> Picture:
     for group, axes in enumerate(panels):
         for i in range(size):
             channel = group * size + i
-            look: dict[str, Any] = {"color": LINE_COLORS[i], "linestyle": LINE_STYLES[i]}
-            axes.plot(range(T), rows[:, channel].detach(), label=f"channel {channel}", **look)
+            values = rows[:, channel].detach()
+            axes.plot(range(T), values, label=f"channel {channel}", **line_look(i))
         axes.set(ylim=(-1.15, 1.15), yticks=[-1, 0, 1], ylabel="value", xlim=(0, T - 1))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -309,14 +304,9 @@ def hands(D: int, positions: Sequence[int], title: str, alt: str) -> Picture:
         axes.plot(np.cos(circle), np.sin(circle), color="#bbbbbb", linewidth=1)
         for shade, t in enumerate(positions):
             x, y = np.cos(t * rate), np.sin(t * rate)
-            axes.plot(
-                [0, x],
-                [0, y],
-                color=LINE_COLORS[shade],
-                linestyle=LINE_STYLES[shade],
-                linewidth=1.8,
-            )
-            axes.plot(x, y, MARKERS[shade], color=LINE_COLORS[shade], label=f"position {t}")
+            look = line_look(shade)
+            axes.plot([0, x], [0, y], linewidth=1.8, **look)
+            axes.plot(x, y, MARKERS[shade], color=look["color"], label=f"position {t}")
         axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         axes.set_title(f"channels {2 * i}, {2 * i + 1}\n{rate:g} rad a token", fontsize=9)

@@ -69,6 +69,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": False,
+    "lines.linewidth": 1.6,
     "hatch.color": HATCH_COLOR,
     "hatch.linewidth": 0.8,
     "legend.frameon": False,
@@ -202,7 +203,6 @@ def label_inches(names: Sequence[str]) -> float:
 def line_look(i: int) -> dict[str, Any]:
     """The style that distinguishes line number `i` of a figure."""
     return {
-        "linewidth": 1.6,
         "color": LINE_COLORS[i % len(LINE_COLORS)],
         "linestyle": LINE_STYLES[i % len(LINE_STYLES)],
     }

@@ -291,7 +291,6 @@ def loss_curve(
                 floor,
                 label=f"floor {floor:.2f}",
                 color=HATCH_COLOR,
-                linewidth=1.6,
                 linestyle=(0, (1, 2)),
             )
         for name, value in (levels or {}).items():
