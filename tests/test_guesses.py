@@ -12,19 +12,18 @@ import torch
 from nbclient import NotebookClient
 
 from course_utils.desk import guesses
+from course_utils.desk.folded import WIDGET, Folded
 from course_utils.desk.guesses import (
     NONE_YET,
     OTHER,
     OTHERWISE,
     SAME,
-    WIDGET,
-    Folded,
     _fits,
     caption,
-    kept_back,
     recall,
     reveal,
 )
+from course_utils.desk.kept_back import kept_back
 from tools import SOLUTIONS
 
 from .test_editions import code_cells

@@ -30,7 +30,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from course_utils.desk.guesses import kept_back
+from course_utils.desk.kept_back import kept_back
 from whywrong.hosting import catalogue
 from whywrong_nbgrader.cells import as_found, checked_exercise
 from whywrong_nbgrader.cells import without_hidden_tests as as_handed_out

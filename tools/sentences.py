@@ -27,7 +27,7 @@ from functools import cache
 from itertools import cycle, pairwise, product
 from pathlib import Path
 
-from course_utils.desk.guesses import kept_back
+from course_utils.desk.kept_back import kept_back
 from whywrong._course import PLACEHOLDER, Strings, localised_line, sentences_of
 from whywrong._judging import meanings
 from whywrong._texts import shared_sentences

@@ -23,7 +23,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_utils.desk.guesses import NONE_YET, kept_back
+from course_utils.desk.guesses import NONE_YET
+from course_utils.desk.kept_back import kept_back
 from course_utils.desk.language import sentences_of_the_page
 from course_utils.desk.translated import translated
 from course_utils.show import colours, explorer

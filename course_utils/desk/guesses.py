@@ -4,33 +4,26 @@ depend on them.
     predicted_sum = ...  # a number
 
     reveal(predicted_sum, 28 * 4)
-
-Texts that would give an answer away are kept out of the notebook, in kept_back.toml: the
-explanation of a result and the replies to wrong predictions, which `reveal` shows; the title and
-alternative text of a figure (`caption`); and the answers to a lesson's first questions (`recall`).
 """
 
 from __future__ import annotations
 
-import html
 import math
 import re
 import textwrap
-import tomllib
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from .folded import Folded
+from .kept_back import caption as caption  # lessons import it from here
+from .kept_back import kept_back
 from .language import language, localised
 from .rounding import fixed
 
 SAME = "as you predicted"
 OTHER = "not what you predicted"
-WIDGET = "application/vnd.jupyter.widget-view+json"
-PRE = '<pre style="font-family:var(--jp-code-font-family,monospace);white-space:pre-wrap">'
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 WORDS: dict[str, float] = {"true": True, "yes": True, "false": False, "no": False}
 WORDS |= {word: n for n, word in enumerate(NUMBERS)}
@@ -39,49 +32,6 @@ NONE_YET = "No prediction yet. Replace the dots above with it and run both cells
 OTHERWISE, ANY = "otherwise", "..."
 LIMIT = re.compile(r"(above|below)(?: (\S+))?")
 RANGE = re.compile(r"(\S+) to (\S+)")
-
-
-class Folded:
-    """Content that a page hides until a click; its text form contains only the request to predict.
-
-    In a notebook, the content includes the later output and figures of the cell, but not widgets.
-    """
-
-    def __init__(self, request: str, result: str) -> None:
-        self.request, self.shown = request, f"{PRE}{html.escape(result)}</pre>"
-
-    def __repr__(self) -> str:
-        return self.request
-
-    def _repr_html_(self) -> str:
-        ask = localised("Or show the result.")
-        shown = f"<details><summary>{ask}</summary>{self.shown}</details>"
-        return f"<p>{html.escape(self.request)}</p>{shown}"
-
-    def show(self) -> None:
-        """Show the content when the cell has ended, or at once outside a notebook."""
-        from IPython import get_ipython  # IPython isn't needed when a class is graded
-        from IPython.core.displaypub import CapturingDisplayPublisher
-        from IPython.display import display
-        from IPython.utils.capture import capture_output
-
-        shell = get_ipython()
-        if shell is None or isinstance(shell.display_pub, CapturingDisplayPublisher):
-            display(self)
-            return
-        taken = (taking := capture_output(stderr=False)).__enter__()
-
-        def end(_: Any) -> None:
-            shell.events.unregister("post_run_cell", end)
-            taking.__exit__(None, None, None)
-            self.shown += f"{PRE}{html.escape(taken.stdout)}</pre>" if taken.stdout else ""
-            page = [(WIDGET not in o.data and o.data.get("text/html"), o) for o in taken.outputs]
-            self.shown += "".join(text for text, _ in page if text)
-            display(self)
-            for _, output in filter(lambda part: not part[0], page):
-                output.display()  # `display` would add the address of the object
-
-        shell.events.register("post_run_cell", end)
 
 
 def reveal(
@@ -185,28 +135,6 @@ def recall(lesson: str, answers: list[Any]) -> None:
             print(localised(f"{number}: right. {why}"))
         else:
             print(localised(f"{number}: not {_shown(_plain(answer))}. Think again, or look it up."))
-
-
-def caption(name: str, **numbers: Any) -> dict[str, str]:
-    """The title and text alternative of a figure, stored elsewhere so that they give nothing away.
-
-    Args:
-        name: the lesson and the figure's name, such as "01 shares".
-        numbers: values for the text's placeholders in braces.
-
-    Returns:
-        The arguments `title` and `alt` for any function in `figures`, for example
-        `heatmap(x, **caption("01 …"))`.
-    """
-    lesson, _, figure = name.partition(" ")
-    kept = kept_back()[lesson][figure]
-    return {part: text.format(**numbers) for part, text in kept.items()}
-
-
-@cache
-def kept_back() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the texts that lessons' cells must not show yet, by lesson and name."""
-    return tomllib.loads(Path(__file__).with_name("kept_back.toml").read_text(encoding="utf-8"))
 
 
 def _meant(answer: Any, right: Any) -> Any:
