@@ -36,7 +36,7 @@ from course_utils.attention import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from tools.kinds import copy_mha
+from tests.kinds import copy_mha
 
 
 def four_kinds(device: str, rounds: int) -> dict[str, float]:

@@ -16,8 +16,8 @@ from course_utils.attention import (
     safe_masked_softmax,
     sdpa_attention,
 )
+from tests.kinds import copy_mha
 from tests.parity import assert_equal, both_dtypes, gradients, numbers, weigh, with_and_without_bias
-from tools.kinds import copy_mha
 
 
 def in_words(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -548,18 +547,3 @@ def test_the_finished_part_is_distinguished_from_an_answer():
     report = check(lambda x: (finished if next(calls) == 1 else right)(x), exercise)
     assert report.points == 0 and "finished part" in report.message
     assert check(right, exercise).passed
-
-
-def test_an_import_that_was_stopped_half_way_begins_again(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    slow = tmp_path / "slow_to_import.py"
-    slow.write_text("import time\ntime.sleep(5)\n")
-
-    def answer(x):
-        import slow_to_import  # noqa: F401
-
-        return x
-
-    cases = STANDARDISED.cases(0)
-    seen = run(STANDARDISED, answer, cases, clock=Clock(0.05, wall=0.2))
-    assert seen[-1].error["kind"] == "time" and "slow_to_import" not in sys.modules
