@@ -127,6 +127,19 @@ def test_the_parts_that_students_read_import_no_drawing_and_no_desk():
     assert len(parts) > 8 and not used & {"show", "desk", "experiments"}
 
 
+def test_figures_import_no_experiment_and_the_desk_imports_neither():
+    above = {"desk": {"show", "experiments"}, "show": {"experiments"}}
+    wrong = {
+        f"{file} imports {module}"
+        for room, floors in above.items()
+        for file in files()
+        if file.startswith(f"course_utils/{room}/")
+        for module, _ in imported(file)
+        if module.startswith("course_utils.") and module.split(".")[1] in floors
+    }
+    assert wrong == set()
+
+
 def test_there_are_no_import_cycles():
     uses = defaultdict(set)
     for file in files():
