@@ -397,6 +397,29 @@ def test_a_killed_worker_does_no_harm_and_a_second_command_is_refused(undisturbe
     assert (done.table, done.status) == (undisturbed.table, undisturbed.status)
 
 
+NO_PROCESSOR = """
+import whywrong_nbgrader.fork_server
+
+whywrong_nbgrader.fork_server.BACKSTOP = 0  # a notebook has not begun when its time is over
+"""
+
+
+@full
+@needs_walls
+def test_a_starved_class_is_listed_and_loses_nothing_once_the_machine_has_time(handed_in, tmp_path):
+    others = [s for s in handed_in[1].values() if s.kind not in ("wrong", "late")]
+    course = without(handed_in[0], tmp_path / "course", others)
+    (tmp_path / "sitecustomize.py").write_text(NO_PROCESSOR)
+    starved = course.grade(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    assert starved.status == 1 and course.kept() == 0
+    for name, row in starved.rows.items():
+        assert float(row["score"]) == 0 and "this machine was too busy" in row["notes"]
+        assert re.search(rf"^ *{name}\b.*this machine was too busy", starved.said, flags=re.M)
+    done = course.grade()
+    assert done.ran == course.kept() > 0 and "too busy" not in done.said + done.table
+    assert_fair(done.rows, handed_in[1])
+
+
 FULL_DISK = """
 mount -t tmpfs -o size=48k full .grading || exit 77
 "$@"; echo "status $?"
