@@ -2,9 +2,11 @@
 
 import ast
 import inspect
+import io
 import random
 import re
 import textwrap
+import tokenize
 from functools import cache
 from types import SimpleNamespace
 
@@ -143,6 +145,19 @@ def listed(monkeypatch):
 
 
 # ---------------------------------------------------------------- an honest class
+
+
+def comments(text):
+    read = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.string.strip("# ") for token in read if token.type == tokenize.COMMENT}
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_no_text_of_an_honest_class_was_made_from_the_published_solution(assignment):
+    """It would have its comments, which no comparison reads."""
+    for id, solved in published(assignment).items():
+        theirs = comments(solved)
+        assert not [text for text in texts(assignment)[id][1] if comments(text) & theirs], id
 
 
 @each_assignment
