@@ -191,7 +191,7 @@ HEARS = {
     "in front": 2,
     "visible to 'rains'": (4, 5),
     "rows that attend to nothing": 4,
-    "the same, not causal": 0,
+    "rows with the padding mask alone": 0,
     "shape": (4, 1, 5),
 }
 
