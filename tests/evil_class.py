@@ -11,7 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import evil_files, evil_limits, evil_verdicts  # noqa: F401  (they register their attacks)
-from .evil_kit import ALL, ATTACKS, FULL, THREE, Hand, Place
+from .evil_kit import (
+    ALL,
+    ATTACKS,
+    FULL,
+    MEAN,
+    ONE,
+    QUIZ_AND_MEAN,
+    THREE,
+    Hand,
+    Place,
+    put_after_imports,
+)
+from .nbgrader_class import right_answer
 
 # Each commit is tested with these (tests/test_grading_runs.py).
 ALWAYS = ("endless-loop", "memory-bomb", "forged-report", "network", "link-to-the-solution")
@@ -46,7 +58,43 @@ def zed(hand: Hand) -> None:
     hand.lesson()
 
 
-HONEST: dict[Callable[[Hand], None], float] = {ada: ALL, ben: 3.25, zoe: 3.0, zed: 0.0}
+def kim(hand: Hand) -> None:
+    """A cell of his own prints a lot before the right answer, and one draws."""
+    lesson = hand.cell("import matplotlib.pyplot as plt\n_ = plt.plot([1, 2])")
+    put_after_imports(lesson, "print('row ' * 500_000)")
+    lesson.solve(MEAN)
+
+
+def lea(hand: Hand) -> None:
+    """A browser gave the notebook another name, and nothing else was submitted."""
+    lesson = hand.lesson()
+    lesson.solve()
+    lesson.path = hand.folder / f"{ONE} (1).ipynb"
+
+
+def ivy(hand: Hand) -> None:
+    """Two cells of her own are left: one fails, and one waits for input."""
+    lesson = hand.cell("torch.ones(2, 3) @ torch.ones(2, 3)")
+    put_after_imports(lesson, "shape = input('which shape? ')")
+    lesson.solve(MEAN)
+
+
+def tom(hand: Hand) -> None:
+    """A right answer was pasted into a text cell, as a chat shows it."""
+    lesson = hand.quiz_done()
+    cell = lesson.cell(MEAN)
+    cell["cell_type"], cell["source"] = "markdown", f"```python\n{right_answer(ONE, MEAN)}\n```"
+    for of_code in ("outputs", "execution_count"):
+        del cell[of_code]
+
+
+HONEST: dict[Callable[[Hand], None], float] = {
+    ada: ALL,
+    ben: 3.25,
+    zoe: 3.0,
+    zed: 0.0,
+    **dict.fromkeys([kim, lea, ivy, tom], QUIZ_AND_MEAN),
+}
 
 
 def hand_in(

@@ -84,7 +84,8 @@ def put_after_imports(notebook: Notebook, source: str) -> None:
     if source:
         cells = notebook.content.cells
         (place,) = [i for i, c in enumerate(cells) if c.source.startswith("import torch\n")]
-        cells.insert(place + 1, new_code_cell(dedent(source).strip()))
+        own = new_code_cell(dedent(source).strip(), id=f"own-{len(cells)}")
+        cells.insert(place + 1, own)
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,18 @@ def fenced(nb: Notebook, text: str) -> None:
     nb["cells"].insert(at(nb, "softmax"), made)
 
 
+def as_text(before: str, after: str) -> Make:
+    """The answer's own cell became a text cell."""
+
+    def change(nb: Notebook) -> None:
+        c = cell(nb, "softmax")
+        c["cell_type"], c["source"] = "markdown", lines(before + "".join(c["source"]) + after)
+        for of_code in ("outputs", "execution_count"):
+            c.pop(of_code, None)
+
+    return change
+
+
 def halve(nb: Notebook, name: str, where: str) -> None:
     """An answer's cell is split before a line, as the editor does it."""
     c = cell(nb, name)
@@ -378,6 +390,10 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
             nb, f"My answer:\n\n```python\n{SOFTMAX}\n```"
         ),
         "answer-as-a-text-of-its-own": lambda nb: fenced(nb, SOFTMAX),
+    },
+    (ALL, "the answer to softmax was in a text cell"): {
+        "answer-cell-is-a-text-with-fences": as_text("```python\n", "\n```"),
+        "answer-cell-is-a-text": as_text("", ""),
     },
     (4, "different answers to softmax are in text cells"): {
         "two-answers-in-texts": lambda nb: (fenced(nb, SOFTMAX), fenced(nb, WRONG)),

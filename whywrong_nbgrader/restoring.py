@@ -89,8 +89,11 @@ def restore(
                 noticed.append(f"the locked cell {name} was edited: its text is kept above it")
             source = known.source
         elif source != known.source:
+            if kind == "code" != cell["kind"] and len(parts := in_text(source)) == 1:
+                source = parts[0]
+                noticed.append(f"the answer to {name} was in a text cell")
             source = _tame(kind, without_stub(source, name) if kind == "code" else source)
-            if source != cell["source"] and kind == "code":
+            if source != cell["source"] and kind == cell["kind"] == "code":
                 noticed.append(f"the stub below the answer to {name} was left out")
         made.append(Kept(kind, source, name, known.metadata))
     missing = sorted(n for n, cell in released.items() if cell.graded and n not in chosen)
