@@ -189,6 +189,14 @@ def fenced(nb: Notebook, text: str) -> None:
     nb["cells"].insert(at(nb, "softmax"), made)
 
 
+def of_2014(nb: Notebook) -> None:
+    """Before 2015, a notebook had sheets, and a code cell had an `input`."""
+    for c in coded(nb):
+        c["input"] = c.pop("source")
+    nb["worksheets"] = [{"cells": nb.pop("cells"), "metadata": {}}]
+    nb["nbformat"] = 3
+
+
 def as_text(before: str, after: str) -> Make:
     """The answer's own cell became a text cell."""
 
@@ -277,6 +285,11 @@ IMPORTS, EDITED = "imports were changed", "locked cell check-softmax was edited"
 SOFTMAX, STUB = RIGHT["softmax"], "".join(cell(released(), "softmax")["source"])
 CHECKED = SOFTMAX + '\n\ncheck("softmax", softmax)'
 WRONG = "def softmax(scores, dim=-1):\n    return scores / 2"
+SHIFTED = "(scores - scores.amax(dim, keepdim=True)).exp()"
+TWO_LINES = [
+    "def softmax(scores, dim=-1):",
+    f"    return {SHIFTED} / {SHIFTED}.sum(dim, keepdim=True)",
+]
 HELPER = "def largest(scores, dim):\n    return torch.amax(scores, dim, keepdim=True)"
 WITH_HELPER = SOFTMAX.replace("torch.amax(scores, dim, keepdim=True)", "largest(scores, dim)")
 INSTALL = "subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'x'])"
@@ -288,6 +301,7 @@ NEWER = "def softmax_mean(x):\n    print(f'{x['a']}')\n" + RIGHT["softmax_mean"]
 # By the points that are fair, and the remark.
 SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
     (ALL, ""): {
+        "notebook-of-2014": of_2014,
         "as-it-should-be": sets(whole),
         # The format
         "stream-without-name": shows(
@@ -359,7 +373,10 @@ SIMPLE: dict[tuple[float, str], dict[str, Make]] = {
         "a-bare-list-of-cells": lambda nb: dumps(nb["cells"]),
     },
     (ALL, "no type"): {"cells-without-type": sets(coded, cell_type=LOST)},  # generated notebooks
-    (ALL, "without ends"): {"lines-without-ends": sources(str.splitlines)},  # shown as lines
+    (ALL, "without ends"): {
+        "lines-without-ends": sources(str.splitlines),  # shown as lines
+        "two-lines-without-ends": lambda nb: cell(nb, "softmax").update(source=TWO_LINES),
+    },
     (ALL, "UTF-16"): {
         "utf-16": encoded("utf-16"),  # PowerShell's redirection
         "utf-16-without-a-mark": encoded("utf-16-le"),
