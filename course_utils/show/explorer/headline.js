@@ -44,8 +44,18 @@ function tell(state, station) {
 /** What there is to learn from it, and where to go on. */
 function learned({ onward }) {
   const text = "Nobody told the model what a subject is: it learned to look for one by predicting the next word of sentences like this.";
-  const link = onward ? [" ", make("a", { href: onward, textContent: "Build the first part yourself: lesson 01" })] : [];
-  return make("p", { className: "learned" }, text, ...link);
+  const link = make("a", { href: onward, textContent: "Build the first part yourself: lesson 01" });
+  link.addEventListener("click", () => openInJupyterLab(link, onward));
+  return make("p", { className: "learned" }, text, ...(onward ? [" ", link] : []));
+}
+
+/** JupyterLab obeys these attributes of what was clicked; by itself, the link would load all of
+ * JupyterLab anew and ask about unsaved notebooks. */
+function openInJupyterLab(link, relative) {
+  const here = /\/lab\/(?:.*\/)?tree\/(.*\/)?/.exec(decodeURIComponent(location.pathname));
+  if (!here || !link.closest(".jp-Notebook")) return;
+  link.setAttribute("data-commandlinker-command", "docmanager:open");
+  link.setAttribute("data-commandlinker-args", JSON.stringify({ path: (here[1] ?? "") + relative }));
 }
 
 /** The explorer with the box alone. @param {Record<string, string>} said the reader's language */

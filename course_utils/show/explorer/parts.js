@@ -57,8 +57,9 @@ export const titled = ({ name }) => name[0].toUpperCase() + name.slice(1);
 
 /** The lesson that builds a step, and whether the reader has built it (unknown in a shared file). */
 export function builtIn({ lesson }, { built }) {
-  const told = built && (built.includes(lesson) ? ", and you have built it ✓" : "; you have not built it yet");
-  return `Lesson ${lesson} builds it${told ?? ""}.`;
+  if (!built) return `Lesson ${lesson} builds it.`;
+  if (built.includes(lesson)) return `Lesson ${lesson} builds it, and you have built it ✓.`;
+  return `Lesson ${lesson} builds it; you have not built it yet.`;
 }
 
 /** The tokens as buttons; the lens shows the chosen token. */
