@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -54,6 +55,8 @@ def in_words(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse
 
     @wraps(command)
     def run(args: argparse.Namespace) -> int:
+        # It logs whatever interrupts it, with a traceback, while it closes a connection.
+        logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         try:
             return command(args)
         except KeyboardInterrupt:
