@@ -410,15 +410,10 @@ def test_in_jupyterlab_it_asks_no_kernel_and_keeps_a_table(open_notebook, violat
     assert found + violations(part) == []
     assert (notebook.errors, notebook.outside) == ([], [])
 
-    notebook.page.evaluate(
-        """window.jupyterapp.commands.commandExecuted.connect((_, { id, args }) => {
-          if (id === "docmanager:open") window.opened = args.path;  // lost if the page loads anew
-        })"""
-    )
-    output.locator(".learned").get_by_role("link").click()
-    beside = notebook.page.evaluate("window.jupyterapp.shell.currentWidget.context.path")
-    lesson = f"{beside.rpartition('/')[0]}/1-averages/01_naive_mean.ipynb".lstrip("/")
-    assert notebook.page.evaluate("window.opened") == lesson
+    with notebook.page.expect_popup() as opened:
+        output.locator(".learned").get_by_role("link").click()
+    assert opened.value.url.endswith("/1-averages/01_naive_mean.ipynb")
+    opened.value.close()
 
     notebook.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     line.fill("the dog near the cats")  # no kernel any more

@@ -45,17 +45,9 @@ function tell(state, station) {
 function learned({ onward }) {
   const text = "Nobody told the model what a subject is: it learned to look for one by predicting the next word of sentences like this.";
   const link = make("a", { href: onward, textContent: "Build the first part yourself: lesson 01" });
-  link.addEventListener("click", () => openInJupyterLab(link, onward));
+  // In its own tab, JupyterLab would load anew, after a question about unsaved notebooks.
+  link.addEventListener("click", () => link.closest(".jp-Notebook") && (link.target = "_blank"));
   return make("p", { className: "learned" }, text, ...(onward ? [" ", link] : []));
-}
-
-/** JupyterLab obeys these attributes of what was clicked; by itself, the link would load all of
- * JupyterLab anew and ask about unsaved notebooks. */
-function openInJupyterLab(link, relative) {
-  const here = /\/lab\/(?:.*\/)?tree\/(.*\/)?/.exec(decodeURIComponent(location.pathname));
-  if (!here || !link.closest(".jp-Notebook")) return;
-  link.setAttribute("data-commandlinker-command", "docmanager:open");
-  link.setAttribute("data-commandlinker-args", JSON.stringify({ path: (here[1] ?? "") + relative }));
 }
 
 /** The explorer with the box alone. @param {Record<string, string>} said the reader's language */
