@@ -74,8 +74,9 @@ with the exercises in which they wrote the same, if that is too unlikely for peo
 at most one of 50 such classes has a pair like this. A text that many write counts little, and in a
 large class one exercise is never enough.
 
-Six generated classes of 150 each had ten copies of somebody's answers. In so many of the six a copy
-was listed, by its disguise; nobody else was:
+Six generated classes of 150 each had ten more students, who handed in copies of somebody's answers.
+The table says in how many of the six classes a copy in each disguise was listed. Nobody else was
+listed. Most answers of `1-averages` are short, and many write them alike:
 
 | disguise | `1-averages` | `3-multi-head` |
 |---|---|---|

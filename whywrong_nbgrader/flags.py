@@ -158,7 +158,7 @@ def _pairs(own: Mapping[str, Prints]) -> Iterator[tuple[str, str]]:
     pairs = len(own) * others / 2
     said = defaultdict[str, dict[str, list[str]]](dict)
     for (a, b), unlikely in sorted(chance.items()):
-        # Who wrote many answers may have written some of them, whichever, like somebody else.
+        # Any other answers, as many as these, could have been the ones that are alike.
         both = sum(len(own[a][id]) > 4 < len(own[b][id]) for id in own[a].keys() & own[b].keys())
         some = math.comb(both, len(same[a, b]))
         if unlikely + math.log(50 * max(pairs, 1) * some) < 0:

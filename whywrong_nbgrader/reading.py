@@ -376,7 +376,8 @@ def _source(given: Any, repairs: Counter[str]) -> str:
         lines = [line for line in given if isinstance(line, str)]
         if len(lines) < len(given):
             repairs["cells had lines that are no text"] += 1
-        if len(lines) > 1 and not any(re.search(r"[\r\n]", line) for line in lines):
+        without_ends = len(lines) > 1 and not any(re.search(r"[\r\n]", line) for line in lines)
+        if without_ends and max(map(len, lines)) > 1:  # otherwise it is one line, as letters
             repairs["cells had lines without ends"] += 1
             lines = [f"{line}\n" for line in lines[:-1]] + lines[-1:]
         text = "".join(lines)

@@ -89,9 +89,10 @@ def restore(
                 noticed.append(f"the locked cell {name} was edited: its text is kept above it")
             source = known.source
         elif source != known.source:
-            if kind == "code" != cell["kind"] and len(parts := in_text(source)) == 1:
+            parts = in_text(source) if kind == "code" != cell["kind"] else []
+            if len(parts) == 1 and parts[0] != source:
                 source = parts[0]
-                noticed.append(f"the answer to {name} was in a text cell")
+                noticed.append(f"the answer to {name} was in a text cell, between fences")
             source = _tame(kind, without_stub(source, name) if kind == "code" else source)
             if source != cell["source"] and kind == cell["kind"] == "code":
                 noticed.append(f"the stub below the answer to {name} was left out")

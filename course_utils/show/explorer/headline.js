@@ -45,7 +45,7 @@ function tell(state, station) {
 function learned({ onward }) {
   const text = "Nobody told the model what a subject is: it learned to look for one by predicting the next word of sentences like this.";
   const link = make("a", { href: onward, textContent: "Build the first part yourself: lesson 01" });
-  // In its own tab, JupyterLab would load anew, after a question about unsaved notebooks.
+  // In the same tab, all of JupyterLab would load anew, after a question about unsaved notebooks.
   link.addEventListener("click", () => link.closest(".jp-Notebook") && (link.target = "_blank"));
   return make("p", { className: "learned" }, text, ...(onward ? [" ", link] : []));
 }
