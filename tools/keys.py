@@ -1,14 +1,19 @@
-"""Answer keys, cached on disk between runs by the content that they depend on."""
+"""Answer keys, cached between runs by the content that they depend on. The folder is the user's, so
+that clones of the course share it: most of a first run's matrix is computing keys."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import pickle
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import cloudpickle
+import platformdirs
 import torch
 
 from whywrong._key import make_key
@@ -16,7 +21,8 @@ from whywrong.hosting import AnswerKey, Exercise
 
 from . import EXERCISES, ROOT
 
-FOLDER = ROOT / ".pytest_cache" / "keys"
+FOLDER = platformdirs.user_cache_path("averages-to-transformers") / "keys"
+MOST = 3  # keys of one exercise, for branches and clones that differ; all of them take 150 MB
 # An exercise's cases and probe use these; code that only draws or grades doesn't affect them.
 SOURCES = (
     "whywrong/*.py",
@@ -30,7 +36,9 @@ SOURCES = (
 @cache
 def _common() -> str:
     paths = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern) if path.is_file())
-    return digest(torch.__version__.encode(), *(path.read_bytes() for path in paths))
+    return digest(
+        torch.__version__.encode(), sys.version.encode(), *(path.read_bytes() for path in paths)
+    )
 
 
 def digest(*parts: bytes) -> str:
@@ -62,13 +70,20 @@ def _from_disk(exercise: Exercise, seed: int) -> AnswerKey:
     path = FOLDER / f"{exercise.id}-{name[:32]}"
     try:
         key: AnswerKey = pickle.loads(path.read_bytes())
+        os.utime(path)  # the last ones used stay
         return key
     except Exception:  # missing or truncated
         key = make_key(exercise, seed)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in FOLDER.glob(f"{exercise.id}-*"):
-        old.unlink(missing_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.write_bytes(cloudpickle.dumps(key))
-    os.replace(new, path)
+    with suppress(OSError):  # a folder that can't be written to only costs time
+        _store(path, cloudpickle.dumps(key))
     return key
+
+
+def _store(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_bytes(content)
+    os.replace(new, path)
+    of_one = path.parent.glob(f"{path.name.rpartition('-')[0]}-*")
+    for old in sorted(of_one, key=lambda p: p.stat().st_mtime, reverse=True)[MOST:]:
+        old.unlink(missing_ok=True)
