@@ -1,6 +1,7 @@
 """How an answer to `sdpa_attention` is judged."""
 
 import contextlib
+import math
 
 import torch
 
@@ -156,7 +157,44 @@ def leaks_where_all_is_hidden(trials):
     return shown
 
 
-signs = {"uniform_on_hidden": leaks_where_all_is_hidden}  # each number rounds otherwise
+def lowered_by_a_number(trials):
+    """Whether all wrong results are those of hidden scores lowered by one number, any number."""
+    wrong = [t for t in trials if not near(t.observed.tensors["out"], t.expected["out"])]
+    shown = [left for t in wrong if 0 < (left := left_of_hidden(t)) < 1]
+    return any(
+        all(near(t.observed.tensors["out"], lowered(t.case, left)) for t in wrong)
+        for left in (*shown, math.exp(-50))  # no result shows which number near 50 it is
+    )
+
+
+def lowered(case, left):
+    """The result if the exponential of each hidden score is multiplied by `left`."""
+    exps, hidden = in_parts(case)
+    weights = torch.where(hidden, left * exps, exps)
+    return weights / weights.sum(dim=-1, keepdim=True) @ case["value"].double()
+
+
+def left_of_hidden(t):
+    """The factor that brings `lowered` nearest to the result."""
+    exps, hidden = in_parts(t.case)
+    out, value = t.observed.tensors["out"].double(), t.case["value"].double()
+    seen, unseen = exps.masked_fill(hidden, 0.0), exps.masked_fill(~hidden, 0.0)
+    a = out * unseen.sum(dim=-1, keepdim=True) - unseen @ value
+    b = seen @ value - out * seen.sum(dim=-1, keepdim=True)
+    return float((a * b).sum() / (a * a).sum())
+
+
+def in_parts(case):
+    """The exponentials of the scores, the largest of each row being 1, and the whole mask."""
+    scores = attention_scores(case["query"].double(), case["key"].double())
+    exps = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return exps, case["hidden"].expand_as(scores)
+
+
+signs = {
+    "uniform_on_hidden": leaks_where_all_is_hidden,  # each number rounds otherwise
+    "fill_not_low_enough": lowered_by_a_number,
+}
 properties = (hides, plain, masked, empty, row, built_in)
 
 letters = {"key": "B H S D", "value": "B H S D", "hidden": "… B H T S"}
