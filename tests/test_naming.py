@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from course_utils import attention
 from whywrong import check_exercise, same
@@ -60,6 +61,33 @@ class TestNaming:
             for answer in (filled, cleared):
                 report = check_exercise(COURSE.find(id), answer, SEED, COURSE)
                 assert report.misconceptions == ("fill_not_low_enough",), (id, answer.__name__)
+
+    @pytest.mark.parametrize("number", [3.0, 20.0, 50.0, 90.0])
+    def test_scores_lowered_by_any_number_are_the_same_idea(self, number):
+        def lowered(scores, hidden):
+            return torch.softmax(scores - number * hidden, dim=-1)
+
+        def with_zeros(scores, hidden):
+            return lowered(scores, hidden).masked_fill(hidden.all(dim=-1, keepdim=True), 0.0)
+
+        def built_in(query, key, value, hidden=None):
+            bias = None if hidden is None else torch.atleast_2d(-number * hidden).to(query)
+            return scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+        answers = [("masked_softmax", lowered), ("safe_masked_softmax", lowered)]
+        answers += [("safe_masked_softmax", with_zeros), ("sdpa_attention", built_in)]
+        for id, answer in answers:
+            report = check_exercise(COURSE.find(id), answer, SEED, COURSE)
+            assert report.misconceptions == ("fill_not_low_enough",), (id, answer.__name__)
+
+    @pytest.mark.parametrize("number", [-10.0, 1e4])
+    def test_scores_that_are_raised_or_low_enough_are_another_idea(self, number):
+        def lowered(scores, hidden):
+            return torch.softmax(scores - number * hidden, dim=-1)
+
+        report = check_exercise(COURSE.find("safe_masked_softmax"), lowered, SEED, COURSE)
+        assert not report.passed
+        assert "fill_not_low_enough" not in report.misconceptions
 
 
 class OtherNames(nn.Module):

@@ -283,14 +283,6 @@ class TiedLater(FourClasses):
         return self.norm(x) @ self.embed.token.weight.T
 
 
-class RepeatsTheFirst(FourClasses):
-    def forward(self, ids):
-        x = self.embed(ids)
-        for _ in self.blocks:
-            x = self.blocks[0](x)
-        return self.head(self.norm(x))
-
-
 class LoadsNothing(FourClasses):
     def load_state_dict(self, state, *args, **kwargs):
         return None
@@ -381,7 +373,6 @@ class ExactNetwork(Wide):
 MY_GPT_WRONG = {
     "the finished attention": (0, with_block(attend=staticmethod(finished_attention))),
     "scaled after the softmax": (1.75, with_attend(scaled_by_scores)),
-    "the first block again and again": (1.75, RepeatsTheFirst),
     "loads nothing": (1.75, LoadsNothing),
     "scales begin at 0": (5.25, begun(scale=nn.init.zeros_)),
     "scales begin at random": (5.25, begun(scale=nn.init.normal_)),
