@@ -269,4 +269,4 @@ def test_no_card_mixes_languages_when_an_answer_takes_nothing(monkeypatch):
     weights = COURSE.find("causal_mean_weights")
     with speaking("zh"):
         shown = str(check_exercise(weights, lambda: 1, 0, COURSE))
-    assert "你写的没有参数" in shown and "yours" not in shown
+    assert "你没有定义参数" in shown and "yours" not in shown

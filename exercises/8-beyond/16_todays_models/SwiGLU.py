@@ -62,4 +62,11 @@ def gated(case, observed, expected):
     return not near(out, negated) and not near(out, -negated)
 
 
+def three_biases(trials):
+    """Their initial numbers depend on the order in which the layers are made."""
+    besides = {name for t in trials for name, _ in t.observed.facts.get("besides", ())}
+    return besides == {"gate.bias", "expand.bias", "contract.bias"}
+
+
 properties = (depends, each_apart, gated, *MODULE_PROPERTIES)
+signs = {"with_biases": three_biases}
