@@ -11,7 +11,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_utils.attention import causal_mask
 from course_utils.data import toy_english
@@ -382,6 +382,17 @@ def test_while_it_trains_there_is_a_bar_and_a_curve_and_then_nothing(screen):
         show([3.0, 2.0, 1.5, 1.4])
         assert bytes(curve.value) == drawn, "too soon after the last drawing"
     assert screen == ["printed by the loop"]
+
+
+def test_between_the_steps_of_a_training_the_bar_moves(screen):
+    model, batches = nn.Linear(2, 1), [torch.ones(1, 2)] * 3
+    with live.watch_training(model, batches, loss=lambda out, _: out.mean()):
+        bar = screen[0].children[0]
+        model(batches[0])
+        assert bar.value == 0
+        model(batches[1])
+        assert bar.value == 1
+    assert screen == [] and not model._forward_hooks and not model._forward_pre_hooks
 
 
 def test_without_a_viewer_nothing_is_shown(capsys):

@@ -69,6 +69,7 @@ def live_loss(
         place.update(HTML(""))  # clearing all output would remove what the loop prints
         for widget in (bar, curve, box):
             widget.close()
+        _give_back_memory()
 
 
 @contextmanager
@@ -92,16 +93,21 @@ def watch_training(
     losses: list[float] = []
     with use_threads(1), live_loss(len(batches), levels) as show:
 
-        def look(_: nn.Module, __: object, logits: Tensor) -> None:
+        def note(_: nn.Module, __: object, logits: Tensor) -> None:
             if show and model.training and len(losses) < len(batches):
                 losses.append(loss(logits.detach(), batches[len(losses)]).item())
+
+        def look(*_: object) -> None:
+            if show and losses:
                 show(losses)
 
-        hook = model.register_forward_hook(look)
+        # Between two steps nothing of a graph is in memory.
+        hooks = model.register_forward_hook(note), model.register_forward_pre_hook(look)
         try:
             yield
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
 
 
 def _give_back_memory() -> None:
